@@ -1,0 +1,23 @@
+"""What tests of every kind share."""
+
+from __future__ import annotations
+
+import pytest
+
+from xorack.local.isolation import isolation
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_real_aws():
+    """No test finds the developer's AWS account, not even by mistake."""
+    with isolation():
+        yield
+
+
+@pytest.fixture
+def aws():
+    """The stack's table, queues and bus on moto in process; see `xorack.local.in_process`."""
+    from xorack.local.in_process import create_resources, locked_aws
+
+    with locked_aws() as started:
+        yield create_resources(started)
