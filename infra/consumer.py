@@ -1,0 +1,77 @@
+"""The consumer: applies the queue's requests to chains."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, aws_dynamodb, aws_events, aws_lambda, aws_sqs
+from constructs import Construct
+
+from infra.function import PythonFunction, allow
+from infra.settings import Settings
+
+
+class Consumer(Construct):
+    """The function that the queue invokes, and the mapping that invokes it.
+
+    The mapping reports partial failures, so that a message which could not be applied comes back
+    alone and not with its whole batch.
+
+    Attributes:
+        function: The function.
+        mapping: Queue to function.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Settings,
+        table: aws_dynamodb.ITable,
+        queue: aws_sqs.IQueue,
+        dead_letters: aws_sqs.IQueue,
+        bus: aws_events.IEventBus,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        python = PythonFunction(
+            self,
+            "Python",
+            settings=settings,
+            handler="lambda_src.consumer.handler",
+            description="Applies the queue's requests to chains",
+            timeout_seconds=settings.function_timeout_seconds,
+            environment={
+                "TABLE_NAME": table.table_name,
+                "EVENT_BUS_NAME": bus.event_bus_name,
+                "DEAD_LETTER_QUEUE_URL": dead_letters.queue_url,
+            },
+            statements=[
+                allow(
+                    [
+                        "dynamodb:BatchGetItem",
+                        "dynamodb:BatchWriteItem",
+                        "dynamodb:GetItem",
+                        "dynamodb:UpdateItem",
+                    ],
+                    [table.table_arn],
+                ),
+                # What Lambda's poller does in the function's name.
+                allow(
+                    ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"],
+                    [queue.queue_arn],
+                ),
+                allow(["sqs:SendMessage"], [dead_letters.queue_arn]),
+                allow(["events:PutEvents"], [bus.event_bus_arn]),
+            ],
+        )
+        self.function = python.function
+        # Not SqsEventSource, which would grant more than the poller needs.
+        self.mapping = aws_lambda.EventSourceMapping(
+            self,
+            "Messages",
+            target=self.function,
+            event_source_arn=queue.queue_arn,
+            batch_size=settings.batch_size,
+            max_batching_window=Duration.seconds(settings.batch_window_seconds),
+            max_concurrency=settings.max_concurrency,
+            report_batch_item_failures=True,
+        )

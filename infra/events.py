@@ -1,0 +1,56 @@
+"""The bus on which a chain's end is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from aws_cdk import aws_events
+from constructs import Construct
+
+SOURCE: Final = "xorack"
+STATUSES: Final = ("acked", "failed")
+
+
+class AckEvents(Construct):
+    """An EventBridge bus of its own, so that subscribers and permissions concern chains alone.
+
+    Attributes:
+        bus: The bus.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.bus = aws_events.EventBus(
+            self, "Bus", description="Chains that were acked or that failed"
+        )
+
+    def rule(
+        self,
+        construct_id: str,
+        *,
+        targets: Sequence[aws_events.IRuleTarget],
+        statuses: Sequence[str] = STATUSES,
+    ) -> aws_events.Rule:
+        """Subscribe targets to the ends of chains.
+
+        Args:
+            construct_id: The rule's id among the rules of this bus.
+            targets: Who is told.
+            statuses: Which ends: `acked`, `failed` or both.
+
+        Returns:
+            The rule.
+
+        Raises:
+            ValueError: A status is neither `acked` nor `failed`, or there is none.
+        """
+        if not statuses or not set(statuses) <= set(STATUSES):
+            raise ValueError(f"statuses is {list(statuses)!r}: expected some of {STATUSES}")
+        return aws_events.Rule(
+            self,
+            construct_id,
+            event_bus=self.bus,
+            event_pattern=aws_events.EventPattern(source=[SOURCE], detail_type=list(statuses)),
+            targets=list(targets),
+        )

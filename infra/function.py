@@ -1,0 +1,155 @@
+"""What the functions have in common: code, role, log group, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from aws_cdk import Duration, IgnoreMode, aws_iam, aws_lambda, aws_logs, aws_ssm
+from constructs import Construct
+
+from infra.settings import Settings
+from infra.table import removal_policy
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+"""The checkout: the functions' code is a part of it, with no step in between."""
+
+ASSET_EXCLUDES: Final = (
+    "/*",
+    "!/lambda_src",
+    "!/xorack",
+    "/xorack/spark",
+    "/xorack/local",
+    "/xorack/cli",
+    "/xorack/cli.py",
+    "/xorack/cli_*",
+    "/xorack/demo",
+    "/xorack/demo.py",
+    "/xorack/demo_*",
+    "__pycache__",
+    "*.pyc",
+    ".*",
+)
+"""What of the checkout is left out of the functions' code, as .gitignore would have it: all but
+the handlers and the library, and of the library what only runs elsewhere."""
+
+_RUNTIME: Final = aws_lambda.Runtime.PYTHON_3_13
+
+
+class PythonFunction(Construct):
+    """A Lambda function with a role and a log group of its own.
+
+    The role is written out by hand and closed: neither the CDK nor a later construct adds to it, so
+    what the function may do is what is read here and held by a test.
+
+    Attributes:
+        function: The function.
+        log_group: Where it logs.
+        role: What it may do.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Settings,
+        handler: str,
+        description: str,
+        timeout_seconds: int,
+        environment: Mapping[str, str],
+        statements: Sequence[aws_iam.PolicyStatement],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.log_group = aws_logs.LogGroup(
+            self,
+            "Logs",
+            retention=_log_retention(settings.log_retention_days),
+            removal_policy=removal_policy(settings),
+        )
+        allowed = [
+            allow(
+                ["logs:CreateLogStream", "logs:PutLogEvents"],
+                # CloudFormation's ARN of a log group ends in `:*`, its streams.
+                [self.log_group.log_group_arn],
+            ),
+            *statements,
+        ]
+        if settings.tracing:
+            # X-Ray has no resources to name.
+            allowed.append(allow(["xray:PutTraceSegments", "xray:PutTelemetryRecords"], ["*"]))
+        self.role = aws_iam.Role(
+            self,
+            "Role",
+            assumed_by=aws_iam.ServicePrincipal("lambda.amazonaws.com"),
+            description=f"What {handler} may do",
+            inline_policies={"Access": aws_iam.PolicyDocument(statements=allowed)},
+        )
+        arm = settings.architecture == "arm64"
+        self.function = aws_lambda.Function(
+            self,
+            "Function",
+            description=description,
+            runtime=_RUNTIME,
+            architecture=aws_lambda.Architecture.ARM_64 if arm else aws_lambda.Architecture.X86_64,
+            code=aws_lambda.Code.from_asset(
+                str(ROOT), exclude=list(ASSET_EXCLUDES), ignore_mode=IgnoreMode.GIT
+            ),
+            handler=handler,
+            layers=[_powertools(self, settings)],
+            memory_size=settings.memory_mb,
+            timeout=Duration.seconds(timeout_seconds),
+            role=self.role.without_policy_updates(),
+            log_group=self.log_group,
+            # Lambda then writes its own lines (START, REPORT, crashes) as JSON too. Its level stays
+            # unset: Powertools' decides, and Lambda's filter would drop the metrics, which are
+            # lines without a level.
+            logging_format=aws_lambda.LoggingFormat.JSON,
+            tracing=(
+                aws_lambda.Tracing.ACTIVE if settings.tracing else aws_lambda.Tracing.DISABLED
+            ),
+            environment={
+                **environment,
+                "PARTITION_KEY": settings.partition_key,
+                "DEFAULT_TIMEOUT_SECONDS": str(settings.default_timeout_seconds),
+                "RETENTION_SECONDS": str(settings.retention_seconds),
+                "POWERTOOLS_SERVICE_NAME": "xorack",
+                "POWERTOOLS_METRICS_NAMESPACE": "xorack",
+                "POWERTOOLS_LOG_LEVEL": settings.log_level,
+            },
+        )
+
+
+def allow(actions: Sequence[str], resources: Sequence[str]) -> aws_iam.PolicyStatement:
+    """A statement that allows these actions on these resources."""
+    return aws_iam.PolicyStatement(actions=list(actions), resources=list(resources))
+
+
+def _powertools(scope: Construct, settings: Settings) -> aws_lambda.ILayerVersion:
+    """AWS's public layer of Powertools, of the region that is deployed to.
+
+    CloudFormation reads the parameter as it deploys, so that synthesis stays offline.
+    """
+    name = (
+        f"/aws/service/powertools/python/{settings.architecture}"
+        f"/{_RUNTIME.name}/{settings.powertools_version}"
+    )
+    arn = aws_ssm.StringParameter.value_for_string_parameter(scope, name)
+    return aws_lambda.LayerVersion.from_layer_version_arn(scope, "Powertools", arn)
+
+
+def _log_retention(days: int) -> aws_logs.RetentionDays:
+    """CloudWatch's name for a number of days."""
+    return _RETENTIONS[days]
+
+
+_DAY: Final = aws_logs.RetentionDays
+_RETENTIONS: Final = {
+    1: _DAY.ONE_DAY, 3: _DAY.THREE_DAYS, 5: _DAY.FIVE_DAYS, 7: _DAY.ONE_WEEK, 14: _DAY.TWO_WEEKS,
+    30: _DAY.ONE_MONTH, 60: _DAY.TWO_MONTHS, 90: _DAY.THREE_MONTHS, 120: _DAY.FOUR_MONTHS,
+    150: _DAY.FIVE_MONTHS, 180: _DAY.SIX_MONTHS, 365: _DAY.ONE_YEAR, 400: _DAY.THIRTEEN_MONTHS,
+    545: _DAY.EIGHTEEN_MONTHS, 731: _DAY.TWO_YEARS, 1096: _DAY.THREE_YEARS, 1827: _DAY.FIVE_YEARS,
+    2192: _DAY.SIX_YEARS, 2557: _DAY.SEVEN_YEARS, 2922: _DAY.EIGHT_YEARS, 3288: _DAY.NINE_YEARS,
+    3653: _DAY.TEN_YEARS,
+}  # fmt: skip
