@@ -1,0 +1,303 @@
+"""Stamps: the bytes that stand for units, how they are XORed, and how ids are read back.
+
+Three kinds (docs/how-it-works.md): opaque (any bytes), plain (8 bytes, the unit's id) and traced
+(648 bytes, an invertible Bloom lookup table whose cells are XORed). Sources: Apache Storm's acker
+for the XOR; Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables" (2011), and Eppstein et
+al., "What's the Difference? Efficient Set Reconciliation without Prior Context" (2011) for the
+tables and their peeling.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from xorack.errors import BufferLengthsUnequal, InvalidRequest, LessThanTwoBuffers
+from xorack.hashing import xxh64_long
+
+__all__ = [
+    "PLAIN_LENGTH",
+    "TRACED_CELLS",
+    "TRACED_LENGTH",
+    "TRACED_TABLES",
+    "Outstanding",
+    "Stamp",
+    "peel",
+    "plain",
+    "traced",
+    "xor",
+    "xor_bytes",
+]
+
+PLAIN_LENGTH = 8
+"""Bytes of a plain stamp."""
+TRACED_TABLES = 5
+"""Tables of a traced stamp."""
+TRACED_CELLS = 16
+"""Cells of each table of a traced stamp."""
+TRACED_WORDS = 1 + TRACED_TABLES * TRACED_CELLS
+"""64-bit words of a traced stamp: the XOR of all ids, then the tables."""
+TRACED_LENGTH = 8 * TRACED_WORDS
+"""Bytes of a traced stamp."""
+
+_UNPACK = struct.Struct(f"<{TRACED_WORDS}Q").unpack
+_MASK = (1 << 64) - 1
+_MOST_IDS = TRACED_WORDS
+"""More ids than words cannot be told apart; a peeling that goes on longer is going astray."""
+_CERTAIN = 3
+"""Tables that must agree on an id for it to be taken at sight."""
+_MOST_GUESSES = 256
+"""Bounds the search among cells that only one table speaks for."""
+
+
+class Stamp(bytes):
+    """The bytes of a stamp, or of a chain: the XOR of stamps.
+
+    Example:
+        >>> xor(b"\\x29", b"\\x29").acked
+        True
+    """
+
+    __slots__ = ()
+
+    @property
+    def acked(self) -> bool:
+        """Whether all bytes are zero: whatever was started is finished."""
+        return not any(self)
+
+
+class Outstanding(NamedTuple):
+    """What is left in a chain.
+
+    Attributes:
+        ids: The ids of units started and not finished (or finished and not started), each 1 to
+            2**64 - 1.
+        complete: Whether these are all of them.
+    """
+
+    ids: frozenset[int]
+    complete: bool
+
+
+def xor_bytes(first: bytes, second: bytes) -> bytes:
+    """XOR of two byte strings of one length.
+
+    Args:
+        first: Any bytes.
+        second: As many bytes.
+
+    Returns:
+        As many bytes.
+
+    Raises:
+        BufferLengthsUnequal: The lengths differ.
+    """
+    length = len(first)
+    if len(second) != length:
+        raise BufferLengthsUnequal(len(second), length)
+    x = int.from_bytes(first, "little") ^ int.from_bytes(second, "little")
+    return x.to_bytes(length, "little")
+
+
+def xor(*stamps: bytes) -> Stamp:
+    """XOR across all stamps.
+
+    Args:
+        *stamps: Two or more byte strings of one length.
+
+    Returns:
+        The XOR; its ``acked`` says whether it is all zeros.
+
+    Raises:
+        LessThanTwoBuffers: Fewer than two stamps.
+        BufferLengthsUnequal: The lengths differ.
+    """
+    if len(stamps) < 2:
+        raise LessThanTwoBuffers
+    length = len(stamps[0])
+    folded = 0
+    for stamp in stamps:
+        if len(stamp) != length:
+            raise BufferLengthsUnequal(len(stamp), length)
+        folded ^= int.from_bytes(stamp, "little")
+    return Stamp(folded.to_bytes(length, "little"))
+
+
+def _id_bytes(unit: int) -> bytes:
+    """A unit's id as 8 little-endian bytes; Spark's signed longs are taken as two's complement."""
+    if isinstance(unit, bool) or not isinstance(unit, int):
+        raise InvalidRequest("unit", unit, "an int")
+    if unit == 0 or not -(1 << 63) <= unit <= _MASK:
+        raise InvalidRequest("unit", unit, "a non-zero 64-bit integer")
+    return (unit & _MASK).to_bytes(8, "little")
+
+
+def plain(unit: int) -> Stamp:
+    """The plain stamp of a unit: its id, little-endian (Storm's ack value).
+
+    Args:
+        unit: The unit's id, a non-zero 64-bit integer, unsigned or signed.
+
+    Returns:
+        8 bytes.
+
+    Raises:
+        InvalidRequest: Not a non-zero 64-bit integer.
+    """
+    return Stamp(_id_bytes(unit))
+
+
+def traced(unit: int) -> Stamp:
+    """The traced stamp of a unit, from whose XORs ids can be read back with `peel`.
+
+    Args:
+        unit: The unit's id, a non-zero 64-bit integer, unsigned or signed.
+
+    Returns:
+        648 bytes: the id, then five tables of 16 cells, each with the id in one cell.
+
+    Raises:
+        InvalidRequest: Not a non-zero 64-bit integer.
+    """
+    x = _id_bytes(unit)
+    stamp = bytearray(TRACED_LENGTH)
+    stamp[0:8] = x
+    for word in _words_of(unit & _MASK):
+        stamp[8 * word : 8 * word + 8] = x
+    return Stamp(stamp)
+
+
+def _words_of(unit: int) -> tuple[int, int, int, int, int]:
+    """The words, one in each table, that hold the id ``unit``."""
+    y = xxh64_long(unit)
+    return (
+        1 + (y & 15),
+        17 + (y >> 4 & 15),
+        33 + (y >> 8 & 15),
+        49 + (y >> 12 & 15),
+        65 + (y >> 16 & 15),
+    )
+
+
+class _Table:
+    """A residual while it is peeled."""
+
+    __slots__ = ("found", "places", "words", "wrong")
+
+    def __init__(
+        self,
+        words: list[int],
+        found: dict[int, None],
+        wrong: set[int],
+        places: dict[int, tuple[int, int, int, int, int]],
+    ) -> None:
+        self.words = words
+        self.found = found  # in the order found; a dict, as a set has none
+        self.wrong = wrong  # mixtures, taken and given back
+        self.places = places  # shared by all copies: hashing is most of the work
+
+    def copy(self) -> _Table:
+        return _Table(self.words[:], self.found.copy(), self.wrong.copy(), self.places)
+
+    def votes(self, value: int, cell: int) -> int:
+        """How many tables hold ``value`` where it belongs; 0 if ``cell`` is not one of them."""
+        places = self.places.get(value)
+        if places is None:
+            places = self.places[value] = _words_of(value)
+        if cell not in places:
+            return 0
+        words = self.words
+        return sum(words[place] == value for place in places)
+
+    def take(self, value: int) -> None:
+        """XOR an id out of its cells."""
+        self.found[value] = None
+        self.words[0] ^= value
+        for place in self.places[value]:
+            self.words[place] ^= value
+
+    def peel_agreed(self) -> list[int]:
+        """Take out all ids that several cells agree on; return the candidates of a single cell.
+
+        Those with the most votes go first: two ids that share two cells make a mixture with two
+        votes, once in some hundred times, which is gone as soon as one of them is taken. A
+        mixture that was taken all the same comes up again, in the cells that it was wrongly put
+        into, and is given back.
+        """
+        while len(self.found) < _MOST_IDS:
+            progress = False
+            best, single = 0, []
+            for cell in range(1, TRACED_WORDS):
+                value = self.words[cell]
+                if value == 0 or value in self.wrong:
+                    continue
+                votes = self.votes(value, cell)
+                if value in self.found:
+                    if votes >= 2:
+                        self.take(value)
+                        del self.found[value]
+                        self.wrong.add(value)  # never again: so that it ends
+                        progress = True
+                elif votes >= _CERTAIN:
+                    self.take(value)
+                    progress = True
+                elif votes == 2:
+                    best = value
+                elif votes == 1:
+                    single.append(value)
+            if progress:
+                continue
+            if not best:
+                return single
+            self.take(best)
+        return []
+
+
+def _peel_guessing(table: _Table, candidates: list[int], budget: list[int]) -> _Table | None:
+    """Take out what rests on one cell, if the whole then ends with every word zero."""
+    for value in candidates:
+        if budget[0] <= 0 or len(table.found) >= _MOST_IDS:
+            return None
+        budget[0] -= 1
+        attempt = table.copy()
+        attempt.take(value)
+        further = attempt.peel_agreed()
+        if not any(attempt.words):
+            return attempt
+        ended = _peel_guessing(attempt, further, budget)
+        if ended is not None:
+            return ended
+    return None
+
+
+def peel(residual: bytes) -> Outstanding:
+    """Read the ids of the outstanding units out of what is left in a chain.
+
+    A traced residual (648 bytes) is peeled: a value that hashes to the very cell it stands in may
+    be an id; it is taken out of its other cells, and so on. A mixture of ids hashes to its cell by
+    chance once in 16 times, so what two cells agree on is taken first, and what rests on one cell
+    counts only if everything ends at zero. Up to about 20 units are read back whole.
+
+    A plain residual (8 bytes) is one id, if one unit is outstanding; where more are, it is a
+    mixture that no look at it can tell from an id: hold the counts (started - finished) against it.
+
+    Residuals of other lengths are opaque and are not guessed at.
+
+    Args:
+        residual: The chain's stamp, any bytes.
+
+    Returns:
+        The ids found and whether they are all. It always ends: hostile bytes cost at most some
+        hundred passes over 80 cells.
+    """
+    if not any(residual):
+        return Outstanding(frozenset(), True)
+    if len(residual) == PLAIN_LENGTH:
+        return Outstanding(frozenset((int.from_bytes(residual, "little"),)), True)
+    if len(residual) != TRACED_LENGTH:
+        return Outstanding(frozenset(), False)
+    table = _Table(list(_UNPACK(residual)), {}, set(), {})
+    candidates = table.peel_agreed()
+    if any(table.words) and candidates:
+        table = _peel_guessing(table, candidates, [_MOST_GUESSES]) or table
+    return Outstanding(frozenset(table.found), not any(table.words))
