@@ -79,7 +79,7 @@ def synth(outdir: Path, context: Mapping[str, object] | None = None) -> Path:
     """
     app, stack = build(context, outdir)
     assembly = app.synth()
-    return Path(assembly.get_stack_by_name(stack.stack_name).template_full_path)
+    return Path(str(assembly.get_stack_by_name(stack.stack_name).template_full_path))
 
 
 def code_folder(template: Path) -> Path:

@@ -1,0 +1,64 @@
+# Everything here sets up what it needs first: a Python (3.10 or later) and make are enough.
+
+PYTHON ?= python3
+ARGS ?=
+PY := .venv/bin/python
+
+# A Python that was asked for by name is the one to use, even where .venv has another already.
+SAME_PYTHON := $(if $(filter command line environment,$(origin PYTHON)),--same-python)
+
+# Handed to the demo through the environment, so that a folder's name may hold anything; only from
+# make's command line, so that a DIR that some shell exports means nothing here.
+export DIR
+export LOSE
+GIVEN = $(filter command,$(origin $(1)))
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help venv demo test test-slow lint format types synth deploy clean distclean
+
+help: ## What there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+venv: ## Set up .venv (every other target does this first)
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
+	  echo "error: there is no $(PYTHON): install Python 3.10 or later, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "error: $(PYTHON) is `"$(PYTHON)" --version 2>&1`, and 3.10 or later is needed: name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" tools/venv.py $(SAME_PYTHON)
+
+demo: venv ## The whole way on this machine: DIR=folder for your own files, LOSE=what to lose
+	@$(PY) -m xorack.cli demo $(if $(call GIVEN,DIR),--dir "$$DIR") $(if $(call GIVEN,LOSE),--lose "$$LOSE") $(ARGS)
+
+test: lint types ## Lint, types and the tests but the slow ones
+	@$(PY) -m pytest -m "not slow" $(ARGS)
+
+test-slow: venv ## The slow tests
+	@$(PY) -m pytest -m slow $(ARGS)
+
+lint: venv ## ruff: lint and format
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+types: venv ## mypy, strict
+	@$(PY) -m mypy
+	@$(PY) -m mypy --strict --follow-imports=silent -p infra
+
+format: venv ## Let ruff format and mend what it can
+	@$(PY) -m ruff check --fix --quiet . || true
+	@$(PY) -m ruff format .
+
+synth: venv ## Write the CloudFormation template to cdk.out
+	@$(PY) -m infra.synth --out cdk.out $(ARGS)
+
+deploy: venv ## Deploy to your AWS account: ARGS="-c batch_size=500 ..."
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" npm ci --no-audit --no-fund --loglevel=error
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" npx --no-install cdk deploy $(ARGS)
+
+clean: ## Remove what was built, not .venv
+	@rm -rf cdk.out node_modules .demo spark-warehouse metastore_db derby.log build dist *.egg-info \
+	  .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
+
+distclean: clean ## Remove .venv as well
+	@rm -rf .venv .venv-*
