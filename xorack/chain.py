@@ -79,7 +79,8 @@ class Chain:
         started: Units started, as far as senders count.
         finished: Units finished, likewise.
         rev: Counts the writes; 0 for one that was never written by us.
-        created_at: When it was created, or first heard of. None: by another tool, unknown.
+        born: When the item was first written by us: tells a chain from an earlier one of its tag.
+        created_at: When its create was applied. None: not yet, or by another tool, who knows when.
         touched_at: When the last stamp was applied.
         ended_at: When it became ``acked`` or ``failed``.
         deadline: When it fails at the latest. None: never.
@@ -101,6 +102,7 @@ class Chain:
     started: int = 0
     finished: int = 0
     rev: int = 0
+    born: int | None = None
     created_at: int | None = None
     touched_at: int | None = None
     ended_at: int | None = None
@@ -304,8 +306,7 @@ class _Draft:
             return TagExists(request.tag)
         if request.stamp is not None:
             if len(request.stamp) != length:
-                given = f"{len(request.stamp)} bytes"
-                return InvalidRequest("stamp", given, f"{length} bytes, as the chain's has")
+                return BufferLengthsUnequal(len(request.stamp), length)
             self.stamp ^= int.from_bytes(request.stamp, "little")
             self.length = length
             self.started += request.started
@@ -330,8 +331,9 @@ class _Draft:
         now = self.now
         old = self.chain
         if old is None:
-            old = Chain(self.tag, created_at=now, deadline=self._until(None))
+            old = Chain(self.tag, deadline=self._until(None))
         fields: dict[str, Any] = {
+            "born": now if old.born is None else old.born,
             "rev": old.rev + 1,
             "marks": old.marks + b"".join(self.marks),
             "started": old.started + self.started,

@@ -41,7 +41,7 @@ def event_id(chain: Chain) -> str:
     It rests on what a chain is told by for ever: its tag, its end, and when those were; a chain
     that is deleted and made again under its tag has another.
     """
-    told = json.dumps([chain.tag, chain.status, chain.created_at, chain.ended_at])
+    told = json.dumps([chain.tag, chain.status, chain.born, chain.created_at, chain.ended_at])
     return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
 
@@ -57,14 +57,17 @@ def outstanding_of(chain: Chain) -> Outstanding:
     Returns:
         The ids and whether they are all.
     """
-    if len(chain.stamp) == PLAIN_LENGTH and any(chain.stamp):
-        if chain.started - chain.finished != 1:
-            return Outstanding(frozenset(), False)
+    mixture = len(chain.stamp) == PLAIN_LENGTH and chain.started - chain.finished != 1
+    if mixture and any(chain.stamp):
+        return Outstanding(frozenset(), False)
     return peel(chain.stamp)
 
 
 def event_detail(chain: Chain) -> dict[str, Any]:
     """The ``detail`` of a finished chain's event, as docs/protocol.md has it.
+
+    Of a chain that was never created, ``created_at`` is when it was first heard of. Of one that
+    another tool created, ``created_at`` and ``duration_ms`` are null: nobody noted it.
 
     Args:
         chain: An ``acked`` or ``failed`` chain.
@@ -73,14 +76,15 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         A JSON object.
     """
     duration = None
-    if chain.created_at is not None and chain.ended_at is not None:
+    created_at = chain.created_at if chain.created else chain.born
+    if created_at is not None and chain.ended_at is not None:
         # Two machines' clocks may disagree; nothing took less than no time.
-        duration = max(0, chain.ended_at - chain.created_at)
+        duration = max(0, chain.ended_at - created_at)
     detail: dict[str, Any] = {
         "id": event_id(chain),
         "tag": chain.tag,
         "status": chain.status,
-        "created_at": rfc3339(chain.created_at),
+        "created_at": rfc3339(created_at),
         "ended_at": rfc3339(chain.ended_at),
         "duration_ms": duration,
         "started": chain.started,

@@ -14,7 +14,7 @@ from xorack.errors import InvalidRequest
 try:
     from xxhash import xxh64_intdigest as _xxh64
 except ImportError:  # pragma: no cover - the Lambda function, which has no compiled packages
-    _xxh64 = None
+    _xxh64 = None  # type: ignore[assignment]
 
 __all__ = ["SEED", "unit_id", "xxh64_long"]
 

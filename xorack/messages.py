@@ -227,6 +227,7 @@ class Request:
             put(self, "started", _count("started", started))
             put(self, "finished", _count("finished", finished))
         else:
+            given: object
             for field, given in (("stamp", stamp), ("started", started), ("finished", finished)):
                 if given:
                     raise InvalidRequest(field, given, f"nothing: {op} has no such field")
@@ -274,7 +275,7 @@ class Request:
     def stamp_(
         cls, tag: str, id: str, stamp: bytes, *, started: int = 0, finished: int = 0
     ) -> Request:
-        """A request that XORs a stamp in. (The underscore: ``stamp`` is the field.)"""
+        """A request that XORs a stamp in; with an underscore, as ``stamp`` is the field."""
         return cls("stamp", tag, id, stamp, started, finished)
 
     @classmethod
@@ -284,7 +285,7 @@ class Request:
 
     @classmethod
     def extend(cls, tag: str, id: str, timeout: float) -> Request:
-        """A request that moves a chain's deadline to ``timeout`` seconds from when it is applied."""
+        """A request that moves a chain's deadline to ``timeout`` seconds from its application."""
         return cls("extend", tag, id, timeout=timeout)
 
     def to_json(self) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Stamp(bytes):
     """The bytes of a stamp, or of a chain: the XOR of stamps.
 
     Example:
-        >>> xor(b"\\x29", b"\\x29").acked
+        >>> xor(b"A", b"A").acked
         True
     """
 
@@ -64,6 +64,17 @@ class Stamp(bytes):
     def acked(self) -> bool:
         """Whether all bytes are zero: whatever was started is finished."""
         return not any(self)
+
+
+class UnackedStamp(Stamp):
+    """The zero bytes of a chain that is not acked all the same: it failed, or its counts differ."""
+
+    __slots__ = ()
+
+    @property
+    def acked(self) -> bool:
+        """Always False."""
+        return False
 
 
 class Outstanding(NamedTuple):

@@ -1,0 +1,155 @@
+"""Chains in memory: the seed's `Acker`, and `MemoryStore`, which keeps whole chains.
+
+`MemoryStore` behaves as the DynamoDB table does towards one caller after the other; it is what
+tests and simulations drive the services with.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from pyee.base import EventEmitter
+
+from xorack.chain import MARK_BYTES, MARK_KEY_BYTES, Chain
+from xorack.errors import TagExists, ZeroBufferNoOp
+from xorack.messages import validate_tag
+from xorack.ports import Conflict
+from xorack.stamps import Stamp, xor_bytes
+
+__all__ = ["Acker", "MemoryStore"]
+
+
+class Acker(EventEmitter):
+    """Chains in memory, and events when they end: the npm package ``ack``, in Python.
+
+    The events ``acked`` and ``failed`` carry the tag, and come once the chain is gone from the
+    acker. For threads that share one acker: each call is atomic; listeners are called by the
+    thread whose call ended the chain, outside the lock.
+
+    Attributes:
+        storage: What is left of each open chain, by tag.
+
+    Example:
+        >>> acker = Acker()
+        >>> _ = acker.on("acked", lambda tag: print("all of", tag, "is processed"))
+        >>> acker.add("database/file13", bytes.fromhex("29"))
+        >>> acker.stamp("database/file13", bytes.fromhex("29"))
+        all of database/file13 is processed
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storage: dict[str, Stamp] = {}
+        self._guard = threading.Lock()
+
+    def add(self, tag: str, stamp: bytes) -> None:
+        """Start a chain.
+
+        Args:
+            tag: Its name, a non-empty string.
+            stamp: The root unit's stamp, any bytes but zeros.
+
+        Raises:
+            TagExists: There is an open chain of this tag.
+            ZeroBufferNoOp: The stamp is all zeros: the chain could never be told from an acked one.
+            InvalidRequest: The tag is no tag.
+        """
+        validate_tag(tag)
+        if not any(stamp):
+            raise ZeroBufferNoOp
+        with self._guard:
+            if tag in self.storage:
+                raise TagExists(tag)
+            self.storage[tag] = Stamp(stamp)
+
+    def stamp(self, tag: str, stamp: bytes) -> None:
+        """XOR a stamp in; at zero the chain is removed and ``acked`` is emitted.
+
+        A tag that is not there is no error, as in the seed: it may have ended before.
+
+        Args:
+            tag: The chain.
+            stamp: As many bytes as its other stamps.
+
+        Raises:
+            BufferLengthsUnequal: The chain's stamps have another length.
+        """
+        with self._guard:
+            held = self.storage.get(tag)
+            if held is None:
+                return
+            left = xor_bytes(held, stamp)
+            if any(left):
+                self.storage[tag] = Stamp(left)
+                return
+            del self.storage[tag]
+        self.emit("acked", tag)
+
+    def fail(self, tag: str) -> None:
+        """Remove a chain and emit ``failed``.
+
+        Args:
+            tag: The chain. One that is not there is no error and no event: it ended before.
+        """
+        with self._guard:
+            if self.storage.pop(tag, None) is None:
+                return
+        self.emit("failed", tag)
+
+
+class MemoryStore:
+    """A `xorack.ports.ChainStore` in memory, for one process.
+
+    Attributes:
+        chains: The chains by tag.
+        marks: Marks moved out of chains: (tag, born) -> key -> what was said.
+    """
+
+    def __init__(self) -> None:
+        self.chains: dict[str, Chain] = {}
+        self.marks: dict[tuple[str, int | None], dict[bytes, bytes]] = {}
+        self._guard = threading.Lock()
+
+    def read(self, tags: Sequence[str]) -> dict[str, Chain]:
+        """See `xorack.ports.ChainStore.read`."""
+        with self._guard:
+            return {tag: self.chains[tag] for tag in tags if tag in self.chains}
+
+    def write(self, before: Chain | None, after: Chain) -> None:
+        """See `xorack.ports.ChainStore.write`."""
+        with self._guard:
+            there = self.chains.get(after.tag)
+            believed = None if before is None else (before.rev, before.stamp)
+            actual = None if there is None else (there.rev, there.stamp)
+            if believed != actual:
+                raise Conflict(there)
+            self.chains[after.tag] = after
+
+    def look_up_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """See `xorack.ports.ChainStore.look_up_marks`."""
+        with self._guard:
+            kept = self.marks.get((chain.tag, chain.born), {})
+            return {key: kept[key] for key in keys if key in kept}
+
+    def keep_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+        """See `xorack.ports.ChainStore.keep_marks`."""
+        del until  # nothing expires in memory
+        with self._guard:
+            kept = self.marks.setdefault((chain.tag, chain.born), {})
+            for at in range(0, len(marks), MARK_BYTES):
+                mark = marks[at : at + MARK_BYTES]
+                kept[mark[:MARK_KEY_BYTES]] = mark[MARK_KEY_BYTES:]
+
+    def due(self, now: int) -> list[str]:
+        """The tags of chains whose time to be looked at has come, earliest first.
+
+        Args:
+            now: Milliseconds since 1970.
+
+        Returns:
+            Tags.
+        """
+        with self._guard:
+            due = [(c.due_at, c.tag) for c in self.chains.values() if c.due_at is not None]
+        return [tag for at, tag in sorted(due) if at <= now]

@@ -1,0 +1,129 @@
+"""What the services ask of the places where chains live and words travel.
+
+Adapters: `xorack.memory` (also the fake of the tests), `xorack.dynamodb`, `xorack.sqs`,
+`xorack.eventbridge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from xorack.chain import Chain
+from xorack.errors import XorAckError
+from xorack.messages import Refused
+
+__all__ = ["ChainStore", "Conflict", "DeadLetters", "Publisher", "Unavailable"]
+
+
+class Conflict(XorAckError):
+    """A conditional write found another state than it was told.
+
+    Attributes:
+        chain: The state that is there; None where there is no chain.
+    """
+
+    def __init__(self, chain: Chain | None) -> None:
+        super().__init__("the chain was changed by others")
+        self.chain = chain
+
+
+class Unavailable(XorAckError):
+    """A call failed for a while: throttled, timed out, answer lost. It may have taken effect.
+
+    Attributes:
+        cause: What the call raised.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class ChainStore(Protocol):
+    """Where chains are kept."""
+
+    def read(self, tags: Sequence[str]) -> dict[str, Chain]:
+        """Read chains, consistently.
+
+        Args:
+            tags: Any number, no tag twice.
+
+        Returns:
+            The chains that there are, by tag.
+
+        Raises:
+            Unavailable: Try again.
+        """
+        ...
+
+    def write(self, before: Chain | None, after: Chain) -> None:
+        """Write a chain if it is still as it was read: one atomic, conditional write.
+
+        Args:
+            before: The chain as it is believed to be; None: not there.
+            after: The chain to write, with ``rev`` above that of ``before``.
+
+        Raises:
+            Conflict: It is not as believed; carries what is there.
+            Unavailable: Nobody knows whether it was written.
+        """
+        ...
+
+    def look_up_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Find marks that were moved out of a chain, consistently.
+
+        Args:
+            chain: The chain as it was read.
+            keys: Keys of marks (`xorack.chain.mark_key`).
+
+        Returns:
+            Those that there are: key -> what was said.
+
+        Raises:
+            Unavailable: Try again.
+        """
+        ...
+
+    def keep_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+        """Copy marks out of a chain; safe to repeat.
+
+        Args:
+            chain: The chain as it was read.
+            marks: Whole marks, one after the other.
+            until: Until when they must be kept, milliseconds since 1970.
+
+        Raises:
+            Unavailable: Try again.
+        """
+        ...
+
+
+class Publisher(Protocol):
+    """Where events go."""
+
+    def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
+        """Publish the events of finished chains.
+
+        Args:
+            chains: ``acked`` or ``failed`` chains.
+
+        Returns:
+            The failures: tag -> why. Empty if all were accepted. Never raises for a failed call.
+        """
+        ...
+
+
+class DeadLetters(Protocol):
+    """Where refused requests go."""
+
+    def send(self, refused: Sequence[Refused]) -> list[int]:
+        """Send refused requests, each with its reason in the message attribute ``error``.
+
+        Args:
+            refused: Any number.
+
+        Returns:
+            The positions of those that could not be sent. Never raises for a failed call.
+        """
+        ...
