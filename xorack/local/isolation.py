@@ -24,8 +24,14 @@ def isolated(environ: Mapping[str, str]) -> dict[str, str]:
         The environment for a child process, or to be put in place by `isolation`.
     """
     clean = {name: value for name, value in environ.items() if not name.startswith("AWS_")}
+    direct = ",".join(
+        filter(None, [environ.get("no_proxy") or environ.get("NO_PROXY"), "127.0.0.1,localhost"])
+    )
     return {
         **clean,
+        # What is on this machine is not reached through a company's proxy.
+        "NO_PROXY": direct,
+        "no_proxy": direct,
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": REGION,
