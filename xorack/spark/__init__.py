@@ -1,0 +1,58 @@
+"""Stamps from Spark jobs: units as columns, folds per chain in the JVM, a sink for the queue.
+
+A job that tracks its rows does three things: it gives each row a unit (`unit`, of the columns that
+identify the row), folds the units that it started or finished into one stamp a chain (`fold`), and
+sends these (`send`, or ``df.write.format("xorack")`` after `register`), once its own output is
+durable. `pipeline/` in the repository is an example.
+
+Needs PySpark 3.5 or later; the data source, PySpark 4.0 or later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xorack.spark.columns import Kind, check_units, fold, stamp_of, unit, with_unit
+from xorack.spark.errors import DuplicateUnits, InvalidOption, NullUnits, UnsuitableColumns
+from xorack.spark.requests import Options, Sent, check_queue, request_id
+from xorack.spark.sink import send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "DuplicateUnits",
+    "InvalidOption",
+    "Kind",
+    "NullUnits",
+    "Options",
+    "Sent",
+    "UnsuitableColumns",
+    "check_queue",
+    "check_units",
+    "fold",
+    "register",
+    "request_id",
+    "send",
+    "stamp_of",
+    "unit",
+    "with_unit",
+]
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("xorack")`` known to a session.
+
+    Args:
+        spark: The session.
+
+    Raises:
+        RuntimeError: PySpark is older than 4.0: use `send`.
+    """
+    try:
+        from xorack.spark.datasource import XorackDataSource
+    except ImportError as error:
+        raise RuntimeError(
+            f"format('xorack') needs PySpark 4.0 or later ({error}); use xorack.spark.send"
+        ) from error
+    spark.dataSource.register(XorackDataSource)

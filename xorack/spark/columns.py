@@ -1,0 +1,300 @@
+"""Units and stamps as Spark expressions: all of it runs in the JVM, no row passes Python.
+
+Everything here takes and returns Columns and DataFrames, so it works the same in batch jobs,
+streams and Spark Connect, from Spark 3.5 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import functions as F
+
+from xorack.spark.errors import DuplicateUnits, NullUnits, UnsuitableColumns
+from xorack.stamps import TRACED_CELLS, TRACED_TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    ColumnOrName = Column | str
+
+__all__ = ["Kind", "check_units", "fold", "stamp_of", "unit", "with_unit"]
+
+Kind = Literal["traced", "plain"]
+
+_TRACED_WORDS = 1 + TRACED_TABLES * TRACED_CELLS
+_HASHED_AS_THEY_ARE = ("bigint", "string", "binary")
+_WIDENED = ("tinyint", "smallint", "int")
+_SUITABLE = "long, string or binary"
+_EXAMPLES = 5
+_ZEROS = "0" * 16
+
+
+def unit(*columns: ColumnOrName) -> Column:
+    """The unit id of the row that these columns identify; equal to `xorack.unit_id` of the values.
+
+    Name what identifies the row and nothing else: the id must come out the same when a task is
+    retried or a job is run again. Hash a short key, not a long string, where rows are many: carry
+    ``unit("path")`` as a column and use ``unit("file_key", "position")``.
+
+    Args:
+        *columns: At least one column, of the type long, string or binary. Cast other types
+            yourself, or use `with_unit`, which widens integers: a Column does not know its type.
+
+    Returns:
+        A long: the id as signed 64 bits (`xorack.unit_id` gives the same bits unsigned), never 0.
+        The job fails, naming the column, where a value is null (``xxhash64`` would skip it and
+        give two rows one id) or the type is none of the three.
+
+    Raises:
+        UnsuitableColumns: No columns.
+
+    Example:
+        >>> words.withColumn("unit", unit("file_key", "position"))  # doctest: +SKIP
+    """
+    if not columns:
+        raise UnsuitableColumns("unit needs at least one column")
+    return _never_zero(F.xxhash64(*(_guarded(_column(column)) for column in columns)))
+
+
+def _column(column: ColumnOrName) -> Column:
+    return F.col(column) if isinstance(column, str) else column
+
+
+def _name(column: Column) -> str:
+    """How a column is called in messages: what `str` shows, without its wrapping."""
+    text = str(column)
+    return text[8:-2] if text.startswith("Column<'") else text
+
+
+def _guarded(column: Column) -> Column:
+    """The column, failing at run time where it is null or cannot be hashed as a unit.
+
+    The check of the type is constant and the check of a column that cannot be null is false: the
+    optimizer removes both.
+    """
+    name = _name(column)
+    wrong_type = F.raise_error(
+        F.concat(
+            F.lit(f"xorack: unit column {name} is of the type "),
+            F.typeof(column),
+            F.lit(f", not {_SUITABLE}: cast it"),
+        )
+    )
+    is_null = F.raise_error(F.lit(f"xorack: unit column {name} is null; a unit needs a value"))
+    return (
+        F.when(~F.typeof(column).isin(*_HASHED_AS_THEY_ARE), wrong_type)
+        .when(column.isNull(), is_null)
+        .otherwise(column)
+    )
+
+
+def _never_zero(hashed: Column) -> Column:
+    return F.when(hashed == 0, F.lit(1).cast("long")).otherwise(hashed)
+
+
+def with_unit(df: DataFrame, *columns: str, name: str = "unit") -> DataFrame:
+    """Add the unit column to a frame, checking the columns against its schema before anything runs.
+
+    Args:
+        df: The rows.
+        *columns: The names of the columns that identify a row: integers (widened to long), strings
+            or binaries.
+        name: The name of the unit column.
+
+    Returns:
+        The frame with the column added; see `unit`.
+
+    Raises:
+        UnsuitableColumns: No columns, columns that the frame has not, or of another type; the
+            error lists them and what the frame has.
+    """
+    types = dict(df.dtypes)
+    missing = [column for column in columns if column not in types]
+    if missing or not columns:
+        raise UnsuitableColumns(
+            f"unit columns {', '.join(missing) or '(none given)'} are not in the frame, "
+            f"which has {', '.join(types)}"
+        )
+    wrong = [
+        f"{column} ({types[column]})"
+        for column in columns
+        if types[column] not in _HASHED_AS_THEY_ARE and types[column] not in _WIDENED
+    ]
+    if wrong:
+        raise UnsuitableColumns(
+            f"unit columns must be integers, strings or binaries: {', '.join(wrong)}"
+        )
+    parts = [
+        F.col(f"`{column}`").cast("long") if types[column] in _WIDENED else F.col(f"`{column}`")
+        for column in columns
+    ]
+    return df.withColumn(name, unit(*parts))
+
+
+def check_units(df: DataFrame, *columns: str) -> None:
+    """Make sure that columns identify rows: no nulls, no two rows alike. Costs a shuffle.
+
+    Two rows of one unit cancel each other out: the chain would be acked with both of them
+    unfinished. Check while a job is being written, or where the rows come from others.
+
+    Args:
+        df: The rows.
+        *columns: The names of the columns that shall identify a row.
+
+    Raises:
+        NullUnits: Some are null; says how many in which column.
+        DuplicateUnits: Some rows are alike; names up to five and how often they come.
+        UnsuitableColumns: See `with_unit`.
+    """
+    with_unit(df, *columns)
+    nulls = df.agg(
+        *(
+            F.count(F.when(F.col(f"`{c}`").isNull(), True)).alias(str(i))
+            for i, c in enumerate(columns)
+        )
+    ).first()
+    found = {column: nulls[str(i)] for i, column in enumerate(columns) if nulls and nulls[str(i)]}
+    if found:
+        raise NullUnits(found)
+    repeated = (
+        df.groupBy(*(f"`{column}`" for column in columns))
+        .agg(F.count(F.lit(1)).alias("_rows"))
+        .where("_rows > 1")
+        .limit(_EXAMPLES)
+        .collect()
+    )
+    if repeated:
+        raise DuplicateUnits(
+            columns, [(tuple(row)[: len(columns)], row["_rows"]) for row in repeated]
+        )
+
+
+def fold(
+    df: DataFrame,
+    key: str,
+    unit: ColumnOrName,
+    *,
+    kind: Kind = "traced",
+    stamp: str = "stamp",
+    count: str = "count",
+) -> DataFrame:
+    """XOR the stamps of a frame's units together: one row a chain, whatever the number of units.
+
+    Folded before the shuffle too (partial aggregation): what is shuffled grows with the chains and
+    the tasks, not with the units.
+
+    Args:
+        df: One row a unit.
+        key: The name of the column that tells the chains apart. Take a long, for example
+            ``unit("path")``: strings cost half as much again.
+        unit: The column of unit ids, long and never 0: see `unit`.
+        kind: ``traced``, stamps of 648 bytes that name the outstanding units of a chain; or
+            ``plain``, 8 bytes.
+        stamp: The name of the column of stamps.
+        count: The name of the column of counts.
+
+    Returns:
+        A frame of ``key``, ``stamp`` (binary) and ``count`` (long, the number of units). A stamp is
+        all zeros only if each unit came an even number of times: see `check_units`.
+
+    Raises:
+        UnsuitableColumns: ``key`` is not in the frame, or ``kind`` is neither of the two.
+    """
+    if key not in df.columns:
+        raise UnsuitableColumns(
+            f"key column {key} is not in the frame, which has {', '.join(df.columns)}"
+        )
+    units = df.select(F.col(f"`{key}`").alias(key), _column(unit).alias("_unit"))
+    if kind == "plain":
+        return units.groupBy(f"`{key}`").agg(
+            F.unhex(_little_endian_hex(F.bit_xor("_unit"))).alias(stamp),
+            F.count(F.lit(1)).alias(count),
+        )
+    if kind != "traced":
+        raise UnsuitableColumns(f"kind: {kind!r}, expected 'traced' or 'plain'")
+    # The hash is a column of its own: inside the generator it would be computed for each table.
+    hashed = units.withColumn("_hash", F.xxhash64("_unit"))
+    cells = hashed.select(
+        F.col(f"`{key}`"),
+        F.col("_unit"),
+        F.explode(F.array(*_words(F.col("_hash")))).alias("_word"),
+    )
+    folded = cells.groupBy(f"`{key}`", "_word").agg(
+        F.bit_xor("_unit").alias("_xor"), F.count(F.lit(1)).alias("_units")
+    )
+    first_table = F.col("_word") <= TRACED_CELLS
+    return folded.groupBy(f"`{key}`").agg(
+        _assembled(
+            # Each unit is in one cell of each table: the first table's XOR is that of all units.
+            F.bit_xor(F.when(first_table, F.col("_xor"))),
+            F.collect_list(
+                F.when(F.col("_xor") != 0, F.struct("_word", F.col("_xor").alias("_value")))
+            ),
+        ).alias(stamp),
+        F.sum(F.when(first_table, F.col("_units"))).alias(count),
+    )
+
+
+def stamp_of(unit: ColumnOrName, kind: Kind = "traced") -> Column:
+    """The stamp of one unit, as `xorack.traced` and `xorack.plain` make it.
+
+    For few rows: to fold many, use `fold`, which never makes single stamps.
+
+    Args:
+        unit: A column of unit ids, long and never 0.
+        kind: ``traced`` or ``plain``.
+
+    Returns:
+        A binary column of 648 or 8 bytes.
+    """
+    column = _column(unit)
+    if kind == "plain":
+        return F.unhex(_little_endian_hex(column))
+    entries = F.array(
+        *(
+            F.struct(word.alias("_word"), column.alias("_value"))
+            for word in _words(F.xxhash64(column))
+        )
+    )
+    return _assembled(column, entries)
+
+
+def _words(hashed: Column) -> Sequence[Column]:
+    """The words of a traced stamp that hold a unit of this hash, one in each table."""
+    return [
+        (
+            F.shiftright(hashed, 4 * table).bitwiseAND(TRACED_CELLS - 1)
+            + (1 + TRACED_CELLS * table)
+        ).cast("int")
+        for table in range(TRACED_TABLES)
+    ]
+
+
+def _assembled(xor: Column, entries: Column) -> Column:
+    """A traced stamp of the XOR of all ids and of entries (word, value), each word once."""
+    by_word = F.map_from_entries(
+        F.transform(entries, lambda e: F.struct(e["_word"], _little_endian_hex(e["_value"])))
+    )
+    tables = F.transform(
+        F.sequence(F.lit(1), F.lit(_TRACED_WORDS - 1)),
+        lambda word: F.coalesce(F.element_at(by_word, word), F.lit(_ZEROS)),
+    )
+    return F.unhex(F.concat(_little_endian_hex(xor), F.array_join(tables, "")))
+
+
+def _little_endian_hex(value: Column) -> Column:
+    """The 8 little-endian bytes of a long as 16 hex digits.
+
+    Spark writes big-endian; the swaps are shifts and masks, as a cast to binary is refused in ANSI
+    mode and `reverse` takes no binary.
+    """
+    for shift, mask in ((8, 0x00FF00FF00FF00FF), (16, 0x0000FFFF0000FFFF)):
+        value = (
+            F.shiftrightunsigned(value, shift)
+            .bitwiseAND(F.lit(mask))
+            .bitwiseOR(F.shiftleft(value.bitwiseAND(F.lit(mask)), shift))
+        )
+    value = F.shiftrightunsigned(value, 32).bitwiseOR(F.shiftleft(value, 32))
+    return F.lpad(F.hex(value), 16, "0")
