@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from aws_cdk import Duration, IgnoreMode, aws_iam, aws_lambda, aws_logs, aws_ssm
+from aws_cdk import (
+    Acknowledgment,
+    Duration,
+    IgnoreMode,
+    Validations,
+    aws_iam,
+    aws_lambda,
+    aws_logs,
+    aws_ssm,
+)
 from constructs import Construct
 
 from infra.settings import Settings
@@ -119,6 +128,14 @@ class PythonFunction(Construct):
                 "POWERTOOLS_LOG_LEVEL": settings.log_level,
             },
         )
+        acknowledged = {
+            "AwsSolutions-L1": "Python 3.13 is supported until 2029; a newer runtime comes with a "
+            "layer of Powertools and a run of the tests for it, not by itself",
+        }
+        if settings.tracing:
+            acknowledged["AwsSolutions-IAM5[Resource::*]"] = "X-Ray's actions know no resources"
+        for rule, reason in acknowledged.items():
+            Validations.of(self).acknowledge(Acknowledgment(id=rule, reason=reason))
 
 
 def allow(actions: Sequence[str], resources: Sequence[str]) -> aws_iam.PolicyStatement:

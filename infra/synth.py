@@ -95,7 +95,7 @@ def code_folder(template: Path) -> Path:
         ValueError: The assembly beside the template has not exactly one such folder.
     """
     manifest = json.loads(template.with_name(f"{_stem(template)}.assets.json").read_text())
-    folders = [
+    folders: list[Path] = [
         template.parent / file["source"]["path"]
         for file in manifest["files"].values()
         if file["source"]["packaging"] == "zip"

@@ -1,0 +1,146 @@
+"""Settings that make no sense stop with a line that names them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from infra import settings as module
+from infra.settings import SettingError, Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_defaults_make_sense() -> None:
+    assert Settings.from_context({}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "text"),
+    [
+        ({"batch_size": 0}, "batch_size", "a whole number from 1 to 10000 (messages)"),
+        ({"batch_size": "10001"}, "batch_size", "a whole number from 1 to 10000 (messages)"),
+        ({"batch_size": "many"}, "batch_size", "a whole number from 1 to 10000 (messages)"),
+        ({"batch_size": 2.5}, "batch_size", "a whole number from 1 to 10000 (messages)"),
+        ({"batch_size": True}, "batch_size", "a whole number from 1 to 10000 (messages)"),
+        ({"batch_size": None}, "batch_size", "a whole number from 1 to 10000 (messages)"),
+        ({"batch_window_seconds": 301}, "batch_window_seconds", "from 0 to 300 (seconds)"),
+        (
+            {"batch_window_seconds": 0, "batch_size": 11},
+            "batch_window_seconds",
+            "1 to 300 seconds, since batch_size is 11",
+        ),
+        ({"max_concurrency": 1}, "max_concurrency", "from 2 to 1000"),
+        ({"max_concurrency": 1001}, "max_concurrency", "from 2 to 1000"),
+        ({"max_receive_count": 0}, "max_receive_count", "from 1 to 1000"),
+        ({"function_timeout_seconds": 901}, "function_timeout_seconds", "from 1 to 900 (seconds)"),
+        ({"sweeper_timeout_seconds": 5}, "sweeper_timeout_seconds", "from 10 to 900 (seconds)"),
+        ({"memory_mb": 64}, "memory_mb", "from 128 to 10240 (MB)"),
+        ({"queue_retention_days": 14}, "queue_retention_days", "from 1 to 13 (days)"),
+        (
+            {"queue_retention_days": 7, "dead_letter_retention_days": 7},
+            "dead_letter_retention_days",
+            "more than queue_retention_days (7)",
+        ),
+        (
+            {"queue_retention_days": 4, "dead_letter_retention_days": 14, "retention_days": 18},
+            "retention_days",
+            "more than 18 days (queue_retention_days + dead_letter_retention_days)",
+        ),
+        ({"default_timeout_seconds": 0}, "default_timeout_seconds", "(seconds)"),
+        ({"log_retention_days": 31}, "log_retention_days", "one of 1, 3, 5, 7, 14, 30,"),
+        ({"log_level": "LOUD"}, "log_level", "one of DEBUG, INFO, WARNING, ERROR, CRITICAL"),
+        ({"architecture": "arm"}, "architecture", "one of arm64, x86_64"),
+        ({"removal_policy": "keep"}, "removal_policy", "one of retain, destroy"),
+        ({"removal_policy": "destroy"}, "removal_policy", "deletion_protection=false as well"),
+        ({"deletion_protection": "maybe"}, "deletion_protection", "true or false"),
+        ({"deletion_protection": 1}, "deletion_protection", "true or false"),
+        ({"tracing": "yes"}, "tracing", "true or false"),
+        ({"partition_key": ""}, "partition_key", "1 to 255 bytes"),
+        ({"partition_key": " tag"}, "partition_key", "1 to 255 bytes"),
+        ({"partition_key": "ä" * 128}, "partition_key", "1 to 255 bytes"),
+        ({"partition_key": "stamp"}, "partition_key", "does not use otherwise"),
+        ({"partition_key": 7}, "partition_key", "expected text"),
+        ({"powertools_version": "latest"}, "powertools_version", "such as 3.37.0"),
+        ({"powertools_version": "2.9.1"}, "powertools_version", "from 3.0.0 on"),
+        ({"alarm_topic_arn": "alarms"}, "alarm_topic_arn", "the ARN of an SNS topic"),
+        (
+            {"alarm_topic_arn": "arn:aws:sqs:eu-west-1:123456789012:alarms"},
+            "alarm_topic_arn",
+            "the ARN of an SNS topic",
+        ),
+        ({"max_concurency": "5"}, "max_concurency", "did you mean `max_concurrency`?"),
+        ({"batch-size": "5"}, "batch-size", "did you mean `batch_size`?"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(
+    given: dict[str, object], name: str, text: str
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        Settings.from_context(given)
+    message = str(caught.value)
+    assert re.match(rf"setting `{re.escape(name)}` is \S.*: expected ", message)
+    assert str(given[name]) in message
+    assert text in message
+    assert "\n" not in message
+    assert caught.value.name == name
+
+
+def test_every_whole_number_has_a_range_and_takes_its_ends() -> None:
+    whole = {field.name for field in dataclasses.fields(Settings) if field.type == "int"}
+    ranged = set(module._RANGES)
+    assert whole == ranged | {"log_retention_days"}
+    # What the other settings have to be for each end to make sense with them.
+    beside = {
+        ("batch_window_seconds", 0): {"batch_size": 10},
+        ("dead_letter_retention_days", 2): {"queue_retention_days": 1},
+        ("queue_retention_days", 13): {"dead_letter_retention_days": 14},
+    }
+    for name in ranged - {"retention_days"}:
+        for end in module._RANGES[name][:2]:
+            given = {**beside.get((name, end), {}), name: end}
+            assert getattr(Settings(**given), name) == end
+
+
+def test_context_gives_text_and_settings_are_typed() -> None:
+    read = Settings.from_context({
+        "batch_size": "20",
+        "tracing": "True",
+        "deletion_protection": "false",
+        "removal_policy": "destroy",
+        "partition_key": "file",
+        "alarm_topic_arn": "",
+        "@aws-cdk/core:newStyleStackSynthesis": "true",
+        "vpc-provider:account=1": {},
+        "somebody's own": 3,
+    })  # fmt: skip
+    assert read == Settings(
+        batch_size=20,
+        tracing=True,
+        deletion_protection=False,
+        removal_policy="destroy",
+        partition_key="file",
+    )
+
+
+def test_each_setting_is_described() -> None:
+    described = re.findall(r"^        (\w+): ", Settings.__doc__ or "", re.MULTILINE)
+    assert described[: len(Settings.names())] == list(Settings.names())
+
+
+def test_visibility_is_six_timeouts_and_the_window() -> None:
+    assert (
+        Settings(function_timeout_seconds=900, batch_window_seconds=300).visibility_timeout_seconds
+        == 6 * 900 + 300
+    )
+
+
+def test_the_layer_is_the_powertools_that_the_tests_run_with() -> None:
+    pinned = re.search(
+        r"^aws-lambda-powertools==(\S+)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE
+    )
+    assert pinned is not None
+    assert Settings().powertools_version == pinned[1]
