@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from xorack.errors import BufferLengthsUnequal, InvalidRequest, TagExists
+from xorack.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.messages import Request
 from xorack.stamps import xor_bytes
 
@@ -207,13 +207,6 @@ def inline_marks(chain: Chain | None) -> dict[bytes, bytes]:
     }
 
 
-def _reused(request: Request) -> Outcome:
-    error = InvalidRequest(
-        "id", request.id, "an id of its own: it was used before, for a request that said otherwise"
-    )
-    return Outcome(request, "refused", error)
-
-
 def _length(chain: Chain | None, requests: Iterable[Request]) -> int | None:
     """The length of the chain's stamps: what is there, else what create says, else the first."""
     if chain is not None and chain.stamp:
@@ -260,7 +253,11 @@ def apply(
         key, said = mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]
         before = known.get(key)
         if before is not None:
-            outcomes[index] = Outcome(request, "duplicate") if before == said else _reused(request)
+            outcomes[index] = (
+                Outcome(request, "duplicate")
+                if before == said
+                else Outcome(request, "refused", RequestIdReused(request.id))
+            )
             continue
         if chain is not None and chain.final:
             if request.op == "create" and chain.created:

@@ -13,8 +13,7 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -29,7 +28,7 @@ from xorack.ports import Conflict, Unavailable
 from xorack.retry import RetryPolicy
 from xorack.stamps import Stamp, UnackedStamp
 
-__all__ = ["DUE_INDEX", "DUE_SHARDS", "Due", "DynamoDBAcker", "DynamoDBStore"]
+__all__ = ["DUE_INDEX", "DUE_SHARDS", "DynamoDBAcker", "DynamoDBStore"]
 
 DUE_INDEX = "due"
 """Sparse index on what is to be looked at, and when: ``due_shard`` and ``due_at``."""
@@ -60,19 +59,6 @@ _DERIVED = ("due_shard", "expires_at")
 _ATTRIBUTES = frozenset((*_NUMBERS, *_STRINGS, *_BINARIES, *_FLAGS, *_DERIVED, "mark"))
 
 Item = dict[str, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Due:
-    """One page of what is due.
-
-    Attributes:
-        tags: Chains to look at, earliest first.
-        after: Where the next page begins; None for the last.
-    """
-
-    tags: list[str]
-    after: Mapping[str, Any] | None
 
 
 def due_shard(tag: str) -> int:
@@ -261,49 +247,56 @@ class DynamoDBStore:
 
     # -- for the sweeper and for people --------------------------------------------------------
 
-    def due(
-        self, shard: int, now: int, after: Mapping[str, Any] | None = None, limit: int = 100
-    ) -> Due:
-        """A page of the chains of one shard whose time to be looked at has come.
+    def due_pages(self, now: int) -> Iterator[list[str]]:
+        """The chains whose time to be looked at has come: to be ended, or their event owed.
+
+        Reads a sparse index, so chains that are not due cost nothing. A table that has no such
+        index (made by hand, or for xor-ack-dynamodb) is scanned instead.
 
         Args:
-            shard: 0 to ``DUE_SHARDS`` - 1.
             now: Milliseconds since 1970.
-            after: Where the page before ended.
-            limit: Most tags of the page.
 
-        Returns:
-            The page. The index lags behind the table: look at the chain itself.
+        Yields:
+            Tags, at most 100 at a time. The index lags behind the table: look at the chains.
 
         Raises:
             Unavailable: Try again.
         """
-        more = {} if after is None else {"ExclusiveStartKey": after}
-        page = self._call(
-            "query",
-            IndexName=DUE_INDEX,
-            KeyConditionExpression="#shard = :shard AND #at <= :now",
-            ExpressionAttributeNames={"#shard": "due_shard", "#at": "due_at"},
-            ExpressionAttributeValues={":shard": {"N": str(shard)}, ":now": {"N": str(now)}},
-            Limit=limit,
-            **more,
-        )
-        tags = [item[self.partition_key]["S"] for item in page["Items"]]
-        return Due(tags, page.get("LastEvaluatedKey"))
+        # Another shard first each minute: none waits for the others for ever.
+        first = now // 60_000
+        values = {":now": {"N": str(now)}}
+        try:
+            for offset in range(DUE_SHARDS):
+                shard = (first + offset) % DUE_SHARDS
+                yield from self._pages(
+                    "query",
+                    IndexName=DUE_INDEX,
+                    KeyConditionExpression="#shard = :shard AND #at <= :now",
+                    ExpressionAttributeNames={"#shard": "due_shard", "#at": "due_at"},
+                    ExpressionAttributeValues={":shard": {"N": str(shard)}, **values},
+                    Limit=_READ_BATCH,
+                )
+        except ClientError as error:
+            message = error.response.get("Error", {}).get("Message", "")
+            if aws.error_code(error) != "ValidationException" or "index" not in message:
+                raise
+            yield from self._pages(
+                "scan",
+                FilterExpression="#at <= :now",
+                ProjectionExpression="#key",
+                ExpressionAttributeNames={"#at": "due_at", "#key": self.partition_key},
+                ExpressionAttributeValues=values,
+            )
 
-    def scan_due(self, now: int, after: Mapping[str, Any] | None = None) -> Due:
-        """The same without the index, for a table that has none: reads the whole table."""
-        more = {} if after is None else {"ExclusiveStartKey": after}
-        page = self._call(
-            "scan",
-            FilterExpression="#at <= :now",
-            ProjectionExpression="#key",
-            ExpressionAttributeNames={"#at": "due_at", "#key": self.partition_key},
-            ExpressionAttributeValues={":now": {"N": str(now)}},
-            **more,
-        )
-        tags = [item[self.partition_key]["S"] for item in page["Items"]]
-        return Due(tags, page.get("LastEvaluatedKey"))
+    def _pages(self, operation: str, **arguments: Any) -> Iterator[list[str]]:
+        more: dict[str, Any] = {}
+        while True:
+            page = self._call(operation, **arguments, **more)
+            if tags := [item[self.partition_key]["S"] for item in page["Items"]]:
+                yield tags
+            if "LastEvaluatedKey" not in page:
+                return
+            more = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
     def scan(self) -> Iterator[Chain]:
         """All chains, in no order, page by page: reads the whole table, eventually consistent."""

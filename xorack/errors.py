@@ -11,6 +11,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidToken",
     "LessThanTwoBuffers",
+    "RequestIdReused",
     "SendFailed",
     "StaleLocalData",
     "TagExists",
@@ -119,6 +120,20 @@ class InvalidRequest(XorAckError, ValueError):
         super().__init__(f"{field}: {shown(value)}, expected {expected}")
         self.field = field
         self.expected = expected
+
+
+class RequestIdReused(InvalidRequest):
+    """A request's id was used before in its chain, by a request that said something else.
+
+    No duplicate: a sender's mistake, which would lose work if it were taken for one.
+    """
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            "id",
+            request_id,
+            "an id of its own: a request of this id that said otherwise was applied",
+        )
 
 
 class InvalidToken(XorAckError, ValueError):

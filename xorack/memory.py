@@ -7,7 +7,7 @@ tests and simulations drive the services with.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyee.base import EventEmitter
 
@@ -141,15 +141,9 @@ class MemoryStore:
                 mark = marks[at : at + MARK_BYTES]
                 kept[mark[:MARK_KEY_BYTES]] = mark[MARK_KEY_BYTES:]
 
-    def due(self, now: int) -> list[str]:
-        """The tags of chains whose time to be looked at has come, earliest first.
-
-        Args:
-            now: Milliseconds since 1970.
-
-        Returns:
-            Tags.
-        """
+    def due_pages(self, now: int) -> Iterator[list[str]]:
+        """See `xorack.ports.ChainStore.due_pages`."""
         with self._guard:
             due = [(c.due_at, c.tag) for c in self.chains.values() if c.due_at is not None]
-        return [tag for at, tag in sorted(due) if at <= now]
+        if tags := [tag for at, tag in sorted(due) if at <= now]:
+            yield tags

@@ -6,7 +6,7 @@ Adapters: `xorack.memory` (also the fake of the tests), `xorack.dynamodb`, `xora
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from xorack.chain import Chain
@@ -92,6 +92,20 @@ class ChainStore(Protocol):
             chain: The chain as it was read.
             marks: Whole marks, one after the other.
             until: Until when they must be kept, milliseconds since 1970.
+
+        Raises:
+            Unavailable: Try again.
+        """
+        ...
+
+    def due_pages(self, now: int) -> Iterator[list[str]]:
+        """The chains whose time to be looked at (`Chain.due_at`) has come, page by page.
+
+        Args:
+            now: Milliseconds since 1970.
+
+        Yields:
+            Tags; some may have been looked at, or be gone, by now.
 
         Raises:
             Unavailable: Try again.

@@ -1,0 +1,1 @@
+"""What AWS Lambda runs: one thin module a function."""

@@ -1,0 +1,120 @@
+"""The functions' environment, read at the first call and checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from xorack import aws
+from xorack.dynamodb import DynamoDBStore
+from xorack.errors import InvalidRequest
+from xorack.eventbridge import EventBus
+from xorack.retry import RetryPolicy
+from xorack.sqs import DeadLetterQueue
+
+_DAY = 86_400
+_READ = (
+    "TABLE_NAME",
+    "PARTITION_KEY",
+    "EVENT_BUS_NAME",
+    "DEAD_LETTER_QUEUE_URL",
+    "DEFAULT_TIMEOUT_SECONDS",
+    "RETENTION_SECONDS",
+    # Not ours, but what clients are made of.
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+)
+_SPARE_SECONDS = 3.0
+"""Time kept for what comes after the writes: events, dead letters, metrics, the answer."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a function works with.
+
+    Attributes:
+        store: The table.
+        bus: The event bus.
+        dead_letters: The dead-letter queue; None where the function has none.
+        default_timeout: Milliseconds.
+        retention: Milliseconds.
+    """
+
+    store: DynamoDBStore
+    bus: EventBus
+    dead_letters: DeadLetterQueue | None
+    default_timeout: int
+    retention: int
+
+
+def environment() -> Environment:
+    """The environment, with clients that are made once for each set of its values.
+
+    Returns:
+        The environment.
+
+    Raises:
+        InvalidRequest: A variable is missing or wrong; the error names it.
+    """
+    return _environment(tuple((name, os.environ.get(name)) for name in _READ))
+
+
+@lru_cache(maxsize=4)
+def _environment(variables: tuple[tuple[str, str | None], ...]) -> Environment:
+    given = dict(variables)
+
+    def text(name: str) -> str:
+        value = given[name]
+        if not value:
+            raise InvalidRequest(name, value, "a value: it is an environment variable")
+        return value
+
+    def seconds(name: str, default: int) -> int:
+        value = given[name]
+        if not value:
+            return default * 1000
+        if not value.isascii() or not value.isdigit() or int(value) == 0:
+            raise InvalidRequest(name, value, "a whole number of seconds above 0")
+        return int(value) * 1000
+
+    retention = seconds("RETENTION_SECONDS", 30 * _DAY)
+    queue_url = given["DEAD_LETTER_QUEUE_URL"]
+    sends = RetryPolicy(attempts=5, cap=1.0)
+    return Environment(
+        store=DynamoDBStore(
+            text("TABLE_NAME"),
+            given["PARTITION_KEY"] or "tag",
+            aws.client("dynamodb"),
+            retention=retention,
+        ),
+        bus=EventBus(text("EVENT_BUS_NAME"), aws.client("events"), policy=sends),
+        dead_letters=(
+            DeadLetterQueue(queue_url, aws.client("sqs"), policy=sends) if queue_url else None
+        ),
+        default_timeout=seconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
+        retention=retention,
+    )
+
+
+def policy_within(context: Any) -> RetryPolicy:
+    """When to try again, within what is left of the invocation.
+
+    Args:
+        context: The Lambda context; anything without a clock counts as half a minute.
+
+    Returns:
+        The policy.
+    """
+    left: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
+    if left is None:
+        return RetryPolicy(attempts=12)
+    remaining = left
+
+    def time_left() -> float:
+        return remaining() / 1000 - _SPARE_SECONDS
+
+    return RetryPolicy(attempts=1000, time_left=time_left)

@@ -1,0 +1,309 @@
+"""What the consumer does with a batch of messages: fold, apply, publish.
+
+A request's way: message -> requests (`xorack.messages`) -> folded per chain -> one conditional
+write (`xorack.exactly_once`, `xorack.chain`) -> event (`xorack.events`). This file is the order
+in which that happens, and what becomes of a message when a step fails:
+
+- what is refused goes to the dead-letter queue, and the requests around it apply;
+- a chain that cannot be written fails only the messages that hold requests for it; their other
+  requests are duplicates when they come again;
+- an event is published after the state was written with the event still owed, and only then
+  crossed off; whoever sees it owed publishes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from xorack.chain import Chain, OutcomeKind, published
+from xorack.clock import milliseconds
+from xorack.errors import RequestIdReused, shown
+from xorack.exactly_once import (
+    DEFAULT_RETENTION_MS,
+    Known,
+    Tally,
+    apply_requests,
+    write_retrying,
+)
+from xorack.messages import Refused, Request, parse, refused_body
+from xorack.ports import ChainStore, DeadLetters, Publisher, Unavailable
+from xorack.retry import RetryPolicy
+
+__all__ = ["Consumed", "Message", "consume", "publish_owed"]
+
+_LOG = logging.getLogger("xorack")
+
+
+class Message(NamedTuple):
+    """A message as the queue delivered it.
+
+    Attributes:
+        id: The queue's id of it.
+        body: Its body.
+    """
+
+    id: str
+    body: str
+
+
+@dataclass
+class Consumed:
+    """What became of a batch.
+
+    Attributes:
+        failed: Messages that must come again: id -> why.
+        outcomes: How many requests were ``applied``, ``duplicate``, ``late``, ``refused``; of the
+            refused, how many ``reused`` another request's id.
+        created: Chains created.
+        ended: Chains ended: status or, of failed ones, reason -> how many.
+        latencies: Milliseconds from create to acked, of each chain acked here.
+        events: Events published.
+        owed: Events that could not be published.
+        tally: What it took.
+    """
+
+    failed: dict[str, str] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    created: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+    latencies: list[int] = field(default_factory=list)
+    events: int = 0
+    owed: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+
+class _Asked(NamedTuple):
+    """A request and the message that it came in."""
+
+    request: Request
+    message: int
+
+
+@dataclass
+class _Done:
+    """What became of one chain's requests."""
+
+    tag: str
+    chain: Chain | None = None
+    kinds: list[tuple[_Asked, OutcomeKind, Exception | None]] = field(default_factory=list)
+    problem: str | None = None
+    tally: Tally = field(default_factory=Tally)
+
+
+def consume(
+    messages: Sequence[Message],
+    store: ChainStore,
+    publisher: Publisher,
+    dead_letters: DeadLetters,
+    *,
+    policy: RetryPolicy | None = None,
+    now: Callable[[], int] = milliseconds,
+    default_timeout: int | None = None,
+    retention: int = DEFAULT_RETENTION_MS,
+    workers: int = 8,
+) -> Consumed:
+    """Do what a batch of messages asks.
+
+    Args:
+        messages: Any number, in any order, duplicates and rubbish among them.
+        store: Where chains are kept.
+        publisher: Where events go.
+        dead_letters: Where refused requests go.
+        policy: When to try again; its ``time_left`` bounds the whole.
+        now: The clock, milliseconds since 1970.
+        default_timeout: Milliseconds, for chains whose create names no timeout.
+        retention: Milliseconds that marks are kept.
+        workers: Chains that are written at the same time.
+
+    Returns:
+        What became of them. Messages that are not among ``failed`` are done with.
+    """
+    policy = policy or RetryPolicy()
+    done = Consumed()
+    refused: list[tuple[Refused, int]] = []
+    by_tag: dict[str, list[_Asked]] = {}
+    for index, message in enumerate(messages):
+        parsed = parse(message.body)
+        refused.extend((letter, index) for letter in parsed.refused)
+        for request in parsed.requests:
+            by_tag.setdefault(request.tag, []).append(_Asked(request, index))
+    done.outcomes["refused"] += len(refused)
+
+    known = _read_known(by_tag, store, policy)
+
+    def work(tag: str) -> _Done:
+        return _apply_chain(
+            tag, by_tag[tag], known.get(tag), store, policy, now, default_timeout, retention
+        )
+
+    failed: dict[int, str] = {}
+    owed: dict[str, Chain] = {}
+    for one in _each(work, list(by_tag), workers):
+        done.tally.add(one.tally)
+        if one.problem is not None:
+            for asked in by_tag[one.tag]:
+                failed.setdefault(asked.message, one.problem)
+            continue
+        refused.extend(_account(one, done))
+        if one.chain is not None and one.chain.owed:
+            owed[one.tag] = one.chain
+
+    unpublished = publish_owed(list(owed.values()), store, publisher, policy, done.tally)
+    done.events += len(owed) - len(unpublished)
+    done.owed += len(unpublished)
+    for tag, why in unpublished.items():
+        # The event is safe, it is owed; coming again is the quickest way to another try.
+        for asked in by_tag[tag]:
+            failed.setdefault(asked.message, f"event not published: {why}")
+
+    # A message that comes again as a whole brings its refused requests again, too.
+    letters = [(letter, index) for letter, index in refused if index not in failed]
+    for position in dead_letters.send([letter for letter, _ in letters]):
+        failed.setdefault(letters[position][1], "its refused requests could not be sent away")
+    for index, why in failed.items():
+        done.failed[messages[index].id] = why
+    return done
+
+
+def _read_known(
+    by_tag: dict[str, list[_Asked]], store: ChainStore, policy: RetryPolicy
+) -> dict[str, Known]:
+    """Read the chains that must be there; those that are to be created are guessed not to be."""
+    known: dict[str, Known] = {}
+    to_read = []
+    for tag, asked in by_tag.items():
+        if any(one.request.op == "create" for one in asked):
+            known[tag] = Known(None, fresh=False)
+        else:
+            to_read.append(tag)
+    if not to_read:
+        return known
+    retry = policy.start()
+    while True:
+        try:
+            chains = store.read(to_read)
+        except Unavailable as problem:
+            if retry.attempt >= 3 or not retry.again():
+                # Each chain is read on its own then, and fails on its own.
+                _LOG.warning("chains could not be read in one go", extra={"why": str(problem)})
+                return known
+            continue
+        known.update({tag: Known(chains.get(tag), fresh=True) for tag in to_read})
+        return known
+
+
+def _each(work: Callable[[str], _Done], tags: list[str], workers: int) -> Iterable[_Done]:
+    """Work on all tags, several at a time."""
+    if workers <= 1 or len(tags) <= 1:
+        return map(work, tags)
+    with ThreadPoolExecutor(min(workers, len(tags))) as pool:
+        return list(pool.map(work, tags))
+
+
+def _apply_chain(
+    tag: str,
+    asked: list[_Asked],
+    known: Known | None,
+    store: ChainStore,
+    policy: RetryPolicy,
+    now: Callable[[], int],
+    default_timeout: int | None,
+    retention: int,
+) -> _Done:
+    """Apply one chain's requests; whatever goes wrong stays with this chain."""
+    done = _Done(tag)
+    if policy.time_left() <= 0:
+        done.problem = "no time left in this invocation"
+        return done
+    try:
+        applied = apply_requests(
+            store,
+            tag,
+            [one.request for one in asked],
+            now=now,
+            policy=policy,
+            known=known,
+            default_timeout=default_timeout,
+            retention=retention,
+            tally=done.tally,
+        )
+    except Exception as problem:  # noqa: BLE001 - one chain's trouble is not the others'
+        done.problem = f"{type(problem).__name__}: {problem}"
+        _LOG.warning("chain not written", extra={"tag": shown(tag), "why": done.problem})
+        return done
+    done.chain = applied.chain
+    done.kinds = [
+        (one, outcome.kind, outcome.error)
+        for one, outcome in zip(asked, applied.outcomes, strict=True)
+    ]
+    return done
+
+
+def _account(one: _Done, done: Consumed) -> list[tuple[Refused, int]]:
+    """Count what became of a chain's requests; return those that were refused."""
+    refused = []
+    applied = False
+    for asked, kind, error in one.kinds:
+        done.outcomes[kind] += 1
+        if kind == "applied":
+            applied = True
+            done.created += asked.request.op == "create"
+        elif kind == "refused":
+            done.outcomes["reused"] += isinstance(error, RequestIdReused)
+            refused.append((Refused(refused_body(asked.request), str(error)), asked.message))
+    chain = one.chain
+    if applied and chain is not None and chain.final:
+        done.ended[chain.reason or chain.status] += 1
+        if chain.status == "acked" and chain.created_at is not None and chain.ended_at is not None:
+            done.latencies.append(max(0, chain.ended_at - chain.created_at))
+    return refused
+
+
+def publish_owed(
+    chains: Sequence[Chain],
+    store: ChainStore,
+    publisher: Publisher,
+    policy: RetryPolicy,
+    tally: Tally | None = None,
+) -> dict[str, str]:
+    """Publish what is owed, and cross it off.
+
+    Args:
+        chains: Finished chains whose events are owed.
+        store: Where they are kept.
+        publisher: Where events go.
+        policy: When to try again.
+        tally: Where what it took is added.
+
+    Returns:
+        What is still owed: tag -> why.
+    """
+    if not chains:
+        return {}
+    unpublished = publisher.publish(chains)
+    for chain in chains:
+        if chain.tag in unpublished:
+            why = unpublished[chain.tag]
+            _LOG.error("event not published", extra={"tag": shown(chain.tag), "why": why})
+            continue
+        try:
+            write_retrying(store, chain, _cross_off(chain), policy, tally)
+        except Exception as problem:  # noqa: BLE001 - it goes out once more then, under its id
+            why = f"{type(problem).__name__}: {problem}"
+            _LOG.warning("event still noted as owed", extra={"tag": shown(chain.tag), "why": why})
+    return unpublished
+
+
+def _cross_off(told: Chain) -> Callable[[Chain], Chain]:
+    """What crosses an event off, if it is still this one that is owed."""
+
+    def change(chain: Chain) -> Chain:
+        same = chain.owed and chain.born == told.born and chain.ended_at == told.ended_at
+        return published(chain) if same else chain
+
+    return change

@@ -1,0 +1,82 @@
+"""Events that travel by EventBridge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from xorack import aws
+from xorack.chain import Chain
+from xorack.events import SOURCE, event_detail
+from xorack.retry import RetryPolicy
+
+__all__ = ["EventBus"]
+
+_ENTRIES = 10
+"""Most entries of one PutEvents; an event of ours has at most some 10 KB, of 256 allowed."""
+
+
+class EventBus:
+    """A `xorack.ports.Publisher` over an EventBridge bus."""
+
+    def __init__(
+        self, bus_name: str, client: Any = None, *, policy: RetryPolicy | None = None
+    ) -> None:
+        """Use a bus.
+
+        Args:
+            bus_name: Its name.
+            client: A boto3 EventBridge client; one of the default chain if None.
+            policy: When to try again what was not accepted.
+        """
+        self.bus_name = bus_name
+        self.client = aws.client("events") if client is None else client
+        self.policy = policy or RetryPolicy(attempts=5)
+
+    def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
+        """See `xorack.ports.Publisher.publish`."""
+        failures: dict[str, str] = {}
+        for at in range(0, len(chains), _ENTRIES):
+            failures.update(self._publish_batch(chains[at : at + _ENTRIES]))
+        return failures
+
+    def entry(self, chain: Chain) -> dict[str, Any]:
+        """A chain's event as an entry of PutEvents."""
+        ended = datetime.fromtimestamp((chain.ended_at or 0) / 1000, timezone.utc)
+        return {
+            "EventBusName": self.bus_name,
+            "Source": SOURCE,
+            "DetailType": chain.status,
+            "Time": ended,
+            "Detail": json.dumps(event_detail(chain), separators=(",", ":")),
+        }
+
+    def _publish_batch(self, chains: Sequence[Chain]) -> dict[str, str]:
+        retry = self.policy.start()
+        left = list(chains)
+        while True:
+            try:
+                answer = self.client.put_events(Entries=[self.entry(chain) for chain in left])
+                # An answer of 200 may hold failed entries.
+                entries = answer.get("Entries", [])
+                if answer.get("FailedEntryCount"):
+                    reasons = {
+                        chain.tag: f"{entry['ErrorCode']}: {entry.get('ErrorMessage')}"
+                        for chain, entry in zip(left, entries, strict=True)
+                        if entry.get("ErrorCode")
+                    }
+                else:
+                    reasons = {}
+                left = [chain for chain in left if chain.tag in reasons]
+            except (ClientError, BotoCoreError) as error:
+                reasons = dict.fromkeys(
+                    (chain.tag for chain in left), f"{aws.error_code(error)}: {error}"
+                )
+                if not aws.is_transient(error):
+                    return reasons
+            if not left or not retry.again():
+                return reasons
