@@ -120,20 +120,19 @@ class Environment:
             None, or the end of what pip said if it failed.
         """
         command = [str(self.python), "-m", "pip", "install", "--disable-pip-version-check"]
-        process = subprocess.Popen(
+        said: list[str] = []
+        with subprocess.Popen(
             [*command, "--no-input", "--progress-bar=off", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             cwd=self.root,
-        )
-        said: list[str] = []
-        assert process.stdout is not None
-        for line in process.stdout:
-            said.append(line)
-            if news := worth_telling(line):
-                print(f"  {news}", flush=True)
-        status = process.wait()
+        ) as process:
+            for line in process.stdout or ():
+                said.append(line)
+                if news := worth_telling(line):
+                    print(f"  {news}", flush=True)
+        status = process.returncode
         if status == 0:
             return None
         if status > 0 and not any(line.startswith("Installing collected") for line in said):
