@@ -1,0 +1,44 @@
+"""Fakes of the ports, for tests of the services: in memory, and failing when they are told to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xorack.chain import Chain
+from xorack.events import event_detail
+from xorack.messages import Refused
+from xorack.retry import RetryPolicy
+
+NO_WAIT = RetryPolicy(attempts=20, sleep=lambda seconds: None)
+"""Tries again at once."""
+
+
+class FakeBus:
+    """Keeps what is published; refuses the tags in `refuse`."""
+
+    def __init__(self) -> None:
+        self.events: list[dict] = []
+        self.refuse: set[str] = set()
+
+    def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
+        failures = {}
+        for chain in chains:
+            if chain.tag in self.refuse:
+                failures[chain.tag] = "refused by the test"
+            else:
+                self.events.append(event_detail(chain))
+        return failures
+
+
+class FakeDeadLetters:
+    """Keeps what is sent; refuses all if `broken`."""
+
+    def __init__(self) -> None:
+        self.letters: list[Refused] = []
+        self.broken = False
+
+    def send(self, refused: Sequence[Refused]) -> list[int]:
+        if self.broken:
+            return list(range(len(refused)))
+        self.letters.extend(refused)
+        return []
