@@ -113,7 +113,7 @@ class EmbeddedAWS:
         import botocore.session
 
         # A session of its own, told everything: nothing of the user's configuration is read.
-        session = botocore.session.Session()
+        session = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
         session.set_config_variable("config_file", os.devnull)
         session.set_config_variable("credentials_file", os.devnull)
         options.setdefault("endpoint_url", self.endpoint_url)
