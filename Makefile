@@ -23,8 +23,9 @@ help: ## What there is
 venv: ## Set up .venv (every other target does this first)
 	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
 	  echo "error: there is no $(PYTHON): install Python 3.10 or later, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo "error: $(PYTHON) is `"$(PYTHON)" --version 2>&1`, and 3.10 or later is needed: name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+	  version=`"$(PYTHON)" --version 2>&1`; \
+	  echo "error: $(PYTHON) is no Python 3.10 or later ($${version:-it does not run}): name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(PYTHON)" tools/venv.py $(SAME_PYTHON)
 
 demo: venv ## The whole way on this machine: DIR=folder for your own files, LOSE=what to lose

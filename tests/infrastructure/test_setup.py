@@ -165,7 +165,14 @@ def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
     )
     ran = make("venv", f"PYTHON={old}")
     assert ran.returncode != 0
-    assert f"error: {old} is Python 3.8.10, and 3.10 or later is needed" in ran.stderr
+    assert f"error: {old} is no Python 3.10 or later (Python 3.8.10): name one" in ran.stderr
+
+
+def test_a_python_that_does_not_run_is_named(tmp_path: Path) -> None:
+    broken = script(tmp_path / "python3", "exit 127\n")
+    ran = make("venv", f"PYTHON={broken}")
+    assert ran.returncode != 0
+    assert f"error: {broken} is no Python 3.10 or later (it does not run)" in ran.stderr
 
 
 def test_a_python_that_is_not_there_is_named() -> None:
