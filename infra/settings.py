@@ -50,11 +50,13 @@ _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
     "log_retention_days": _LOG_RETENTION_DAYS,
 }
 
-RESERVED_ATTRIBUTES: Final = frozenset({
-    "stamp", "status", "started", "finished", "rev", "marks", "mark", "spilled", "created_at",
-    "ended_at", "touched_at", "deadline", "idle_timeout", "detail", "reason", "failing", "event_id",
-    "owed", "due_shard", "due_at", "expires_at",
-})  # fmt: skip
+RESERVED_ATTRIBUTES: Final = frozenset(
+    {
+        "born", "created_at", "deadline", "detail", "due_at", "due_shard", "ended_at", "expires_at",
+        "extended", "failing", "finished", "idle_timeout", "mark", "marks", "owed", "reason", "rev",
+        "spilled", "stamp", "started", "status", "touched_at",
+    }
+)  # fmt: skip
 """The attributes that a chain's item already has: no name for its key."""
 
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}")
@@ -284,7 +286,7 @@ def _expectation(name: str, kind: type) -> str:
     return "true or false" if kind is bool else "text"
 
 
-def _read(name: str, value: object, kind: type) -> Any:  # noqa: ANN401 - checked afterwards
+def _read(name: str, value: object, kind: type) -> Any:
     """A context value as its setting's type; text is read, anything else left for the check."""
     if not isinstance(value, str):
         return value

@@ -45,7 +45,10 @@ class Sweeper(Construct):
             },
             statements=[
                 allow(["dynamodb:Query"], [index_arn]),
-                allow(["dynamodb:GetItem", "dynamodb:UpdateItem"], [table.table_arn]),
+                allow(
+                    ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"],
+                    [table.table_arn],
+                ),
                 allow(["events:PutEvents"], [bus.event_bus_arn]),
             ],
         )

@@ -59,7 +59,7 @@ def test_sweeper_may_do_what_it_does_and_no_more(template: Template) -> None:
     table, _ = template.table()
     assert allowed(template, "sweeper") == {
         log_group(template, "sweeper"): {"logs:CreateLogStream", "logs:PutLogEvents"},
-        table: {"dynamodb:GetItem", "dynamodb:UpdateItem"},
+        table: {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"},
         f"{table}/index/due": {"dynamodb:Query"},
         template.bus()[0]: {"events:PutEvents"},
     }
