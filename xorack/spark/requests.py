@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from xorack.errors import InvalidRequest, XorAckError
 from xorack.messages import Op, Request
@@ -168,9 +170,16 @@ class Options:
         settings: dict[str, str] = {}
         if region := self.region or (in_url[1] if in_url else None):
             settings["region_name"] = region
-        if self.endpoint_url:
-            settings["endpoint_url"] = self.endpoint_url
+        if endpoint := self.endpoint_url or self._endpoint_in_url():
+            settings["endpoint_url"] = endpoint
         return client("sqs", **settings)
+
+    def _endpoint_in_url(self) -> str | None:
+        """The endpoint of a queue that is not AWS's own; boto3 does not take it from the URL."""
+        url = urlsplit(self.queue_url)
+        of_aws = (url.hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn", ".api.aws"))
+        told = os.environ.get("AWS_ENDPOINT_URL_SQS") or os.environ.get("AWS_ENDPOINT_URL")
+        return None if of_aws or told else f"{url.scheme}://{url.netloc}"
 
 
 def request_id(run: str, step: str, batch: int, op: str, tag: str) -> str:

@@ -1,0 +1,165 @@
+"""The second job: reads words, writes how often each comes, and finishes the words' chains.
+
+    python -m pipeline.count --words DIR --counts OUT --queue-url URL --run-id ID
+    spark-submit pipeline/count.py --words DIR --counts OUT --queue-url URL --run-id ID
+
+One request a chain: a ``stamp`` that finishes all its words. It is sent once the counts are
+durable, never before. A run that died is repeated with the same --run-id: counts that are not
+whole are written anew, and requests go out under the same ids.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from pipeline.commands import absolute, add_common, run
+from pipeline.errors import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.layout import Folder
+
+__all__ = ["count", "main"]
+
+_STEP = "count"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="count", description="Count the words that split wrote, finish their chains."
+    )
+    made.add_argument("--words", required=True, metavar="DIR", help="the folder that split wrote")
+    made.add_argument("--counts", required=True, metavar="OUT", help="the folder to write to")
+    add_common(made)
+    return made
+
+
+def count(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Do the job.
+
+    Args:
+        arguments: What `parser` gave.
+
+    Returns:
+        The summary: words, distinct, chains, messages, requests.
+
+    Raises:
+        JobError: The words or the output folder; nothing was written.
+        InvalidOption: The queue; nothing was written.
+        SendFailed: The counts are written, not all requests are sent: run it again.
+    """
+    from pipeline.folder import is_local
+    from pipeline.session import prepare, session
+    from xorack.spark import Options, check_queue
+
+    words, counts = absolute(arguments.words), absolute(arguments.counts)
+    if is_local(words) and not os.path.isdir(words):
+        raise JobError(f"--words {words}: there is no such folder")
+    prepare()
+    options = {
+        "queue_url": arguments.queue_url,
+        "run_id": arguments.run_id,
+        "step": _STEP,
+        "region": arguments.region,
+        "endpoint_url": arguments.endpoint_url,
+        "send_from": arguments.send_from,
+    }
+    check_queue(Options.of(options, camel_case=False))
+    spark = session("xorack count", verbose=arguments.verbose)
+
+    from pipeline.layout import Folder, begin, files_of
+
+    source, folder = Folder(spark, words), Folder(spark, counts)
+    if not files_of(source).is_whole():
+        raise JobError(f"--words {words} is not what split writes, or split has not ended")
+    repeated = begin(folder, "--counts", {"run_id": arguments.run_id, "words": words})
+    if not (repeated and folder.is_whole()):
+        try:
+            _write(spark, source, folder)
+        except BaseException:
+            folder.delete()
+            raise
+    return _send(spark, source, folder, options)
+
+
+def _words(spark: SparkSession, source: Folder) -> DataFrame:
+    """The words that count: those of files that could be read to their end."""
+    from pyspark.sql import functions as F
+
+    from pipeline.layout import FILES_SCHEMA, WORDS_SCHEMA, files_of, words_of
+
+    words = spark.read.schema(WORDS_SCHEMA).parquet(words_of(source).to_read())
+    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
+    void = files.where("error IS NOT NULL").select("chain")
+    if void.isEmpty():  # as a rule; then the words' chains need not be read to count them
+        return words
+    return words.where("word IS NOT NULL").join(F.broadcast(void), "chain", "left_anti")
+
+
+def _write(spark: SparkSession, source: Folder, folder: Folder) -> None:
+    """Write the counts."""
+    # What another attempt of this run left is overwritten; its name stays, in a hidden file.
+    for leavings in folder.data():
+        leavings.delete()
+    (
+        _words(spark, source)
+        .groupBy("word")
+        .count()
+        .write.mode("append")
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
+        .parquet(folder.place)
+    )
+
+
+def _send(
+    spark: SparkSession, source: Folder, folder: Folder, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Finish the words of each chain."""
+    from pyspark.sql import functions as F
+
+    from pipeline.layout import FILES_SCHEMA, files_of
+    from xorack.spark import fold, send, unit
+
+    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
+    sample = files.where("stamp IS NOT NULL").select(F.length("stamp").alias("bytes")).first()
+    units = _words(spark, source).select("chain", unit("chain", "pos").alias("unit"))
+    kind: Any = "plain" if sample and sample["bytes"] == 8 else "traced"
+    finished = fold(units, "chain", "unit", kind=kind, count="finished")
+    rows = finished.join(F.broadcast(files.select("chain", "tag")), "chain")
+    sent = send(rows.select("tag", "stamp", "finished"), **options)
+    total = (
+        spark.read.schema("word string, count long")
+        .parquet(folder.to_read())
+        .agg(F.coalesce(F.sum("count"), F.lit(0)).alias("words"), F.count("word").alias("distinct"))
+        .first()
+    )
+    return {
+        **(total.asDict() if total else {}),
+        "chains": sent.chains,
+        "messages": sent.messages,
+        "requests": sent.requests,
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command.
+
+    Args:
+        argv: The arguments; None for the process's.
+
+    Returns:
+        The exit status.
+    """
+    return run("count", count, parser().parse_args(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

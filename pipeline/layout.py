@@ -1,0 +1,184 @@
+"""The data between the two jobs: what ``split`` leaves for ``count``, and how it is found again.
+
+    WORDS/
+      words/      Parquet, one row a word
+        chain     long    the chain's key: ``unit("tag")``, a unit id as signed 64 bits
+        pos       long    the word's position in the file: see `pipeline.reading`
+        word      string  the word; null in a row that says what is wrong with the file
+        error     string  null, but in such a row
+      files/      Parquet, one row a file; written last: where its _SUCCESS is, WORDS is whole
+        chain     long    the chain's key
+        tag       string  the chain's tag: "<database's name>/<path in the database>"
+        path      string  where the file was
+        bytes     long    its size
+        words     long    how many words it has
+        error     string  why it could not be read, else null; its words, if any, do not count
+        stamp     binary  the XOR of the stamps of the file's root unit and all its words
+      _run.json           which run made it
+    COUNTS/       Parquet: word (string), count (long)
+      _run.json           which run made it
+
+The root unit of a file's chain is ``unit_id(tag)``, the same number as the chain's key. A word's
+unit is ``unit_id(chain, pos)`` with the key as signed number: so the outstanding ids of a failed
+chain lead to rows, by ``xorack.spark.unit("chain", "pos")``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from pipeline.errors import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "FILES_SCHEMA",
+    "WORDS_SCHEMA",
+    "Folder",
+    "begin",
+    "files_of",
+    "reason_of",
+    "words_of",
+]
+
+WORDS_SCHEMA = "chain long, pos long, word string, error string"
+FILES_SCHEMA = (
+    "chain long, tag string, path string, bytes long, words long, error string, stamp binary"
+)
+_RUN = "_run.json"
+_DONE = "_SUCCESS"
+_GLOB = str.maketrans({c: "\\" + c for c in "\\*?[]{}"})
+
+
+class Folder:
+    """A folder in whatever file system Spark writes to.
+
+    Args:
+        spark: The session, whose Hadoop settings and credentials are used.
+        place: A path or URI.
+    """
+
+    def __init__(self, spark: SparkSession, place: str) -> None:
+        self._jvm: Any = spark._jvm
+        self._spark = spark
+        self.place = place
+        try:
+            self._path = self._jvm.org.apache.hadoop.fs.Path(place)
+            conf = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+            self._system = self._path.getFileSystem(conf)
+        except (Py4JError, PySparkException) as error:  # whatever Hadoop raised
+            raise JobError(f"folder {place}: {reason_of(error)}") from None
+
+    def __truediv__(self, name: str) -> Folder:
+        return Folder(self._spark, f"{self.place.rstrip('/')}/{name}")
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return bool(self._call(self._system.exists, self._path))
+
+    def is_empty(self) -> bool:
+        """Whether nothing is in it, or it is not there."""
+        if not self.exists():
+            return True
+        return len(self._call(self._system.listStatus, self._path)) == 0
+
+    def data(self) -> list[Folder]:
+        """What is in it, but for the file that says which run made it."""
+        if not self.exists():
+            return []
+        names = [
+            str(s.getPath().getName()) for s in self._call(self._system.listStatus, self._path)
+        ]
+        return [self / name for name in names if name != _RUN]
+
+    def is_whole(self) -> bool:
+        """Whether a job wrote it to its end."""
+        return (self / _DONE).exists()
+
+    def delete(self) -> None:
+        """Delete it with all that is in it."""
+        self._call(self._system.delete, self._path, True)
+
+    def read_text(self, name: str) -> str | None:
+        """The text of a small file in it; None if it is not there."""
+        file = self / name
+        if not file.exists():
+            return None
+        stream = self._call(self._system.open, file._path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a small file into it."""
+        stream = self._call(self._system.create, (self / name)._path)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
+    def to_read(self) -> str:
+        """The place as Spark's readers want it: they take ``*``, ``[`` and the like as patterns."""
+        return self.place.translate(_GLOB)
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except (Py4JError, PySparkException) as error:  # whatever Hadoop raised
+            raise JobError(f"folder {self.place}: {reason_of(error)}") from None
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong, in one line: of a Java error its message, without the trace."""
+    java = getattr(error, "java_exception", None)
+    text = str((java and java.getMessage()) or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def begin(folder: Folder, what: str, run: dict[str, Any]) -> bool:
+    """Make sure that a job may write to a folder.
+
+    Args:
+        folder: The folder.
+        what: How the user knows it, for messages: ``--words``.
+        run: What names this run; ``run_id`` is in it.
+
+    Returns:
+        Whether the same run had begun before: its leavings are there.
+
+    Raises:
+        JobError: Something else is there.
+    """
+    if folder.is_empty():
+        folder.write_text(_RUN, json.dumps(run, indent=1))
+        return False
+    text = folder.read_text(_RUN)
+    try:
+        before = json.loads(text) if text else None
+    except ValueError:
+        before = None
+    if not isinstance(before, dict) or before.get("run_id") != run["run_id"]:
+        raise JobError(f"{what} {folder.place} exists already: give another folder, or delete it")
+    if before != run:
+        differ = ", ".join(sorted(k for k in {*before, *run} if before.get(k) != run.get(k)))
+        raise JobError(
+            f"{what} {folder.place} is of the run {run['run_id']!r} but with another {differ}: "
+            "a run is repeated as it was"
+        )
+    return True
+
+
+def files_of(words: Folder) -> Folder:
+    """Where the files are listed."""
+    return words / "files"
+
+
+def words_of(words: Folder) -> Folder:
+    """Where the words are."""
+    return words / "words"
