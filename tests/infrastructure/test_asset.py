@@ -16,6 +16,21 @@ from infra.synth import code_folder
 from .templates import Template
 
 ROOT = Path(__file__).resolve().parents[2]
+# What is installed where the functions run: their own code, the runtime's boto3 and what it needs,
+# and Powertools.
+ON_LAMBDA = {
+    "lambda_src",
+    "xorack",
+    "boto3",
+    "botocore",
+    "s3transfer",
+    "jmespath",
+    "dateutil",
+    "six",
+    "urllib3",
+    "aws_lambda_powertools",
+    "typing_extensions",
+}
 ELSEWHERE = ("spark", "local", "cli", "demo")
 
 
@@ -59,14 +74,22 @@ def test_both_functions_share_it_and_it_lies_beside_the_template(
 
 @pytest.mark.parametrize("handler", ["consumer", "sweeper"])
 def test_handlers_import_from_it_alone(asset: Path, template: Template, handler: str) -> None:
-    # As Lambda does: the asset's folder first, what the layer and the runtime have behind it, and
-    # nothing of the checkout's.
+    # As Lambda does: the asset's folder first, what the layer and the runtime have behind it,
+    # nothing of the checkout's and of what else is installed here.
     module, _, name = template.function(handler)[1]["Handler"].rpartition(".")
     code = f"""
 import importlib, sys
 asset = {str(asset)!r}
 sys.path[:] = [asset, *(path for path in sys.path if path not in ("", {str(ROOT)!r}))]
 sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder)]
+class Lambda:
+    # What the runtime and the layer do not have is not there.
+    has = {sorted(ON_LAMBDA)!r}
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in self.has and top not in sys.stdlib_module_names:
+            raise ModuleNotFoundError("not on Lambda: " + name, name=name)
+sys.meta_path.insert(0, Lambda())
 handlers = importlib.import_module({module!r})
 import xorack
 assert callable(handlers.{name})
