@@ -142,7 +142,7 @@ class Environment:
 
 
 def worth_telling(line: str) -> str | None:
-    """What to show of a line of pip's: large downloads and the start of the installation.
+    """What to show of a line of pip's: large downloads, builds, the start of the installation.
 
     Args:
         line: A line that pip wrote.
@@ -154,6 +154,8 @@ def worth_telling(line: str) -> str | None:
     if large and float(large[2]) >= 10:
         name = large[1].rsplit("/", 1)[-1]
         return f"{re.split(r'-[0-9]', name)[0]}, {float(large[2]):.0f} MB"
+    if built := re.match(r"\s*Building wheel for (\S+) .*: started", line):
+        return f"building {built[1]}"
     if line.startswith("Installing collected packages:"):
         return f"installing {line.count(',') + 1} packages"
     return None

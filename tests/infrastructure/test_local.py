@@ -25,6 +25,10 @@ def test_the_templates_resources_can_be_created_in_process(template):
         expiry = resources.client("dynamodb").describe_time_to_live(TableName=resources.table_name)[
             "TimeToLiveDescription"
         ]
-    _, queue = template.one("AWS::SQS::Queue", VisibilityTimeout=361)
+    (queue,) = (
+        held["Properties"]
+        for held in template.of("AWS::SQS::Queue").values()
+        if "RedrivePolicy" in held["Properties"]
+    )
     assert attributes["VisibilityTimeout"] == str(queue["VisibilityTimeout"])
     assert expiry == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}

@@ -133,6 +133,8 @@ def test_a_download_that_fails_leaves_what_is_there(tmp_path: Path) -> None:
         ("  Downloading click-8.5.1-py3-none-any.whl (108 kB)\n", None),
         ("  Downloading rich-15.0.0-py3-none-any.whl (1.2 MB)\n", None),
         ("Installing collected packages: a, b, c\n", "installing 3 packages"),
+        ("  Building wheel for pyspark (pyproject.toml): started\n", "building pyspark"),
+        ("  Building wheel for pyspark (pyproject.toml): finished with status 'done'\n", None),
         ("Collecting click==8.5.1\n", None),
     ],
 )  # fmt: skip
