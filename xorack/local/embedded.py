@@ -239,6 +239,27 @@ class EmbeddedAWS:
         """Whether it is started and has not ended by itself."""
         return self._process is not None and self._process.poll() is None
 
+    def kill_workers(self) -> int:
+        """Kills the processes that run Lambda functions, in the middle of whatever they do.
+
+        The invocations fail, as when a function is killed on AWS; later ones get new processes.
+
+        Returns:
+            How many there were.
+        """
+        if self._process is None:
+            return 0
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+        )
+        pairs = [line.split() for line in listed.stdout.splitlines()]
+        killed = 0
+        for pid in (int(pid) for pid, parent in pairs if int(parent) == self._process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        return killed
+
     def stop(self) -> None:
         """Stops it, with its Lambda workers, and removes all that it kept. May be called twice."""
         process, self._process = self._process, None

@@ -1,0 +1,204 @@
+"""The proxy does to calls what it says it does, and does the same again for the same seed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError
+
+from xorack.local.proxy import FaultProxy, Faults, total
+
+
+class Target(BaseHTTPRequestHandler):
+    """Answers every call with its own entries, and remembers it."""
+
+    protocol_version = "HTTP/1.1"
+    arrived: list[tuple[str, dict]]
+
+    def do_POST(self):
+        action = self.headers["x-amz-target"].rpartition(".")[2]
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.arrived.append((action, asked))
+        entries = asked.get("Entries", [])
+        answer = {}
+        if action == "SendMessageBatch":
+            answer["Successful"] = [{"Id": e["Id"], "MessageId": "m"} for e in entries]
+        elif action == "PutEvents":
+            answer["Entries"] = [{"EventId": e["Detail"]} for e in entries]
+            answer["FailedEntryCount"] = 0
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-amz-json-1.0")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def arrived():
+    return []
+
+
+@pytest.fixture
+def proxy(arrived):
+    handler = type("Handler", (Target,), {"arrived": arrived})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        with FaultProxy(f"http://127.0.0.1:{server.server_address[1]}") as started:
+            yield started
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def clients_of(proxy):
+    def make(service):
+        return boto3.client(
+            service,
+            endpoint_url=proxy.endpoint_url,
+            region_name="us-east-1",
+            config=Config(retries={"total_max_attempts": 1}, proxies={}),
+        )
+
+    return make
+
+
+@pytest.fixture
+def client(proxy):
+    return clients_of(proxy)
+
+
+def update(client):
+    return client("dynamodb").update_item(TableName="t", Key={"tag": {"S": "x"}})
+
+
+def test_what_is_not_spoilt_passes(proxy, client, arrived):
+    update(client)
+    client("sqs").send_message(QueueUrl="http://q/1/q", MessageBody="ü" * 100_000)
+    assert [action for action, _ in arrived] == ["UpdateItem", "SendMessage"]
+    assert arrived[1][1]["MessageBody"] == "ü" * 100_000
+    assert proxy.happened == {("UpdateItem", ""): 1, ("SendMessage", ""): 1}
+
+
+@pytest.mark.parametrize(("fault", "times"), [("drop", 0), ("lose", 1)])
+def test_a_broken_connection(proxy, client, arrived, fault, times):
+    proxy.faults = {"UpdateItem": Faults(**{fault: 1.0})}
+    with pytest.raises(ConnectionClosedError):
+        update(client)
+    assert len(arrived) == times
+    assert proxy.happened == {("UpdateItem", fault): 1}
+    proxy.faults = {}
+    update(client)  # a new connection is whole again
+    assert len(arrived) == times + 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "status", "times"),
+    [
+        ("throttle", "ProvisionedThroughputExceededException", 400, 0),
+        ("conflict", "TransactionConflictException", 400, 0),
+        ("error", "InternalServerError", 500, 0),
+        ("error_after", "InternalServerError", 500, 1),
+    ],
+)
+def test_an_answer_that_is_an_error(proxy, client, arrived, fault, code, status, times):
+    proxy.faults = {"UpdateItem": Faults(**{fault: 1.0})}
+    with pytest.raises(ClientError) as caught:
+        update(client)
+    assert caught.value.response["Error"]["Code"] == code
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
+    assert len(arrived) == times
+
+
+def test_twice(proxy, client, arrived):
+    proxy.faults = {"*": Faults(twice=1.0)}
+    update(client)
+    assert len(arrived) == 2
+    assert arrived[0] == arrived[1]
+
+
+def test_throttled_queues_say_so_in_their_own_words(proxy, client):
+    proxy.faults = {"*": Faults(throttle=1.0)}
+    with pytest.raises(ClientError, match="ThrottlingException"):
+        client("sqs").send_message(QueueUrl="http://q/1/q", MessageBody="x")
+
+
+def test_entries_withheld_are_reported_and_the_others_arrive(proxy, client, arrived):
+    proxy.faults = {"*": Faults(partial=1.0)}
+    entries = [{"Id": str(n), "MessageBody": f"m{n}"} for n in range(10)]
+    answer = client("sqs").send_message_batch(QueueUrl="http://q/1/q", Entries=entries)
+    passed = [e["Id"] for e in arrived[0][1]["Entries"]]
+    assert 0 < len(passed) < 10
+    assert [e["Id"] for e in answer["Successful"]] == passed
+    assert sorted([*passed, *(e["Id"] for e in answer["Failed"])]) == [str(n) for n in range(10)]
+
+
+def test_events_withheld_are_told_in_their_own_places(proxy, client, arrived):
+    proxy.faults = {"*": Faults(partial=1.0)}
+    entries = [{"Source": "s", "DetailType": "d", "Detail": f"{n}"} for n in range(10)]
+    answer = client("events").put_events(Entries=entries)
+    passed = {e["Detail"] for e in arrived[0][1]["Entries"]}
+    assert 0 < len(passed) < 10
+    assert answer["FailedEntryCount"] == 10 - len(passed)
+    for n, told in enumerate(answer["Entries"]):
+        assert told.get("EventId") == (str(n) if str(n) in passed else None)
+        assert ("ErrorCode" in told) == (str(n) not in passed)
+
+
+def test_writes_withheld_come_back_as_unprocessed(proxy, client, arrived):
+    proxy.faults = {"*": Faults(partial=1.0)}
+    puts = [{"PutRequest": {"Item": {"tag": {"S": str(n)}}}} for n in range(10)]
+    answer = client("dynamodb").batch_write_item(RequestItems={"t": puts})
+    passed = arrived[0][1]["RequestItems"]["t"]
+    left = answer["UnprocessedItems"]["t"]
+    assert 0 < len(passed) < 10
+    assert [put for put in puts if put in passed] == passed
+    assert [put for put in puts if put not in passed] == left
+
+
+def test_the_same_seed_spoils_the_same_calls(proxy, client, arrived):
+    proxy.faults = {"UpdateItem": Faults(error=0.3, throttle=0.3)}
+
+    def run():
+        told = []
+        for _ in range(30):
+            try:
+                update(client)
+                told.append("")
+            except ClientError as error:
+                told.append(error.response["Error"]["Code"])
+        return told
+
+    first = run()
+    assert len(set(first)) == 3
+    assert total(proxy.happened) == 30 - first.count("")
+    with FaultProxy(proxy.target, seed=0) as again:
+        again.faults = proxy.faults
+
+        client = clients_of(again)
+        assert run() == first
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ValueError, match="lose"):
+        Faults(lose=1.5)
+    with pytest.raises(ValueError, match="sum"):
+        Faults(lose=0.6, drop=0.6)
+
+
+def test_a_target_that_is_not_there_is_told(client, proxy):
+    proxy.target = "http://127.0.0.1:1"
+    with pytest.raises((ClientError, EndpointConnectionError), match="502"):
+        update(client)
