@@ -95,6 +95,6 @@ def _measure(done: Consumed) -> None:
     }
     for name, count in counts.items():
         metrics.add_metric(name=name, unit=MetricUnit.Count, value=count)
-    for latency in done.latencies[:100]:  # as many values as one metric of a batch can hold
+    for latency in done.latencies[:99]:  # one metric holds a hundred values and is flushed then
         metrics.add_metric(name="AckLatency", unit=MetricUnit.Milliseconds, value=latency)
     logger.info("batch", extra={"counts": counts})

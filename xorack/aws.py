@@ -13,7 +13,7 @@ from botocore.exceptions import (
     HTTPClientError,
 )
 
-__all__ = ["client", "error_code", "is_transient"]
+__all__ = ["CONFIG", "client", "error_code", "is_transient"]
 
 _TRANSIENT = frozenset(
     {
@@ -36,6 +36,15 @@ _TRANSIENT = frozenset(
 )
 
 
+CONFIG = Config(
+    connect_timeout=3,
+    read_timeout=10,
+    max_pool_connections=32,
+    retries={"mode": "standard", "total_max_attempts": 3},
+)
+"""Calls that end soon, one way or the other."""
+
+
 def client(service: str, **settings: Any) -> Any:
     """A boto3 client whose calls end soon, one way or the other.
 
@@ -49,13 +58,7 @@ def client(service: str, **settings: Any) -> Any:
     Returns:
         The client; endpoint, region and credentials by the default chain.
     """
-    config = Config(
-        connect_timeout=3,
-        read_timeout=10,
-        max_pool_connections=32,
-        retries={"mode": "standard", "total_max_attempts": 3},
-    )
-    return boto3.client(service, config=config, **settings)
+    return boto3.client(service, config=CONFIG, **settings)
 
 
 def error_code(error: Exception) -> str:

@@ -58,6 +58,8 @@ _FLAGS = ("owed", "extended")
 _DERIVED = ("due_shard", "expires_at")
 _ATTRIBUTES = frozenset((*_NUMBERS, *_STRINGS, *_BINARIES, *_FLAGS, *_DERIVED, "mark"))
 
+_NO_INDEX = ("ValidationException", "ResourceNotFoundException")
+
 Item = dict[str, dict[str, Any]]
 
 
@@ -205,11 +207,12 @@ class DynamoDBStore:
         except ClientError as error:
             if aws.error_code(error) != "ConditionalCheckFailedException":
                 raise _sorted_out(error) from error
-            there = error.response.get("Item")
-            if there:
-                raise Conflict(self.from_item(there)) from error
-            # Nothing there; or an engine that does not send it: a read tells.
-            raise Conflict(self.read([after.tag]).get(after.tag)) from error
+            # boto3 tried again by itself: then the write it lost the answer of may have landed.
+            retried = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
+            item = error.response.get("Item")
+            # Without one: nothing there; or an engine that does not send it. A read tells.
+            there = self.from_item(item) if item else self.read([after.tag]).get(after.tag)
+            raise Conflict(there, perhaps_ours=retried) from error
         except BotoCoreError as error:
             raise _sorted_out(error) from error
 
@@ -278,7 +281,7 @@ class DynamoDBStore:
                 )
         except ClientError as error:
             message = error.response.get("Error", {}).get("Message", "")
-            if aws.error_code(error) != "ValidationException" or "index" not in message:
+            if aws.error_code(error) not in _NO_INDEX or "index" not in message:
                 raise
             yield from self._pages(
                 "scan",

@@ -175,9 +175,16 @@ def _apply_part(
                 store.keep_marks(chain, moved, until)
                 after = after.without_marks(moved)
                 tally.spilled += after.spilled - chain.spilled
-            tried.update(taken)
             tally.writes += 1
-            store.write(chain, after)
+            try:
+                store.write(chain, after)
+            except Unavailable:
+                tried.update(taken)
+                raise
+            except Conflict as conflict:
+                if conflict.perhaps_ours:
+                    tried.update(taken)
+                raise
             return Applied(after, _credited(applied.outcomes, tried))
         except Conflict as conflict:
             tally.conflicts += 1

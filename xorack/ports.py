@@ -21,11 +21,14 @@ class Conflict(XorAckError):
 
     Attributes:
         chain: The state that is there; None where there is no chain.
+        perhaps_ours: Whether that state may be this very write's, of an earlier try whose answer
+            the client lost.
     """
 
-    def __init__(self, chain: Chain | None) -> None:
+    def __init__(self, chain: Chain | None, *, perhaps_ours: bool = False) -> None:
         super().__init__("the chain was changed by others")
         self.chain = chain
+        self.perhaps_ours = perhaps_ours
 
 
 class Unavailable(XorAckError):

@@ -168,7 +168,10 @@ def test_detail_nested_too_deep_is_refused():
         ('{"version":1}', "requests: None"),
         ('{"version":1,"requests":[]}', "requests: a list of 0"),
         ('{"version":1,"requests":{}}', "requests: an object of 0"),
-        ('{"version":1,"requests":[' + ",".join("1" * 100_000) + "]}", "requests: a list of 100000"),
+        (
+            '{"version":1,"requests":[' + ",".join("1" * 100_000) + "]}",
+            "requests: a list of 100000",
+        ),
         ('{"version":1,"requests":[1],"x":1}', "x: 1"),
         ("9" * 10_000, "body"),
         ("\0", "body"),

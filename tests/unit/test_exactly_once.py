@@ -1,0 +1,207 @@
+"""The loop that applies requests exactly once, over a store that fails as it is told."""
+
+import pytest
+
+from tests.support.fakes import NO_WAIT
+from xorack.chain import Chain, apply
+from xorack.errors import StaleLocalData, TagExists, TagNotFound
+from xorack.exactly_once import Known, Tally, apply_requests, write_retrying
+from xorack.memory import MemoryStore
+from xorack.messages import Request
+from xorack.ports import Conflict, Unavailable
+from xorack.retry import RetryPolicy
+
+NOW = 1_700_000_000_000
+
+
+class Lost(Exception):
+    pass
+
+
+class FaultyStore(MemoryStore):
+    """Loses answers, drops calls, lets others write in between: by a script."""
+
+    def __init__(self):
+        super().__init__()
+        self.script = []
+        self.others = []
+        self.reads = 0
+
+    def read(self, tags):
+        self.reads += 1
+        return super().read(tags)
+
+    def write(self, before, after):
+        fault = self.script.pop(0) if self.script else None
+        if fault == "drop":
+            raise Unavailable(Lost())
+        if fault == "other":
+            there = super().read([after.tag]).get(after.tag)
+            super().write(there, apply(there, [self.others.pop(0)], now=NOW).chain)
+        super().write(before, after)
+        if fault == "lose":
+            raise Unavailable(Lost())
+        if fault == "retried by the client":
+            # The client tried again by itself, and found its own write.
+            raise Conflict(super().read([after.tag])[after.tag], perhaps_ours=True)
+
+
+def stamp(id, data=b"\x01", **more):
+    return Request.stamp_("t", id, data, **more)
+
+
+def run(store, *requests, **more):
+    more.setdefault("policy", NO_WAIT)
+    return apply_requests(store, "t", requests, now=lambda: NOW, **more)
+
+
+@pytest.fixture
+def store():
+    store = FaultyStore()
+    run(store, Request.create("t", "c", b"\x10"))
+    store.reads = 0
+    return store
+
+
+@pytest.mark.parametrize("fault", ["lose", "drop", "retried by the client"])
+def test_a_lost_answer_applies_once_and_counts_as_applied(store, fault):
+    store.script = [fault] * 3
+    applied = run(store, stamp("s", b"\x03"), stamp("s", b"\x03"))
+    assert [o.kind for o in applied.outcomes] == ["applied", "duplicate"]
+    assert store.chains["t"].stamp == b"\x13"
+    assert applied.chain == store.chains["t"]
+
+
+def test_another_writers_state_comes_with_the_conflict(store):
+    store.script = ["other", "other"]
+    store.others = [stamp("x", b"\x04"), stamp("y", b"\x08")]
+    tally = Tally()
+    run(store, stamp("s", b"\x03"), tally=tally)
+    assert store.chains["t"].stamp == b"\x1f"
+    assert (tally.writes, tally.conflicts) == (3, 2)
+    assert store.reads == 1
+
+
+def test_what_another_writer_applied_is_a_duplicate(store):
+    store.script = ["other"]
+    store.others = [stamp("s", b"\x03")]
+    applied = run(store, stamp("s", b"\x03"), known=Known(store.chains["t"], fresh=True))
+    assert store.chains["t"].stamp == b"\x13"
+    assert applied.outcomes[0].kind == "duplicate"
+
+
+def test_tries_are_spent(store):
+    store.script = ["other"] * 9
+    store.others = [stamp(f"x{i}", b"\x04") for i in range(9)]
+    policy = RetryPolicy(attempts=3, sleep=lambda s: None)
+    with pytest.raises(StaleLocalData, match="3 attempts"):
+        run(store, stamp("s"), policy=policy)
+    store.script = ["drop"] * 9
+    with pytest.raises(Lost):
+        run(store, stamp("s"), policy=policy)
+
+
+def test_must_exist(store):
+    with pytest.raises(TagNotFound, match="u"):
+        apply_requests(
+            store,
+            "u",
+            [Request.stamp_("u", "s", b"\1")],
+            now=lambda: NOW,
+            policy=NO_WAIT,
+            must_exist=True,
+        )
+    # A remembered chain that is gone: the write's condition tells.
+    gone = store.chains.pop("t")
+    with pytest.raises(TagNotFound):
+        run(store, stamp("s"), known=Known(gone, fresh=False), must_exist=True)
+
+
+def test_a_guess_is_not_believed_without_a_write_that_proves_it(store):
+    remembered = store.chains["t"]
+    run(store, stamp("s"))
+    with_s = store.chains["t"]
+    store.chains["t"] = remembered  # deleted and made again, say
+    applied = run(store, stamp("s"), known=Known(with_s, fresh=False))
+    assert applied.outcomes[0].kind == "applied"
+    assert store.chains["t"].stamp == b"\x11"
+
+
+def test_a_guess_saves_the_read(store):
+    run(store, stamp("s"), known=Known(store.chains["t"], fresh=False))
+    assert store.reads == 0
+
+
+def test_create_of_what_is_there_is_refused(store):
+    applied = run(store, Request.create("t", "d", b"\x10"), known=Known(None, fresh=False))
+    assert isinstance(applied.outcomes[0].error, TagExists)
+    assert store.chains["t"].stamp == b"\x10"
+
+
+def test_a_hundred_thousand_requests_one_by_one_keep_the_item_small():
+    store = MemoryStore()
+    n = 3000
+    requests = [stamp(f"s{i}", (i + 1).to_bytes(8, "little"), started=1) for i in range(n)]
+    largest = 0
+    for request in requests:
+        run(store, request)
+        largest = max(largest, len(store.chains["t"].marks))
+    assert largest <= 64 * 16
+    chain = store.chains["t"]
+    assert chain.started == n
+    # However late a duplicate comes.
+    again = [run(store, request).outcomes[0].kind for request in (*requests[:100], requests[-1])]
+    assert set(again) == {"duplicate"}
+    assert store.chains["t"] is chain
+
+
+def test_a_large_batch_is_written_in_bounded_parts():
+    store = MemoryStore()
+    tally = Tally()
+    requests = [stamp(f"s{i}", (i + 1).to_bytes(8, "little")) for i in range(1000)]
+    requests.insert(700, Request.create("t", "c", b"\1" * 8))
+    applied = run(store, *requests, tally=tally)
+    assert {o.kind for o in applied.outcomes} == {"applied"}
+    assert [o.request for o in applied.outcomes] == requests
+    assert tally.writes == 8
+    assert tally.spilled == 7 * 128
+    assert store.chains["t"].status == "open"
+    again = run(store, *requests)
+    assert {o.kind for o in again.outcomes} == {"duplicate"}
+
+
+def test_a_crash_between_copying_marks_and_the_write_loses_none():
+    class Crash(MemoryStore):
+        armed = False
+
+        def write(self, before, after):
+            if self.armed:
+                raise KeyboardInterrupt
+            super().write(before, after)
+
+    store = Crash()
+    first = [stamp(f"s{i}", (i + 1).to_bytes(8, "little")) for i in range(64)]
+    run(store, *first)
+    store.armed = True
+    more = [stamp(f"m{i}", b"\7" * 8) for i in range(10)]
+    with pytest.raises(KeyboardInterrupt):
+        run(store, *more)
+    store.armed = False
+    assert {o.kind for o in run(store, *more).outcomes} == {"applied"}
+    assert {o.kind for o in run(store, *first, *more).outcomes} == {"duplicate"}
+
+
+def test_write_retrying_does_again_what_may_be_done_twice(store):
+    store.script = ["other", "drop", "lose"]
+    store.others = [stamp("x", b"\x04")]
+
+    def change(chain: Chain) -> Chain:
+        from dataclasses import replace
+
+        return chain if chain.owed else replace(chain, rev=chain.rev + 1, owed=True)
+
+    after = write_retrying(store, store.chains["t"], change, NO_WAIT)
+    assert after.owed
+    assert store.chains["t"].owed
+    gone = store.chains.pop("t")
+    assert write_retrying(store, gone, lambda c: Chain("t", rev=9), NO_WAIT) is None
