@@ -1,0 +1,296 @@
+"""The commands: each reads its arguments, asks a service and prints the answer."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from xorack import __version__
+from xorack.cli import screen
+from xorack.cli.trouble import EXPECTED, explain, printable
+from xorack.clock import milliseconds
+from xorack.status import STATUSES
+
+__all__ = ["cli", "run"]
+
+_INTERRUPTED = 130
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; whatever is wrong becomes a line on stderr and an exit status.
+
+    Args:
+        arguments: The arguments; the process's by default.
+
+    Returns:
+        The exit status.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # A tag may hold what the terminal's encoding has no sign for.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status = cli.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="xorack",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.UsageError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        screen.say(f"error: {error.format_message()}", error=True)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        screen.say("interrupted", error=True)
+        return _INTERRUPTED
+    except EXPECTED as error:
+        screen.say(f"error: {printable(explain(error))}", error=True)
+        return 1
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        # Whoever read our output has read enough. Python would complain as it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0; 1 if something went wrong; 2 for a mistake in the arguments.",
+)
+@click.version_option(__version__, prog_name="xorack")
+def cli() -> None:
+    """Know when everything that came out of a file has been processed."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where the chains are, as the options say.
+
+    Attributes:
+        stack: The CloudFormation stack's name.
+        table: The table's name, given directly.
+        region: The region; None: by the default chain.
+    """
+
+    stack: str
+    table: str | None
+    region: str | None
+
+    def client(self, service: str) -> Any:
+        """A boto3 client."""
+        from xorack import aws
+
+        return aws.client(service, **({"region_name": self.region} if self.region else {}))
+
+    def open(self) -> tuple[Any, str | None]:
+        """Find the table.
+
+        Returns:
+            The store, and the bus's name where a stack tells it.
+        """
+        from botocore.exceptions import ClientError
+
+        from xorack.aws import error_code
+        from xorack.dynamodb import DynamoDBStore
+        from xorack.status import NotAStack, find_stack, partition_key_of
+
+        bus = None
+        table = self.table
+        if table is None:
+            try:
+                resources = find_stack(self.stack, self.client("cloudformation"))
+            except NotAStack as error:
+                raise click.ClickException(
+                    f"{error}: name yours with --stack, or its table with --table"
+                ) from error
+            table, bus = resources.table_name, resources.bus_name
+        dynamodb = self.client("dynamodb")
+        try:
+            key = partition_key_of(table, dynamodb)
+        except ClientError as error:
+            if error_code(error) != "ResourceNotFoundException":
+                raise
+            region = dynamodb.meta.region_name
+            raise click.ClickException(f"there is no table {table} in {region}") from error
+        return DynamoDBStore(table, key, dynamodb), bus
+
+
+def _where(command: Command) -> Command:
+    """The options that say where the chains are, as one argument ``where``."""
+
+    def wrapped(stack: str, table: str | None, region: str | None, **given: Any) -> Any:
+        return command(where=Where(stack, table, region), **given)
+
+    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+    wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    for option in (
+        click.option("--region", help="The AWS region.  [default: as your AWS configuration says]"),
+        click.option(
+            "--table", envvar="XORACK_TABLE", help="The table, in place of a stack that names it."
+        ),
+        click.option(
+            "--stack",
+            envvar="XORACK_STACK",
+            default="xorack",
+            show_default=True,
+            help="The CloudFormation stack.",
+        ),
+    ):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]
+
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+@cli.command(epilog='Example: xorack show "database/file13"')
+@click.argument("tag")
+@_as_json
+@_where
+def show(tag: str, as_json: bool, where: Where) -> None:
+    """Show how the chain TAG stands: progress, deadline, and what is outstanding."""
+    from xorack.status import look_up
+
+    store, _ = where.open()
+    status = look_up(store, tag)
+    if as_json:
+        screen.print_json(status.to_json())
+    else:
+        screen.print_status(status, milliseconds())
+
+
+@cli.command("list", epilog="Example: xorack list --status open --status pending")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice(STATUSES),
+    help="Only chains of this status; may be given several times.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="Stop after so many chains; 0: never.",
+)
+@_as_json
+@_where
+def list_(statuses: tuple[str, ...], limit: int, as_json: bool, where: Where) -> None:
+    """List chains, in no order; reads the table until there are enough of them.
+
+    With --json, one JSON object a line.
+    """
+    from xorack.status import list_chains
+
+    store, _ = where.open()
+    found = list_chains(store, statuses or STATUSES)
+    if as_json:
+        for status in itertools.islice(found, limit or None):
+            screen.print_json(status.to_json())
+        return
+    chains = list(itertools.islice(found, limit or None))
+    more = bool(limit) and next(found, None) is not None
+    now = milliseconds()
+    rows = (
+        (
+            printable(one.chain.tag),
+            one.chain.status,
+            screen.percent(one),
+            f"{one.chain.finished:,}/{one.chain.started:,}",
+            "?" if one.age_ms is None else screen.span(one.age_ms),
+            "" if one.deadline is None else screen.span(max(0, one.deadline - now)),
+            printable(one.chain.reason or one.chain.failing or ""),
+        )
+        for one in chains
+    )
+    if not chains:
+        screen.say("no chains" + (f" that are {' or '.join(statuses)}" if statuses else ""))
+        return
+    heads = ("TAG", "STATUS", "DONE", "UNITS", "AGE", "TIME LEFT", "REASON")
+    screen.print_rows(heads, rows, right={2, 3, 4, 5})
+    if more:
+        screen.say(f"the first {limit:,}; there are more: --limit 0 lists all", error=True)
+
+
+@cli.command(epilog='Example: xorack fail "database/file13" --reason "the file was withdrawn"')
+@click.argument("tag")
+@click.option("--reason", required=True, help="Why; told in the chain's event.")
+@_as_json
+@_where
+def fail(tag: str, reason: str, as_json: bool, where: Where) -> None:
+    """End the chain TAG as failed, now, and publish its event.
+
+    With --table, the event is left to the stack's sweeper.
+    """
+    from xorack.eventbridge import EventBus
+    from xorack.status import fail as fail_chain
+
+    store, bus = where.open()
+    publisher = None if bus is None else EventBus(bus, where.client("events"))
+    done = fail_chain(store, tag, reason, publisher=publisher)
+    chain = done.status.chain
+    if as_json:
+        screen.print_json({**done.status.to_json(), "changed": done.changed})
+    elif not chain.final:
+        screen.say(f"{printable(tag)}: pending; it fails as soon as it is created")
+    elif done.changed:
+        event = "its event is left to the sweeper" if done.event_owed else "its event is published"
+        screen.say(f"{printable(tag)}: failed; {event}")
+    if chain.final and not done.changed:
+        raise click.ClickException(f"{printable(tag)} is {chain.status} already: nothing changed")
+
+
+@cli.command(epilog="Example: xorack demo --dir ~/texts")
+@click.option(
+    "--dir",
+    "folder",
+    metavar="DIR",
+    help="A folder tree of text files.  [default: the sources of Python's standard library]",
+)
+@click.option("--encoding", default="UTF-8", show_default=True, help="Of the files in DIR.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="The embedded AWS's port on 127.0.0.1.  [default: a free one]",
+)
+@click.option("--work", hidden=True, help="Where all that it makes lies.  [default: .demo]")
+def demo(folder: str | None, encoding: str, port: int | None, work: str | None) -> int:
+    """See it all work on this machine, without an AWS account.
+
+    Starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark jobs
+    over a database of text files: one splits the files into words, one counts the words. Each
+    file is a chain, acked when the last of its words is counted. Needs a checkout.
+    """
+    from pathlib import Path
+
+    from xorack.cli.demo import run_demo
+    from xorack.demo.errors import BadDatabase
+    from xorack.demo.run import Options
+
+    if folder == "":
+        raise click.BadParameter("it is empty", param_hint="--dir")
+    options = Options(
+        folder=None if folder is None else Path(folder),
+        encoding=encoding,
+        port=port,
+        **({} if work is None else {"work": Path(work)}),
+    )
+    try:
+        return run_demo(options)
+    except BadDatabase as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--dir") from error
