@@ -34,7 +34,8 @@ demo: venv ## The whole way on this machine: DIR=folder for your own files, LOSE
 test: lint types ## Lint, types and the tests but the slow ones
 	@$(PY) -m pytest -m "not slow" $(ARGS)
 
-test-slow: venv ## The slow tests
+test-slow: venv ## The slow tests, and the types of the CDK
+	@$(PY) -m mypy --strict --follow-imports=silent --cache-dir .mypy_cache/infra-slow -p infra
 	@$(PY) -m pytest -m slow $(ARGS)
 
 lint: venv ## ruff: lint and format
@@ -43,7 +44,7 @@ lint: venv ## ruff: lint and format
 
 types: venv ## mypy, strict
 	@$(PY) -m mypy
-	@$(PY) -m mypy --strict --follow-imports=silent -p infra
+	@$(PY) -m mypy --config-file infra/mypy.ini --cache-dir .mypy_cache/infra -p infra
 
 format: venv ## Let ruff format and mend what it can
 	@$(PY) -m ruff check --fix --quiet . || true
