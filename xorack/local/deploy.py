@@ -25,6 +25,7 @@ from xorack.local.isolation import ACCOUNT, REGION
 _BOOTSTRAP_VERSION = "30"
 _BODY_LIMIT = 51_200
 _WHOLE_SECOND = 1.0
+_POLL_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -355,7 +356,7 @@ def drain(
         queue_url: The queue, from `subscribe`.
         client: An SQS client.
         wait_seconds: How long to wait for another event once there is none.
-        until: Asked before each look; True ends it at once.
+        until: Asked before each look, so every five seconds at least; True ends it.
 
     Yields:
         The events as EventBridge delivers them: `detail-type`, `source`, `detail`, ... Each is off
@@ -367,7 +368,7 @@ def drain(
         answer = client.receive_message(
             QueueUrl=queue_url,
             MaxNumberOfMessages=10,
-            WaitTimeSeconds=max(0, min(20, round(left))),
+            WaitTimeSeconds=max(0, min(_POLL_SECONDS, round(left))),
         )
         messages = answer.get("Messages", [])
         for message in messages:
