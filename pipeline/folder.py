@@ -15,7 +15,7 @@ import contextlib
 import fnmatch
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -57,13 +57,16 @@ def shown_path(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
-def list_files(database: str, glob: str = "*", *, hidden: bool = False) -> list[Found]:
+def list_files(
+    database: str, glob: str = "*", *, exclude: Iterable[str] = (), hidden: bool = False
+) -> list[Found]:
     """Find the files of a database.
 
     Args:
         database: A folder's path, or a URI.
         glob: Which files: a pattern of the name (``*.txt``), or, with a ``/`` in it, of the path
             in the folder. ``*`` stands for any characters, ``/`` too.
+        exclude: Which files not: patterns of the same kind.
         hidden: Whether files and folders count whose names begin with a dot.
 
     Returns:
@@ -76,17 +79,20 @@ def list_files(database: str, glob: str = "*", *, hidden: bool = False) -> list[
     found = (
         _local(local_path(database), hidden) if is_local(database) else _remote(database, hidden)
     )
+    unwanted = list(exclude)
     chosen = [
         file
         for file in found
-        if fnmatch.fnmatchcase(
-            file.relative if "/" in glob else file.relative.rpartition("/")[2], glob
-        )
+        if _matches(file.relative, glob) and not any(_matches(file.relative, x) for x in unwanted)
     ]
     if not chosen:
         which = "" if glob == "*" else f" of the pattern {glob!r}"
         raise JobError(f"database {database} has no files{which}")
     return sorted(chosen)
+
+
+def _matches(relative: str, glob: str) -> bool:
+    return fnmatch.fnmatchcase(relative if "/" in glob else relative.rpartition("/")[2], glob)
 
 
 def _local(database: str, hidden: bool) -> Iterator[Found]:

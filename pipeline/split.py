@@ -58,6 +58,13 @@ def parser() -> argparse.ArgumentParser:
         help="which files: a pattern of their names, or with a / in it of their paths in DIR",
     )
     made.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="which files not, in the same way; may be given several times",
+    )
+    made.add_argument(
         "--hidden", action="store_true", help="files and folders, too, whose names begin with a dot"
     )
     made.add_argument(
@@ -104,7 +111,7 @@ def split(arguments: argparse.Namespace) -> dict[str, Any]:
     database, words = absolute(arguments.database), absolute(arguments.words)
     name = arguments.name or os.path.basename(database.rstrip("/")) or "database"
     encoding = encoding_named(arguments.encoding)
-    found = list_files(database, arguments.glob, hidden=arguments.hidden)
+    found = list_files(database, arguments.glob, exclude=arguments.exclude, hidden=arguments.hidden)
     files = _chains_of(found, name)
     prepare()
     options = _options(arguments)
@@ -119,6 +126,8 @@ def split(arguments: argparse.Namespace) -> dict[str, Any]:
         "name": name,
         "encoding": encoding.name,
         "glob": arguments.glob,
+        "exclude": arguments.exclude,
+        "hidden": arguments.hidden,
         "stamps": arguments.stamps,
     }
     repeated = begin(folder, "--words", made_by)

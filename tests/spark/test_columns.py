@@ -1,0 +1,132 @@
+"""Units, folds and stamps in the JVM equal those of plain Python."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from pyspark.sql import functions as F
+
+from xorack import plain, traced, unit_id, xor
+from xorack.spark import (
+    DuplicateUnits,
+    NullUnits,
+    UnsuitableColumns,
+    check_units,
+    fold,
+    stamp_of,
+    unit,
+    with_unit,
+)
+
+pytestmark = pytest.mark.spark
+
+
+def text(rng: random.Random) -> str:
+    kinds = ((0x20, 0x7E), (0xA0, 0xD7FF), (0x10000, 0x10FFFF))
+    return "".join(chr(rng.randint(*rng.choice(kinds))) for _ in range(rng.randrange(12)))
+
+
+@pytest.fixture(scope="module")
+def values():
+    rng = random.Random(20)
+    edges = [0, 1, -1, 2**63 - 1, -(2**63)]
+    return [
+        (
+            edges[i] if i < len(edges) else rng.getrandbits(64) - 2**63,
+            text(rng),
+            rng.randbytes(rng.randrange(70)),
+            rng.randrange(-(2**31), 2**31),
+        )
+        for i in range(1000)
+    ]
+
+
+@pytest.fixture(scope="module")
+def frame(spark, values):
+    return spark.createDataFrame(values, "l long, s string, b binary, i int").cache()
+
+
+def test_units_are_those_of_unit_id(frame, values):
+    got = (
+        with_unit(frame, "l", "s", "b", "i", name="all")
+        .withColumn("swapped", unit("s", F.col("l")))
+        .withColumn("one", unit("b"))
+        .collect()
+    )
+    for (long, string, binary, small), row in zip(values, got, strict=True):
+        assert row["all"] % 2**64 == unit_id(long, string, binary, small)
+        assert row["swapped"] % 2**64 == unit_id(string, long)
+        assert row["one"] % 2**64 == unit_id(binary)
+
+
+@pytest.mark.parametrize(("kind", "stamp"), [("traced", traced), ("plain", plain)])
+def test_fold_is_the_xor_of_stamps(frame, values, kind, stamp):
+    units = with_unit(frame.repartition(3), "l", "i").withColumn("my key", F.pmod("l", F.lit(7)))
+    expected = {}
+    for long, _, _, small in values:
+        expected.setdefault(long % 7, []).append(stamp(unit_id(long, small)))
+    folded = fold(units, "my key", "unit", kind=kind, stamp="x", count="n").collect()
+    assert {row["my key"]: (bytes(row["x"]), row["n"]) for row in folded} == {
+        key: (xor(*stamps), len(stamps)) for key, stamps in expected.items()
+    }
+
+
+def test_a_unit_twice_folds_to_nothing_and_three_times_to_itself(spark):
+    rows = [(1, 5), (1, 5), (2, 6), (2, 6), (2, 6)]
+    folded = fold(spark.createDataFrame(rows, "key long, unit long"), "key", "unit").collect()
+    assert {row["key"]: (bytes(row["stamp"]), row["count"]) for row in folded} == {
+        1: (bytes(648), 2),
+        2: (traced(6), 3),
+    }
+
+
+def test_single_stamps(frame):
+    rows = (
+        with_unit(frame, "l")
+        .select("unit", stamp_of("unit").alias("t"), stamp_of("unit", "plain").alias("p"))
+        .limit(100)
+        .collect()
+    )
+    assert len(rows) == 100
+    for row in rows:
+        assert bytes(row["t"]) == traced(row["unit"])
+        assert bytes(row["p"]) == plain(row["unit"])
+
+
+def test_folds_are_combined_before_the_shuffle(frame):
+    plan = fold(with_unit(frame, "l"), "i", "unit")._jdf.queryExecution().toString()
+    assert "partial_bit_xor" in plan
+
+
+def test_a_null_unit_column_is_named(spark):
+    rows = spark.createDataFrame([(1, "a"), (2, None)], "l long, s string")
+    with pytest.raises(Exception, match="unit column s is null"):
+        rows.select(unit("l", "s")).collect()
+    with pytest.raises(NullUnits, match="s in 1 rows"):
+        check_units(rows, "l", "s")
+
+
+def test_an_unsuitable_type_is_named(frame):
+    with pytest.raises(Exception, match=r"unit column i is of the type int.*cast it"):
+        frame.select(unit("i")).collect()
+    with pytest.raises(UnsuitableColumns, match=r"d \(double\)"):
+        with_unit(frame.withColumn("d", F.lit(0.5)), "l", "d")
+
+
+def test_missing_columns_are_listed(frame):
+    with pytest.raises(UnsuitableColumns, match=r"unit columns x, y .* which has l, s, b, i"):
+        with_unit(frame, "x", "l", "y")
+    with pytest.raises(UnsuitableColumns, match="key column x"):
+        fold(frame, "x", "l")
+    with pytest.raises(UnsuitableColumns, match="at least one"):
+        unit()
+    with pytest.raises(UnsuitableColumns, match="kind: 'other'"):
+        fold(frame, "i", "l", kind="other")
+
+
+def test_duplicate_units_are_named(spark):
+    rows = spark.createDataFrame([(1, "a"), (1, "b"), (1, "a")], "l long, s string")
+    check_units(rows.distinct(), "l", "s")
+    with pytest.raises(DuplicateUnits, match=r"l=1, s='a' \(2 rows\)"):
+        check_units(rows, "l", "s")
