@@ -53,6 +53,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         )
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise InvalidRequest("event", event, "an SQS event with Records")
+    if not event["Records"]:
+        return {"batchItemFailures": []}
     done = consume(
         [Message(record["messageId"], record["body"]) for record in event["Records"]],
         known.store,

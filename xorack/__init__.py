@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from xorack.stamps import plain as plain
     from xorack.stamps import traced as traced
     from xorack.stamps import xor as xor
+    from xorack.track import Token as Token
+    from xorack.track import Tracker as Tracker
 
 __version__ = "0.1.0"
 
@@ -28,6 +30,8 @@ _HOMES = {
     "DynamoDBAcker": "xorack.dynamodb",
     "Outstanding": "xorack.stamps",
     "Stamp": "xorack.stamps",
+    "Token": "xorack.track",
+    "Tracker": "xorack.track",
     "peel": "xorack.stamps",
     "plain": "xorack.stamps",
     "traced": "xorack.stamps",
