@@ -111,10 +111,11 @@ class PythonFunction(Construct):
             timeout=Duration.seconds(timeout_seconds),
             role=self.role.without_policy_updates(),
             log_group=self.log_group,
-            # Lambda then writes its own lines (START, REPORT, crashes) as JSON too. Its level stays
-            # unset: Powertools' decides, and Lambda's filter would drop the metrics, which are
-            # lines without a level.
+            # Lambda then writes its own lines (START, REPORT, crashes) as JSON too, and tells
+            # Powertools the level, which prefers it to its own setting.
             logging_format=aws_lambda.LoggingFormat.JSON,
+            application_log_level_v2=aws_lambda.ApplicationLogLevel[settings.log_level],
+            system_log_level_v2=aws_lambda.SystemLogLevel.INFO,
             tracing=(
                 aws_lambda.Tracing.ACTIVE if settings.tracing else aws_lambda.Tracing.DISABLED
             ),

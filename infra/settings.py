@@ -46,7 +46,7 @@ _LOG_RETENTION_DAYS: Final = (
 _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
     "architecture": ("arm64", "x86_64"),
     "removal_policy": ("retain", "destroy"),
-    "log_level": ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+    "log_level": ("DEBUG", "INFO"),
     "log_retention_days": _LOG_RETENTION_DAYS,
 }
 
@@ -104,7 +104,8 @@ class Settings:
         removal_policy: `retain` or `destroy`: what becomes of the table, the queues and the logs
             when the stack goes.
         log_retention_days: How long the functions' logs stay.
-        log_level: The least important level that the functions log.
+        log_level: `DEBUG` or `INFO`: the least important level that the functions log. Nothing
+            quieter, since metrics are lines of the log too, and Lambda takes them for INFO.
         architecture: `arm64` or `x86_64`.
         tracing: Whether X-Ray traces the functions.
         powertools_version: Version of AWS's public layer of Powertools for Python.

@@ -157,7 +157,8 @@ def worth_telling(line: str) -> str | None:
     if built := re.match(r"\s*Building wheel for (\S+) .*: started", line):
         return f"building {built[1]}"
     if line.startswith("Installing collected packages:"):
-        return f"installing {line.count(',') + 1} packages"
+        count = line.count(",") + 1
+        return f"installing {count} package{'s' if count > 1 else ''}"
     return None
 
 

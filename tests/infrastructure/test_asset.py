@@ -116,7 +116,7 @@ def test_the_same_code_is_the_same_asset(
     template: Template, synthesise: Callable[..., Template]
 ) -> None:
     # A second synthesis, in another folder: nothing of time or place gets into the hash.
-    other = synthesise(log_level="WARNING")
+    other = synthesise(log_level="DEBUG")
     assert other.path.parent != template.path.parent
     assert code_folder(other.path).name == code_folder(template.path).name
 

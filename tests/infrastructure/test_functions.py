@@ -135,18 +135,19 @@ def test_runtime_and_its_layer_fit_together(synthesise: Synthesise, architecture
         }
 
 
+@pytest.mark.parametrize("level", ["DEBUG", "INFO"])
 def test_each_function_logs_json_to_its_own_group_which_is_kept_for_a_while(
-    synthesise: Synthesise,
+    synthesise: Synthesise, level: str
 ) -> None:
-    made = synthesise(log_retention_days="90")
+    made = synthesise(log_retention_days="90", log_level=level)
     groups = {log_group(made, name) for name in FUNCTIONS}
     assert groups == set(made.of("AWS::Logs::LogGroup"))
     assert len(groups) == len(FUNCTIONS)
     for name in FUNCTIONS:
         logging = made.function(name)[1]["LoggingConfig"]
         assert logging["LogFormat"] == "JSON"
-        # Lambda's own filter would drop metrics, which are lines without a level.
-        assert "ApplicationLogLevel" not in logging
+        # Anything quieter would drop metrics: to Lambda's filter, lines without a level are INFO.
+        assert (logging["ApplicationLogLevel"], logging["SystemLogLevel"]) == (level, "INFO")
         assert made.resources[log_group(made, name)]["Properties"]["RetentionInDays"] == 90
 
 
