@@ -187,10 +187,12 @@ def _read_known(
     while True:
         try:
             chains = store.read(to_read)
-        except Unavailable as problem:
-            if retry.attempt >= 3 or not retry.again():
+        except Exception as problem:  # noqa: BLE001 - one chain's trouble is not the others'
+            again = isinstance(problem, Unavailable) and retry.attempt < 3
+            if not again or not retry.again():
                 # Each chain is read on its own then, and fails on its own.
-                _LOG.warning("chains could not be read in one go", extra={"why": str(problem)})
+                why = f"{type(problem).__name__}: {problem}"
+                _LOG.warning("chains could not be read in one go", extra={"why": why})
                 return known
             continue
         known.update({tag: Known(chains.get(tag), fresh=True) for tag in to_read})
