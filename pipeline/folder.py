@@ -162,7 +162,7 @@ def opened(path: bytes, size: int) -> Iterator[BinaryIO]:
         size: The size as it was listed.
 
     Yields:
-        The file, unbuffered.
+        The file, unbuffered, at its beginning.
 
     Raises:
         UnreadableFile: It cannot be opened, or has another size now.
@@ -172,6 +172,7 @@ def opened(path: bytes, size: int) -> Iterator[BinaryIO]:
             now = file.seek(0, os.SEEK_END)
             if now != size:
                 raise UnreadableFile(f"changed while it was being read: from {size} to {now} bytes")
+            file.seek(0)
             yield file
     except OSError as error:
         raise UnreadableFile(f"cannot be read: {error.strerror or _one_line(error)}") from None

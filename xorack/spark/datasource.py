@@ -167,8 +167,8 @@ class _StreamWriter(DataSourceStreamWriter):
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         context = TaskContext.get()
-        query_id = context and context.getLocalProperty("sql.streaming.queryId")
-        batch = context and context.getLocalProperty("streaming.sql.batchId")
+        query_id = context.getLocalProperty("sql.streaming.queryId") if context else None
+        batch = context.getLocalProperty("streaming.sql.batchId") if context else None
         if not query_id or batch is None:
             raise RuntimeError("xorack: this task does not know its streaming query and batch")
         chains = Chains().add_rows(self._columns, iterator)

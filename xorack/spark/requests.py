@@ -377,7 +377,9 @@ def deliver(
     if not requests:
         return Sent()
     if send is None:
-        from xorack.sqs import send
+        from xorack import sqs
+
+        send = sqs.send
     report = send(options.queue_url, requests, client=options.client())
     return Sent(
         messages=report.messages,

@@ -1,0 +1,113 @@
+"""Which files a database has, and how they are shared out."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pipeline.errors import JobError
+from pipeline.folder import Found, list_files, opened
+from pipeline.reading import PIECE, Encoding, UnreadableFile
+from pipeline.scan import tasks_of
+
+UTF8 = Encoding("utf-8", 1)
+
+
+@pytest.fixture
+def root(tmp_path):
+    for name in ("b.txt", "a.py", "sub/c.txt", ".hidden", ".git/config", "a b%20[1].txt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(name)
+    (tmp_path / "link.txt").symlink_to("b.txt")
+    (tmp_path / "nowhere.txt").symlink_to("gone")
+    (tmp_path / "again").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe.txt")
+    return tmp_path
+
+
+def names(found):
+    return [file.relative for file in found]
+
+
+def test_files_links_and_nothing_else(root):
+    found = list_files(str(root))
+    assert names(found) == [
+        "a b%20[1].txt",
+        "a.py",
+        "b.txt",
+        "link.txt",
+        "nowhere.txt",
+        "sub/c.txt",
+    ]
+    problems = {file.relative: file.problem for file in found if file.problem}
+    assert problems == {"nowhere.txt": "cannot be read: No such file or directory"}
+    assert {f.relative: f.size for f in found}["link.txt"] == len("b.txt")
+
+
+def test_patterns(root):
+    assert names(list_files(str(root), "*.py")) == ["a.py"]
+    assert names(list_files(str(root), "sub/*")) == ["sub/c.txt"]
+    assert names(list_files(str(root), exclude=["*.txt"])) == ["a.py"]
+    assert names(list_files(str(root), "*", hidden=True))[:2] == [".git/config", ".hidden"]
+    assert names(list_files(f"file://{root}", "a.*")) == ["a.py"]
+
+
+def test_a_name_that_is_no_utf_8_is_read(root):
+    path = os.path.join(os.fsencode(root), b"caf\xe9.txt")
+    with open(path, "wb") as file:
+        file.write(b"text")
+    found = list_files(str(root), "caf*")
+    assert names(found) == ["caf\\xe9.txt"]
+    with opened(found[0].path, 4) as file:
+        assert file.read() == b"text"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("nothing", "No such file"), ("b.txt", "is not a folder"), ("empty", "has no files")],
+)
+def test_what_is_no_database(root, place, message):
+    (root / "empty").mkdir()
+    with pytest.raises(JobError, match=message) as raised:
+        list_files(str(root / place))
+    assert str(root / place) in str(raised.value)
+
+
+def test_a_store_that_cannot_be_read():
+    with pytest.raises(JobError, match="database nothing://x"):
+        list_files("nothing://x")
+
+
+def test_a_file_of_another_store(root):
+    """Anything that is no local path goes by pyarrow's file systems."""
+    path = f"file://{root}/b.txt".encode()
+    with opened(path, 5) as file:
+        assert file.read() == b"b.txt"
+
+
+def test_a_file_that_changed(root):
+    path = os.fsencode(root / "b.txt")
+    with pytest.raises(UnreadableFile, match="from 3 to 5 bytes"), opened(path, 3):
+        pass
+    with pytest.raises(UnreadableFile, match="cannot be read: No such file"), opened(b"/no", 3):
+        pass
+
+
+def test_tasks_cover_every_file_once():
+    sizes = [0, 1, PIECE, PIECE + 1, 200 * PIECE + 17, *range(3000)]
+    files = [(key, Found(str(key), b"%d" % key, size)) for key, size in enumerate(sizes)]
+    for encoding in (UTF8, Encoding("shift-jis", 0)):
+        tasks = tasks_of(files, encoding, 2)
+        assert all(tasks)
+        covered: dict[int, int] = {}
+        for part in (part for task in tasks for part in task):
+            assert covered.get(part.chain, 0) == part.start
+            assert part.start % PIECE == 0
+            assert part.end == part.size or part.end % PIECE == 0
+            covered[part.chain] = part.end
+        assert covered == dict(enumerate(sizes))
+        assert max(len(task) for task in tasks) <= 2000
+    most = max(sum(p.end - p.start for p in task) for task in tasks_of(files, UTF8, 2))
+    assert most <= 32 * PIECE

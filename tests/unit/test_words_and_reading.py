@@ -1,0 +1,141 @@
+"""What a word is, and that a file has the same ones however it is encoded and cut."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import reading
+from pipeline.errors import JobError
+from pipeline.reading import UnreadableFile, encoding_named, read_words
+from pipeline.words import counted, is_word_character, normalized, words
+
+ALPHABET = "abcXYZ  \n\t.,-'_09éßΣσςİ–“”日本語한글\U0001f600\U00010400\u200d\ufeff"
+ENCODINGS = (
+    *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"),
+    *("latin-1", "cp1252", "koi8-r", "cp037", "ascii"),
+    *("shift_jis", "gb18030", "big5", "utf-7", "iso2022_jp"),
+)
+
+
+def test_words_are_runs_of_letters_and_digits():
+    assert words("The don't_x: 3.14, naïve—STRASSE Straße") == (
+        ["the", "don", "t", "x", "3", "14", "naïve", "strasse", "strasse"]
+    )
+    assert counted("a b A\n") == {"a": 2, "b": 1}
+    assert words(" \n--- \ufeff") == []
+
+
+def test_folding_case_never_moves_a_border():
+    """So that words may be cut before or after folding, over all characters that there are."""
+    for code in (*range(0xD800), *range(0xE000, 0x110000)):
+        character = chr(code)
+        folded = character.casefold()
+        if is_word_character(character):
+            assert all(map(is_word_character, folded)), hex(code)
+        else:
+            assert not any(map(is_word_character, folded)), hex(code)
+
+
+def test_ascii_and_latin_letters_and_digits_are_words():
+    for code in range(0x100):
+        character = chr(code)
+        expected = character.isalpha() or (character.isascii() and character.isdigit())
+        assert is_word_character(character) == expected, hex(code)
+
+
+@given(st.text())
+def test_the_fast_way_finds_the_same_words(text):
+    text = text.encode("utf-8", "replace").decode()
+    assert normalized(text).decode().split(" ") == (words(text) or [""])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.text(ALPHABET, max_size=150),
+    encoding=st.sampled_from(ENCODINGS),
+    piece=st.sampled_from([4, 8, 16, 64]),
+    cuts=st.sets(st.integers(1, 40)),
+)
+def test_cutting_changes_nothing(text, encoding, piece, cuts):
+    text = text.encode(encoding, "ignore").decode(encoding)
+    data = text.encode(encoding)
+    known = encoding_named(encoding)
+    before, reading.PIECE = reading.PIECE, piece
+    reading._AHEAD, ahead = 8, reading._AHEAD
+    try:
+        ends = sorted({cut * piece for cut in cuts if cut * piece < len(data)})
+        borders = [0, *(ends if known.unit else []), len(data)]
+        parts = [
+            found
+            for start, end in pairwise(borders)
+            for found in read_words(io.BytesIO(data), start, end, len(data), known)
+        ]
+        whole = list(read_words(io.BytesIO(data), 0, len(data), len(data), known))
+    finally:
+        reading.PIECE, reading._AHEAD = before, ahead
+    assert parts == whole
+    assert [word for p in parts for word in p.text.decode().split(" ")] == words(text)
+    positions = [p.position + i for p in parts for i in range(len(p.text.split(b" ")))]
+    assert positions == sorted(set(positions))
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding", "message"),
+    [
+        (b"ab\xff", "utf-8", "is not utf-8: invalid start byte at byte 2"),
+        (b"ab\xe2\x82", "utf-8", "is not utf-8: unexpected end of data at byte 2"),
+        (b"ab\x81", "cp1252", "is not cp1252: .* at byte 2"),
+        (b"\xff\xfea\0b", "utf-16", "is not utf-16-le: truncated data at byte 4"),
+        (b"a\0\0\xd8b\0", "utf-16-le", "is not utf-16-le: illegal .*surrogate at byte 2"),
+        (b"a\x82", "shift_jis", "is not shift-jis: incomplete multibyte sequence"),
+    ],
+)
+def test_what_is_no_text_is_named_with_its_place(data, encoding, message):
+    with pytest.raises(UnreadableFile, match=message):
+        list(read_words(io.BytesIO(data), 0, len(data), len(data), encoding_named(encoding)))
+
+
+def test_a_bad_byte_at_any_border_is_found(monkeypatch):
+    monkeypatch.setattr(reading, "PIECE", 4)
+    for at in range(14):
+        data = bytearray("aé bü cñ dô e".encode()[:14])
+        data[at : at + 1] = b"\xff"
+        with pytest.raises(UnreadableFile):
+            list(read_words(io.BytesIO(data), 0, 14, 14, encoding_named("utf-8")))
+
+
+def test_a_file_that_became_shorter():
+    with pytest.raises(UnreadableFile, match="became shorter"):
+        list(read_words(io.BytesIO(b"abc"), 0, 5, 5, encoding_named("utf-8")))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
+def test_an_endless_word_is_refused_and_a_long_one_is_not(monkeypatch, encoding):
+    monkeypatch.setattr(reading, "PIECE", 64)
+    monkeypatch.setattr(reading, "_AHEAD", 64)
+    monkeypatch.setattr(reading, "LONGEST_WORD", 1000)
+    known = encoding_named(encoding)
+    long = b"x" * 900
+    (piece,) = read_words(io.BytesIO(long), 0, 900, 900, known)
+    assert piece == (0, long)
+    with pytest.raises(UnreadableFile, match="a word of more than 1000 characters"):
+        list(read_words(io.BytesIO(b"x" * 3000), 0, 3000, 3000, known))
+
+
+@pytest.mark.parametrize("told", ["klingon", "rot13", "base64", "idna", "", "a\0b", "é"])
+def test_what_is_no_encoding_of_text(told):
+    with pytest.raises(JobError, match="encoding"):
+        encoding_named(told)
+
+
+def test_which_encodings_can_be_cut():
+    assert {name: encoding_named(name).unit for name in ("UTF8", "latin-1", "cp437", "utf-16")} == {
+        **dict.fromkeys(("UTF8", "latin-1", "cp437"), 1),
+        "utf-16": 4,
+    }
+    assert {encoding_named(name).unit for name in ("sjis", "gbk", "utf-7", "iso2022_jp")} == {0}
