@@ -10,6 +10,7 @@ Marks that were moved out of a chain are items of the same table, their key the 
 
 from __future__ import annotations
 
+import threading
 import uuid
 import zlib
 from collections import OrderedDict
@@ -19,14 +20,14 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack import aws
-from xorack.chain import MARK_BYTES, MARK_KEY_BYTES, Chain
+from xorack.chain import MARK_BYTES, MARK_KEY_BYTES, MAX_FOLD, Chain
 from xorack.clock import milliseconds
-from xorack.errors import InvalidRequest, StaleLocalData, TagNotFound, XorAckError, ZeroBufferNoOp
+from xorack.errors import InvalidRequest, TagNotFound, ZeroBufferNoOp
 from xorack.exactly_once import DEFAULT_RETENTION_MS, Known, apply_requests
 from xorack.messages import Request, validate_tag
 from xorack.ports import Conflict, Unavailable
 from xorack.retry import RetryPolicy
-from xorack.stamps import Stamp, UnackedStamp
+from xorack.stamps import Stamp, UnackedStamp, xor_bytes
 
 __all__ = ["DUE_INDEX", "DUE_SHARDS", "DynamoDBAcker", "DynamoDBStore"]
 
@@ -385,11 +386,25 @@ def _unprocessed(operation: str, count: int) -> ClientError:
     )
 
 
+class _Waiting:
+    """A thread that waits for its request to be applied."""
+
+    __slots__ = ("done", "error", "request", "stamp", "turn")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.turn = threading.Event()
+        self.done = False
+        self.stamp: Stamp | None = None
+        self.error: BaseException | None = None
+
+
 class DynamoDBAcker:
     """Chains in a DynamoDB table, by direct calls: the npm package ``xor-ack-dynamodb``.
 
     As there, but ``stamp`` retries by itself, is exact when a write landed and its answer was
-    lost, and keeps a finished chain as a tombstone. Threads may share one.
+    lost, and keeps a finished chain as a tombstone. Threads may share one: what several of them
+    stamp into one chain while a write is under way goes together into the next.
 
     Example:
         >>> acker = DynamoDBAcker("my-table", partition_key="tagID")   # doctest: +SKIP
@@ -427,6 +442,8 @@ class DynamoDBAcker:
         # What our last write left: a guess that saves the read before the next one, and that the
         # write's condition proves or refutes.
         self._last: OrderedDict[str, Chain] = OrderedDict()
+        self._queues: dict[tuple[str, bool], list[_Waiting]] = {}
+        self._guard = threading.Lock()
 
     def create(self, tag: str, stamp: bytes, *, started: int = 0, finished: int = 0) -> Stamp:
         """Create a chain.
@@ -450,7 +467,7 @@ class DynamoDBAcker:
         """
         self._check(tag, stamp)
         request = Request("create", tag, uuid.uuid4().hex, stamp, started, finished)
-        return self._apply(request, Known(None, fresh=False), must_exist=False)
+        return self._apply(request, must_exist=False)
 
     def stamp(self, tag: str, stamp: bytes, *, started: int = 0, finished: int = 0) -> Stamp:
         """XOR a stamp into a chain, exactly once.
@@ -476,9 +493,7 @@ class DynamoDBAcker:
         """
         self._check(tag, stamp)
         request = Request("stamp", tag, uuid.uuid4().hex, stamp, started, finished)
-        last = self._last.get(tag)
-        known = None if last is None else Known(last, fresh=False)
-        return self._apply(request, known, must_exist=True)
+        return self._apply(request, must_exist=True)
 
     def delete(self, tag: str) -> None:
         """Delete a chain, also a tombstone.
@@ -492,7 +507,7 @@ class DynamoDBAcker:
             botocore.exceptions.ClientError: What DynamoDB refused.
         """
         validate_tag(tag)
-        self._last.pop(tag, None)
+        self._forget(tag)
         retry = self.policy.start()
         while True:
             try:
@@ -512,37 +527,90 @@ class DynamoDBAcker:
         if isinstance(stamp, (bytes, bytearray, memoryview)) and not any(stamp):
             raise ZeroBufferNoOp
 
-    def _apply(self, request: Request, known: Known | None, *, must_exist: bool) -> Stamp:
-        tag = request.tag
+    def _apply(self, request: Request, *, must_exist: bool) -> Stamp:
+        """Apply a request, together with those of other threads that wait for the same chain."""
+        waiting = _Waiting(request)
+        with self._guard:
+            queue = self._queues.setdefault((request.tag, must_exist), [])
+            queue.append(waiting)
+            leads = len(queue) == 1
+        if not leads:
+            waiting.turn.wait()
+        if not waiting.done:
+            # Whoever is first in the queue writes for all who are in it by then, in one write.
+            self._write_for_all(request.tag, must_exist)
+        if waiting.error is not None:
+            raise waiting.error
+        assert waiting.stamp is not None  # done without an error
+        return waiting.stamp
+
+    def _write_for_all(self, tag: str, must_exist: bool) -> None:
+        with self._guard:
+            together = self._queues[tag, must_exist][:MAX_FOLD]
+        try:
+            self._write(tag, together, must_exist)
+        except BaseException as error:
+            for waiting in together:
+                waiting.error = error
+            raise
+        finally:
+            with self._guard:
+                queue = self._queues[tag, must_exist]
+                del queue[: len(together)]
+                if queue:
+                    queue[0].turn.set()  # leads the next
+                else:
+                    del self._queues[tag, must_exist]
+            for waiting in together:
+                waiting.done = True
+                waiting.turn.set()
+
+    def _write(self, tag: str, together: list[_Waiting], must_exist: bool) -> None:
+        """Apply the requests of all who wait together; note for each what became of it."""
+        last = self._last.get(tag)
+        if not must_exist:
+            known: Known | None = Known(None, fresh=False)
+        else:
+            known = None if last is None else Known(last, fresh=False)
         try:
             applied = apply_requests(
                 self.store,
                 tag,
-                [request],
+                [waiting.request for waiting in together],
                 now=milliseconds,
                 policy=self.policy,
                 known=known,
                 retention=self.store.retention,
                 must_exist=must_exist,
             )
-        except (StaleLocalData, XorAckError):
-            self._last.pop(tag, None)
+        except Exception:
+            self._forget(tag)
             raise
         chain = applied.chain
+        assert chain is not None  # applied, duplicate, late and refused all need one
         self._remember(tag, chain)
-        error = applied.outcomes[0].error
-        if error is not None:
-            raise error
-        assert chain is not None  # applied, duplicate and late all need one
-        if not any(chain.stamp) and chain.status != "acked":
-            return UnackedStamp(chain.stamp)
-        return Stamp(chain.stamp)
+        # Each is told what the chain was after its own stamp, as if they had come one by one; only
+        # the last of them can have been the one that acked it.
+        after = chain.stamp
+        for waiting, outcome in zip(reversed(together), reversed(applied.outcomes), strict=True):
+            if outcome.error is not None:
+                waiting.error = outcome.error
+                continue
+            acked = after is chain.stamp and chain.status == "acked"
+            waiting.stamp = Stamp(after) if any(after) or acked else UnackedStamp(after)
+            if outcome.kind == "applied" and waiting.request.stamp is not None:
+                after = xor_bytes(after, waiting.request.stamp)
 
-    def _remember(self, tag: str, chain: Chain | None) -> None:
-        if chain is None or chain.final:
+    def _forget(self, tag: str) -> None:
+        with self._guard:
             self._last.pop(tag, None)
-            return
-        self._last[tag] = chain
-        self._last.move_to_end(tag)
-        while len(self._last) > self._REMEMBERED:
-            self._last.popitem(last=False)
+
+    def _remember(self, tag: str, chain: Chain) -> None:
+        with self._guard:
+            if chain.final:
+                self._last.pop(tag, None)
+                return
+            self._last[tag] = chain
+            self._last.move_to_end(tag)
+            while len(self._last) > self._REMEMBERED:
+                self._last.popitem(last=False)

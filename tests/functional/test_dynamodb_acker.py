@@ -307,3 +307,74 @@ def test_a_chain_of_thousands_of_stamps_stays_small_and_exact(aws, acker, client
     marks = [i for i in client.scan(TableName=aws.table_name)["Items"] if "mark" in i]
     assert len(marks) == int(left["spilled"]["N"])
     assert all("expires_at" in mark and mark["tag"]["S"].startswith("t\0") for mark in marks)
+
+
+def test_threads_that_share_an_acker_write_together(acker, client, item):
+    acker.create("t", A)
+    stamps = [bytes([n, 1]) * 32 for n in range(1, 49)]
+    gate = threading.Barrier(len(stamps))
+    told = []
+
+    def work(stamp):
+        gate.wait()
+        told.append(acker.stamp("t", stamp).acked)
+
+    threads = [threading.Thread(target=work, args=(stamp,)) for stamp in stamps]
+    with counted(client) as calls:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert calls["UpdateItem"] <= len(stamps) // 2
+    assert item("t")["stamp"]["B"] == xor(A, *stamps)
+    assert not any(told)
+    # Of many that come together to the end, one alone is told that it acked the chain.
+    threads = [
+        threading.Thread(target=work, args=(stamp,)) for stamp in (xor(A, stamps[0]), *stamps[1:])
+    ]
+    told.clear()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert item("t")["status"] == {"S": "acked"}
+    assert told.count(True) == 1
+
+
+def test_an_error_reaches_all_who_wait_together(aws, acker):
+    with refused("GetItem", "AccessDeniedException", times=99):
+        errors_seen = []
+
+        def work():
+            try:
+                acker.stamp("nobody", A)
+            except ClientError as error:
+                errors_seen.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(errors_seen) == 8
+
+
+def test_one_wrong_length_is_refused_among_those_who_wait_together(acker):
+    acker.create("t", A)
+    results = {}
+
+    def work(stamp):
+        try:
+            results[stamp] = acker.stamp("t", stamp)
+        except errors.BufferLengthsUnequal as error:
+            results[stamp] = error
+
+    stamps = [B, b"\1", C]
+    threads = [threading.Thread(target=work, args=(stamp,)) for stamp in stamps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert isinstance(results[b"\1"], errors.BufferLengthsUnequal)
+    assert not isinstance(results[B], Exception)
+    assert acker.stamp("t", xor(A, B, C)).acked
