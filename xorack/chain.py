@@ -221,6 +221,13 @@ def _length(chain: Chain | None, requests: Iterable[Request]) -> int | None:
     return first
 
 
+def _seen(request: Request, same: bool) -> Outcome:
+    """What becomes of a request whose id was used: by itself, or by one that said otherwise."""
+    if same:
+        return Outcome(request, "duplicate")
+    return Outcome(request, "refused", RequestIdReused(request.id))
+
+
 def apply(
     chain: Chain | None,
     requests: Sequence[Request],
@@ -253,11 +260,7 @@ def apply(
         key, said = mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]
         before = known.get(key)
         if before is not None:
-            outcomes[index] = (
-                Outcome(request, "duplicate")
-                if before == said
-                else Outcome(request, "refused", RequestIdReused(request.id))
-            )
+            outcomes[index] = _seen(request, before == said)
             continue
         if chain is not None and chain.final:
             if request.op == "create" and chain.created:
@@ -265,15 +268,21 @@ def apply(
             else:
                 outcomes[index] = Outcome(request, "late")
             continue
-        known[key] = said
         fresh.append((index, request, mark))
 
     length = _length(chain, (request for _, request, _ in fresh))
     new = _Draft(chain, fresh[0][1].tag, now, default_timeout) if fresh else None
+    taken: dict[bytes, bytes] = {}
     for index, request, mark in fresh:
         assert new is not None  # fresh is not empty
+        key, said = mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]
+        if (before := taken.get(key)) is not None:
+            outcomes[index] = _seen(request, before == said)
+            continue
         error = new.take(request, mark, length)
         outcomes[index] = Outcome(request, "refused" if error else "applied", error)
+        if error is None:  # what is refused uses no id
+            taken[key] = said
     done = [outcome for outcome in outcomes if outcome is not None]
     return Applied(chain if new is None or not new.marks else new.settled(), done)
 

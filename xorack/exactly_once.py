@@ -142,8 +142,8 @@ def _apply_part(
 ) -> Applied:
     """Apply as many requests as go into one write."""
     tried: set[int] = set()  # positions of requests that a write of ours may have applied
+    spent: Exception | None = None  # why there will be no other write
     while True:
-        problem: Exception
         try:
             if known is None:
                 known = Known(store.read([tag]).get(tag), fresh=True)
@@ -166,6 +166,8 @@ def _apply_part(
                     known = None
                     continue
                 return Applied(chain, _credited(applied.outcomes, tried))
+            if spent is not None:
+                raise spent
             taken = [i for i, outcome in enumerate(applied.outcomes) if outcome.kind == "applied"]
             after = applied.chain
             if chain is not None and (moved := chain.overflow(len(taken))):
@@ -189,12 +191,14 @@ def _apply_part(
         except Conflict as conflict:
             tally.conflicts += 1
             known = Known(conflict.chain, fresh=True)
-            problem = StaleLocalData(tag, retry.attempt)
+            if not retry.again():
+                # It may be our own write that was met: what is there tells once more.
+                spent = StaleLocalData(tag, retry.attempt)
+            continue
         except Unavailable as unavailable:
             known = None
-            problem = unavailable.cause
-        if not retry.again():
-            raise problem
+            if spent is not None or not retry.again():
+                raise unavailable.cause from unavailable
 
 
 def _marks_elsewhere(

@@ -1,11 +1,10 @@
 """A chain that cannot be read fails its own messages and no others."""
 
+from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from xorack.chain import Chain
 from xorack.consume import Message, consume
 from xorack.memory import MemoryStore
 from xorack.messages import Request, pack
-
-from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 
 
 class DamagedStore(MemoryStore):
