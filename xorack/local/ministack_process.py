@@ -1,15 +1,12 @@
-"""Runs ministack for as long as the process that started it lives, corrected in three places.
+"""Runs ministack for as long as the process that started it lives, and adds two things to it.
 
 Run by the Python of ministack's own environment, by path; nothing else of this package is imported.
 The parent holds the other end of this process's standard input. When the parent ends, however it
 does, the pipe closes, and then the whole process group goes, Lambda workers included, and with it
 the directory where all of its state is.
 
-The corrections, each of which a test holds (tests/e2e/test_embedded.py):
+Added, and held by tests/e2e/test_embedded.py:
 
-* Queues lose no message. ministack's poller of event source mappings replaces a queue's list of
-  messages in a thread of its own, with a lock that sending does not take: what is sent in that
-  instant is gone. Here whatever touches a queue takes the lock.
 * An event source mapping hands over batches as large as the template says, after the window that
   it says. ministack's are of ten messages at most, and it never waits.
 * It counts: every call by its action, the messages sent to each queue, the invocations of each
@@ -19,9 +16,7 @@ The corrections, each of which a test holds (tests/e2e/test_embedded.py):
 
 from __future__ import annotations
 
-import functools
 import importlib
-import inspect
 import json
 import os
 import shutil
@@ -31,7 +26,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
@@ -55,31 +49,6 @@ def _watch(directory: str) -> None:
     # The log goes too: a parent that wants it has read it before it closed the pipe.
     shutil.rmtree(directory, ignore_errors=True)
     os.killpg(0, signal.SIGKILL)
-
-
-def _locked(lock: AbstractContextManager[Any], original: Ministack) -> Ministack:
-    @functools.wraps(original)
-    def function(*args: Ministack, **kwargs: Ministack) -> Ministack:
-        with lock:
-            return original(*args, **kwargs)
-
-    return function
-
-
-def _correct_queues(sqs: Ministack, eventbridge: Ministack) -> None:
-    lock = threading.RLock()  # ministack's own is no RLock, and these functions call each other
-    sqs._queues_lock = lock
-    names = [name for name in vars(sqs) if name.startswith("_act_")]
-    for name in [*names, "_expire_retained", "_dlq_sweep", "_collect_msgs"]:
-        original = getattr(sqs, name)
-        if inspect.iscoroutinefunction(original):
-            continue  # ReceiveMessage: it sleeps between polls, and what it calls is locked
-        corrected = _locked(lock, original)
-        setattr(sqs, name, corrected)
-        for action, handler in sqs._HANDLERS.items():
-            if handler is original:
-                sqs._HANDLERS[action] = corrected
-    eventbridge._dispatch_to_sqs = _locked(lock, eventbridge._dispatch_to_sqs)
 
 
 def _correct_batches(sqs: Ministack, functions: Ministack) -> None:
@@ -210,9 +179,7 @@ def main() -> None:
     threading.Thread(target=_watch, args=(directory,), daemon=True).start()
     ministack: Ministack = importlib.import_module("ministack.app")
     sqs: Ministack = importlib.import_module("ministack.services.sqs")
-    eventbridge: Ministack = importlib.import_module("ministack.services.eventbridge")
     functions: Ministack = importlib.import_module("ministack.services.lambda_svc")
-    _correct_queues(sqs, eventbridge)
     _correct_batches(sqs, functions)
     _count_invocations(functions)
     ministack.app = _counting(ministack.app)
