@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 CORE = {"errors", "hashing", "stamps", "messages", "chain", "events", "retry", "ports"}
 CORE |= {"exactly_once", "clock"}
 ADAPTERS = {"aws", "memory", "dynamodb", "sqs", "eventbridge"}
-SERVICES = {"consume", "sweep", "track", "inspect_chains"}
+SERVICES = {"consume", "sweep", "track", "status"}
 
 
 def layer(module):

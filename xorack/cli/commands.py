@@ -48,16 +48,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.UsageError as error:
-        error.show()
+        command = error.ctx.command_path if error.ctx else "xorack"
+        _complain(f"{error.format_message().rstrip('.')} (see: {command} --help)")
         return error.exit_code
     except click.ClickException as error:
-        screen.say(f"error: {error.format_message()}", error=True)
+        _complain(error.format_message())
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         screen.say("interrupted", error=True)
         return _INTERRUPTED
     except EXPECTED as error:
-        screen.say(f"error: {printable(explain(error))}", error=True)
+        _complain(explain(error))
         return 1
     except OSError as error:
         if error.errno != errno.EPIPE:
@@ -65,6 +66,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has read enough. Python would complain as it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _complain(message: str) -> None:
+    screen.say(f"error: {printable(message)}", error=True)
 
 
 @click.group(
@@ -94,7 +99,10 @@ class Where:
         """A boto3 client."""
         from xorack import aws
 
-        return aws.client(service, **({"region_name": self.region} if self.region else {}))
+        try:
+            return aws.client(service, **({"region_name": self.region} if self.region else {}))
+        except ValueError as error:  # botocore's word on a region or an endpoint that is none
+            raise click.ClickException(str(error)) from error
 
     def open(self) -> tuple[Any, str | None]:
         """Find the table.
@@ -252,7 +260,7 @@ def fail(tag: str, reason: str, as_json: bool, where: Where) -> None:
         event = "its event is left to the sweeper" if done.event_owed else "its event is published"
         screen.say(f"{printable(tag)}: failed; {event}")
     if chain.final and not done.changed:
-        raise click.ClickException(f"{printable(tag)} is {chain.status} already: nothing changed")
+        raise click.ClickException(f"{tag} is {chain.status} already: nothing changed")
 
 
 @cli.command(epilog="Example: xorack demo --dir ~/texts")
@@ -293,4 +301,4 @@ def demo(folder: str | None, encoding: str, port: int | None, work: str | None) 
     try:
         return run_demo(options)
     except BadDatabase as error:
-        raise click.BadParameter(printable(str(error)), param_hint="--dir") from error
+        raise click.BadParameter(str(error), param_hint="--dir") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -60,7 +61,7 @@ class Children:
     """
 
     def __init__(self) -> None:
-        self._running: list[subprocess.Popen[str]] = []
+        self._running: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
         self._closed = False
 
@@ -81,7 +82,11 @@ class Children:
         Raises:
             DemoFailed: It failed; the message is the last line of its stderr.
         """
-        with log.open("w+", encoding="utf-8", errors="replace") as errors:
+        # Files and no pipes: what the program leaves running would hold a pipe open.
+        with (
+            log.open("w+", encoding="utf-8", errors="replace") as errors,
+            tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as told,
+        ):
             with self._lock:
                 if self._closed:
                     raise Interrupted
@@ -90,26 +95,24 @@ class Children:
                     cwd=cwd,
                     env=dict(environ),
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
+                    stdout=told,
                     stderr=errors,
-                    text=True,
-                    encoding="utf-8",
-                    errors="replace",
                     start_new_session=True,
                 )
                 self._running.append(process)
             try:
-                told, _ = process.communicate()
+                process.wait()
             finally:
                 _end(process)
                 with self._lock:
                     self._running.remove(process)
             if process.returncode == 0:
-                return told
+                told.seek(0)
+                return told.read()
             errors.seek(0)
             lines = [line.strip() for line in errors if line.strip()]
         last = lines[-1] if lines else f"ended with status {process.returncode}"
-        raise DemoFailed(last if len(lines) == 1 else f"{last} (all of it: {log})")
+        raise DemoFailed(f"{last} (all of it: {log})" if len(lines) > 1 else last)
 
     def __enter__(self) -> Children:
         return self
@@ -122,7 +125,7 @@ class Children:
             _end(process)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process and all of its group, kindly first."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
