@@ -106,6 +106,8 @@ class EmbeddedAWS:
                 return self._make_client(service, **options)
             if service not in self._clients:
                 self._clients[service] = self._make_client(service)
+                # Made when first looked at, by two threads twice: an `except` then catches nothing.
+                _ = self._clients[service].exceptions
             return self._clients[service]
 
     def _make_client(self, service: str, **options: Option) -> Client:

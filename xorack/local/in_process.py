@@ -169,6 +169,8 @@ class InProcessAWS:
                 return self._session.client(service, **options)
             if service not in self._clients:
                 self._clients[service] = self._session.client(service)
+                # Made when first looked at, by two threads twice: an `except` then catches nothing.
+                _ = self._clients[service].exceptions
             return self._clients[service]
 
 
