@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -60,7 +61,7 @@ def run(
     try:
         summary = job(arguments)
     except (JobError, XorAckError) as error:
-        return _failed(name, str(error), arguments, error)
+        return _failed(name, _as_argument(str(error)), arguments, error)
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
@@ -74,6 +75,15 @@ def run(
     else:
         print(f"{name}: " + ", ".join(f"{value} {key}" for key, value in summary.items()))
     return 0
+
+
+def _as_argument(reason: str) -> str:
+    """A message about an option of the sink, with the option as the command line spells it."""
+    return re.sub(
+        r"^option (\w+):",
+        lambda m: "--" + re.sub(r"_|(?=[A-Z])", "-", m[1]).lower() + ":",
+        reason,
+    )
 
 
 def _failed(name: str, reason: str, arguments: argparse.Namespace, error: BaseException) -> int:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["count", "main"]
 
 _STEP = "count"
+_SMALLER = 2
+"""How much smaller words are in Parquet than as text, about."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,7 +58,7 @@ def count(arguments: argparse.Namespace) -> dict[str, Any]:
         InvalidOption: The queue; nothing was written.
         SendFailed: The counts are written, not all requests are sent: run it again.
     """
-    from pipeline.folder import is_local
+    from pipeline.folder import bytes_in, is_local
     from pipeline.session import prepare, session
     from xorack.spark import Options, check_queue
 
@@ -73,7 +75,8 @@ def count(arguments: argparse.Namespace) -> dict[str, Any]:
         "send_from": arguments.send_from,
     }
     check_queue(Options.of(options, camel_case=False))
-    spark = session("xorack count", verbose=arguments.verbose)
+    size = bytes_in(words) * _SMALLER if is_local(words) else None
+    spark = session("xorack count", input_bytes=size, verbose=arguments.verbose)
 
     from pipeline.layout import Folder, begin, files_of
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from pipeline.errors import JobError
 from pipeline.reading import UnreadableFile
 
-__all__ = ["Found", "is_local", "list_files", "opened", "shown_path"]
+__all__ = ["Found", "bytes_in", "is_local", "list_files", "opened", "shown_path"]
 
 
 class Found(NamedTuple):
@@ -50,6 +50,15 @@ def is_local(place: str) -> bool:
 def local_path(place: str) -> str:
     """The path of a local place, without its ``file://``."""
     return place.removeprefix("file://") if place.startswith("file://") else place
+
+
+def bytes_in(folder: str) -> int:
+    """How many bytes the files of a local folder have; 0 if it is not there."""
+    return sum(
+        os.lstat(os.path.join(place, name)).st_size
+        for place, _, names in os.walk(folder)
+        for name in names
+    )
 
 
 def shown_path(path: bytes) -> str:

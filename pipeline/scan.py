@@ -7,8 +7,9 @@ docs/adr/0020 says why.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -100,20 +101,21 @@ def scan_words(spark: SparkSession, tasks: list[list[Part]], encoding: Encoding)
     """
     from pipeline.layout import WORDS_SCHEMA
 
-    parts = "array<struct<chain:long,path:binary,start:long,end:long,size:long>>"
-    rows = spark.sparkContext.parallelize([(task,) for task in tasks], len(tasks))
-    # Without a schema told, Spark would look into the rows; named tuples are taken as they are.
-    frame = spark.createDataFrame(rows, f"parts {parts}")
-    return frame.mapInArrow(_scanner(encoding), WORDS_SCHEMA)
+    # The tasks travel with the function, each packed by itself: a task unpacks only its own.
+    packed = [pickle.dumps(task) for task in tasks]
+    numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))  # one number a partition
+    return numbers.mapInArrow(_scanner(encoding, packed), WORDS_SCHEMA)
 
 
-def _scanner(encoding: Encoding) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _scanner(
+    encoding: Encoding, packed: list[bytes]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         out = _Rows()
         for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for fields in task:
-                    yield from out.of(Part(**fields), encoding)
+            for number in batch.column(0).to_pylist():
+                for part in pickle.loads(packed[number]):  # noqa: S301 - packed by ourselves
+                    yield from out.of(part, encoding)
         yield from out.flush()
 
     return scan

@@ -19,6 +19,7 @@ __all__ = ["prepare", "session", "ship"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("xorack", "pipeline")
+_LITTLE = 64 << 20
 
 
 def started_by_spark() -> bool:
@@ -51,9 +52,12 @@ def prepare() -> None:
     # The workers must be the Python that runs this, with the packages that it has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")])
+    )
 
 
-def session(name: str, *, verbose: bool = False) -> SparkSession:
+def session(name: str, *, input_bytes: int | None = None, verbose: bool = False) -> SparkSession:
     """The session to work in; call `prepare` first.
 
     Where Spark was started by others (spark-submit, EMR, Glue), nothing of its settings is
@@ -61,10 +65,12 @@ def session(name: str, *, verbose: bool = False) -> SparkSession:
 
     Args:
         name: The application's name.
+        input_bytes: How much there is to read, if that is known: for little, Java does not take
+            the time to compile thoroughly, which costs more than it saves.
         verbose: Whether Spark logs its warnings to stderr.
 
     Returns:
-        The session. Time zone UTC, this package shipped to the workers.
+        The session, whose workers find these packages.
     """
     from pyspark.sql import SparkSession
 
@@ -72,6 +78,8 @@ def session(name: str, *, verbose: bool = False) -> SparkSession:
     if not started_by_spark():
         cores = os.cpu_count() or 1
         options = "-Djava.net.preferIPv4Stack=true -XX:+UseParallelGC"
+        if input_bytes is not None and input_bytes < _LITTLE:
+            options += " -XX:TieredStopAtLevel=1"
         if not verbose:
             options += f" -Dlog4j2.configurationFile={_ROOT / 'pipeline' / 'log4j2.properties'}"
         settings = {
@@ -88,6 +96,7 @@ def session(name: str, *, verbose: bool = False) -> SparkSession:
         }
         for key, value in settings.items():
             builder = builder.config(key, value)
+        return builder.getOrCreate()  # its workers are on this machine and see the same files
     spark = builder.getOrCreate()
     ship(spark)
     return spark

@@ -115,7 +115,8 @@ def split(arguments: argparse.Namespace) -> dict[str, Any]:
     files = _chains_of(found, name)
     prepare()
     options = _options(arguments)
-    spark = session("xorack split", verbose=arguments.verbose)
+    size = sum(file.size for file in found)
+    spark = session("xorack split", input_bytes=size, verbose=arguments.verbose)
 
     from pipeline.layout import Folder, begin, files_of
 

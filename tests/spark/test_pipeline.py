@@ -289,7 +289,7 @@ def test_stamps_are_what_plain_python_makes(spark, database, queue, tmp_path, ca
         (["--encoding", "klingon"], "split: encoding 'klingon' is not known"),
         (["--encoding", "base64"], "split: encoding 'base64' is not one of text files"),
         (["--timeout", "0"], "split: --timeout must be above 0 seconds"),
-        (["--queue-url", "nothing"], "split: option queue_url: 'nothing' is no queue's URL"),
+        (["--queue-url", "nothing"], "split: --queue-url: 'nothing' is no queue's URL"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(database, queue, tmp_path, capfd, more, message):
