@@ -35,7 +35,8 @@ test: lint types ## Lint, types and the tests but the slow ones
 	@$(PY) -m pytest -m "not slow" $(ARGS)
 
 test-slow: venv ## The slow tests, and the types of the CDK
-	@$(PY) -m mypy --strict --follow-imports=silent --cache-dir .mypy_cache/infra-slow -p infra
+	@$(PY) -m mypy --config-file= --python-version 3.10 --strict --follow-imports=silent \
+	  --cache-dir .mypy_cache/infra-slow -p infra -p xorack.cdk
 	@$(PY) -m pytest -m slow $(ARGS)
 
 lint: venv ## ruff: lint and format

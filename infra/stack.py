@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
-from infra.acker import Acker
-from infra.settings import Settings
+from xorack.cdk.acker import Acker
+from xorack.cdk.settings import Settings
 
 
 class XorackStack(Stack):
@@ -22,6 +24,8 @@ class XorackStack(Stack):
             construct_id,
             description="xorack: knows when everything that came out of a file was processed",
         )
+        if settings.service is None:
+            settings = dataclasses.replace(settings, service=construct_id)
         self.acker = Acker(self, "Acker", settings=settings)
         outputs = {
             "TableName": (self.acker.table.table.table_name, "The chains"),
@@ -34,5 +38,8 @@ class XorackStack(Stack):
             "ConsumerName": (self.acker.consumer.function.function_name, "Applies stamps"),
             "SweeperName": (self.acker.sweeper.function.function_name, "Watches deadlines"),
         }
+        dashboard = self.acker.monitoring.dashboard
+        if dashboard is not None:
+            outputs["DashboardName"] = (dashboard.dashboard_name, "What is going on")
         for name, (value, description) in outputs.items():
             CfnOutput(self, name, value=value, description=description)

@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from aws_cdk import App
 
-from infra.function import ROOT
-from infra.settings import SettingError, Settings, check_names
 from infra.stack import XorackStack
+from xorack.cdk.settings import SettingError, Settings, check_names
 
+ROOT: Final = Path(__file__).resolve().parent.parent
 DEFAULT_STACK_NAME: Final = "xorack"
 _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 

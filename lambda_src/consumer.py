@@ -17,12 +17,12 @@ from aws_lambda_powertools.utilities.batch import (
 )
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from lambda_src.environment import environment, policy_within
+from lambda_src.environment import SERVICE, environment, policy_within
 from xorack.consume import Consumed, Message, consume
 from xorack.errors import InvalidRequest, XorAckError
 
-logger = Logger(service="xorack", name="xorack")
-metrics = Metrics(namespace="xorack", service="xorack")
+logger = Logger(service=SERVICE, name="xorack")
+metrics = Metrics(namespace="xorack", service=SERVICE)
 # A batch of which every message must come again is answered like any other.
 processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 
@@ -79,6 +79,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 def _measure(done: Consumed) -> None:
     """The figures of a batch, as embedded metrics and as one line of the log."""
+    failed = sum(done.ended.values()) - done.ended["acked"]
     counts = {
         "RequestsApplied": done.outcomes["applied"],
         "RequestsDuplicate": done.outcomes["duplicate"],
@@ -87,7 +88,9 @@ def _measure(done: Consumed) -> None:
         "RequestIdsReused": done.outcomes["reused"],
         "ChainsCreated": done.created,
         "ChainsAcked": done.ended["acked"],
-        "ChainsFailed": sum(done.ended.values()) - done.ended["acked"],
+        "ChainsFailed": failed,
+        # Whatever reason a `fail` gives, it was asked for: a metric a reason would have no end.
+        "ChainsFailedOnRequest": failed,
         "EventsPublished": done.events,
         "EventsOwed": done.owed,
         "Writes": done.tally.writes,

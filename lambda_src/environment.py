@@ -15,6 +15,8 @@ from xorack.eventbridge import EventBus
 from xorack.retry import RetryPolicy
 from xorack.sqs import DeadLetterQueue
 
+SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
+"""By which the metrics and logs of several ackers are told apart."""
 _DAY = 86_400
 _READ = (
     "TABLE_NAME",
@@ -63,40 +65,60 @@ def environment() -> Environment:
     return _environment(tuple((name, os.environ.get(name)) for name in _READ))
 
 
+def chain_store() -> DynamoDBStore:
+    """The table alone, for a function that only looks; its client is made once, likewise.
+
+    Returns:
+        The table.
+
+    Raises:
+        InvalidRequest: A variable is missing; the error names it.
+    """
+    return _store(tuple((name, os.environ.get(name)) for name in _READ))
+
+
+_Variables = tuple[tuple[str, str | None], ...]
+
+
+def _text(variables: _Variables, name: str) -> str:
+    value = dict(variables)[name]
+    if not value:
+        raise InvalidRequest(name, value, "a value: it is an environment variable")
+    return value
+
+
+def _seconds(variables: _Variables, name: str, default: int) -> int:
+    value = dict(variables)[name]
+    if not value:
+        return default * 1000
+    if not value.isascii() or not value.isdigit() or int(value) == 0:
+        raise InvalidRequest(name, value, "a whole number of seconds above 0")
+    return int(value) * 1000
+
+
 @lru_cache(maxsize=4)
-def _environment(variables: tuple[tuple[str, str | None], ...]) -> Environment:
+def _store(variables: _Variables) -> DynamoDBStore:
+    return DynamoDBStore(
+        _text(variables, "TABLE_NAME"),
+        dict(variables)["PARTITION_KEY"] or "tag",
+        aws.client("dynamodb"),
+        retention=_seconds(variables, "RETENTION_SECONDS", 30 * _DAY),
+    )
+
+
+@lru_cache(maxsize=4)
+def _environment(variables: _Variables) -> Environment:
     given = dict(variables)
-
-    def text(name: str) -> str:
-        value = given[name]
-        if not value:
-            raise InvalidRequest(name, value, "a value: it is an environment variable")
-        return value
-
-    def seconds(name: str, default: int) -> int:
-        value = given[name]
-        if not value:
-            return default * 1000
-        if not value.isascii() or not value.isdigit() or int(value) == 0:
-            raise InvalidRequest(name, value, "a whole number of seconds above 0")
-        return int(value) * 1000
-
-    retention = seconds("RETENTION_SECONDS", 30 * _DAY)
     queue_url = given["DEAD_LETTER_QUEUE_URL"]
     sends = RetryPolicy(attempts=5, cap=1.0)
     return Environment(
-        store=DynamoDBStore(
-            text("TABLE_NAME"),
-            given["PARTITION_KEY"] or "tag",
-            aws.client("dynamodb"),
-            retention=retention,
-        ),
-        bus=EventBus(text("EVENT_BUS_NAME"), aws.client("events"), policy=sends),
+        store=_store(variables),
+        bus=EventBus(_text(variables, "EVENT_BUS_NAME"), aws.client("events"), policy=sends),
         dead_letters=(
             DeadLetterQueue(queue_url, aws.client("sqs"), policy=sends) if queue_url else None
         ),
-        default_timeout=seconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
-        retention=retention,
+        default_timeout=_seconds(variables, "DEFAULT_TIMEOUT_SECONDS", _DAY),
+        retention=_seconds(variables, "RETENTION_SECONDS", 30 * _DAY),
     )
 
 

@@ -7,11 +7,11 @@ from typing import Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from lambda_src.environment import environment, policy_within
+from lambda_src.environment import SERVICE, environment, policy_within
 from xorack.sweep import sweep
 
-logger = Logger(service="xorack", name="xorack")
-metrics = Metrics(namespace="xorack", service="xorack")
+logger = Logger(service=SERVICE, name="xorack")
+metrics = Metrics(namespace="xorack", service=SERVICE)
 
 
 @metrics.log_metrics
@@ -34,10 +34,13 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     swept = sweep(known.store, known.bus, policy=policy_within(context))
     counts = {
         "ChainsLookedAt": swept.looked,
+        "ChainsFailed": sum(swept.ended.values()),
         "ChainsTimedOut": swept.ended["timed out"],
         "ChainsNeverCreated": swept.ended["never created"],
         "EventsPublished": swept.events,
         "EventsOwed": swept.owed,
+        # The same, of the sweeper alone: a gauge, once a minute, of what nobody could publish.
+        "EventsOwedAfterSweep": swept.owed,
         "SweepProblems": swept.problems,
         "SweepsIncomplete": int(not swept.complete),
         "Writes": swept.tally.writes,

@@ -292,6 +292,38 @@ class DynamoDBStore:
                 ExpressionAttributeValues=values,
             )
 
+    def first_due(self, limit: int) -> tuple[list[str], bool]:
+        """The chains that are due first, by the sparse index: those that nobody is done with.
+
+        One query a shard, of as many keys as are asked for; since each shard is in order, the first
+        of all are among them.
+
+        Args:
+            limit: How many at most, at least 1.
+
+        Returns:
+            Tags, the one that is due first first; and whether there are more. The index lags behind
+            the table: look at the chains.
+
+        Raises:
+            Unavailable: Try again.
+        """
+        due: list[tuple[int, str]] = []
+        more = False
+        for shard in range(DUE_SHARDS):
+            page = self._call(
+                "query",
+                IndexName=DUE_INDEX,
+                KeyConditionExpression="#shard = :shard",
+                ExpressionAttributeNames={"#shard": "due_shard"},
+                ExpressionAttributeValues={":shard": {"N": str(shard)}},
+                Limit=limit,
+            )
+            due += [(int(i["due_at"]["N"]), i[self.partition_key]["S"]) for i in page["Items"]]
+            more = more or "LastEvaluatedKey" in page
+        due.sort()
+        return [tag for _, tag in due[:limit]], more or len(due) > limit
+
     def _pages(self, operation: str, **arguments: Any) -> Iterator[list[str]]:
         more: dict[str, Any] = {}
         while True:

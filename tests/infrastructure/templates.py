@@ -39,7 +39,7 @@ class Template:
         return found[0]
 
     def function(self, name: str) -> tuple[str, dict[str, Any]]:
-        """The function `consumer` or `sweeper`."""
+        """The function `consumer`, `sweeper` or `widget`."""
         return self.one("AWS::Lambda::Function", Handler=f"lambda_src.{name}.handler")
 
     def table(self) -> tuple[str, dict[str, Any]]:

@@ -8,8 +8,8 @@ import pytest
 from aws_cdk import App, Stack, aws_events_targets, aws_iam, aws_sqs
 from aws_cdk.assertions import Template as Assertions
 
-from infra.acker import Acker
-from infra.settings import SettingError, Settings
+from xorack.cdk.acker import Acker
+from xorack.cdk.settings import SettingError, Settings
 
 
 def rights(template: Assertions, role: str) -> dict[str, Any]:
@@ -53,7 +53,13 @@ def test_a_reader_may_read_and_nothing_else(mine: tuple[Stack, Acker, Assertions
     stack, acker, template = mine
     table = {"Fn::GetAtt": [logical_id(stack, acker.table.table), "Arn"]}
     assert rights(template, logical_id(stack, stack.node.find_child("Reader"))) == {
-        "actions": ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan"],
+        "actions": [
+            "dynamodb:BatchGetItem",
+            "dynamodb:DescribeTable",
+            "dynamodb:GetItem",
+            "dynamodb:Query",
+            "dynamodb:Scan",
+        ],
         "resources": [table, {"Fn::Join": ["", [table, "/index/due"]]}],
     }
 

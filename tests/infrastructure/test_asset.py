@@ -31,7 +31,8 @@ ON_LAMBDA = {
     "aws_lambda_powertools",
     "typing_extensions",
 }
-ELSEWHERE = ("spark", "local", "cli", "demo")
+ELSEWHERE = ("cdk", "spark", "local", "cli", "demo")
+HANDLERS = ("consumer", "sweeper", "widget")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_all_handlers_and_the_library_are_in_it(asset: Path) -> None:
     }
     packed = {path.relative_to(asset) for path in asset.rglob("*") if path.is_file()}
     assert packed == expected
-    assert {Path("lambda_src/consumer.py"), Path("lambda_src/sweeper.py")} <= packed
+    assert {Path(f"lambda_src/{name}.py") for name in HANDLERS} <= packed
 
 
 def test_nothing_else_is_in_it(asset: Path) -> None:
@@ -61,18 +62,15 @@ def test_nothing_else_is_in_it(asset: Path) -> None:
     assert sum(path.stat().st_size for path in asset.rglob("*")) < 1_000_000
 
 
-def test_both_functions_share_it_and_it_lies_beside_the_template(
+def test_all_functions_share_it_and_it_lies_beside_the_template(
     template: Template, asset: Path
 ) -> None:
-    keys = {
-        template.function(name)[1]["Code"]["S3Key"].removesuffix(".zip")
-        for name in ("consumer", "sweeper")
-    }
+    keys = {template.function(name)[1]["Code"]["S3Key"].removesuffix(".zip") for name in HANDLERS}
     assert keys == {asset.name.removeprefix("asset.")}
     assert asset.parent == template.path.parent
 
 
-@pytest.mark.parametrize("handler", ["consumer", "sweeper"])
+@pytest.mark.parametrize("handler", HANDLERS)
 def test_handlers_import_from_it_alone(asset: Path, template: Template, handler: str) -> None:
     # As Lambda does: the asset's folder first, what the layer and the runtime have behind it,
     # nothing of the checkout's and of what else is installed here.

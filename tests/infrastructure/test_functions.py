@@ -1,4 +1,4 @@
-"""What runs: the consumer, the sweeper, and what they may do."""
+"""What runs: the consumer, the sweeper, the widget, and what they may do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from .templates import Template, target
 
 Synthesise = Callable[..., Template]
-FUNCTIONS = ("consumer", "sweeper")
+FUNCTIONS = ("consumer", "sweeper", "widget")
 
 
 def allowed(template: Template, name: str) -> dict[str, set[str]]:
@@ -65,6 +65,15 @@ def test_sweeper_may_do_what_it_does_and_no_more(template: Template) -> None:
     }
 
 
+def test_widget_may_look_and_no_more(template: Template) -> None:
+    table, _ = template.table()
+    assert allowed(template, "widget") == {
+        log_group(template, "widget"): {"logs:CreateLogStream", "logs:PutLogEvents"},
+        table: {"dynamodb:BatchGetItem", "dynamodb:GetItem"},
+        f"{table}/index/due": {"dynamodb:Query"},
+    }
+
+
 def test_no_role_is_shared_and_nobody_else_may_anything(template: Template) -> None:
     roles = {target(template.function(name)[1]["Role"]) for name in FUNCTIONS}
     assert set(template.of("AWS::IAM::Role")) == roles
@@ -102,16 +111,19 @@ def test_mapping_of_queue_to_consumer(synthesise: Synthesise) -> None:
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": 40}
 
 
-def test_environment_of_both(synthesise: Synthesise) -> None:
+def test_environment_of_each(synthesise: Synthesise) -> None:
     made = synthesise(
         partition_key="file", default_timeout_seconds="60", retention_days="40", log_level="DEBUG"
     )
+    telling = {
+        "EVENT_BUS_NAME": {"Ref": made.bus()[0]},
+        "DEAD_LETTER_QUEUE_URL": {"Ref": made.dead_letters()[0]},
+    }
     for name in FUNCTIONS:
         assert made.function(name)[1]["Environment"]["Variables"] == {
             "TABLE_NAME": {"Ref": made.table()[0]},
             "PARTITION_KEY": "file",
-            "EVENT_BUS_NAME": {"Ref": made.bus()[0]},
-            "DEAD_LETTER_QUEUE_URL": {"Ref": made.dead_letters()[0]},
+            **({} if name == "widget" else telling),
             "DEFAULT_TIMEOUT_SECONDS": "60",
             "RETENTION_SECONDS": str(40 * 86_400),
             "POWERTOOLS_SERVICE_NAME": "xorack",
@@ -152,8 +164,8 @@ def test_each_function_logs_json_to_its_own_group_which_is_kept_for_a_while(
 
 
 def test_every_log_retention_that_is_allowed_has_its_name() -> None:
-    from infra.function import _RETENTIONS
-    from infra.settings import _LOG_RETENTION_DAYS
+    from xorack.cdk.function import _RETENTIONS
+    from xorack.cdk.settings import _LOG_RETENTION_DAYS
 
     assert tuple(_RETENTIONS) == _LOG_RETENTION_DAYS
     from aws_cdk import aws_logs
@@ -187,6 +199,7 @@ def test_outputs(template: Template) -> None:
         "EventBusName": {"Ref": template.bus()[0]},
         "ConsumerName": {"Ref": template.function("consumer")[0]},
         "SweeperName": {"Ref": template.function("sweeper")[0]},
+        "DashboardName": {"Ref": template.one("AWS::CloudWatch::Dashboard")[0]},
     }
 
 

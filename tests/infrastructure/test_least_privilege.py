@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
-from infra.settings import RESERVED_ATTRIBUTES
-from infra.table import INDEX_NAME, TTL_ATTRIBUTE
 from lambda_src import consumer, sweeper
 from xorack import dynamodb
+from xorack.cdk.settings import RESERVED_ATTRIBUTES
+from xorack.cdk.table import INDEX_NAME, TTL_ATTRIBUTE
 from xorack.messages import Request, pack
 from xorack.stamps import plain
 

@@ -90,7 +90,7 @@ def test_the_app_runs_without_network_and_node(machine: dict[str, str]) -> None:
 
 
 def test_the_watch_would_tell(machine: dict[str, str]) -> None:
-    from infra import _point_jsii_at_node
+    from xorack.cdk import _point_jsii_at_node
 
     _point_jsii_at_node()
     node = os.environ["JSII_NODE"]

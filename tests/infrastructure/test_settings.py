@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra import settings as module
-from infra.settings import SettingError, Settings
+from xorack.cdk import settings as module
+from xorack.cdk.settings import SettingError, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -30,17 +30,20 @@ def test_settings_do_not_move_what_holds_state(template: Template, synthesise: S
         assert other.of(kind) == template.of(kind)
 
 
-def test_nothing_is_named_but_the_bus_which_has_to_be(template: Template) -> None:
+def test_nothing_is_named_but_the_bus_which_has_to_be_and_the_dashboard(template: Template) -> None:
     names = {
         (held["Type"], key)
         for held in template.resources.values()
         for key in held["Properties"]
         if key in {
-            "TableName", "QueueName", "LogGroupName", "RoleName", "Name", "AlarmName",
-            "ManagedPolicyName",
+            "TableName", "QueueName", "DashboardName", "LogGroupName", "RoleName", "Name",
+            "AlarmName", "ManagedPolicyName",
         } or (key == "FunctionName" and held["Type"] == "AWS::Lambda::Function")
     }  # fmt: skip
-    assert names == {("AWS::Events::EventBus", "Name")}
+    assert names == {
+        ("AWS::Events::EventBus", "Name"),
+        ("AWS::CloudWatch::Dashboard", "DashboardName"),
+    }
     # The CDK makes it of the stack's name, so that two stacks have two.
     assert template.bus()[1]["Name"].startswith("xorackAcker")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from aws_cdk import RemovalPolicy, aws_dynamodb
+from aws_cdk import RemovalPolicy, aws_dynamodb, aws_kms
 from constructs import Construct
 
-from infra.settings import Settings
+from xorack.cdk.settings import Settings
 
 INDEX_NAME: Final = "due"
 TTL_ATTRIBUTE: Final = "expires_at"
@@ -25,7 +25,14 @@ class ChainTable(Construct):
         index_arn: ARN of the index of deadlines.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Settings,
+        encryption_key: aws_kms.IKey | None = None,
+    ) -> None:
         super().__init__(scope, construct_id)
         number = aws_dynamodb.AttributeType.NUMBER
         self.table = aws_dynamodb.Table(
@@ -38,6 +45,10 @@ class ChainTable(Construct):
             point_in_time_recovery_specification=aws_dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
+            encryption=(
+                None if encryption_key is None else aws_dynamodb.TableEncryption.CUSTOMER_MANAGED
+            ),
+            encryption_key=encryption_key,
             time_to_live_attribute=TTL_ATTRIBUTE,
             deletion_protection=settings.deletion_protection,
             removal_policy=removal_policy(settings),

@@ -13,15 +13,19 @@ STATUSES: Final = ("acked", "failed")
 
 
 class AckEvents(Construct):
-    """An EventBridge bus of its own, so that subscribers and permissions concern chains alone.
+    """The bus: one of its own, so that subscribers and permissions concern chains alone, or yours.
+
+    Rules tell the events by their `source`, so that they may share a bus with others.
 
     Attributes:
         bus: The bus.
     """
 
-    def __init__(self, scope: Construct, construct_id: str) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, bus: aws_events.IEventBus | None = None
+    ) -> None:
         super().__init__(scope, construct_id)
-        self.bus = aws_events.EventBus(
+        self.bus: aws_events.IEventBus = bus or aws_events.EventBus(
             self, "Bus", description="Chains that were acked or that failed"
         )
 

@@ -20,6 +20,7 @@ VISIBILITY_FACTOR: Final = 6
 """Lambda asks for a visibility timeout of six times the function's, so that a batch which it had
 to retry while throttled is not handed out a second time meanwhile."""
 
+DEFAULT_SERVICE: Final = "xorack"
 _SECONDS_A_DAY: Final = 86_400
 
 # Lowest and highest value, and what is being counted.
@@ -35,6 +36,7 @@ _RANGES: Final[Mapping[str, tuple[int, int, str]]] = {
     "dead_letter_retention_days": (2, 14, "days"),
     "default_timeout_seconds": (1, 10 * 365 * _SECONDS_A_DAY, "seconds"),
     "retention_days": (1, 10 * 365, "days"),
+    "failed_chains_threshold": (0, 1_000_000, "failed chains"),
 }
 
 # The retentions that CloudWatch Logs knows.
@@ -60,6 +62,7 @@ RESERVED_ATTRIBUTES: Final = frozenset(
 """The attributes that a chain's item already has: no name for its key."""
 
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}")
+_SERVICE = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _VERSION = re.compile(r"[3-9]\.\d{1,3}\.\d{1,3}")
 
 
@@ -110,6 +113,10 @@ class Settings:
         tracing: Whether X-Ray traces the functions.
         powertools_version: Version of AWS's public layer of Powertools for Python.
         alarm_topic_arn: SNS topic that is told of alarms; without one they only show.
+        failed_chains_threshold: How many chains may fail within five minutes without an alarm.
+        dashboard: Whether there is a dashboard, with the function that shows unfinished chains.
+        service: By which name CloudWatch tells this acker's metrics from another's of the same
+            account and region. By default the stack's name, or in a stack of yours the construct's.
 
     Raises:
         SettingError: A value is of the wrong type, out of range, or contradicts another one.
@@ -135,6 +142,9 @@ class Settings:
     tracing: bool = False
     powertools_version: str = "3.37.0"
     alarm_topic_arn: str | None = None
+    failed_chains_threshold: int = 0
+    dashboard: bool = True
+    service: str | None = None
 
     def __post_init__(self) -> None:
         for name, kind in _kinds().items():
@@ -164,6 +174,10 @@ class Settings:
                 "powertools_version",
                 self.powertools_version,
                 "a released version from 3.0.0 on, such as 3.37.0",
+            )
+        if self.service is not None and not _SERVICE.fullmatch(self.service):
+            raise SettingError(
+                "service", self.service, "1 to 200 letters, digits, hyphens and underscores"
             )
         topic = self.alarm_topic_arn
         if topic is not None and not _TOPIC.fullmatch(topic):
@@ -203,6 +217,11 @@ class Settings:
                 "retain, or deletion_protection=false as well: a protected table cannot be "
                 "destroyed",
             )
+
+    @property
+    def service_name(self) -> str:
+        """The value of the metrics' dimension `service`."""
+        return self.service or DEFAULT_SERVICE
 
     @property
     def visibility_timeout_seconds(self) -> int:

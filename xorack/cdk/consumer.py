@@ -5,8 +5,15 @@ from __future__ import annotations
 from aws_cdk import Duration, aws_dynamodb, aws_events, aws_lambda, aws_sqs
 from constructs import Construct
 
-from infra.function import PythonFunction, allow
-from infra.settings import Settings
+from xorack.cdk.function import (
+    Network,
+    PythonFunction,
+    allow,
+    read_with,
+    send_with,
+    write_with,
+)
+from xorack.cdk.settings import Settings
 
 
 class Consumer(Construct):
@@ -30,6 +37,7 @@ class Consumer(Construct):
         queue: aws_sqs.IQueue,
         dead_letters: aws_sqs.IQueue,
         bus: aws_events.IEventBus,
+        network: Network | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         python = PythonFunction(
@@ -61,7 +69,11 @@ class Consumer(Construct):
                 ),
                 allow(["sqs:SendMessage"], [dead_letters.queue_arn]),
                 allow(["events:PutEvents"], [bus.event_bus_arn]),
+                *write_with(table.encryption_key),
+                *read_with(queue.encryption_master_key),
+                *send_with(dead_letters.encryption_master_key),
             ],
+            network=network,
         )
         self.function = python.function
         # Not SqsEventSource, which would grant more than the poller needs.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aws_cdk import Duration, aws_dynamodb, aws_events, aws_events_targets, aws_sqs
 from constructs import Construct
 
-from infra.function import PythonFunction, allow
-from infra.settings import Settings
+from xorack.cdk.function import Network, PythonFunction, allow, write_with
+from xorack.cdk.settings import Settings
 
 
 class Sweeper(Construct):
@@ -29,6 +29,7 @@ class Sweeper(Construct):
         index_arn: str,
         dead_letters: aws_sqs.IQueue,
         bus: aws_events.IEventBus,
+        network: Network | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         python = PythonFunction(
@@ -50,7 +51,9 @@ class Sweeper(Construct):
                     [table.table_arn],
                 ),
                 allow(["events:PutEvents"], [bus.event_bus_arn]),
+                *write_with(table.encryption_key),
             ],
+            network=network,
         )
         self.function = python.function
         # A sweep that failed is not tried again: the next one is at most a minute away.

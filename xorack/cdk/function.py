@@ -3,47 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final
 
 from aws_cdk import (
     Acknowledgment,
     Duration,
-    IgnoreMode,
     Validations,
+    aws_ec2,
     aws_iam,
+    aws_kms,
     aws_lambda,
     aws_logs,
     aws_ssm,
 )
 from constructs import Construct
 
-from infra.settings import Settings
-from infra.table import removal_policy
-
-ROOT: Final = Path(__file__).resolve().parent.parent
-"""The checkout: the functions' code is a part of it, with no step in between."""
-
-ASSET_EXCLUDES: Final = (
-    "/*",
-    "!/lambda_src",
-    "!/xorack",
-    "/xorack/spark",
-    "/xorack/local",
-    "/xorack/cli",
-    "/xorack/cli.py",
-    "/xorack/cli_*",
-    "/xorack/demo",
-    "/xorack/demo.py",
-    "/xorack/demo_*",
-    "__pycache__",
-    "*.pyc",
-    ".*",
-)
-"""What of the checkout is left out of the functions' code, as .gitignore would have it: all but
-the handlers and the library, and of the library what only runs elsewhere."""
+from xorack.cdk.code import functions_code
+from xorack.cdk.settings import Settings
+from xorack.cdk.table import removal_policy
 
 _RUNTIME: Final = aws_lambda.Runtime.PYTHON_3_13
+_NETWORK_ACTIONS: Final = (
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+    "ec2:UnassignPrivateIpAddresses",
+)
+"""What Lambda does in a function's name to join it to a network."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A network of one's own for the functions, instead of Lambda's.
+
+    It must lead to DynamoDB, SQS and EventBridge: by endpoints (`dynamodb` as a gateway, `sqs` and
+    `events` as interfaces with private DNS) or by a NAT gateway. What else Lambda does for a
+    function (polling the queue, logs, traces) does not go through it.
+
+    Attributes:
+        vpc: The VPC.
+        subnets: Which of its subnets; the private ones by default.
+        security_groups: What the functions may reach; a group that lets them reach everything is
+            made where there is none.
+    """
+
+    vpc: aws_ec2.IVpc
+    subnets: aws_ec2.SubnetSelection | None = None
+    security_groups: Sequence[aws_ec2.ISecurityGroup] = ()
 
 
 class PythonFunction(Construct):
@@ -69,6 +80,7 @@ class PythonFunction(Construct):
         timeout_seconds: int,
         environment: Mapping[str, str],
         statements: Sequence[aws_iam.PolicyStatement],
+        network: Network | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.log_group = aws_logs.LogGroup(
@@ -88,6 +100,8 @@ class PythonFunction(Construct):
         if settings.tracing:
             # X-Ray has no resources to name.
             allowed.append(allow(["xray:PutTraceSegments", "xray:PutTelemetryRecords"], ["*"]))
+        if network is not None:
+            allowed.append(allow(_NETWORK_ACTIONS, ["*"]))
         self.role = aws_iam.Role(
             self,
             "Role",
@@ -102,9 +116,7 @@ class PythonFunction(Construct):
             description=description,
             runtime=_RUNTIME,
             architecture=aws_lambda.Architecture.ARM_64 if arm else aws_lambda.Architecture.X86_64,
-            code=aws_lambda.Code.from_asset(
-                str(ROOT), exclude=list(ASSET_EXCLUDES), ignore_mode=IgnoreMode.GIT
-            ),
+            code=functions_code(),
             handler=handler,
             layers=[_powertools(self, settings)],
             memory_size=settings.memory_mb,
@@ -124,17 +136,24 @@ class PythonFunction(Construct):
                 "PARTITION_KEY": settings.partition_key,
                 "DEFAULT_TIMEOUT_SECONDS": str(settings.default_timeout_seconds),
                 "RETENTION_SECONDS": str(settings.retention_seconds),
-                "POWERTOOLS_SERVICE_NAME": "xorack",
+                "POWERTOOLS_SERVICE_NAME": settings.service_name,
                 "POWERTOOLS_METRICS_NAMESPACE": "xorack",
                 "POWERTOOLS_LOG_LEVEL": settings.log_level,
             },
+            vpc=None if network is None else network.vpc,
+            vpc_subnets=None if network is None else network.subnets,
+            security_groups=(
+                list(network.security_groups) or None if network is not None else None
+            ),
         )
         acknowledged = {
             "AwsSolutions-L1": "Python 3.13 is supported until 2029; a newer runtime comes with a "
             "layer of Powertools and a run of the tests for it, not by itself",
         }
-        if settings.tracing:
-            acknowledged["AwsSolutions-IAM5[Resource::*]"] = "X-Ray's actions know no resources"
+        if settings.tracing or network is not None:
+            acknowledged["AwsSolutions-IAM5[Resource::*]"] = (
+                "X-Ray's actions, and those by which Lambda joins a network, know no resources"
+            )
         for rule, reason in acknowledged.items():
             Validations.of(self).acknowledge(Acknowledgment(id=rule, reason=reason))
 
@@ -142,6 +161,25 @@ class PythonFunction(Construct):
 def allow(actions: Sequence[str], resources: Sequence[str]) -> aws_iam.PolicyStatement:
     """A statement that allows these actions on these resources."""
     return aws_iam.PolicyStatement(actions=list(actions), resources=list(resources))
+
+
+def read_with(key: aws_kms.IKey | None) -> list[aws_iam.PolicyStatement]:
+    """What reading takes besides where a table or a queue is encrypted with a key of one's own."""
+    return [] if key is None else [allow(["kms:Decrypt", "kms:DescribeKey"], [key.key_arn])]
+
+
+def send_with(key: aws_kms.IKey | None) -> list[aws_iam.PolicyStatement]:
+    """What sending takes besides where a queue is encrypted with a key of one's own."""
+    return [] if key is None else [allow(["kms:Decrypt", "kms:GenerateDataKey"], [key.key_arn])]
+
+
+def write_with(key: aws_kms.IKey | None) -> list[aws_iam.PolicyStatement]:
+    """What writing takes besides where a table is encrypted with a key of one's own."""
+    actions = (
+        "Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "GenerateDataKeyWithoutPlaintext",
+        "ReEncryptFrom", "ReEncryptTo",
+    )  # fmt: skip
+    return [] if key is None else [allow([f"kms:{name}" for name in actions], [key.key_arn])]
 
 
 def _powertools(scope: Construct, settings: Settings) -> aws_lambda.ILayerVersion:

@@ -1,0 +1,55 @@
+"""The dashboard's custom widget: the unfinished chains that are due first, as HTML.
+
+CloudWatch calls it in the name of whoever looks at the dashboard; it reads, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lambda_src.environment import chain_store
+from xorack.errors import InvalidRequest
+from xorack.overview import MAX_CHAINS, render, unfinished
+
+_DEFAULT_LIMIT = 20
+
+DESCRIPTION = f"""
+## Unfinished chains
+The chains that are open, or wait for their `create`, the one with the nearest deadline first: how
+far each is, how old, when it fails, and which of its units are started and not finished.
+
+Parameter | Meaning
+---|---
+**limit** | How many chains at most, 1 to {MAX_CHAINS}; by default {_DEFAULT_LIMIT}
+
+### Example parameters
+``` yaml
+limit: {_DEFAULT_LIMIT}
+```
+"""
+"""What CloudWatch shows to whoever edits the widget: Markdown."""
+
+
+def handler(event: dict[str, Any], context: Any) -> str:
+    """Answer CloudWatch.
+
+    Args:
+        event: The widget's parameters, among them `limit`, and CloudWatch's `widgetContext`; or
+            `{"describe": true}`.
+        context: The Lambda context.
+
+    Returns:
+        HTML; or, asked to describe itself, Markdown.
+
+    Raises:
+        InvalidRequest: A parameter, or the function's environment, is not what it must be.
+        Unavailable: The table could not be read; refresh to try again.
+    """
+    del context
+    if event.get("describe"):
+        return DESCRIPTION
+    limit = event.get("limit", _DEFAULT_LIMIT)
+    if type(limit) is not int or not 1 <= limit <= MAX_CHAINS:
+        raise InvalidRequest("limit", limit, f"a whole number from 1 to {MAX_CHAINS}")
+    dark = (event.get("widgetContext") or {}).get("theme") == "dark"
+    return render(unfinished(chain_store(), limit), "dark" if dark else "light")

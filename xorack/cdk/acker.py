@@ -1,0 +1,186 @@
+"""The acker as one construct, for this project's stack and for anybody's."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from aws_cdk import Names, aws_events, aws_iam, aws_kms, aws_sns, aws_sqs
+from constructs import Construct
+
+from xorack.cdk.consumer import Consumer
+from xorack.cdk.events import AckEvents
+from xorack.cdk.function import Network, read_with, send_with
+from xorack.cdk.monitoring import Monitoring
+from xorack.cdk.queue import StampQueue
+from xorack.cdk.settings import Settings
+from xorack.cdk.sweeper import Sweeper
+from xorack.cdk.table import ChainTable
+from xorack.cdk.widget import ChainsWidget
+
+
+class Acker(Construct):
+    """Everything that turns stamps on a queue into events on a bus.
+
+    Example:
+        In a stack of your own::
+
+            acker = Acker(self, "Acker", settings=Settings(batch_size=500))
+            acker.grant_send(my_producer)
+            acker.events.rule("Done", targets=[targets.SqsQueue(done)], statuses=["acked"])
+
+    Attributes:
+        settings: The settings that it was made with.
+        table: Where chains live (`table.table`).
+        queue: The queue and its dead letters (`queue.queue`, `queue.dead_letters`).
+        events: The bus (`events.bus`), and rules on it (`events.rule`).
+        consumer: What applies requests (`consumer.function`).
+        sweeper: What ends chains whose time is up (`sweeper.function`).
+        widget: What shows unfinished chains on the dashboard (`widget.function`); None without one.
+        monitoring: The alarms and the dashboard.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Settings | None = None,
+        queue: aws_sqs.IQueue | None = None,
+        dead_letters: aws_sqs.IQueue | None = None,
+        bus: aws_events.IEventBus | None = None,
+        encryption_key: aws_kms.IKey | None = None,
+        alarm_topic: aws_sns.ITopic | None = None,
+        network: Network | None = None,
+    ) -> None:
+        """Make an acker; what is not given is made with it.
+
+        Args:
+            scope: Where it belongs.
+            construct_id: Its name there.
+            settings: How it is to be; sensible for production by default.
+            queue: A standard queue of yours that takes the requests, and nothing else.
+            dead_letters: A queue of yours for what was refused. By default the one that `queue`
+                itself names, as far as is known, else one of its own.
+            bus: A bus of yours that the ends of chains are told on.
+            encryption_key: A key of yours for the table, and for the queues that are made here.
+            alarm_topic: A topic of yours that is told of alarms, as `Settings.alarm_topic_arn`.
+            network: A network of yours for the functions.
+
+        Raises:
+            SettingError: A setting makes no sense.
+            ValueError: `queue` is one that this cannot work with.
+        """
+        super().__init__(scope, construct_id)
+        settings = settings or Settings()
+        if settings.service is None:
+            # Two ackers, in one stack or in two, must not count as one.
+            settings = dataclasses.replace(
+                settings, service=Names.unique_resource_name(self, max_length=200, separator="-")
+            )
+        self.settings = settings
+        self.table = ChainTable(self, "Chains", settings=settings, encryption_key=encryption_key)
+        self.queue = StampQueue(
+            self,
+            "Stamps",
+            settings=settings,
+            queue=queue,
+            dead_letters=dead_letters,
+            encryption_key=encryption_key,
+        )
+        self.events = AckEvents(self, "Events", bus=bus)
+        self.consumer = Consumer(
+            self,
+            "Consumer",
+            settings=settings,
+            table=self.table.table,
+            queue=self.queue.queue,
+            dead_letters=self.queue.dead_letters,
+            bus=self.events.bus,
+            network=network,
+        )
+        self.sweeper = Sweeper(
+            self,
+            "Sweeper",
+            settings=settings,
+            table=self.table.table,
+            index_arn=self.table.index_arn,
+            dead_letters=self.queue.dead_letters,
+            bus=self.events.bus,
+            network=network,
+        )
+        self.widget = (
+            ChainsWidget(
+                self,
+                "Widget",
+                settings=settings,
+                table=self.table.table,
+                index_arn=self.table.index_arn,
+                network=network,
+            )
+            if settings.dashboard
+            else None
+        )
+        self.monitoring = Monitoring(
+            self,
+            "Monitoring",
+            settings=settings,
+            table=self.table.table,
+            queue=self.queue.queue,
+            dead_letters=self.queue.dead_letters,
+            consumer=self.consumer.function,
+            sweeper=self.sweeper.function,
+            widget=None if self.widget is None else self.widget.function,
+            topic=alarm_topic,
+        )
+
+    def grant_send(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
+        """Let somebody send requests: a Spark job, a producer.
+
+        Args:
+            grantee: Who may.
+
+        Returns:
+            The grant.
+        """
+        queue = self.queue.queue
+        grant = aws_iam.Grant.add_to_principal(
+            grantee=grantee, actions=["sqs:SendMessage"], resource_arns=[queue.queue_arn]
+        )
+        return _with_key(grant, grantee, send_with(queue.encryption_master_key))
+
+    def grant_read(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
+        """Let somebody look at chains: a dashboard, `xorack show` and `xorack list`.
+
+        Args:
+            grantee: Who may.
+
+        Returns:
+            The grant.
+        """
+        grant = aws_iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=[
+                "dynamodb:BatchGetItem",
+                "dynamodb:DescribeTable",
+                "dynamodb:GetItem",
+                "dynamodb:Query",
+                "dynamodb:Scan",
+            ],
+            resource_arns=[self.table.table.table_arn, self.table.index_arn],
+        )
+        return _with_key(grant, grantee, read_with(self.table.table.encryption_key))
+
+
+def _with_key(
+    grant: aws_iam.Grant,
+    grantee: aws_iam.IGrantable,
+    statements: list[aws_iam.PolicyStatement],
+) -> aws_iam.Grant:
+    """A grant and what the key of its resource takes besides."""
+    for statement in statements:
+        grant = grant.combine(
+            aws_iam.Grant.add_to_principal(
+                grantee=grantee, actions=statement.actions, resource_arns=statement.resources
+            )
+        )
+    return grant
