@@ -190,8 +190,10 @@ def _apply_part(
             return Applied(after, _credited(applied.outcomes, tried))
         except Conflict as conflict:
             tally.conflicts += 1
+            guessed = known is not None and not known.fresh
             known = Known(conflict.chain, fresh=True)
-            if not retry.again():
+            # A guess that was wrong is no try: the conflict was the read that it saved.
+            if not guessed and not retry.again():
                 # It may be our own write that was met: what is there tells once more.
                 spent = StaleLocalData(tag, retry.attempt)
             continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
@@ -283,10 +284,7 @@ class Client:
                 error.response["ResponseMetadata"]["RetryAttempts"] = 1
                 raise
         # What is left lands, and its answer does not come back.
-        try:
-            effect()
-        except ClientError:
-            pass
+        _quietly(effect)
         if kind == "killed after":
             raise Killed
         if kind == "5xx done":
@@ -460,7 +458,5 @@ class Client:
 
 
 def _quietly(effect: Callable[[], dict]) -> None:
-    try:
+    with suppress(ClientError):
         effect()
-    except ClientError:
-        pass

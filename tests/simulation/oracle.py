@@ -130,7 +130,8 @@ class Oracle:
             if mark not in known:
                 one = truth.by_mark.get(mark)
                 self._must(one, key, f"mark {mark.hex()} is no request's")
-                assert one is not None and one.request is not None
+                assert one is not None
+                assert one.request is not None
                 self._must(
                     one.request.id not in truth.applied,
                     key,
@@ -210,7 +211,6 @@ class Oracle:
             self._deadlines(key, truth, before, item, new)
             return
         truth.final = item
-        self._must("owed" in item, key, "ended, and no event is owed")
 
     def _deadlines(
         self, key: str, truth: Truth, before: Item | None, item: Item, new: list[Asked]

@@ -58,12 +58,14 @@ class ChainPlan:
 
     Attributes:
         foreign: Whether xor-ack-dynamodb creates it.
+        copies: Requests that come again while one is still held back.
     """
 
     tag: str
     length: int
     asked: list[Asked]
     foreign: bool = False
+    copies: list[Asked] = field(default_factory=list)
 
 
 class _Maker:
@@ -132,7 +134,11 @@ class _Maker:
         if route == "queue":
             self._trouble()
         self._route(route)
-        return ChainPlan(self.tag, len(self.make(1)), self.asked, route == "foreign")
+        made = ChainPlan(self.tag, len(self.make(1)), self.asked, route == "foreign")
+        if self.spilling:
+            made.copies = random.sample(self.asked, len(self.asked) // 2)
+            random.choice(self.asked).after = self.span + 60_000
+        return made
 
     def _create(self, root: int, counted: bool) -> None:
         random = self.random

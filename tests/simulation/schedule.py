@@ -116,7 +116,7 @@ def _size(seed: int) -> _Size:
     chains, spilling = random.choices(
         ((random.randint(2, 5), 0), (random.randint(6, 14), 0), (random.randint(25, 45), 0),
          (3, 1), (240, 1)),
-        (620, 280, 40, 57, 3),
+        (600, 270, 40, 87, 3),
     )[0]  # fmt: skip
     return _Size(
         chains=chains,
@@ -142,9 +142,9 @@ def _rates(seed: int, salt: int) -> dict[str, float]:
         for kind in KINDS
         if random.random() < share
     }
-    for kind in ("delivered again", "delete lost"):
+    for kind in ("delivered again", "delete lost", "unprocessed"):
         if kind in rates:
-            rates[kind] = min(0.5, rates[kind] * 3)
+            rates[kind] = min(0.4, rates[kind] * 3)
     most = sum(rates.values())
     return {kind: rate * min(1, 0.5 / most) for kind, rate in rates.items()} if most else rates
 
@@ -154,7 +154,7 @@ def _simulated(world: World) -> Iterator[None]:
     """The direct API's clock and ids are the simulation's; logging is off."""
     module = xorack.dynamodb
     real = module.milliseconds, module.uuid
-    module.milliseconds = lambda: world.current.now()  # type: ignore[union-attr]
+    module.milliseconds = lambda: world.current.now()  # noqa: PLW0108 - whoever runs by then
     module.uuid = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=world.current.next_id))
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -362,7 +362,7 @@ class Schedule:
             TABLE,
             "tag",
             self.client(machine),
-            policy=self.policy(machine, self.random.choice((3, 50))),
+            policy=self.policy(machine, self.random.choice((1, 3, 50))),
             retention=RETENTION,
         )
         begin = self.world.now
@@ -450,7 +450,7 @@ class Schedule:
         world.quiet = True
         world.tell(machine, "no more faults")
         machine.pause(400_000)  # copies and calls that are on their way arrive
-        patience = world.now + 2 * DAY * 1000
+        patience = world.now + 2400 * 1000
         while self.queue.messages or self.queue.dead:
             self.queue.redrive()
             machine.pause(5000)
@@ -507,6 +507,10 @@ class Schedule:
             world.start(self.machine(f"consumer {number + 1}", mortal=True), self.consume)
         for number in range(size.sweepers):
             world.start(self.machine(f"sweeper {number + 1}", mortal=True), self.sweep_often)
+        for plan_ in self.plans:
+            copies = [one for one in plan_.copies if one in plan_.asked]
+            if copies:
+                world.later(size.span + 30_000, lambda copies=copies: self._resend(copies))
         world.start(Machine(world, "operator"), self.operate)
         with _simulated(world):
             world.run()

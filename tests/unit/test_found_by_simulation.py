@@ -48,6 +48,17 @@ def test_a_conflict_with_others_at_the_last_try_is_stale():
         apply_requests(store, "t", [Request.stamp_("t", "a", b"\1")], now=lambda: 1, policy=NO_WAIT)
 
 
+def test_a_wrong_guess_is_no_try():
+    store = MemoryStore()
+    pending = Chain("t", b"\2", "pending", rev=1)
+    store.chains["t"] = pending
+    guess = Known(None, fresh=False)
+    create = Request.create("t", "a", b"\1")
+    applied = apply_requests(store, "t", [create], now=lambda: 1, policy=ONCE, known=guess)
+    assert [outcome.kind for outcome in applied.outcomes] == ["applied"]
+    assert store.chains["t"].stamp == b"\3"
+
+
 def test_an_id_that_was_refused_in_a_fold_is_not_used():
     creates = [Request.create("t", "one", b"\1"), Request.create("t", "two", b"\2")]
     stamp = Request.stamp_("t", "two", b"\3")

@@ -1,0 +1,283 @@
+"""Broken versions of the code, by which the simulation proves that it sees.
+
+A mutant is an edit of the real source of one function: the text that it replaces must be there
+just once, so that a mutant cannot outlive the code that it breaks. The function keeps its identity
+and gets the edited code, so whoever imported it runs the mutant.
+"""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from xorack import chain, consume, eventbridge, events, exactly_once, sweep
+from xorack.dynamodb import DynamoDBStore
+
+
+class Edit(NamedTuple):
+    """An edit of a function's source.
+
+    Attributes:
+        function: The function.
+        old: Text of its source, as it stands there once.
+        new: What replaces it; its lines are indented as the first of ``old``.
+    """
+
+    function: Callable[..., Any]
+    old: str
+    new: str
+
+
+def _edited(function: Callable[..., Any], edits: list[Edit]) -> Any:
+    """The code of a function after edits."""
+    source = textwrap.dedent(inspect.getsource(function))
+    name = function.__qualname__
+    for _, old, new in edits:
+        assert source.count(old) == 1, f"{name} has {old!r} {source.count(old)} times"
+        before = source[: source.index(old)].rpartition("\n")[2]
+        indent = before if before.isspace() else ""
+        source = source.replace(old, new.replace("\n", "\n" + indent))
+    space = dict(function.__globals__)
+    flags = __future__.annotations.compiler_flag
+    exec(compile(source, f"<mutant of {name}>", "exec", flags, True), space)
+    return space[function.__name__].__code__
+
+
+@contextmanager
+def planted(edits: tuple[Edit, ...]) -> Iterator[None]:
+    """Have the mutant in place of the code."""
+    by_function: dict[Any, list[Edit]] = {}
+    for edit in edits:
+        by_function.setdefault(edit.function, []).append(edit)
+    with ExitStack() as stack:
+        for function, its in by_function.items():
+            code = _edited(function, its)
+            stack.callback(setattr, function, "__code__", function.__code__)
+            function.__code__ = code
+        yield
+
+
+MUTANTS: dict[str, tuple[Edit, ...]] = {
+    "the mark is written after the XOR": (
+        Edit(
+            exactly_once._apply_part,
+            "store.write(chain, after)",
+            "from dataclasses import replace\n"
+            "bare = replace(after, marks=chain.marks if chain else b'')\n"
+            "store.write(chain, bare)\n"
+            "after = replace(after, rev=after.rev + 1)\n"
+            "store.write(bare, after)",
+        ),
+    ),
+    "the mark is written before the XOR": (
+        Edit(
+            exactly_once._apply_part,
+            "store.write(chain, after)",
+            "from dataclasses import replace\n"
+            "if chain is not None:\n"
+            "    marked = replace(chain, marks=after.marks, spilled=after.spilled, rev=after.rev)\n"
+            "    store.write(chain, marked)\n"
+            "    chain, after = marked, replace(after, rev=after.rev + 1)\n"
+            "store.write(chain, after)",
+        ),
+    ),
+    "folded before duplicates are dropped": (
+        Edit(
+            chain.apply,
+            "if before is not None:",
+            "if before is not None and all(mark_of(r)[:MARK_KEY_BYTES] in known for r in requests):",
+        ),
+    ),
+    "a duplicate within a batch is not dropped": (Edit(chain.apply, "taken[key] = said", "pass"),),
+    "the event goes out before the state is written": (
+        Edit(
+            DynamoDBStore.write,
+            "item = self.to_item(after)",
+            "from xorack.eventbridge import EventBus\n"
+            "from xorack.retry import RetryPolicy\n"
+            "if after.final and not (before and before.final):\n"
+            "    once = RetryPolicy(attempts=1)\n"
+            "    EventBus('bus', self.client, policy=once).publish([after])\n"
+            "item = self.to_item(after)",
+        ),
+    ),
+    "the event is not owed, whoever ends the chain publishes it": (
+        Edit(chain._ended, "owed=True", "owed=False"),
+        Edit(
+            consume.consume,
+            "one.chain.owed:",
+            "one.chain.final and any(kind == 'applied' for _, kind, _ in one.kinds):",
+        ),
+        Edit(sweep.sweep, "if after.owed:", "if after.final and not before.final:"),
+    ),
+    "owed is crossed off before the event is published": (
+        Edit(
+            consume.publish_owed,
+            "unpublished = publisher.publish(chains)",
+            "for chain in chains:\n"
+            "    try:\n"
+            "        write_retrying(store, chain, _cross_off(chain), policy, tally)\n"
+            "    except Exception:\n"
+            "        pass\n"
+            "unpublished = publisher.publish(chains)",
+        ),
+    ),
+    "failed entries of PutEvents are ignored": (
+        Edit(
+            eventbridge.EventBus._publish_batch, 'if answer.get("FailedEntryCount"):', "if False:"
+        ),
+    ),
+    "each copy of an event has another id": (
+        Edit(events.event_id, "chain.ended_at]", "chain.ended_at, __import__('uuid').uuid4().hex]"),
+    ),
+    "a chain is deleted at zero": (
+        Edit(
+            DynamoDBStore.write,
+            "item = self.to_item(after)",
+            "if after.status == 'acked' and not after.owed:\n"
+            "    self._call('delete_item', Key=self._key(after.tag))\n"
+            "    return\n"
+            "item = self.to_item(after)",
+        ),
+    ),
+    "a late request is applied to a finished chain": (
+        Edit(chain.apply, "if chain is not None and chain.final:", "if False:"),
+    ),
+    "a chain that is due is ended without another look": (
+        Edit(
+            chain.expire,
+            "if deadline is not None and deadline <= now:",
+            "if deadline is not None:",
+        ),
+    ),
+    "a deadline that moves nearer is not noticed": (
+        Edit(chain._judged, " or deadline < chain.due_at", ""),
+    ),
+    "an expiry overwrites what came in between": (
+        Edit(
+            exactly_once.write_retrying,
+            "current = conflict.chain",
+            "from dataclasses import replace\n"
+            "there = conflict.chain\n"
+            "current = there and replace(current, rev=there.rev, stamp=there.stamp)",
+        ),
+    ),
+    "after a conflict the old state is written": (
+        Edit(
+            exactly_once._apply_part,
+            "known = Known(conflict.chain, fresh=True)",
+            "from dataclasses import replace\n"
+            "there = conflict.chain\n"
+            "if chain is not None and there is not None:\n"
+            "    there = replace(chain, rev=there.rev, stamp=there.stamp)\n"
+            "known = Known(there, fresh=True)",
+        ),
+    ),
+    "what a failed condition brings back is ignored": (
+        Edit(
+            DynamoDBStore.write,
+            "there = self.from_item(item) if item else self.read([after.tag]).get(after.tag)",
+            "there = None",
+        ),
+    ),
+    "the write has no condition": (
+        Edit(DynamoDBStore.write, "ConditionExpression=condition", "ConditionExpression=None"),
+    ),
+    "the write's condition leaves rev out": (
+        Edit(
+            DynamoDBStore.write,
+            'condition += " AND #rev = :old_rev"',
+            "pass",
+        ),
+    ),
+    "the write's condition leaves the stamp out": (
+        Edit(
+            DynamoDBStore.write,
+            'condition += " AND #stamp = :old_stamp"',
+            "pass",
+        ),
+    ),
+    "reads are not consistent": (
+        Edit(DynamoDBStore._batch_get, "ConsistentRead=True", "ConsistentRead=False"),
+    ),
+    "batch reads are not consistent": (
+        Edit(DynamoDBStore._batch_get, '"ConsistentRead": True', '"ConsistentRead": False'),
+    ),
+    "marks that were moved out are not looked up": (
+        Edit(
+            exactly_once._marks_elsewhere,
+            "if chain is None or not chain.spilled:",
+            "if True:",
+        ),
+    ),
+    "marks leave the chain before they are copied": (
+        Edit(
+            exactly_once._apply_part,
+            "store.keep_marks(chain, moved, until)",
+            "later = (chain, moved, until)",
+        ),
+        Edit(
+            exactly_once._apply_part,
+            "store.write(chain, after)",
+            "store.write(chain, after)\n"
+            "if after.spilled != (chain.spilled if chain else 0):\n"
+            "    store.keep_marks(*later)",
+        ),
+    ),
+    "marks that a batch write left out are forgotten": (
+        Edit(DynamoDBStore.keep_marks, "if not left:", "if True:"),
+    ),
+    "keys that a batch read left out are forgotten": (
+        Edit(DynamoDBStore._batch_get, "wanted = still", "wanted = []"),
+    ),
+    "a lost answer is retried blindly": (
+        Edit(
+            exactly_once._apply_part,
+            "chain = known.chain",
+            "if tried and known.chain is not None:\n"
+            "    from dataclasses import replace\n"
+            "    ours = {mark_key(request.id) for request in requests}\n"
+            "    marks = known.chain.marks\n"
+            "    kept = [marks[at : at + 16] for at in range(0, len(marks), 16)]\n"
+            "    kept = b''.join(mark for mark in kept if mark[:12] not in ours)\n"
+            "    known = Known(replace(known.chain, marks=kept), known.fresh)\n"
+            "chain = known.chain",
+        ),
+    ),
+    "a fail is not sticky": (
+        Edit(
+            chain._Draft.settled,
+            '"failing": old.failing or self.failing',
+            '"failing": self.failing',
+        ),
+    ),
+    "a second create is applied": (
+        Edit(chain._Draft.take, 'if request.op == "create" and (', "if False and ("),
+    ),
+    "another request under a used id is taken for a duplicate": (
+        Edit(chain._seen, "if same:", "if True:"),
+    ),
+    "a message is done with though its chain was not written": (
+        Edit(consume.consume, "failed.setdefault(asked.message, one.problem)", "pass"),
+    ),
+    "a dead letter that could not be sent is forgotten": (
+        Edit(
+            consume.consume,
+            "failed.setdefault(letters[position][1], "
+            '"its refused requests could not be sent away")',
+            "pass",
+        ),
+    ),
+    "our own write is taken for another's at the last try": (
+        Edit(
+            exactly_once._apply_part,
+            "spent = StaleLocalData(tag, retry.attempt)",
+            "raise StaleLocalData(tag, retry.attempt)",
+        ),
+    ),
+}
+"""What each mutant does -> its edits."""
