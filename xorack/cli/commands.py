@@ -287,6 +287,7 @@ def demo(folder: str | None, encoding: str, port: int | None, work: str | None) 
     from pathlib import Path
 
     from xorack.cli.demo import run_demo
+    from xorack.demo.children import Interrupted
     from xorack.demo.errors import BadDatabase
     from xorack.demo.run import Options
 
@@ -300,5 +301,8 @@ def demo(folder: str | None, encoding: str, port: int | None, work: str | None) 
     )
     try:
         return run_demo(options)
+    except Interrupted:
+        screen.say("interrupted", error=True)
+        return _INTERRUPTED
     except BadDatabase as error:
         raise click.BadParameter(str(error), param_hint="--dir") from error

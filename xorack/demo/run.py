@@ -252,13 +252,15 @@ class _Demo:
                 self.screen.begin("stack", "synthesised before")
                 self.screen.end("stack", "synthesised before, its sources are unchanged")
                 return template
-            self.screen.begin("stack", "synthesising: once, some 10 to 60 s")
+            self.screen.begin("stack", "synthesising it, some 10 to 60 s (once)")
             made = assembly.synthesise(children)
             self.screen.end("stack", "synthesised")
             return made
 
         def environment(children: Children) -> Path:
-            self.screen.begin("AWS", "its environment: installed once, about a minute")
+            self.screen.begin(
+                "AWS", "checking its environment (the first time: installing it, about a minute)"
+            )
             told = children.run(
                 [sys.executable, "-m", "xorack.local.environment"],
                 cwd=ROOT,
