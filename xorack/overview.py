@@ -117,9 +117,9 @@ _COLOURS = {
 }  # fmt: skip
 
 _STYLE = """
-.xorack{{color:{text};font-size:13px;line-height:1.45}}
+.xorack{{color:{text};font-size:13px;line-height:1.45;overflow-x:auto}}
 .xorack p{{margin:0 0 10px}}
-.xorack table{{border-collapse:collapse;width:100%;table-layout:fixed}}
+.xorack table{{border-collapse:collapse;width:100%;min-width:860px;table-layout:fixed}}
 .xorack th{{text-align:left;font-weight:600;font-size:12px;color:{faint};padding:4px 16px 6px 0;
 border-bottom:2px solid {line};background:none}}
 .xorack td{{vertical-align:top;padding:8px 16px 8px 0;border-bottom:1px solid {line};
@@ -266,15 +266,16 @@ def _outstanding(one: ChainStatus) -> str:
             # Nothing is left of the stamps, and yet it is not acked: its create has not come, or
             # the counts do not agree.
             return '<span class="faint">none</span>'
-        if left > 0:
-            return f'<span class="faint">{left:,}, not to be named</span>'
-        return '<span class="faint">not to be named</span>'
-    shown, rest = ids[:_IDS_SHOWN], ids[_IDS_SHOWN:]
+        why = "too many to name" if left > 1 else "not to be named"
+        return f'<span class="faint">{f"{left:,}, " if left > 0 else ""}{why}</span>'
+    at_once = len(ids) if len(ids) <= _IDS_SHOWN + 1 else _IDS_SHOWN
+    shown, rest = ids[:at_once], ids[at_once:]
     parts = ["".join(shown)]
     if rest:
         parts.append(f"<details><summary>{len(rest)} more</summary>{''.join(rest)}</details>")
     if not one.outstanding_complete:
-        parts.append('<span class="faint">and others</span>')
+        in_all = f", {left:,} in all" if left > len(ids) else ""
+        parts.append(f'<span class="faint">and others{in_all}</span>')
     return "".join(parts)
 
 

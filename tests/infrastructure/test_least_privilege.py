@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
-from lambda_src import consumer, sweeper
+from lambda_src import consumer, sweeper, widget
 from xorack import dynamodb
 from xorack.cdk.settings import RESERVED_ATTRIBUTES
 from xorack.cdk.table import INDEX_NAME, TTL_ATTRIBUTE
@@ -113,6 +113,16 @@ def test_sweeper(template: Template, calls: Calls) -> None:
     calls.clear()
     assert sweeper.handler({}, None)["ChainsTimedOut"] == 1
     assert calls | swept_many == rights(template, "sweeper", ("dynamodb:", "sqs:", "events:"))
+
+
+def test_widget(template: Template, calls: Calls) -> None:
+    consume(*(Request.create(f"open{i}", "a", plain(5)) for i in range(3)))
+    calls.clear()
+    assert "3 unfinished chains." in widget.handler({}, None)  # several
+    consume(*(Request.fail(f"open{i}", "b") for i in range(2)))
+    assert "1 unfinished chain." in widget.handler({}, None)  # and one alone
+    seen = {call for call in calls if call[0] not in ("dynamodb:UpdateItem", "events:PutEvents")}
+    assert seen == rights(template, "widget", ("dynamodb:", "sqs:", "events:"))
 
 
 def test_the_library_and_the_stack_agree_on_names() -> None:

@@ -1,0 +1,137 @@
+"""The dashboard's widget over embedded AWS: what its function answers."""
+
+import time
+
+import pytest
+from botocore.client import BaseClient
+
+from lambda_src.widget import handler
+from xorack.consume import Message, consume
+from xorack.dynamodb import DUE_SHARDS, DynamoDBStore
+from xorack.errors import InvalidRequest
+from xorack.eventbridge import EventBus
+from xorack.messages import Request, pack
+from xorack.sqs import DeadLetterQueue
+from xorack.stamps import traced
+
+CONTEXT = {"widgetContext": {"dashboardName": "xorack", "theme": "light", "params": {}}}
+
+
+@pytest.fixture
+def world(aws, monkeypatch):
+    for name in ("TABLE_NAME", "PARTITION_KEY"):
+        monkeypatch.setenv(name, aws.environ()[name])
+    # What the widget's role has no right to is not in its environment either.
+    monkeypatch.delenv("EVENT_BUS_NAME", raising=False)
+    monkeypatch.delenv("DEAD_LETTER_QUEUE_URL", raising=False)
+    for name, value in aws.environ().items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+    return aws
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    made, original = [], BaseClient._make_api_call
+
+    def recorded(client, operation, given):
+        made.append(operation)
+        return original(client, operation, given)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", recorded)
+    return made
+
+
+def apply(world, *requests):
+    done = consume(
+        [Message(str(n), body) for n, body in enumerate(pack(requests))],
+        DynamoDBStore(world.table_name, client=world.client("dynamodb")),
+        EventBus(world.bus_name, world.client("events")),
+        DeadLetterQueue(world.dead_letter_queue_url, world.client("sqs")),
+        default_timeout=86_400_000,
+    )
+    assert not done.failed
+
+
+def order(page, *tags):
+    places = {tag: page.find(f">{tag}<") for tag in tags}
+    return [tag for tag in sorted(tags, key=places.get) if places[tag] >= 0]
+
+
+def test_unfinished_chains_are_shown_the_nearest_deadline_first(world):
+    apply(
+        world,
+        Request.create("late", "c", traced(1), timeout=0.001),
+        Request.create("tomorrow", "c", traced(2), timeout=86_000),
+        Request.create("soon", "c", traced(0xABCDEF), timeout=60),
+        Request.create("done", "c", traced(4), timeout=60),
+        Request.stamp_("done", "d", traced(4), finished=1),
+        Request.stamp_("uncreated", "s", traced(5), started=1),
+    )
+    time.sleep(0.01)
+    page = handler(CONTEXT, None)
+    assert order(page, "tomorrow", "soon", "late", "uncreated", "done") == [
+        "late",
+        "soon",
+        "tomorrow",
+        "uncreated",
+    ]
+    assert "4 unfinished chains." in page
+    assert "1 past the deadline." in page
+    assert "1 not created yet." in page
+    assert "0000000000abcdef" in page
+
+
+def test_however_many_there_are_the_work_is_bounded(world, calls):
+    apply(world, *(Request.create(f"t{n}", "c", traced(n + 1), timeout=60 + n) for n in range(200)))
+    calls.clear()
+    page = handler({"limit": 5, **CONTEXT}, None)
+    assert order(page, *(f"t{n}" for n in range(200))) == ["t0", "t1", "t2", "t3", "t4"]
+    assert "The 5 unfinished chains due first, of more." in page
+    assert calls == ["Query"] * DUE_SHARDS + ["BatchGetItem"]
+
+
+def test_an_item_that_is_no_chain_is_told_and_the_others_are_shown(world):
+    apply(world, Request.create("good", "c", traced(1)))
+    world.client("dynamodb").put_item(
+        TableName=world.table_name,
+        Item={
+            "tag": {"S": "bad"},
+            "stamp": {"S": "text"},
+            "due_shard": {"N": "0"},
+            "due_at": {"N": "1"},
+        },
+    )
+    page = handler(CONTEXT, None)
+    assert order(page, "good") == ["good"]
+    assert "bad cannot be read" in page
+
+
+def test_an_empty_table_is_told(world):
+    assert "No unfinished chain has a deadline." in handler(CONTEXT, None)
+
+
+def test_the_theme_is_the_dashboards(world):
+    dark = {"widgetContext": {"theme": "dark"}}
+    assert (
+        handler(dark, None).partition("</style>")[0] != handler({}, None).partition("</style>")[0]
+    )
+
+
+def test_it_describes_itself_without_looking(monkeypatch):
+    monkeypatch.delenv("TABLE_NAME", raising=False)
+    told = handler({"describe": True}, None)
+    assert told.lstrip().startswith("## Unfinished chains")
+    assert "**limit**" in told
+
+
+@pytest.mark.parametrize("limit", [0, 101, "20", 2.0, True, None])
+def test_a_limit_that_is_none_is_named(world, limit):
+    with pytest.raises(InvalidRequest, match=r"limit: .*, expected a whole number from 1 to 100"):
+        handler({"limit": limit, **CONTEXT}, None)
+
+
+def test_an_environment_without_a_table_is_named(monkeypatch):
+    monkeypatch.delenv("TABLE_NAME", raising=False)
+    with pytest.raises(InvalidRequest, match="TABLE_NAME"):
+        handler(CONTEXT, None)
