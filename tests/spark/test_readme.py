@@ -1,0 +1,142 @@
+"""What README.md tells its readers to paste is run as it stands there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.fakes import FakeBus, FakeDeadLetters
+from xorack.consume import Message, consume
+from xorack.dynamodb import DynamoDBStore
+from xorack.eventbridge import EventBus
+from xorack.memory import MemoryStore
+from xorack.sqs import DeadLetterQueue
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def snippet(text):
+    """The one that holds this text."""
+    (found,) = (code for code in SNIPPETS if text in code)
+    return compile(found, "README.md", "exec")
+
+
+def test_every_snippet_is_run_here():
+    told = ("acker.grant_send", 'step="open"', 'step="bill"', "tracker.start", 'event["token"]')
+    told += ("Request.stamp_", "aws_events_targets.SqsQueue")
+    assert len({snippet(text) for text in told}) == len(SNIPPETS) == len(told)
+
+
+def consumed(aws):
+    """Has the consumer take what is in the queue; answers with the chains."""
+    bodies = aws._take(aws.queue_url)
+    store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb"))
+    done = consume(
+        [Message(str(n), body) for n, body in enumerate(bodies)],
+        store,
+        EventBus(aws.bus_name, aws.client("events")),
+        DeadLetterQueue(aws.dead_letter_queue_url, aws.client("sqs")),
+    )
+    assert not done.failed
+    assert done.outcomes["refused"] == 0
+    return {chain.tag: chain for chain in store.scan()}
+
+
+def test_tracker(aws):
+    published = []
+    names = {
+        "queue_url": aws.queue_url,
+        "publish": lambda line, token: published.append({"line": line, "token": token}),
+    }
+    exec(snippet("tracker.start"), names)
+    chain = consumed(aws)["order/17"]
+    assert (chain.status, chain.started, chain.finished) == ("open", 3, 1)
+    assert [event["line"] for event in published] == ["harpoon", "rope"]
+    done = []
+    for event in json.loads(json.dumps(published)):
+        exec(snippet('event["token"]'), {**names, "event": event, "process": done.append})
+    assert done == published
+    assert consumed(aws)["order/17"].status == "acked"
+    (event,) = aws.events()
+    assert event["detail"]["detail"] == {"customer": "Ahab"}
+
+
+def test_requests(aws):
+    exec(snippet("Request.stamp_"), {"queue_url": aws.queue_url})
+    chain = consumed(aws)["file13"]
+    assert (chain.status, chain.started, chain.finished) == ("acked", 4, 4)
+
+
+@pytest.mark.spark
+def test_spark(spark, queue, tmp_path, monkeypatch):
+    from pyspark.sql import functions as F
+
+    lines = spark.range(30).select(
+        (F.col("id") % 3).cast("string").alias("order"), F.col("id").alias("line")
+    )
+    lines.write.parquet(str(tmp_path / "lines"))
+    lines.where("order <> '2' OR line > 5").write.parquet(str(tmp_path / "billed"))
+    store, bus, letters = MemoryStore(), FakeBus(), FakeDeadLetters()
+
+    class Here:
+        """The session, whose relative paths are below this test's folder."""
+
+        class read:
+            @staticmethod
+            def parquet(name):
+                return spark.read.parquet(str(tmp_path / name))
+
+    def take():
+        consume([Message(str(n), body) for n, body in enumerate(queue.bodies)], store, bus, letters)
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", queue.endpoint)
+    for _ in range(2):  # a job that is run again changes nothing
+        for text in ('step="open"', 'step="bill"'):
+            exec(snippet(text), {"spark": Here, "queue_url": queue.queue_url})
+    assert len(queue.bodies) == 4
+    take()
+    chains = store.read(["0", "1", "2"])
+    assert {tag: chain.status for tag, chain in chains.items()} == {
+        "0": "acked",
+        "1": "acked",
+        "2": "open",
+    }
+    assert (chains["2"].started, chains["2"].finished) == (10, 8)
+    assert not letters.letters
+
+
+def test_cdk():
+    from aws_cdk import App, Stack, assertions, aws_iam, aws_sqs
+
+    import xorack.cdk  # noqa: F401 - before aws_cdk: it finds the node
+
+    stack = Stack(App(), "Mine")
+    names = {
+        "self": stack,
+        "producer": aws_iam.Role(
+            stack, "Producer", assumed_by=aws_iam.ServicePrincipal("lambda.amazonaws.com")
+        ),
+        "done": aws_sqs.Queue(stack, "Done"),
+        "event_bus_name": "acks",
+    }
+    exec(snippet("acker.grant_send"), names)
+    exec(snippet("aws_events_targets.SqsQueue"), names)
+    template = assertions.Template.from_stack(stack)
+    assert names["acker"].settings.batch_size == 500
+    pattern = {"source": ["xorack"], "detail-type": ["acked"]}
+    template.has_resource_properties("AWS::Events::Rule", {"EventPattern": pattern})
+    # The same rule as the one for the AWS CLI.
+    (told,) = re.findall(r"--event-pattern '(.*)'", README)
+    assert json.loads(told) == pattern
+
+
+def test_links_lead_somewhere():
+    root = Path(__file__).parents[2]
+    for page in (root / "README.md", root / "docs" / "how-it-works.md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
