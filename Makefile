@@ -15,7 +15,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo test test-slow lint format types synth deploy clean distclean
+.PHONY: help venv demo test test-slow simulate lint format types synth deploy clean distclean
 
 help: ## What there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ test-slow: venv ## The slow tests, and the types of the CDK
 	@$(PY) -m mypy --config-file= --python-version 3.10 --strict --follow-imports=silent \
 	  --cache-dir .mypy_cache/infra-slow -p infra -p xorack.cdk
 	@$(PY) -m pytest -m slow $(ARGS)
+
+simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
+	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
 
 lint: venv ## ruff: lint and format
 	@$(PY) -m ruff check .

@@ -89,7 +89,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
         Edit(
             chain.apply,
             "if before is not None:",
-            "if before is not None and all(mark_of(r)[:MARK_KEY_BYTES] in known for r in requests):",
+            "if before is not None and all(mark_of(r)[:12] in known for r in requests):",
         ),
     ),
     "a duplicate within a batch is not dropped": (Edit(chain.apply, "taken[key] = said", "pass"),),

@@ -142,8 +142,10 @@ class _Maker:
 
     def _create(self, root: int, counted: bool) -> None:
         random = self.random
-        timeout = random.choices((None, 30 * DAY, random.uniform(2, 90)), (70, 20, 10))[0]
-        idle = random.uniform(3, 60) if random.random() < 0.06 else None
+        timeout = random.choices(
+            (None, 30 * DAY, random.uniform(0.5, 1.5) * self.span / 1000), (70, 20, 10)
+        )[0]
+        idle = random.uniform(0.3, 1) * self.span / 1000 if random.random() < 0.06 else None
         detail = {"from": self.tag, "n": random.randrange(9)} if random.random() < 0.3 else None
         self.add(
             Request.create(

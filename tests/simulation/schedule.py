@@ -47,7 +47,7 @@ class Recipe:
         seed: The seed.
         salt: Another order and other faults for the same requests.
         chains: The chains to keep. None: all.
-        without: Requests left out: (chain, position).
+        requests: The requests to keep: (chain, position). None: all.
         faults: The faults to keep, by their numbers. None: all.
         quiet: Kinds of faults that are left out.
     """
@@ -55,7 +55,7 @@ class Recipe:
     seed: int
     salt: int = 0
     chains: tuple[int, ...] | None = None
-    without: tuple[tuple[int, int], ...] = ()
+    requests: tuple[tuple[int, int], ...] | None = None
     faults: tuple[int, ...] | None = None
     quiet: tuple[str, ...] = ()
 
@@ -66,12 +66,12 @@ class Recipe:
             said.append(f"--salt {self.salt}")
         if self.chains is not None:
             said.append("--chains " + ",".join(map(str, self.chains)))
-        if self.without:
-            said.append("--without " + ",".join(f"{c}:{r}" for c, r in self.without))
+        if self.requests is not None:
+            said.append("--requests " + ",".join(f"{c}:{r}" for c, r in self.requests))
         if self.faults is not None:
             said.append("--faults " + (",".join(map(str, self.faults)) or "none"))
         if self.quiet:
-            said.append("--quiet " + ",".join(f"'{kind}'" for kind in self.quiet))
+            said.append(f"--quiet '{','.join(self.quiet)}'")
         return " ".join(said)
 
 
@@ -195,7 +195,6 @@ class Schedule:
         recipe = self.recipe
         size = self.size
         plans = plan(str(recipe.seed), size.chains, size.span, size.spilling)
-        left_out = set(recipe.without)
         kept = range(len(plans)) if recipe.chains is None else recipe.chains
         return [
             replace(
@@ -203,11 +202,21 @@ class Schedule:
                 asked=[
                     one
                     for position, one in enumerate(plans[number].asked)
-                    if (number, position) not in left_out
+                    if recipe.requests is None or (number, position) in recipe.requests
                 ],
             )
             for number in kept
         ]
+
+    def positions(self) -> list[tuple[int, int]]:
+        """All requests: (chain, position)."""
+        numbers = range(len(self.plans)) if self.recipe.chains is None else self.recipe.chains
+        every = [
+            (number, position)
+            for number, plan_ in zip(numbers, self.plans, strict=True)
+            for position in range(len(plan_.asked))
+        ]
+        return every if self.recipe.requests is None else list(self.recipe.requests)
 
     # -- machines ------------------------------------------------------------------------------
 
@@ -342,10 +351,9 @@ class Schedule:
                 self.world.tell(machine, "DIED")
             finally:
                 machine.deadline = None
-            machine.pause(self.random.choice((10_000, 60_000)))
+            machine.pause(self.random.choice((2_000, 10_000, 60_000)))
 
     def sweep(self, machine: Machine) -> None:
-        self.world.tell(machine, "sweeps")
         sweep(
             self.store(machine),
             self.event_bus(machine),

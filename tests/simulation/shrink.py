@@ -7,10 +7,12 @@ without being right; each smaller schedule is therefore tried with several salts
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import replace
+from random import Random
 
-from tests.simulation.schedule import Recipe, Result, run
+from tests.simulation.schedule import Recipe, Result, Schedule, run
 from tests.simulation.world import KINDS
 
 _SALTS = 12
@@ -24,15 +26,16 @@ class Shrinker:
         runs: Schedules that it took.
     """
 
-    def __init__(self, failing: Result, most: int = 600) -> None:
+    def __init__(self, failing: Result, seconds: float = 60.0) -> None:
+        """Begin with a failing schedule, and stop after so many seconds."""
         self.best = failing.recipe
         self.result = failing
-        self.most = most
+        self.until = time.monotonic() + seconds
         self.runs = 0
 
     def _fails(self, recipe: Recipe, salts: Iterable[int]) -> bool:
         for salt in salts:
-            if self.runs >= self.most:
+            if time.monotonic() > self.until:
                 return False
             self.runs += 1
             result = run(replace(recipe, salt=salt))
@@ -83,26 +86,43 @@ class Shrinker:
             self._fails(replace(self.best, quiet=quiet), self._salts()[:4])
 
     def _requests(self) -> None:
-        numbers = range(self.result.chains) if self.best.chains is None else list(self.best.chains)
-        left = [(number, at) for number in numbers for at in range(200)]
-        size = 64
+        left = Schedule(self.best).positions()
+        size = len(left) // 2
         while size:
             at = 0
             while at < len(left):
-                without = tuple(sorted((*self.best.without, *left[at : at + size])))
-                if self._fails(replace(self.best, without=without), self._salts()[:4]):
-                    del left[at : at + size]
+                fewer = left[:at] + left[at + size :]
+                if fewer and self._fails(
+                    replace(self.best, requests=tuple(fewer)), self._salts()[:4]
+                ):
+                    left = fewer
                 else:
                     at += size
-            size //= 4
+            size //= 2
 
     def _faults(self) -> None:
+        """Few faults, of any salt: what is left out changes all that comes after."""
+        if self._fails(replace(self.best, faults=()), self._salts()):
+            return
+        random = Random(0)
+        drawn = {}
+        for salt in self._salts():
+            self.runs += 1
+            drawn[salt] = run(replace(self.best, salt=salt)).injected
+        for number in (1, 2, 3):
+            for _ in range(150 * number):
+                salt = random.choice(list(drawn))
+                if len(drawn[salt]) < number:
+                    continue
+                faults = tuple(sorted(random.sample(drawn[salt], number)))
+                if self._fails(replace(self.best, faults=faults), (salt,)):
+                    return
+        self._fewer_faults()
+
+    def _fewer_faults(self) -> None:
+        """Of many faults, as many as can be left out."""
         salt = (self.best.salt,)
-        if self._fails(replace(self.best, faults=()), salt):
-            return
         faults = list(self.result.injected)
-        if not self._fails(replace(self.best, faults=tuple(faults)), salt):
-            return
         size = max(1, len(faults) // 2)
         while size:
             at = 0
@@ -113,8 +133,3 @@ class Shrinker:
                 else:
                     at += size
             size //= 2
-
-
-def shrink(failing: Result) -> Result:
-    """The smallest schedule found that fails as this one does, or otherwise."""
-    return Shrinker(failing).shrink()

@@ -1,0 +1,30 @@
+"""The simulation sees: each of these broken versions of the code is caught."""
+
+import pytest
+
+from tests.simulation.campaign import campaign
+from tests.simulation.mutants import MUTANTS, planted
+from tests.simulation.test_schedules import SEEDS
+
+WITHIN = 1000
+"""Seeds within which a mutant must be caught."""
+
+
+def test_the_code_itself_survives_the_same_seeds():
+    assert len(MUTANTS) >= 10
+    assert WITHIN <= SEEDS  # which test_schedules runs
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_caught(name):
+    with planted(MUTANTS[name]):
+        done = campaign(range(WITHIN))
+    assert done.failing, f"not caught by {WITHIN} schedules: {name}"
+
+
+def test_a_mutant_leaves_nothing_behind():
+    for edits in MUTANTS.values():
+        codes = [edit.function.__code__ for edit in edits]
+        with planted(edits):
+            assert [edit.function.__code__ for edit in edits] != codes
+        assert [edit.function.__code__ for edit in edits] == codes
