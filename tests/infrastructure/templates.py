@@ -55,7 +55,7 @@ class Template:
         found = [
             (name, held["Properties"])
             for name, held in self.of("AWS::SQS::Queue").items()
-            if "RedrivePolicy" in held["Properties"]
+            if "RedrivePolicy" in held.get("Properties", {})
         ]
         assert len(found) == 1
         return found[0]

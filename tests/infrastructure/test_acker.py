@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack, aws_events_targets, aws_iam, aws_sqs
+from aws_cdk import (
+    App,
+    Duration,
+    Stack,
+    aws_events,
+    aws_events_targets,
+    aws_iam,
+    aws_kms,
+    aws_sns,
+    aws_sqs,
+)
 from aws_cdk.assertions import Template as Assertions
 
 from xorack.cdk.acker import Acker
@@ -110,3 +121,119 @@ def test_two_ackers_fit_into_one_stack() -> None:
     template.resource_count_is("AWS::DynamoDB::Table", 2)
     buses = template.find_resources("AWS::Events::EventBus").values()
     assert len({bus["Properties"]["Name"] for bus in buses}) == 2
+
+
+# -- what is brought -------------------------------------------------------------------------------
+
+
+def brought(stack: Stack, **properties: Any) -> aws_sqs.Queue:
+    given = {"visibility_timeout": Duration.seconds(361), **properties}
+    return aws_sqs.Queue(stack, "Mine", **given)
+
+
+def test_a_queue_that_is_brought_is_used_with_the_dead_letters_that_it_names() -> None:
+    stack = Stack(App(), "Mine")
+    letters = aws_sqs.Queue(stack, "Letters", retention_period=Duration.days(14))
+    queue = brought(
+        stack, dead_letter_queue=aws_sqs.DeadLetterQueue(queue=letters, max_receive_count=3)
+    )
+    acker = Acker(stack, "Acker", queue=queue)
+    template = Assertions.from_stack(stack)
+    template.resource_count_is("AWS::SQS::Queue", 2)
+    (mapping,) = template.find_resources("AWS::Lambda::EventSourceMapping").values()
+    ids = {name: logical_id(stack, held) for name, held in (("q", queue), ("l", letters))}
+    assert mapping["Properties"]["EventSourceArn"] == {"Fn::GetAtt": [ids["q"], "Arn"]}
+    consumer = template.to_json()["Resources"][logical_id(stack, acker.consumer.function)]
+    url = consumer["Properties"]["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]
+    assert url == {"Ref": ids["l"]}
+
+
+def test_what_is_imported_is_used_as_it_is_and_grants_name_it() -> None:
+    stack = Stack(App(), "Mine")
+    arn = "arn:aws:sqs:eu-west-1:123456789012:stamps"
+    bus = "arn:aws:events:eu-west-1:123456789012:event-bus/all"
+    acker = Acker(
+        stack,
+        "Acker",
+        queue=aws_sqs.Queue.from_queue_arn(stack, "Stamps", arn),
+        bus=aws_events.EventBus.from_event_bus_arn(stack, "All", bus),
+    )
+    sender = aws_iam.Role(stack, "Sender", assumed_by=aws_iam.AccountRootPrincipal())
+    acker.grant_send(sender)
+    template = Assertions.from_stack(stack)
+    # The refused have to go somewhere: a queue of its own.
+    template.resource_count_is("AWS::SQS::Queue", 1)
+    template.resource_count_is("AWS::Events::EventBus", 0)
+    assert rights(template, logical_id(stack, sender)) == {
+        "actions": "sqs:SendMessage",
+        "resources": arn,
+    }
+    allowed = json.dumps(template.find_resources("AWS::IAM::Role"))
+    assert bus in allowed
+    assert arn in allowed
+
+
+def test_the_key_of_a_queue_that_is_brought_goes_with_its_rights() -> None:
+    stack = Stack(App(), "Mine")
+    key = aws_kms.Key(stack, "Key")
+    queue = brought(stack, encryption=aws_sqs.QueueEncryption.KMS, encryption_master_key=key)
+    acker = Acker(stack, "Acker", queue=queue, settings=Settings(dashboard=False))
+    role = acker.consumer.function.role
+    assert role is not None
+    resources = Assertions.from_stack(stack).to_json()["Resources"]
+    statements = [
+        statement
+        for held in resources.values()
+        if held["Type"] == "AWS::IAM::Role"
+        for policy in held["Properties"]["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Resource"] == {"Fn::GetAtt": [logical_id(stack, key), "Arn"]}
+    ]
+    # The consumer alone reads it.
+    assert [statement["Action"] for statement in statements] == [["kms:Decrypt", "kms:DescribeKey"]]
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        ({"fifo": True}, "queue: Mine/Mine is a FIFO queue, expected a standard one"),
+        (
+            {"visibility_timeout": None},
+            "the visibility timeout of Mine/Mine is 30 seconds, expected at least 361",
+        ),
+        (
+            {"visibility_timeout": Duration.seconds(60)},
+            "the visibility timeout of Mine/Mine is 60 seconds, expected at least 361",
+        ),
+    ],
+)
+def test_a_queue_that_cannot_work_is_refused(properties: dict[str, Any], text: str) -> None:
+    stack = Stack(App(), "Mine")
+    with pytest.raises(ValueError, match=text):
+        Acker(stack, "Acker", queue=brought(stack, **properties))
+
+
+def test_messages_that_outlive_finished_chains_are_refused() -> None:
+    stack = Stack(App(), "Mine")
+    queue = brought(stack, retention_period=Duration.days(10))
+    settings = Settings(retention_days=19)
+    with pytest.raises(ValueError, match="come back for 2073600 seconds, expected less than"):
+        Acker(stack, "Acker", queue=queue, settings=settings)
+
+
+def test_a_topic_of_the_same_app_is_told_of_alarms() -> None:
+    stack = Stack(App(), "Mine")
+    topic = aws_sns.Topic(stack, "OnCall")
+    Acker(stack, "Acker", alarm_topic=topic)
+    alarms = Assertions.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
+    assert len(alarms) >= 10
+    for alarm in alarms:
+        assert alarm["Properties"]["AlarmActions"] == [{"Ref": logical_id(stack, topic)}]
+
+
+def test_two_ackers_of_one_stack_are_told_apart_by_their_metrics() -> None:
+    stack = Stack(App(), "Mine")
+    services = {Acker(stack, name).settings.service_name for name in ("First", "Second")}
+    assert services == {"Mine-First", "Mine-Second"}
+    resources = Assertions.from_stack(stack).find_resources("AWS::CloudWatch::Dashboard").values()
+    assert len({json.dumps(held["Properties"]["DashboardName"]) for held in resources}) == 2

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
-from aws_cdk import Names, aws_events, aws_iam, aws_kms, aws_sns, aws_sqs
+from aws_cdk import aws_events, aws_iam, aws_kms, aws_sns, aws_sqs
 from constructs import Construct
 
 from xorack.cdk.consumer import Consumer
@@ -74,9 +75,8 @@ class Acker(Construct):
         settings = settings or Settings()
         if settings.service is None:
             # Two ackers, in one stack or in two, must not count as one.
-            settings = dataclasses.replace(
-                settings, service=Names.unique_resource_name(self, max_length=200, separator="-")
-            )
+            name = re.sub("[^A-Za-z0-9_-]", "-", self.node.path)[-200:]
+            settings = dataclasses.replace(settings, service=name)
         self.settings = settings
         self.table = ChainTable(self, "Chains", settings=settings, encryption_key=encryption_key)
         self.queue = StampQueue(
