@@ -4,8 +4,9 @@
     spark-submit pipeline/count.py --words DIR --counts OUT --queue-url URL --run-id ID
 
 One request a chain: a ``stamp`` that finishes all its words. It is sent once the counts are
-durable, never before. A run that died is repeated with the same --run-id: counts that are not
-whole are written anew, and requests go out under the same ids.
+durable, never before, and it is what COUNTS/_tracking says: the record of what was counted, written
+with the counts. A run that died is repeated with the same --run-id: counts that are not whole are
+written anew, and requests go out under the same ids. `pipeline.repair` counts what was missed.
 """
 
 from __future__ import annotations
@@ -40,8 +41,25 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--words", required=True, metavar="DIR", help="the folder that split wrote")
     made.add_argument("--counts", required=True, metavar="OUT", help="the folder to write to")
+    made.add_argument(
+        "--lose",
+        type=_at_least_none,
+        default=0,
+        metavar="N",
+        help="for demos and tests: leave N words uncounted and unfinished, the same ones each time",
+    )
     add_common(made)
     return made
+
+
+def _at_least_none(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of words")
+    return number
 
 
 def count(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -83,18 +101,19 @@ def count(arguments: argparse.Namespace) -> dict[str, Any]:
     source, folder = Folder(spark, words), Folder(spark, counts)
     if not files_of(source).is_whole():
         raise JobError(f"--words {words} is not what split writes, or split has not ended")
-    repeated = begin(folder, "--counts", {"run_id": arguments.run_id, "words": words})
+    made_by = {"run_id": arguments.run_id, "words": words, "lose": arguments.lose}
+    repeated = begin(folder, "--counts", made_by)
     if not (repeated and folder.is_whole()):
         try:
-            _write(spark, source, folder)
+            _write(spark, source, folder, arguments.lose)
         except BaseException:
             folder.delete()
             raise
-    return _send(spark, source, folder, options)
+    return _send(spark, folder, options)
 
 
-def _words(spark: SparkSession, source: Folder) -> DataFrame:
-    """The words that count: those of files that could be read to their end."""
+def _words(spark: SparkSession, source: Folder, lose: int) -> DataFrame:
+    """The words that count: those of files that could be read to their end, but the lost ones."""
     from pyspark.sql import functions as F
 
     from pipeline.layout import FILES_SCHEMA, WORDS_SCHEMA, files_of, words_of
@@ -102,19 +121,39 @@ def _words(spark: SparkSession, source: Folder) -> DataFrame:
     words = spark.read.schema(WORDS_SCHEMA).parquet(words_of(source).to_read())
     files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
     void = files.where("error IS NOT NULL").select("chain")
-    if void.isEmpty():  # as a rule; then the words' chains need not be read to count them
-        return words
-    return words.where("word IS NOT NULL").join(F.broadcast(void), "chain", "left_anti")
+    if not void.isEmpty():  # as a rule it is; then the chains need not be read to count the words
+        words = words.where("word IS NOT NULL").join(F.broadcast(void), "chain", "left_anti")
+    if lose:
+        # Those with the least hashes: anywhere, and whoever looks again finds the same.
+        lost = words.orderBy(F.xxhash64("chain", "pos"), "chain", "pos").limit(lose)
+        words = words.join(F.broadcast(lost.select("chain", "pos")), ["chain", "pos"], "left_anti")
+    return words
 
 
-def _write(spark: SparkSession, source: Folder, folder: Folder) -> None:
-    """Write the counts."""
+def _write(spark: SparkSession, source: Folder, folder: Folder, lose: int) -> None:
+    """Write the record of what is counted, then the counts."""
+    from pyspark.sql import functions as F
+
+    from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA, files_of, tracking_of
+    from xorack.spark import fold, unit
+
     # What another attempt of this run left is overwritten; its name stays, in a hidden file.
     for leavings in folder.data():
         leavings.delete()
+    words = _words(spark, source, lose)
+    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
+    sample = files.where("stamp IS NOT NULL").select(F.length("stamp").alias("bytes")).first()
+    kind: Any = "plain" if sample and sample["bytes"] == 8 else "traced"
+    units = words.select("chain", unit("chain", "pos").alias("unit"))
+    finished = fold(units, "chain", "unit", kind=kind, count="finished")
     (
-        _words(spark, source)
-        .groupBy("word")
+        finished.join(F.broadcast(files.select("chain", "tag")), "chain")
+        .withColumn("attempt", F.lit(1))
+        .select(*(field.split()[0] for field in TRACKING_SCHEMA.split(", ")))
+        .write.parquet(tracking_of(folder).place)
+    )
+    (
+        words.groupBy("word")
         .count()
         .write.mode("append")
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
@@ -122,24 +161,17 @@ def _write(spark: SparkSession, source: Folder, folder: Folder) -> None:
     )
 
 
-def _send(
-    spark: SparkSession, source: Folder, folder: Folder, options: dict[str, Any]
-) -> dict[str, Any]:
-    """Finish the words of each chain."""
+def _send(spark: SparkSession, folder: Folder, options: dict[str, Any]) -> dict[str, Any]:
+    """Finish the words of each chain: what the record says, so a repeat sends the same."""
     from pyspark.sql import functions as F
 
-    from pipeline.layout import FILES_SCHEMA, files_of
-    from xorack.spark import fold, send, unit
+    from pipeline.layout import COUNTS_SCHEMA, TRACKING_SCHEMA, tracking_of
+    from xorack.spark import send
 
-    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
-    sample = files.where("stamp IS NOT NULL").select(F.length("stamp").alias("bytes")).first()
-    units = _words(spark, source).select("chain", unit("chain", "pos").alias("unit"))
-    kind: Any = "plain" if sample and sample["bytes"] == 8 else "traced"
-    finished = fold(units, "chain", "unit", kind=kind, count="finished")
-    rows = finished.join(F.broadcast(files.select("chain", "tag")), "chain")
-    sent = send(rows.select("tag", "stamp", "finished"), **options)
+    counted = spark.read.schema(TRACKING_SCHEMA).parquet(tracking_of(folder).to_read())
+    sent = send(counted.select("tag", "stamp", "finished"), **options)
     total = (
-        spark.read.schema("word string, count long")
+        spark.read.schema(COUNTS_SCHEMA)
         .parquet(folder.to_read())
         .agg(F.coalesce(F.sum("count"), F.lit(0)).alias("words"), F.count("word").alias("distinct"))
         .first()

@@ -15,8 +15,25 @@
         error     string  why it could not be read, else null; its words, if any, do not count
         stamp     binary  the XOR of the stamps of the file's root unit and all its words
       _run.json           which run made it
-    COUNTS/       Parquet: word (string), count (long)
+    COUNTS/       Parquet: word (string), count (long); its _SUCCESS is written last of all
+      _tracking/  Parquet, one row a chain of which words were counted; readers of COUNTS pass over
+                  what begins with an underscore
+        chain     long    the chain's key
+        tag       string  the tag of the chain's latest attempt: see `pipeline.repair`
+        attempt   int     its number: 1 for the file's own chain
+        finished  long    how many of its words were counted
+        stamp     binary  the XOR of their stamps
       _run.json           which run made it
+    COUNTS of `pipeline.repair` have two more:
+      _missing/   Parquet, one row a word that was missing and is counted here
+        chain, pos, word  as in WORDS
+        tag       string  the tag of the attempt that finishes it
+        path      string  where the file was
+      _chains/    Parquet, one row a chain that the repair starts and finishes
+        tag       string  the attempt's tag
+        stamp     binary  the XOR of the stamps of the missing words, or the root's
+        units     long    how many units that is
+        detail    string  what its events give back, JSON
 
 The root unit of a file's chain is ``unit_id(tag)``, the same number as the chain's key. A word's
 unit is ``unit_id(chain, pos)`` with the key as signed number: so the outstanding ids of a failed
@@ -37,12 +54,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "CHAINS_SCHEMA",
+    "COUNTS_SCHEMA",
     "FILES_SCHEMA",
+    "MISSING_SCHEMA",
+    "TRACKING_SCHEMA",
     "WORDS_SCHEMA",
     "Folder",
     "begin",
+    "chains_of",
     "files_of",
+    "missing_of",
     "reason_of",
+    "run_of",
+    "tracking_of",
     "words_of",
 ]
 
@@ -50,6 +75,10 @@ WORDS_SCHEMA = "chain long, pos long, word string, error string"
 FILES_SCHEMA = (
     "chain long, tag string, path string, bytes long, words long, error string, stamp binary"
 )
+COUNTS_SCHEMA = "word string, count long"
+TRACKING_SCHEMA = "chain long, tag string, attempt int, finished long, stamp binary"
+MISSING_SCHEMA = "chain long, pos long, word string, tag string, path string"
+CHAINS_SCHEMA = "tag string, stamp binary, units long, detail string"
 _RUN = "_run.json"
 _DONE = "_SUCCESS"
 _GLOB = str.maketrans({c: "\\" + c for c in "\\*?[]{}"})
@@ -158,12 +187,8 @@ def begin(folder: Folder, what: str, run: dict[str, Any]) -> bool:
     if folder.is_empty():
         folder.write_text(_RUN, json.dumps(run, indent=1))
         return False
-    text = folder.read_text(_RUN)
-    try:
-        before = json.loads(text) if text else None
-    except ValueError:
-        before = None
-    if not isinstance(before, dict) or before.get("run_id") != run["run_id"]:
+    before = run_of(folder)
+    if before is None or before.get("run_id") != run["run_id"]:
         raise JobError(f"{what} {folder.place} exists already: give another folder, or delete it")
     if before != run:
         differ = ", ".join(sorted(k for k in {*before, *run} if before.get(k) != run.get(k)))
@@ -174,6 +199,16 @@ def begin(folder: Folder, what: str, run: dict[str, Any]) -> bool:
     return True
 
 
+def run_of(folder: Folder) -> dict[str, Any] | None:
+    """Which run made a folder, as `begin` noted it; None where nothing readable says so."""
+    text = folder.read_text(_RUN)
+    try:
+        run = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return run if isinstance(run, dict) else None
+
+
 def files_of(words: Folder) -> Folder:
     """Where the files are listed."""
     return words / "files"
@@ -182,3 +217,18 @@ def files_of(words: Folder) -> Folder:
 def words_of(words: Folder) -> Folder:
     """Where the words are."""
     return words / "words"
+
+
+def tracking_of(counts: Folder) -> Folder:
+    """What was counted, by chain."""
+    return counts / "_tracking"
+
+
+def missing_of(repaired: Folder) -> Folder:
+    """The words that a repair counted."""
+    return repaired / "_missing"
+
+
+def chains_of(repaired: Folder) -> Folder:
+    """The chains that a repair starts and finishes."""
+    return repaired / "_chains"
