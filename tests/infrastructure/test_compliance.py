@@ -26,6 +26,7 @@ VARIANTS = [
         "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
         "batch_size": "10",
         "batch_window_seconds": "0",
+        "dashboard": "false",
     },
 ]
 

@@ -72,6 +72,9 @@ def test_the_defaults_make_sense() -> None:
             "alarm_topic_arn",
             "the ARN of an SNS topic",
         ),
+        ({"failed_chains_threshold": -1}, "failed_chains_threshold", "from 0 to 1000000"),
+        ({"dashboard": "no"}, "dashboard", "true or false"),
+        ({"service": "a b"}, "service", "letters, digits, hyphens and underscores"),
         ({"max_concurency": "5"}, "max_concurency", "did you mean `max_concurrency`?"),
         ({"batch-size": "5"}, "batch-size", "did you mean `batch_size`?"),
     ],
@@ -144,3 +147,18 @@ def test_the_layer_is_the_powertools_that_the_tests_run_with() -> None:
     )
     assert pinned is not None
     assert Settings().powertools_version == pinned[1]
+
+
+def test_the_handbook_has_every_setting_with_its_default() -> None:
+    handbook = (ROOT / "docs" / "operations.md").read_text().partition("## Settings")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| \S.*\|$", handbook, re.MULTILINE)
+    words = {None: "none", True: "`true`", False: "`false`"}
+    defaults = {
+        # 1 and True are the same key.
+        field.name: words[field.default]
+        if field.default is None or isinstance(field.default, bool)
+        else f"`{field.default}`"
+        for field in dataclasses.fields(Settings)
+    }
+    assert [name for name, _ in rows] == list(Settings.names())
+    assert dict(rows) == {**defaults, "service": "the stack's name"}

@@ -16,6 +16,7 @@ import pytest
 from infra.synth import code_folder
 
 from .templates import Template, target
+from .test_compliance import lint
 from .test_functions import allowed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,6 +109,11 @@ def test_nothing_of_the_users_machine_is_in_the_template(example: Template) -> N
     assert str(ROOT) not in text
     assert str(example.path.parent) not in text
     assert "xorack-code-" not in text
+
+
+def test_cfn_lint_is_content(example: Template) -> None:
+    said = lint(example.path)
+    assert (said.returncode, said.stdout) == (0, ""), said.stdout + said.stderr
 
 
 def test_what_was_brought_is_used(example: Template) -> None:
