@@ -31,9 +31,11 @@
         path      string  where the file was
       _chains/    Parquet, one row a chain that the repair starts and finishes
         tag       string  the attempt's tag
+        repairs   string  the tag of the attempt that failed
         stamp     binary  the XOR of the stamps of the missing words, or the root's
         units     long    how many units that is
         detail    string  what its events give back, JSON
+      _repair.json        what was asked for and could not be repaired
 
 The root unit of a file's chain is ``unit_id(tag)``, the same number as the chain's key. A word's
 unit is ``unit_id(chain, pos)`` with the key as signed number: so the outstanding ids of a failed
@@ -78,7 +80,7 @@ FILES_SCHEMA = (
 COUNTS_SCHEMA = "word string, count long"
 TRACKING_SCHEMA = "chain long, tag string, attempt int, finished long, stamp binary"
 MISSING_SCHEMA = "chain long, pos long, word string, tag string, path string"
-CHAINS_SCHEMA = "tag string, stamp binary, units long, detail string"
+CHAINS_SCHEMA = "tag string, repairs string, stamp binary, units long, detail string"
 _RUN = "_run.json"
 _DONE = "_SUCCESS"
 _GLOB = str.maketrans({c: "\\" + c for c in "\\*?[]{}"})

@@ -3,7 +3,8 @@
 A job that tracks its rows does three things: it gives each row a unit (`unit`, of the columns that
 identify the row), folds the units that it started or finished into one stamp a chain (`fold`), and
 sends these (`send`, or ``df.write.format("xorack")`` after `register`), once its own output is
-durable. `pipeline/` in the repository is an example.
+durable. And where a chain failed, `rows_of` leads from the outstanding ids of its event back to the
+rows. `pipeline/` in the repository is an example of all of it.
 
 Needs PySpark 3.5 or later; the data source, PySpark 4.0 or later.
 """
@@ -12,7 +13,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xorack.spark.columns import Kind, check_units, fold, stamp_of, unit, with_unit
+from xorack.spark.columns import (
+    Found,
+    Kind,
+    check_units,
+    fold,
+    rows_of,
+    stamp_of,
+    unit,
+    with_unit,
+)
 from xorack.spark.errors import DuplicateUnits, InvalidOption, NullUnits, UnsuitableColumns
 from xorack.spark.requests import Options, Sent, check_queue, request_id
 from xorack.spark.sink import send
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DuplicateUnits",
+    "Found",
     "InvalidOption",
     "Kind",
     "NullUnits",
@@ -33,6 +44,7 @@ __all__ = [
     "fold",
     "register",
     "request_id",
+    "rows_of",
     "send",
     "stamp_of",
     "unit",

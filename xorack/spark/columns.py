@@ -6,11 +6,12 @@ streams and Spark Connect, from Spark 3.5 on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pyspark.sql import functions as F
 
+from xorack.errors import InvalidRequest
 from xorack.spark.errors import DuplicateUnits, NullUnits, UnsuitableColumns
 from xorack.stamps import TRACED_CELLS, TRACED_TABLES
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     ColumnOrName = Column | str
 
-__all__ = ["Kind", "check_units", "fold", "stamp_of", "unit", "with_unit"]
+__all__ = ["Found", "Kind", "check_units", "fold", "rows_of", "stamp_of", "unit", "with_unit"]
 
 Kind = Literal["traced", "plain"]
 
@@ -28,7 +29,8 @@ _HASHED_AS_THEY_ARE = ("bigint", "string", "binary")
 _WIDENED = ("tinyint", "smallint", "int")
 _SUITABLE = "long, string or binary"
 _EXAMPLES = 5
-_ZEROS = "0" * 16
+_HEX_DIGITS = 16
+_ZEROS = "0" * _HEX_DIGITS
 
 
 def unit(*columns: ColumnOrName) -> Column:
@@ -169,6 +171,75 @@ def check_units(df: DataFrame, *columns: str) -> None:
         raise DuplicateUnits(
             columns, [(tuple(row)[: len(columns)], row["_rows"]) for row in repeated]
         )
+
+
+class Found(NamedTuple):
+    """The rows that outstanding ids stand for.
+
+    Attributes:
+        rows: The rows, with their unit ids in the column ``unit`` (long). Kept in memory, as they
+            were read already to find out which ids have none: ``rows.unpersist()`` lets go of them.
+        unknown: The ids that no row has, unsigned: of units that were never started, or of rows
+            that are not in this frame.
+    """
+
+    rows: DataFrame
+    unknown: frozenset[int]
+
+
+def rows_of(df: DataFrame, ids: Iterable[int | str], *columns: str) -> Found:
+    """Find the rows that outstanding ids stand for: what to process again. Reads the frame once.
+
+    The ids are broadcast and joined in the JVM; only they and what was found reach the driver's
+    side. A chain's root unit, if it is outstanding, is a row only where the job made it one.
+
+    Args:
+        df: Any frame that carries units: its rows are identified by ``columns``.
+        ids: As `xorack.peel` gives them (signed ones, as Spark has them, are taken too) or as
+            ``failed`` events do: 16 hex digits.
+        *columns: The columns that the unit is made of: see `with_unit`. None if the frame has
+            the ids already, in a column ``unit`` (long).
+
+    Returns:
+        The rows, and the ids that no row has.
+
+    Raises:
+        InvalidRequest: One of the ids is none; names it.
+        UnsuitableColumns: See `with_unit`; or there are no columns and no ``unit``.
+
+    Example:
+        >>> rows_of(words, event["outstanding"], "file_key", "position").rows  # doctest: +SKIP
+    """
+    wanted = frozenset(_id_of(one) for one in ids)
+    if columns:
+        units = with_unit(df, *columns)
+    elif dict(df.dtypes).get("unit") == "bigint":
+        units = df
+    else:
+        raise UnsuitableColumns(
+            "no unit columns were given, and the frame has no column unit (bigint): "
+            f"it has {', '.join(df.columns)}"
+        )
+    signed = [(one - (1 << 64) if one >> 63 else one,) for one in sorted(wanted)]
+    asked = df.sparkSession.createDataFrame(signed, "unit long")
+    rows = units.join(F.broadcast(asked), "unit", "left_semi").persist()
+    found = frozenset(row["unit"] % (1 << 64) for row in rows.select("unit").distinct().collect())
+    return Found(rows, wanted - found)
+
+
+def _id_of(given: int | str) -> int:
+    """An id, unsigned."""
+    expected = "a unit's id: a non-zero 64-bit integer, or 16 hex digits"
+    number: object = given
+    if isinstance(given, str):
+        if len(given) != _HEX_DIGITS or not set(given) <= set("0123456789abcdefABCDEF"):
+            raise InvalidRequest("id", given, expected)
+        number = int(given, 16)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise InvalidRequest("id", given, expected)
+    if number == 0 or not -(1 << 63) <= number < 1 << 64:
+        raise InvalidRequest("id", given, expected)
+    return number % (1 << 64)
 
 
 def fold(

@@ -1,0 +1,167 @@
+"""Which words are missing, and the events that ask for them, without Spark."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pipeline.errors import JobError
+from pipeline.missing import (
+    Chain,
+    Failed,
+    Inconsistent,
+    Overfull,
+    attempt_tag,
+    base_of,
+    detail_of,
+    missing_units,
+    read_events,
+)
+from xorack import plain, traced, unit_id, xor
+from xorack.messages import Request
+
+KEY = unit_id("db/a.txt")
+
+
+def units(count, start=0):
+    return [unit_id("word", at) for at in range(start, start + count)]
+
+
+def chain(words, counted, stamp=traced):
+    """A chain of so many words, of which these were counted."""
+    every = units(words)
+    finished = [stamp(every[at]) for at in counted]
+    return Chain(
+        key=KEY,
+        tag="db/a.txt",
+        words=words,
+        stamp=xor(stamp(KEY), *map(stamp, every)) if words else stamp(KEY),
+        finished=len(finished),
+        counted=xor(bytes(len(finished[0])), *finished) if finished else None,
+    )
+
+
+def test_what_is_missing_is_named():
+    assert missing_units(chain(500, [*range(100), *range(108, 500)])) == set(units(8, 100))
+
+
+def test_nothing_is_missing():
+    assert missing_units(chain(50, range(50))) == frozenset()
+    assert missing_units(chain(0, [])) == frozenset()
+
+
+@pytest.mark.parametrize("stamp", [traced, plain])
+def test_all_is_missing_where_nothing_was_counted(stamp):
+    assert missing_units(chain(5000, [], stamp)) is None
+
+
+def test_one_plain_unit_can_be_named_and_two_cannot():
+    assert missing_units(chain(9, range(8), plain)) == set(units(1, 8))
+    with pytest.raises(Overfull, match=r"'db/a\.txt'"):
+        missing_units(chain(9, range(7), plain))
+
+
+def test_too_many_cannot_be_named():
+    with pytest.raises(Overfull):
+        missing_units(chain(500, range(100)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"finished": 51}, "51 of its 50 words are said to be counted"),
+        ({"finished": 50}, "50 of its 50"),  # but the stamps say otherwise
+        ({"counted": plain(1)}, "Buffer lengths are not equal"),
+        ({"finished": 47}, "3 words are missing, but 2 are named"),
+    ],
+)
+def test_words_and_counts_that_are_not_of_each_other(fields, why):
+    whole = chain(50, range(48))
+    with pytest.raises(Inconsistent, match=why):
+        missing_units(replace(whole, **fields))
+
+
+# -- tags ------------------------------------------------------------------------------------------
+
+
+def test_tags_of_attempts():
+    assert attempt_tag("db/a.txt", 2) == "db/a.txt~2"
+    assert base_of("db/a.txt~2") == ("db/a.txt", 2)
+    assert base_of("db/a\nb~2~13") == ("db/a\nb~2", 13)
+    assert [base_of(tag) for tag in ("db/a.txt", "~2", "a~", "a~0", "a~02", "a~2b")] == [None] * 6
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "日", "\U0001f600"])
+def test_tags_that_leave_no_room(letter):
+    tag = letter * (1024 // len(letter.encode()))
+    made = {attempt_tag(tag[:-1] + last, n) for last in (letter, "y") for n in (2, 3, 10)}
+    assert len(made) == 6
+    for one in made:
+        Request.fail(one, "id")  # is a valid tag
+        assert one.startswith(tag[:200])
+
+
+def test_details_are_shortened_to_what_a_request_may_hold():
+    small = {"path": "/a", "repairs": "db/a", "missing": 3}
+    assert json.loads(detail_of(small)) == small
+    for path, tag in (("\x01" * 4000, "db/a"), ("/a", "\x01" * 1024), ("日" * 4000, "é" * 512)):
+        detail = json.loads(detail_of({"path": path, "repairs": tag, "missing": 3}))
+        Request.create("tag", "id", traced(1), detail=detail)
+        assert detail["missing"] == 3
+        assert tag.startswith(detail["repairs"])
+        assert len(detail["repairs"]) >= min(len(tag), 500)
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def event(**fields):
+    return {"tag": "db/a", "status": "failed", "outstanding": ["00000000000000ff"], **fields}
+
+
+def envelope(detail, **fields):
+    return {"source": "xorack", "detail-type": "failed", "detail": detail, **fields}
+
+
+def test_events_as_they_are_delivered_and_their_details():
+    lines = [
+        json.dumps(envelope(event())),
+        "",
+        json.dumps(event()),  # once more: at least once
+        json.dumps(event(tag="db/b", outstanding=[], detail={"run": "r1"})),
+        json.dumps({"tag": "db/opaque", "status": "failed", "detail": {"run": 5}}),
+    ]
+    assert read_events(lines, "file") == [
+        Failed("db/a", frozenset({255})),
+        Failed("db/b", frozenset(), "r1"),
+        Failed("db/opaque"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("hello", "--events x line 2 is no JSON"),
+        ("[" * 100_000, "line 2 is no JSON"),
+        ("[1]", "line 2 is no event of xorack: it has no tag"),
+        ('{"status": "failed"}', "it has no tag"),
+        (json.dumps(envelope(event(), source="aws.s3")), "its source is 'aws.s3'"),
+        (json.dumps(envelope([])), "it has no tag"),
+        (
+            json.dumps(envelope(event(status="acked"))),
+            "line 2: 'db/a' has not failed, its status is 'acked'",
+        ),
+        (json.dumps({"tag": "db/a"}), "its status is None"),
+        (json.dumps(event(outstanding=["xyz"])), "outstanding is no list of ids"),
+        (json.dumps(event(outstanding="00000000000000ff")), "outstanding is no list of ids"),
+    ],
+)
+def test_lines_that_are_no_failed_events_are_named(line, why):
+    with pytest.raises(JobError) as caught:
+        read_events([json.dumps(event()), line], "--events x")
+    assert why in str(caught.value)
+
+
+def test_a_file_without_events():
+    with pytest.raises(JobError, match="--events x has no events in it"):
+        read_events(["\n", " "], "--events x")
