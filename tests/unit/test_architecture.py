@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 CORE = {"errors", "hashing", "stamps", "messages", "chain", "events", "retry", "ports"}
 CORE |= {"exactly_once", "clock"}
 ADAPTERS = {"aws", "memory", "dynamodb", "sqs", "eventbridge"}
-SERVICES = {"consume", "sweep", "track", "status"}
+SERVICES = {"consume", "sweep", "track", "status", "overview"}
 
 
 def layer(module):
@@ -86,5 +86,5 @@ def test_the_core_loads_no_aws():
 
 
 def test_handlers_load_no_more_than_they_use():
-    loaded = loaded_by("import lambda_src.consumer, lambda_src.sweeper")
+    loaded = loaded_by("import lambda_src.consumer, lambda_src.sweeper, lambda_src.widget")
     assert not loaded & {"pyee", "click", "rich", "pyspark", "pydantic", "moto", "aws_cdk"}

@@ -1,0 +1,69 @@
+"""What the synthesised stack shows of itself, in the embedded AWS."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import xorack
+from xorack.clock import milliseconds
+from xorack.dynamodb import DynamoDBStore
+from xorack.exactly_once import apply_requests
+from xorack.messages import Request
+from xorack.retry import RetryPolicy
+
+pytestmark = pytest.mark.embedded
+
+
+@pytest.fixture(scope="module")
+def widgets(stack):
+    """The dashboard's widgets, as CloudWatch has them: names and ARNs filled in."""
+    cloudwatch = stack.client("cloudwatch")
+    name = stack.outputs["DashboardName"]
+    assert name == f"{stack.name}-{cloudwatch.meta.region_name}"
+    return json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])["widgets"]
+
+
+def test_the_dashboards_widget_is_a_function_that_shows_what_is_stuck(stack, widgets):
+    tag = "stuck/<1>"
+    create = Request.create(tag, "c", xorack.traced(0xFEED), timeout=1800)
+    apply_requests(
+        DynamoDBStore(stack.table_name, client=stack.client("dynamodb")),
+        tag,
+        [create],
+        now=milliseconds,
+        policy=RetryPolicy(),
+    )
+    (custom,) = (w["properties"] for w in widgets if w["type"] == "custom")
+    # As CloudWatch calls it: the parameters, and what it knows of the place.
+    event = {**custom["params"], "widgetContext": {"theme": "dark", "params": custom["params"]}}
+    answer = stack.client("lambda").invoke(
+        FunctionName=custom["endpoint"], Payload=json.dumps(event)
+    )
+    page = json.load(answer["Payload"])
+    assert "FunctionError" not in answer, page
+    assert ">stuck/&lt;1&gt;<" in page
+    assert "000000000000feed" in page
+    described = stack.client("lambda").invoke(
+        FunctionName=custom["endpoint"], Payload=json.dumps({"describe": True})
+    )
+    assert "## Unfinished chains" in json.load(described["Payload"])
+
+
+def test_the_dashboard_shows_the_alarms_that_there_are(stack, widgets):
+    alarms = stack.client("cloudwatch").describe_alarms()["MetricAlarms"]
+    own = {alarm["AlarmArn"] for alarm in alarms if alarm["AlarmName"].startswith(stack.name)}
+    (first,) = (w["properties"]["alarms"] for w in widgets if w["type"] == "alarm")
+    assert len(own) >= 10
+    assert set(first) == own
+
+
+def test_every_function_that_is_drawn_is_there(stack, widgets):
+    drawn = {
+        metric[metric.index("FunctionName") + 1]
+        for widget in widgets
+        for metric in widget["properties"].get("metrics", [])
+        if "FunctionName" in metric
+    }
+    assert drawn == {stack.outputs["ConsumerName"], stack.outputs["SweeperName"]}
