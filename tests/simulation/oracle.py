@@ -147,7 +147,9 @@ class Oracle:
             truth.take(one)
         self._adds_up(key, truth, after)
         self._must(
-            len(_marks(after)) <= max(INLINE_MARKS, len(new)), key, "too many marks in the item"
+            not new or len(_marks(after)) <= max(INLINE_MARKS, len(new)),
+            key,
+            "too many marks in the item",
         )
         self._state(key, truth, before, after, new)
 
