@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from xorack.chain import Chain, OutcomeKind, published
 from xorack.clock import milliseconds
@@ -37,6 +37,8 @@ from xorack.retry import RetryPolicy
 __all__ = ["Consumed", "Message", "consume", "publish_owed"]
 
 _LOG = logging.getLogger("xorack")
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 class Message(NamedTuple):
@@ -153,7 +155,9 @@ def consume(
         if one.chain is not None and one.chain.owed:
             owed[one.tag] = one.chain
 
-    unpublished = publish_owed(list(owed.values()), store, publisher, policy, done.tally)
+    unpublished = publish_owed(
+        list(owed.values()), store, publisher, policy, done.tally, workers=workers
+    )
     done.events += len(owed) - len(unpublished)
     done.owed += len(unpublished)
     for tag, why in unpublished.items():
@@ -199,12 +203,12 @@ def _read_known(
         return known
 
 
-def _each(work: Callable[[str], _Done], tags: list[str], workers: int) -> Iterable[_Done]:
-    """Work on all tags, several at a time."""
-    if workers <= 1 or len(tags) <= 1:
-        return map(work, tags)
-    with ThreadPoolExecutor(min(workers, len(tags))) as pool:
-        return list(pool.map(work, tags))
+def _each(work: Callable[[_T], _R], items: Sequence[_T], workers: int) -> Iterable[_R]:
+    """Work on all items, several at a time."""
+    if workers <= 1 or len(items) <= 1:
+        return map(work, items)
+    with ThreadPoolExecutor(min(workers, len(items))) as pool:
+        return list(pool.map(work, items))
 
 
 def _apply_chain(
@@ -272,6 +276,8 @@ def publish_owed(
     publisher: Publisher,
     policy: RetryPolicy,
     tally: Tally | None = None,
+    *,
+    workers: int = 1,
 ) -> dict[str, str]:
     """Publish what is owed, and cross it off.
 
@@ -281,6 +287,7 @@ def publish_owed(
         publisher: Where events go.
         policy: When to try again.
         tally: Where what it took is added.
+        workers: Chains that are written at the same time.
 
     Returns:
         What is still owed: tag -> why.
@@ -288,16 +295,22 @@ def publish_owed(
     if not chains:
         return {}
     unpublished = publisher.publish(chains)
-    for chain in chains:
-        if chain.tag in unpublished:
-            why = unpublished[chain.tag]
-            _LOG.error("event not published", extra={"tag": shown(chain.tag), "why": why})
-            continue
+    for tag, why in unpublished.items():
+        _LOG.error("event not published", extra={"tag": shown(tag), "why": why})
+
+    def cross_off(chain: Chain) -> Tally:
+        took = Tally()
         try:
-            write_retrying(store, chain, _cross_off(chain), policy, tally)
+            write_retrying(store, chain, _cross_off(chain), policy, took)
         except Exception as problem:  # noqa: BLE001 - it goes out once more then, under its id
             why = f"{type(problem).__name__}: {problem}"
             _LOG.warning("event still noted as owed", extra={"tag": shown(chain.tag), "why": why})
+        return took
+
+    told = [chain for chain in chains if chain.tag not in unpublished]
+    for took in _each(cross_off, told, workers):
+        if tally is not None:
+            tally.add(took)
     return unpublished
 
 

@@ -118,7 +118,7 @@ def sweep(
                     swept.ended[after.reason or after.status] += 1
                 if after.owed:
                     owed.append(after)
-            unpublished = publish_owed(owed, store, publisher, policy, swept.tally)
+            unpublished = publish_owed(owed, store, publisher, policy, swept.tally, workers=workers)
             swept.events += len(owed) - len(unpublished)
             swept.owed += len(unpublished)
     return swept
