@@ -1,0 +1,418 @@
+"""What tracking costs on Spark: the two jobs of `pipeline/`, tracked and not, run in turn.
+
+Each run is a process of its own: a Java that has just started, the jobs of one variant, nothing
+else. Rounds take the variants in turn, so that whatever else the machine does falls on all of them,
+and medians over the rounds are compared. Java's start and a first job of one row come before the
+clocks start.
+
+Untracked is the same work by the same reading code without anything that tracking needs: a row has
+a word and nothing more, no list of files is written, nothing is folded or sent. Tracked is
+`pipeline.split` and `pipeline.count` as they are. All write Parquet with the same settings, and
+their counts are compared.
+
+CPU is that of the whole tree of processes from /proc: Java, the Python workers, and the Python that
+drives them (it packs and sends). What comes to the queue is then applied by the consumer's own code
+to a store in memory, and messages, writes and chains that are acked are counted.
+
+    python -m bench.spark_price --words 1000000 4000000 --rounds 3 --json price.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+VARIANTS = ("untracked", "plain", "traced")
+FILES = 200
+VOCABULARY = 50_000
+GOALS = {"plain": 1.10, "traced": 1.25}
+_TICK = os.sysconf("SC_CLK_TCK")
+_MIB = 1 << 20
+
+
+def make_corpus(folder: Path, words: int, files: int = FILES) -> None:
+    """Write files of words whose frequencies fall as in prose; always the same ones.
+
+    Args:
+        folder: Where; made.
+        words: How many words in all.
+        files: In how many files, of sizes that differ by a factor of three.
+    """
+    rng = random.Random(words)
+    letters = "etaoinshrdlucmfwypvbgkjqxz"
+    vocabulary = [
+        "".join(rng.choices(letters, range(26, 0, -1), k=2 + min(rng.randrange(12), 4 + at % 7)))
+        for at in range(VOCABULARY)
+    ]
+    cumulated, total = [], 0.0
+    for rank in range(VOCABULARY):
+        total += 1 / (rank + 3)
+        cumulated.append(total)
+    shares = [1 + 2 * at / max(files - 1, 1) for at in range(files)]
+    left, share_left = words, sum(shares)
+    for at, share in enumerate(shares):
+        count = round(left * share / share_left)
+        left, share_left = left - count, share_left - share
+        path = folder / f"{at % 10}" / f"file-{at:04}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        chosen = rng.choices(vocabulary, cum_weights=cumulated, k=count)
+        lines = (" ".join(chosen[begin : begin + 12]) for begin in range(0, count, 12))
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def tree(root: int) -> list[int]:
+    """A process and all that descend from it."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (stat := _stat(int(entry))):
+            children.setdefault(int(stat[1]), []).append(int(entry))
+    found = [root]
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def _stat(process: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third on; none if the process is gone."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def cpu_seconds(root: int) -> float:
+    """What a tree of processes has used so far; those that have ended and were waited for too."""
+    ticks = 0
+    for process in tree(root):
+        if stat := _stat(process):
+            ticks += sum(int(field) for field in stat[11:15])
+    return ticks / _TICK
+
+
+class Peaks(threading.Thread):
+    """Watches the memory of a tree of processes, from outside of it.
+
+    Attributes:
+        java: The most that Java held, bytes (of VmHWM).
+        worker: The most that any one Python worker held.
+        driver: The most that the driving Python held.
+    """
+
+    def __init__(self, root: int) -> None:
+        super().__init__(daemon=True)
+        self.java = self.worker = self.driver = 0
+        self._root = root
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Look four times a second."""
+        while not self._over.wait(0.25):
+            for process in tree(self._root):
+                self._look_at(process)
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._over.set()
+        self.join()
+
+    def _look_at(self, process: int) -> None:
+        try:
+            status = Path(f"/proc/{process}/status").read_text()
+            command = Path(f"/proc/{process}/cmdline").read_bytes()
+        except OSError:
+            return
+        lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        high = int(lines.get("VmHWM", "0 kB").split()[0]) << 10
+        if process == self._root:
+            self.driver = max(self.driver, high)
+        elif lines["Name"].strip() == "java":
+            self.java = max(self.java, high)
+        elif b"pyspark.daemon" in command:
+            self.worker = max(self.worker, high)
+
+
+# One run, in a process of its own
+
+
+def run_once(arguments: argparse.Namespace) -> None:
+    """Do both jobs of one variant and print what they took, as JSON."""
+    from pipeline.session import prepare, session
+
+    prepare()
+    database, out = Path(arguments.database), Path(arguments.out)
+    size = sum(path.stat().st_size for path in database.rglob("*.txt"))
+    spark = session("xorack bench", input_bytes=size)
+    spark.range(1).count()
+    taken: dict[str, Any] = {}
+    for name, job in _jobs(spark, arguments.run, database, out, arguments.queue_url):
+        wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
+        job()
+        taken[name] = {
+            "wall": time.monotonic() - wall,
+            "cpu": cpu_seconds(os.getpid()) - cpu,
+        }
+    rows = spark.read.parquet(str(out / "counts"))
+    taken["counts"] = list(
+        rows.selectExpr("sum(count)", "count(1)", "bit_xor(xxhash64(word, count))").first() or ()
+    )
+    taken["bytes_of_words"] = sum(p.stat().st_size for p in (out / "words").rglob("*.parquet"))
+    print(json.dumps(taken))
+    sys.stdout.flush()
+    time.sleep(0.6)  # for the one who watches the memory
+    spark.stop()
+
+
+def _jobs(
+    spark: Any, variant: str, database: Path, out: Path, queue_url: str
+) -> Iterator[tuple[str, Any]]:
+    if variant == "untracked":
+        yield "split", lambda: untracked_split(spark, database, out / "words")
+        yield "count", lambda: untracked_count(spark, out / "words", out / "counts")
+        return
+    from pipeline import count, split
+
+    common = ["--queue-url", queue_url, "--run-id", "bench"]
+    words = ["--words", str(out / "words")]
+    split_given = split.parser().parse_args(
+        ["--database", str(database), *words, "--stamps", variant, *common]
+    )
+    count_given = count.parser().parse_args([*words, "--counts", str(out / "counts"), *common])
+    yield "split", lambda: split.split(split_given)
+    yield "count", lambda: count.count(count_given)
+
+
+def untracked_split(spark: Any, database: Path, out: Path) -> None:
+    """Files to words, as somebody writes it who does not track: the words and nothing else."""
+    from pipeline.folder import list_files, opened
+    from pipeline.reading import encoding_named, read_words
+    from pipeline.scan import tasks_of
+
+    encoding = encoding_named("UTF-8")
+    found = list_files(str(database), "*", exclude=[], hidden=False)
+    files = list(enumerate(found))
+    tasks = tasks_of(files, encoding, spark.sparkContext.defaultParallelism)
+
+    def scan(batches: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        gathered: list[Any] = []
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for part in tasks[number]:
+                    with opened(part.path, part.size) as file:
+                        for _, text in read_words(file, part.start, part.end, part.size, encoding):
+                            whole = pa.array([text], pa.binary()).cast(pa.string())
+                            gathered.append(pc.split_pattern(whole, " ").flatten())
+                            if sum(map(len, gathered)) >= 1 << 16:
+                                yield pa.RecordBatch.from_arrays(
+                                    [pa.concat_arrays(gathered)], ["word"]
+                                )
+                                gathered = []
+        if gathered:
+            yield pa.RecordBatch.from_arrays([pa.concat_arrays(gathered)], ["word"])
+
+    numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
+    (
+        numbers.mapInArrow(scan, "word string")
+        .write.option("parquet.writer.version", "v2")
+        .parquet(str(out))
+    )
+
+
+def untracked_count(spark: Any, words: Path, out: Path) -> None:
+    """Words to counts."""
+    frame = spark.read.schema("word string").parquet(str(words))
+    frame.groupBy("word").count().write.parquet(str(out))
+
+
+# All runs
+
+
+def measure(variant: str, database: Path, queue: Any) -> dict[str, Any]:
+    """One run of one variant."""
+    out = Path(tempfile.mkdtemp(prefix="xorack-price-"))
+    begun = len(queue.bodies)
+    environment = {
+        **os.environ,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+    }
+    command = [sys.executable, "-m", "bench.spark_price", "--run", variant]
+    command += ["--database", str(database), "--out", str(out), "--queue-url", queue.queue_url]
+    try:
+        with subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+        ) as process:
+            peaks = Peaks(process.pid)
+            peaks.start()
+            printed, _ = process.communicate()
+            peaks.stop()
+        if process.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+    taken: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])
+    taken["java"], taken["worker"], taken["driver"] = peaks.java, peaks.worker, peaks.driver
+    taken["bodies"] = queue.bodies[begun:]
+    return taken
+
+
+def applied(bodies: list[str]) -> dict[str, Any]:
+    """Let the consumer's code apply messages, ten at a time, and count what it did.
+
+    Ten is what Lambda hands over where nothing is gathered: the default settings gather more, and
+    write less.
+    """
+    from tests.support.fakes import FakeBus, FakeDeadLetters
+    from xorack.consume import Message, consume
+    from xorack.memory import MemoryStore
+
+    store, writes, requests = MemoryStore(), 0, 0
+    for begin in range(0, len(bodies), 10):
+        batch = [
+            Message(str(begin + at), body) for at, body in enumerate(bodies[begin : begin + 10])
+        ]
+        done = consume(batch, store, FakeBus(), FakeDeadLetters())
+        writes += done.tally.writes
+        requests += sum(done.outcomes.values())
+    statuses = Counter(str(chain.status) for chain in store.chains.values())
+    return {
+        "messages": len(bodies),
+        "bytes": sum(map(len, bodies)),
+        "requests": requests,
+        "chains": len(store.chains),
+        "statuses": dict(statuses),
+        "writes": writes,
+        "writes_a_chain": writes / max(len(store.chains), 1),
+    }
+
+
+def bench_size(words: int, rounds: int) -> dict[str, Any]:
+    """All variants over one corpus, in turn."""
+    from tests.support.queue_server import QueueServer
+
+    queue = QueueServer()
+    corpus = Path(tempfile.mkdtemp(prefix="xorack-corpus-"))
+    try:
+        make_corpus(corpus / "books", words)
+        runs: dict[str, list[dict[str, Any]]] = {variant: [] for variant in VARIANTS}
+        for number in range(rounds):
+            for variant in VARIANTS[number % 3 :] + VARIANTS[: number % 3]:
+                taken = measure(variant, corpus / "books", queue)
+                runs[variant].append(taken)
+                print(
+                    f"  {words:,} words, round {number + 1}, {variant}: "
+                    f"{_total(taken, 'wall'):.1f} s, CPU {_total(taken, 'cpu'):.1f} s, "
+                    f"load {os.getloadavg()[0]:.1f}",
+                    file=sys.stderr,
+                )
+        results = {tuple(taken["counts"]) for of in runs.values() for taken in of}
+        if len(results) != 1 or next(iter(results))[0] != words:
+            raise RuntimeError(f"the variants do not count the same: {results}")
+        return {"words": words, "rounds": rounds, **_figures(runs)}
+    finally:
+        queue.stop()
+        shutil.rmtree(corpus)
+
+
+def _total(taken: dict[str, Any], what: str) -> float:
+    return float(taken["split"][what] + taken["count"][what])
+
+
+def _figures(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Medians, and their ratios to the untracked ones'."""
+    figures: dict[str, Any] = {}
+    for variant, of in runs.items():
+        mine: dict[str, Any] = {
+            f"{job}_{what}": median(taken[job][what] for taken in of)
+            for job in ("split", "count")
+            for what in ("wall", "cpu")
+        }
+        for what in ("wall", "cpu"):
+            mine[what] = median(_total(taken, what) for taken in of)
+            mine[f"{what}_of_all_runs"] = [round(_total(taken, what), 2) for taken in of]
+        for what in ("java", "worker", "driver"):
+            mine[f"{what}_mib"] = median(taken[what] for taken in of) / _MIB
+        mine["words_mib"] = of[0]["bytes_of_words"] / _MIB
+        if variant != "untracked":
+            mine["queue"] = applied(of[0]["bodies"])
+            acked = mine["queue"]["statuses"].get("acked", 0)
+            if acked != FILES:
+                raise RuntimeError(f"{variant}: {mine['queue']}")
+        figures[variant] = mine
+    base = figures["untracked"]
+    for variant in VARIANTS:
+        mine = figures[variant]
+        for what in ("wall", "cpu", "split_cpu", "count_cpu", "java_mib", "worker_mib"):
+            mine[f"{what}_ratio"] = mine[what] / base[what]
+    return {"variants": figures}
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """The figures as a Markdown table."""
+    lines = [
+        "| words | variant | wall s | CPU s | wall | CPU | CPU split | CPU count "
+        "| Java MiB | worker MiB | driver MiB | words' Parquet MiB | messages | writes a chain |",
+        "| ---: | --- |" + " ---: |" * 12,
+    ]
+    for result in results:
+        for variant, of in result["variants"].items():
+            queue = of.get("queue")
+            lines.append(
+                f"| {result['words']:,} | {variant} | {of['wall']:.1f} | {of['cpu']:.1f} "
+                f"| {of['wall_ratio']:.2f} | {of['cpu_ratio']:.2f} | {of['split_cpu_ratio']:.2f} "
+                f"| {of['count_cpu_ratio']:.2f} | {of['java_mib']:.0f} | {of['worker_mib']:.0f} "
+                f"| {of['driver_mib']:.0f} | {of['words_mib']:.1f} "
+                f"| {queue['messages'] if queue else '-'} "
+                f"| {format(queue['writes_a_chain'], '.2f') if queue else '-'} |"
+            )
+    largest = results[-1]
+    for variant, goal in GOALS.items():
+        ratio = largest["variants"][variant]["cpu_ratio"]
+        lines.append(
+            f"\n{variant} at {largest['words']:,} words: {ratio:.2f} times the CPU; the goal at "
+            f"16,000,000 is at most {goal:.2f}: "
+            + ("met." if ratio <= goal else f"missed by {ratio - goal:.2f}.")
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--words", nargs="+", type=int, default=[1_000_000, 4_000_000, 16_000_000])
+    parser.add_argument("--rounds", type=int, default=3, help="of which medians are taken")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    for hidden in ("run", "database", "out", "queue-url"):
+        parser.add_argument(f"--{hidden}", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.run:
+        run_once(arguments)
+        return
+    results = []
+    for words in sorted(arguments.words):
+        results.append(bench_size(words, arguments.rounds))
+        if arguments.json:
+            known = {"cores": os.cpu_count(), "files": FILES, "results": results}
+            arguments.json.write_text(json.dumps(known, indent=1) + "\n")
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()
