@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["count", "main"]
 
 _STEP = "count"
+_MOST_LOST = 1_000_000
+"""To find the least of them, Spark makes room for as many in memory."""
 _SMALLER = 2
 """How much smaller words are in Parquet than as text, about."""
 
@@ -43,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--counts", required=True, metavar="OUT", help="the folder to write to")
     made.add_argument(
         "--lose",
-        type=_at_least_none,
+        type=_to_lose,
         default=0,
         metavar="N",
         help="for demos and tests: leave N words uncounted and unfinished, the same ones each time",
@@ -52,13 +54,13 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _at_least_none(text: str) -> int:
+def _to_lose(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
         number = -1
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of words")
+    if not 0 <= number <= _MOST_LOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {_MOST_LOST:,}")
     return number
 
 

@@ -14,8 +14,10 @@ one stays as it is, as others may be reading it. The new one can be repaired aga
 A failed chain stays failed, and its late stamps change nothing. The words that were missing are
 units of a new chain, ``<tag>~2`` (then ``~3``): a ``create`` that starts them, and a ``stamp`` that
 finishes them, both sent once the new counts are durable. Where nothing was missing, only stamps
-were, the new chain has its root unit alone. A run that died is repeated with the same --run-id: what
-is not whole is written anew, and requests go out under the same ids.
+were, the new chain has its root unit alone.
+
+A run that died is repeated with the same --run-id: what is not whole is written anew, and requests
+go out under the same ids.
 """
 
 from __future__ import annotations
@@ -106,7 +108,7 @@ def repair(arguments: argparse.Namespace) -> dict[str, Any]:
         absolute(place) for place in (arguments.words, arguments.counts, arguments.repaired)
     )
     for option, place in (("--words", words), ("--counts", counts)):
-        if is_local(place) and not os.path.isdir(place):
+        if is_local(place) and not os.path.isdir(place) and not os.path.isdir(repaired):
             raise JobError(f"{option} {place}: there is no such folder")
     prepare()
     options = {
@@ -124,10 +126,11 @@ def repair(arguments: argparse.Namespace) -> dict[str, Any]:
     from pipeline.layout import Folder, begin, files_of, tracking_of
 
     source, before, folder = (Folder(spark, place) for place in (words, counts, repaired))
-    if not files_of(source).is_whole():
-        raise JobError(f"--words {words} is not what split writes, or split has not ended")
-    if not before.is_whole() or not tracking_of(before).is_whole():
-        raise JobError(f"--counts {counts} is not what count writes, or count has not ended")
+    if not folder.is_whole():
+        if not files_of(source).is_whole():
+            raise JobError(f"--words {words} is not what split writes, or split has not ended")
+        if not before.is_whole() or not tracking_of(before).is_whole():
+            raise JobError(f"--counts {counts} is not what count writes, or count has not ended")
     made_by = {
         "run_id": arguments.run_id,
         "words": words,
@@ -546,7 +549,7 @@ def _send(
         "requests": sent.requests,
     }
     if arguments.json:
-        pairs = chains.select("tag", "repairs").orderBy("tag").limit(_NAMED).collect()
+        pairs = chains.select("tag", "repairs").orderBy("tag").collect()
         return {**summary, "repaired": [row.asDict() for row in pairs], "named": named, **told}
     for word in named:
         print(f"missing: {word['path']!r}, position {word['position']:,}: {word['word']!r}")
