@@ -18,7 +18,7 @@ from xorack.clock import milliseconds
 from xorack.consume import publish_owed
 from xorack.errors import shown
 from xorack.exactly_once import Tally, write_retrying
-from xorack.ports import ChainStore, Publisher
+from xorack.ports import ChainStore, Publisher, Unavailable
 from xorack.retry import RetryPolicy
 
 __all__ = ["Swept", "sweep"]
@@ -70,6 +70,25 @@ def _end_if_late(
     return _Looked(after, False, tally)
 
 
+def _read(tags: list[str], store: ChainStore, policy: RetryPolicy, swept: Swept) -> list[Chain]:
+    """The chains of a page; one whose item cannot be read is a problem of its own."""
+    retry = policy.start()
+    while True:
+        try:
+            return list(store.read(tags).values())
+        except Unavailable as problem:
+            # Half a minute of trouble is the whole table's: the next sweep looks again.
+            if retry.attempt >= 5 or not retry.again():
+                raise problem.cause from problem
+        except Exception as problem:  # noqa: BLE001 - an item that is no chain
+            if len(tags) == 1:
+                why = f"{type(problem).__name__}: {problem}"
+                _LOG.error("chain not read", extra={"tag": shown(tags[0]), "why": why})
+                swept.problems += 1
+                return []
+            return [chain for tag in tags for chain in _read([tag], store, policy, swept)]
+
+
 def sweep(
     store: ChainStore,
     publisher: Publisher,
@@ -92,7 +111,7 @@ def sweep(
         What was done.
 
     Raises:
-        Unavailable: The index could not be read.
+        Exception: The index or the table could not be read; the next sweep looks again.
     """
     policy = policy or RetryPolicy()
     swept = Swept()
@@ -101,7 +120,7 @@ def sweep(
             if policy.time_left() <= 0:
                 swept.complete = False
                 break
-            chains = list(store.read(tags).values())
+            chains = _read(tags, store, policy, swept)
             swept.looked += len(chains)
 
             def look(chain: Chain) -> _Looked:

@@ -20,7 +20,8 @@ class _Raw:
         yield self._body
 
 
-def _error(request, code: str, status: int) -> AWSResponse:
+def wire_error(request, code: str, status: int) -> AWSResponse:
+    """An error as it comes back over the wire."""
     body = f'{{"__type":"{code}","message":"{code}, says the test"}}'.encode()
     return AWSResponse(request.url, status, {"x-amzn-errortype": code}, _Raw(body))
 
@@ -57,7 +58,7 @@ def answers_lost(operation: str, times: int = 1):
 
 def refused(operation: str, code: str, times: int = 1, status: int = 400):
     """Calls do not arrive; an error comes back. Yields how many are left to be refused."""
-    return _on_the_wire(operation, times, lambda _, request: _error(request, code, status))
+    return _on_the_wire(operation, times, lambda _, request: wire_error(request, code, status))
 
 
 @contextmanager

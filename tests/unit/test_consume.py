@@ -304,3 +304,39 @@ def test_the_same_message_twice_in_a_batch(world):
     done = world.consume(body, body)
     assert (done.outcomes["applied"], done.outcomes["duplicate"]) == (2, 2)
     assert len(world.bus.events) == 1
+
+
+def test_a_damaged_item_is_not_the_other_chains_trouble_in_a_sweep(world):
+    world.consume(*(message(create(f"t{n}", timeout=10)) for n in range(5)))
+    read = world.store.read
+
+    def damaged(tags):
+        if "t2" in tags:
+            raise KeyError("stamp")
+        return read(tags)
+
+    world.store.read = damaged
+    world.now += 10_000
+    swept = world.sweep()
+    assert swept.ended == {"timed out": 4}
+    assert swept.problems == 1
+
+
+def test_a_sweep_tries_again_what_passes(world):
+    world.consume(message(create("t", timeout=10)))
+    read, left = world.store.read, [2]
+
+    def throttled(tags):
+        if left[0]:
+            left[0] -= 1
+            raise Unavailable(OSError("throttled"))
+        return read(tags)
+
+    world.store.read = throttled
+    world.now += 10_000
+    assert world.sweep().ended == {"timed out": 1}
+    left[0] = 99
+    world.consume(message(create("u", timeout=10)))
+    world.now += 10_000
+    with pytest.raises(OSError, match="throttled"):
+        world.sweep()
