@@ -276,8 +276,15 @@ def fail(tag: str, reason: str, as_json: bool, where: Where) -> None:
     type=click.IntRange(1, 65535),
     help="The embedded AWS's port on 127.0.0.1.  [default: a free one]",
 )
+@click.option(
+    "--lose",
+    type=click.IntRange(0, 1_000_000),
+    default=0,
+    metavar="N",
+    help="Lose N words as they are counted; see them named, and repaired.",
+)
 @click.option("--work", hidden=True, help="Where all that it makes lies.  [default: .demo]")
-def demo(folder: str | None, encoding: str, port: int | None, work: str | None) -> int:
+def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: str | None) -> int:
     """See it all work on this machine, without an AWS account.
 
     Starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark jobs
@@ -297,6 +304,7 @@ def demo(folder: str | None, encoding: str, port: int | None, work: str | None) 
         folder=None if folder is None else Path(folder),
         encoding=encoding,
         port=port,
+        lose=lose,
         **({} if work is None else {"work": Path(work)}),
     )
     try:

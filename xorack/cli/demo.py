@@ -16,12 +16,14 @@ from rich.text import Text
 
 from xorack.cli import screen
 from xorack.cli.trouble import printable
+from xorack.demo.losing import Repair
 from xorack.demo.run import Options, Result, Screen, demo
 from xorack.demo.watching import Seen
 
 __all__ = ["run_demo"]
 
 _SHOWN_UNACKED = 20
+_SHOWN_LOST = 20
 _LINES_APART_SECONDS = 2.0
 
 
@@ -32,7 +34,7 @@ def run_demo(options: Options) -> int:
         options: What the user asks for.
 
     Returns:
-        The exit status: 0, or 1 if a chain was not acked.
+        The exit status: 0, or 1 if a file was not acked or a word not counted.
     """
     out = screen.console()
     if out.is_terminal:
@@ -155,11 +157,19 @@ class _LiveScreen(Screen):
 def _print_result(out: Console, result: Result) -> None:
     """Print the table, the commonest words, and the chains that were not acked."""
     seconds = result.seconds
-    parts = ", ".join(f"{name} {seconds[name]:.1f}" for name in ("set up", "split", "count"))
+    parts = ", ".join(
+        f"{name} {seconds[name]:.1f}"
+        for name in ("set up", "split", "count", "repair")
+        if name in seconds
+    )
+    uncounted = f": {result.uncounted:,} too few" if result.uncounted else ""
+    by_repair = ""
+    if result.repair is not None and result.repair.attempts:
+        by_repair = f", {len(result.repair.attempts):,} by their repair"
     rows = [
         ("files", f"{result.files:,}"),
-        ("words", f"{result.words:,} ({result.distinct:,} different)"),
-        ("chains acked", f"{result.acked:,} of {result.files:,}"),
+        ("words", f"{result.words:,} ({result.distinct:,} different){uncounted}"),
+        ("chains acked", f"{result.acked:,} of {result.files:,}{by_repair}"),
         ("SQS messages", f"{result.messages:,}"),
         ("Lambda invocations", f"{result.invocations:,}"),
         ("DynamoDB writes", f"{result.writes:,}"),
@@ -172,7 +182,9 @@ def _print_result(out: Console, result: Result) -> None:
     for name, value in rows:
         style = ""
         if name == "chains acked":
-            style = "green" if result.ok else "red"
+            style = "red" if result.unacked else "green"
+        elif name == "words" and result.uncounted:
+            style = "red"
         out.print(Text.assemble((f"{name:<20}", "bold"), (value, style)))
     if result.commonest:
         out.print()
@@ -180,6 +192,8 @@ def _print_result(out: Console, result: Result) -> None:
         most = len(f"{result.commonest[0][1]:,}")
         for word, count in result.commonest:
             out.print(Text(f"{count:>{most + 2},}  {printable(word)}"))
+    if result.repair is not None and result.repair.lost:
+        _print_lost(out, result.repair)
     if result.unacked:
         out.print()
         out.print(Text("not acked", style="bold red"))
@@ -187,6 +201,17 @@ def _print_result(out: Console, result: Result) -> None:
             out.print(Text(f"  {printable(one.tag)}: {one.status}: {printable(one.why)}"))
         if (more := len(result.unacked) - _SHOWN_UNACKED) > 0:
             out.print(Text(f"  and {more:,} more"))
+
+
+def _print_lost(out: Console, repair: Repair) -> None:
+    """Print the words that were lost, as the failed chains' events led to them."""
+    out.print()
+    out.print(Text("lost, named by the failed chains' events, counted by the repair", style="bold"))
+    for one in repair.lost[:_SHOWN_LOST]:
+        place = f"{_shown(Path(one.path))}, position {one.position:,}"
+        out.print(Text(f"  {one.id}  {printable(place)}: {printable(one.word)}"))
+    if (more := repair.missing - min(len(repair.lost), _SHOWN_LOST)) > 0:
+        out.print(Text(f"  and {more:,} more"))
 
 
 def _shown(path: Path) -> str:

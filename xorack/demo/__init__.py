@@ -8,5 +8,6 @@ the stack and the jobs are not part of the installed package.
 * `assembly`: the synthesised stack, kept until its sources change.
 * `children`: child processes that end with the demo, however it ends.
 * `watching`: what becomes of the chains, from the table and from the subscriber's queue.
+* `losing`: ends the chains of words that were lost on purpose, has them repaired.
 * `run`: the order of it all.
 """

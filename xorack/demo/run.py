@@ -20,6 +20,7 @@ from xorack.demo.assembly import Assembly
 from xorack.demo.children import Children, interruptible
 from xorack.demo.database import Database, gather_python, user_database
 from xorack.demo.errors import DemoFailed
+from xorack.demo.losing import Repair, end_now, hurt_chains, write_events
 from xorack.demo.watching import Ended, Seen, Watcher
 from xorack.dynamodb import DynamoDBStore
 from xorack.local.deploy import Stack, deploy, subscribe, usage
@@ -30,7 +31,7 @@ __all__ = ["Options", "Result", "Screen", "Unacked", "demo"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _MARK = "xorack-demo"
-_LEAVINGS = ("words", "counts", "database", "tmp")
+_LEAVINGS = ("words", "counts", "repaired", "database", "tmp")
 _PATIENCE_SECONDS = 30.0
 _COMMONEST = 10
 # What a machine may say of a Spark of its own: the demo's is the one in its environment.
@@ -46,12 +47,14 @@ class Options:
         encoding: Of its files.
         work: Where all that the demo makes lies.
         port: The embedded AWS's; None: a free one.
+        lose: How many words the counting loses; they are repaired then.
     """
 
     folder: Path | None = None
     encoding: str = "UTF-8"
     work: Path = ROOT / ".demo"
     port: int | None = None
+    lose: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Result:
         files: Files in it: a chain each.
         words: Words that were counted.
         distinct: Different ones among them.
-        acked: Chains that are acked, and whose event came.
+        acked: Files whose chain is acked, the first or that of the repair, and whose event came.
         unacked: The other chains.
         messages: SQS messages with stamps.
         invocations: Lambda invocations, the sweeper's included.
@@ -87,6 +90,8 @@ class Result:
         counts: The folder with the counts, in Parquet.
         commonest: The commonest words, and how often they come.
         seconds: What took how long: ``set up``, ``split``, ``count``; the whole is ``all``.
+        repair: What was done about lost words; None where none were to be lost.
+        uncounted: Words of readable files less those counted: 0 where the counts are right.
     """
 
     database: Database
@@ -102,11 +107,13 @@ class Result:
     counts: Path
     commonest: tuple[tuple[str, int], ...]
     seconds: Mapping[str, float]
+    repair: Repair | None = None
+    uncounted: int = 0
 
     @property
     def ok(self) -> bool:
-        """Whether all chains were acked."""
-        return not self.unacked
+        """Whether all files were acked, and all their words counted."""
+        return not self.unacked and not self.uncounted
 
 
 class Screen(Protocol):
@@ -217,8 +224,13 @@ class _Demo:
                     watcher.expect(self.total)
                     self._tell(watcher.seen)
                     count = self._count(children, stack, environ)
+                    repair = None
+                    if self.options.lose:
+                        count, repair = self._repair(
+                            children, stack, store, watcher, count, environ
+                        )
                     watcher.wait(_PATIENCE_SECONDS)
-                return self._result(database, stack, store, watcher, split, count)
+                return self._result(database, stack, store, watcher, split, count, repair)
 
     def _tell(self, seen: Seen) -> None:
         self.screen.chains(seen, max(self.total, seen.opened))
@@ -316,9 +328,68 @@ class _Demo:
         self, children: Children, stack: Stack, environ: Mapping[str, str]
     ) -> dict[str, Any]:
         arguments = [f"--words={self.work / 'words'}", f"--counts={self.work / 'counts'}"]
-        summary = self._job("count", "words to counts", arguments, children, stack, environ)
-        self.screen.end("count", f"{summary['distinct']:,} different words: {self._took('count')}")
+        losing = ""
+        if self.options.lose:
+            arguments.append(f"--lose={self.options.lose}")
+            losing = f", but {self.options.lose:,} words"
+        summary = self._job(
+            "count", f"words to counts{losing}", arguments, children, stack, environ
+        )
+        self.screen.end(
+            "count", f"{summary['distinct']:,} different words{losing}: {self._took('count')}"
+        )
         return summary
+
+    def _repair(
+        self,
+        children: Children,
+        stack: Stack,
+        store: DynamoDBStore,
+        watcher: Watcher,
+        count: dict[str, Any],
+        environ: Mapping[str, str],
+    ) -> tuple[dict[str, Any], Repair]:
+        """See the other files acked, the hurt ones failed; count what they miss.
+
+        Returns:
+            The summary of the counts as they are then, and what was done.
+        """
+        words, counts = self.work / "words", self.work / "counts"
+        hurt = hurt_chains(words, counts)
+        if not hurt:  # there are no words
+            return count, Repair({}, 0, ())
+        self.screen.begin("failed", f"awaiting all but {len(hurt):,} hurt files, then the sweeper")
+        if not watcher.wait(_PATIENCE_SECONDS, self.total - len(hurt)):
+            raise DemoFailed(f"not all files but the {len(hurt):,} hurt ones ended")
+        others = watcher.seen
+        end_now(stack, store, hurt, _PATIENCE_SECONDS)
+        if not watcher.wait(_PATIENCE_SECONDS):
+            raise DemoFailed(f"not all of the {len(hurt):,} hurt files were told as failed")
+        failed = [watcher.ended[tag] for tag in hurt]
+        if wrong := [one.tag for one in failed if one.status != "failed"]:
+            raise DemoFailed(f"{wrong[0]} is acked, though words of it were not counted")
+        units = sum(len(one.outstanding) for one in failed)
+        self.screen.end(
+            "failed",
+            f"{len(hurt):,} files, by their deadline; their events name {units:,} words"
+            f" (the other files: {others.acked:,} acked)",
+        )
+        write_events(self.work / "failed.jsonl", failed)
+        arguments = [
+            f"--words={words}",
+            f"--counts={counts}",
+            f"--repaired={self.work / 'repaired'}",
+            f"--events={self.work / 'failed.jsonl'}",
+        ]
+        doing = "counting just the words that the failed files miss"
+        summary = self._job("repair", doing, arguments, children, stack, environ)
+        done = Repair.of(summary, failed)
+        self.total += len(done.attempts)
+        watcher.expect(self.total)
+        self.screen.end(
+            "repair", f"{done.missing:,} words, {len(hurt):,} new chains: {self._took('repair')}"
+        )
+        return summary, done
 
     def _job(
         self,
@@ -360,18 +431,21 @@ class _Demo:
         watcher: Watcher,
         split: Mapping[str, Any],
         count: Mapping[str, Any],
+        repair: Repair | None,
     ) -> Result:
         chains = {chain.tag: chain for chain in store.scan()}
+        attempts = {} if repair is None else repair.attempts
         unacked = tuple(
             Unacked(tag, chain.status, why)
             for tag, chain in sorted(chains.items())
-            if (why := _why_not(chain, watcher.ended.get(tag))) is not None
+            # A failed chain that was repaired stands as its second attempt does.
+            if tag not in attempts and (why := _why_not(chain, watcher.ended.get(tag))) is not None
         )
-        lost = int(split["files"]) - len(chains)
+        lost = int(split["files"]) + len(attempts) - len(chains)
         if lost:
             unacked += (Unacked(f"{lost} files", "missing", "have no chain in the table"),)
         used = usage(stack)
-        counts = self.work / "counts"
+        counts = self.work / ("repaired" if attempts else "counts")
         commonest = _commonest(counts)
         self.seconds["all"] = time.monotonic() - self.begun
         return Result(
@@ -379,7 +453,7 @@ class _Demo:
             files=int(split["files"]),
             words=int(count["words"]),
             distinct=int(count["distinct"]),
-            acked=len(chains) - len([one for one in unacked if one.tag in chains]),
+            acked=len(chains) - len(attempts) - sum(one.tag in chains for one in unacked),
             unacked=unacked,
             messages=used.messages,
             invocations=used.invocations,
@@ -388,6 +462,8 @@ class _Demo:
             counts=counts,
             commonest=commonest,
             seconds=self.seconds,
+            repair=repair,
+            uncounted=int(split["words"]) - int(count["words"]),
         )
 
 

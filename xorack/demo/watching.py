@@ -28,6 +28,7 @@ class Ended:
         started: Units started.
         finished: Units finished.
         outstanding: Ids of the outstanding units, 16 hex digits each.
+        event: The whole event, as EventBridge delivered it: JSON.
     """
 
     tag: str
@@ -36,6 +37,7 @@ class Ended:
     started: int = 0
     finished: int = 0
     outstanding: tuple[str, ...] = ()
+    event: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,12 @@ class Watcher:
         """
         self._expected = chains
 
-    def wait(self, patience_seconds: float) -> bool:
+    def wait(self, patience_seconds: float, ended: int | None = None) -> bool:
         """Wait until the expected chains were told as ended, and no event is noted as owed.
 
         Args:
             patience_seconds: How long to wait for another one, while none comes.
+            ended: How many must have ended; None for all that are expected.
 
         Returns:
             Whether they were.
@@ -121,8 +124,9 @@ class Watcher:
             Exception: What stopped the watching.
         """
         with self._changed:
+            awaited = (self._expected or 0) if ended is None else ended
             until, before = time.monotonic() + patience_seconds, self.seen
-            while self.seen.ended < (self._expected or 0):
+            while self.seen.ended < awaited:
                 if self._problem is not None:
                     raise self._problem
                 if self.seen != before:
@@ -167,7 +171,8 @@ class Watcher:
             if not messages:
                 continue
             for message in messages:
-                detail = json.loads(message["Body"])["detail"]
+                event = json.loads(message["Body"])
+                detail = event["detail"]
                 # At least once: a second copy says the same.
                 self.ended[detail["tag"]] = Ended(
                     detail["tag"],
@@ -176,6 +181,7 @@ class Watcher:
                     detail["started"],
                     detail["finished"],
                     tuple(detail.get("outstanding", ())),
+                    json.dumps(event),
                 )
             self._sqs.delete_message_batch(
                 QueueUrl=self._url,
