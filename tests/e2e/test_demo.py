@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.words import counted
+from pipeline.words import words as plain_words
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.embedded, pytest.mark.spark]
@@ -176,3 +177,25 @@ def test_a_machine_without_java_is_one_line(work, database, tmp_path):
 def test_an_encoding_that_is_none_is_one_line(work, database):
     done, *_ = demo(work, "--dir", database, "--encoding", "klingon")
     assert (done.returncode, done.stderr) == (1, "error: split: encoding 'klingon' is not known\n")
+
+
+@pytest.mark.slow
+def test_lost_words_are_named_and_repaired(work, database):
+    done, told, rows, words = demo(work, "--dir", database, "--lose", 3)
+    assert done.returncode == 0, done.stdout + done.stderr
+    expected = counted(" ".join(TEXTS.values()))
+    assert rows["words"] == f"{expected.total()} ({len(expected)} different)"
+    assert all(expected[word] == count for word, count in words.items())
+    lost = re.findall(r"^  [0-9a-f]{16}  (.+), position (\d+): (\w+)$", done.stdout, re.MULTILINE)
+    assert len(lost) == 3
+    for path, position, word in lost:
+        assert plain_words(Path(ROOT, path).read_text())[int(position)] == word
+    hurt = {path for path, _, _ in lost}
+    assert f"failed: {len(hurt)} files, by their deadline; their events name 3 words" in told
+    assert f"(the other files: {len(TEXTS) - len(hurt)} acked)" in told
+    assert rows["chains acked"] == f"4 of 4, {len(hurt)} by their repair"
+    import pyarrow.parquet as pq
+
+    counts = Path(ROOT, rows["counts"])
+    assert {r["word"]: r["count"] for r in pq.read_table(counts).to_pylist()} == expected
+    assert sum(pq.read_table(work / "counts")["count"].to_pylist()) == expected.total() - 3
