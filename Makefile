@@ -15,10 +15,10 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo test test-slow simulate lint format types synth deploy clean distclean
+.PHONY: help venv demo test test-slow test-spark35 simulate wheel lint format types synth deploy clean distclean
 
 help: ## What there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 venv: ## Set up .venv (every other target does this first)
 	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
@@ -38,6 +38,9 @@ test-slow: venv ## The slow tests, and the types of the CDK
 	@$(PY) -m mypy --config-file= --python-version 3.10 --strict --follow-imports=silent \
 	  --cache-dir .mypy_cache/infra-slow -p infra -p xorack.cdk
 	@$(PY) -m pytest -m slow $(ARGS)
+
+test-spark35: ## The library's Spark part on PySpark 3.5, in a .venv-spark35 of its own
+	@"$(PYTHON)" tools/spark35.py $(ARGS)
 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
@@ -60,6 +63,11 @@ synth: venv ## Write the CloudFormation template to cdk.out
 deploy: venv ## Deploy to your AWS account: ARGS="-c batch_size=500 ..."
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" npm ci --no-audit --no-fund --loglevel=error
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" npx --no-install cdk deploy $(ARGS)
+
+wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
+	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --wheel-dir dist .
+	@ls dist/*.whl
 
 clean: ## Remove what was built, not .venv
 	@rm -rf cdk.out node_modules .demo spark-warehouse metastore_db derby.log build dist *.egg-info \
