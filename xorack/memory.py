@@ -7,17 +7,41 @@ tests and simulations drive the services with.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyee.base import EventEmitter
 
 from xorack.chain import MARK_BYTES, MARK_KEY_BYTES, Chain
-from xorack.errors import TagExists, ZeroBufferNoOp
+from xorack.errors import BufferLengthsUnequal, TagExists, ZeroBufferNoOp
 from xorack.messages import validate_tag
 from xorack.ports import Conflict
-from xorack.stamps import Stamp, xor_bytes
+from xorack.stamps import Stamp, xor_end_to_end
 
 __all__ = ["Acker", "MemoryStore"]
+
+
+class _Left(Mapping[str, Stamp]):
+    """What is left of each open chain, as stamps.
+
+    The acker itself keeps integers: XOR and the look for zero are one operation each on them, and
+    a stamp is read once and never written.
+    """
+
+    def __init__(self, chains: dict[str, list[int]]) -> None:
+        self._chains = chains
+
+    def __getitem__(self, tag: str) -> Stamp:
+        length, left = self._chains[tag]
+        return Stamp(left.to_bytes(length, "little"))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._chains)
+
+    def __len__(self) -> int:
+        return len(self._chains)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 class Acker(EventEmitter):
@@ -28,7 +52,7 @@ class Acker(EventEmitter):
     thread whose call ended the chain, outside the lock.
 
     Attributes:
-        storage: What is left of each open chain, by tag.
+        storage: What is left of each open chain, by tag; to be read only.
 
     Example:
         >>> acker = Acker()
@@ -40,7 +64,8 @@ class Acker(EventEmitter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.storage: dict[str, Stamp] = {}
+        self._chains: dict[str, list[int]] = {}  # tag -> [bytes, what is left]
+        self.storage: Mapping[str, Stamp] = _Left(self._chains)
         self._guard = threading.Lock()
 
     def add(self, tag: str, stamp: bytes) -> None:
@@ -59,9 +84,9 @@ class Acker(EventEmitter):
         if not any(stamp):
             raise ZeroBufferNoOp
         with self._guard:
-            if tag in self.storage:
+            if tag in self._chains:
                 raise TagExists(tag)
-            self.storage[tag] = Stamp(stamp)
+            self._chains[tag] = [len(stamp), int.from_bytes(stamp, "little")]
 
     def stamp(self, tag: str, stamp: bytes) -> None:
         """XOR a stamp in; at zero the chain is removed and ``acked`` is emitted.
@@ -76,14 +101,39 @@ class Acker(EventEmitter):
             BufferLengthsUnequal: The chain's stamps have another length.
         """
         with self._guard:
-            held = self.storage.get(tag)
-            if held is None:
+            chain = self._chains.get(tag)
+            if chain is None:
                 return
-            left = xor_bytes(held, stamp)
-            if any(left):
-                self.storage[tag] = Stamp(left)
+            if len(stamp) != chain[0]:
+                raise BufferLengthsUnequal(len(stamp), chain[0])
+            left = chain[1] ^ int.from_bytes(stamp, "little")
+            if left:
+                chain[1] = left
                 return
-            del self.storage[tag]
+            del self._chains[tag]
+        self.emit("acked", tag)
+
+    def stamp_many(self, tag: str, stamps: bytes) -> None:
+        """XOR many stamps in at once, as if they were one: the chain is looked at after the last.
+
+        Many times quicker than one by one, most so where numpy is installed.
+
+        Args:
+            tag: The chain.
+            stamps: Any number of stamps, end to end, each of as many bytes as the chain's others.
+
+        Raises:
+            BufferLengthsUnequal: They are no whole number of the chain's stamps; none is applied.
+        """
+        with self._guard:
+            chain = self._chains.get(tag)
+            if chain is None:
+                return
+            left = chain[1] ^ xor_end_to_end(stamps, chain[0])
+            if left:
+                chain[1] = left
+                return
+            del self._chains[tag]
         self.emit("acked", tag)
 
     def fail(self, tag: str) -> None:
@@ -93,7 +143,7 @@ class Acker(EventEmitter):
             tag: The chain. One that is not there is no error and no event: it ended before.
         """
         with self._guard:
-            if self.storage.pop(tag, None) is None:
+            if self._chains.pop(tag, None) is None:
                 return
         self.emit("failed", tag)
 

@@ -10,7 +10,8 @@ tables and their peeling.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from xorack.errors import BufferLengthsUnequal, InvalidRequest, LessThanTwoBuffers
 from xorack.hashing import xxh64_long
@@ -27,6 +28,7 @@ __all__ = [
     "traced",
     "xor",
     "xor_bytes",
+    "xor_end_to_end",
 ]
 
 PLAIN_LENGTH = 8
@@ -40,6 +42,9 @@ TRACED_WORDS = 1 + TRACED_TABLES * TRACED_CELLS
 TRACED_LENGTH = 8 * TRACED_WORDS
 """Bytes of a traced stamp."""
 
+_WORTH_NUMPY = 64
+"""Stamps from which on numpy is quicker than integers."""
+_FOLDED_BYTES = 32 * 1024
 _UNPACK = struct.Struct(f"<{TRACED_WORDS}Q").unpack
 _MASK = (1 << 64) - 1
 _MOST_IDS = TRACED_WORDS
@@ -132,6 +137,49 @@ def xor(*stamps: bytes) -> Stamp:
             raise BufferLengthsUnequal(len(stamp), length)
         folded ^= int.from_bytes(stamp, "little")
     return Stamp(folded.to_bytes(length, "little"))
+
+
+def xor_end_to_end(stamps: bytes, length: int) -> int:
+    """XOR across stamps that lie end to end in one buffer.
+
+    Args:
+        stamps: Any number of stamps, or none.
+        length: Bytes of each, at least 1.
+
+    Returns:
+        The XOR, read as a little-endian number; 0 of none.
+
+    Raises:
+        BufferLengthsUnequal: The last of them is shorter.
+    """
+    count, rest = divmod(len(stamps), length)
+    if rest:
+        raise BufferLengthsUnequal(rest, length)
+    if count >= _WORTH_NUMPY and length % 8 == 0 and (numpy := _numpy()) is not None:
+        rows = numpy.frombuffer(stamps, numpy.uint64).reshape(count, length // 8)
+        return int.from_bytes(numpy.bitwise_xor.reduce(rows, axis=0).tobytes(), "little")
+    folded = 0
+    # Integers of many pages are slow to make: some stamps at a time.
+    step = max(1, _FOLDED_BYTES // length)
+    for at in range(0, count, step):
+        part = int.from_bytes(stamps[at * length : (at + step) * length], "little")
+        left = min(step, count - at)
+        while left > 1:  # half onto half: all in all as many steps as there are bytes
+            left = (left + 1) // 2
+            bits = 8 * length * left
+            part = (part >> bits) ^ (part & ((1 << bits) - 1))
+        folded ^= part
+    return folded
+
+
+@lru_cache(maxsize=1)
+def _numpy() -> Any:
+    """numpy, where it happens to be installed; imported when there is much to XOR."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
 
 
 def _id_bytes(unit: int) -> bytes:
