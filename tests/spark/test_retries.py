@@ -1,0 +1,190 @@
+"""Killed executors, speculative copies, jobs run again whole: what the table holds afterwards.
+
+The job is `tests.support.cluster_job`. What it sends is applied by the Lambda consumer's handler to
+a table; if a retry had been counted twice, chains would be acked with work left, or never.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from lambda_src import consumer
+from tests.support.cluster_job import CHAINS, UNITS
+from xorack.messages import parse
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parents[2]
+TAGS = {f"file {chain}" for chain in range(CHAINS)}
+
+
+class Context:
+    function_name, memory_limit_in_mb, aws_request_id = "consumer", 512, "r"
+    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:consumer"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 30_000
+
+
+MISHAPS = {"killed-before-shuffle"} | {
+    f"{step}-{what}" for step in ("start", "end") for what in ("killed-after-writing", "hung")
+}
+HANGS = {name for name in MISHAPS if name.endswith("-hung")}
+
+
+@pytest.fixture
+def world(aws, monkeypatch):
+    for name, value in aws.environ().items():
+        monkeypatch.setenv(name, value)
+    return aws
+
+
+def run_job(master, queue, run, send_from, folder, spared=frozenset()):
+    """Run the job; returns the messages of its starts and of its ends."""
+    queue.bodies.clear()
+    folder.mkdir()
+    for mishap in spared:
+        (folder / mishap).touch()
+    command = [sys.executable, "-m", "tests.support.cluster_job", master, queue.queue_url, run]
+    command += [send_from, str(folder)]
+    log = folder / "log"
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT) as process,
+    ):
+        starts = None
+        while process.poll() is None:
+            if starts is None and (folder / "start-written").exists():
+                starts = len(queue.bodies)
+            time.sleep(0.02)
+    assert process.returncode == 0, log.read_text()[-6000:]
+    assert {path.name for path in folder.iterdir()} >= MISHAPS
+    return queue.bodies[:starts], queue.bodies[starts:]
+
+
+def apply(bodies, first=0):
+    """Let the handler have messages, three at a time and the last first: SQS keeps no order."""
+    records = [
+        {"messageId": str(first + at), "body": body, "eventSource": "aws:sqs"}
+        for at, body in enumerate(bodies)
+    ][::-1]
+    for begin in range(0, len(records), 3):
+        event = {"Records": records[begin : begin + 3]}
+        assert consumer.handler(event, Context()) == {"batchItemFailures": []}
+
+
+def requests_in(bodies):
+    found = []
+    for body in bodies:
+        parsed = parse(body)
+        assert not parsed.refused
+        found += parsed.requests
+    return found
+
+
+def table_of(aws):
+    pages = aws.client("dynamodb").get_paginator("scan").paginate(TableName=aws.table_name)
+    return {
+        item["tag"]["S"]: (item["status"]["S"], item["started"]["N"], item["finished"]["N"])
+        for page in pages
+        for item in page["Items"]
+    }
+
+
+def check(world, starts, ends):
+    """Started chains stay open however often they were started; ended ones are acked, all."""
+    total = str(UNITS + 1)
+    apply(starts)
+    assert table_of(world) == dict.fromkeys(TAGS, ("open", total, "1"))
+    apply(ends, len(starts))
+    assert table_of(world) == dict.fromkeys(TAGS, ("acked", total, total))
+    assert {event["detail"]["tag"] for event in world.events()} == TAGS
+    apply(ends)
+    assert table_of(world) == dict.fromkeys(TAGS, ("acked", total, total))
+    assert world.events() == []
+    assert world.dead_letters() == []
+
+
+def duplicates_in(bodies):
+    """How many requests came more than once; those of one id must be the same to the byte."""
+    requests = requests_in(bodies)
+    distinct = {(r.tag, r.id): r for r in requests}
+    assert all(distinct[r.tag, r.id] == r for r in requests)
+    return len(requests) - len(distinct)
+
+
+def test_killed_executors_and_a_job_run_again_whole(world, queue, tmp_path):
+    master = "local-cluster[2,1,1024]"
+    starts, ends = run_job(master, queue, "r", "driver", tmp_path / "first", HANGS)
+    assert duplicates_in(starts + ends) == 0
+    again = run_job(master, queue, "r", "driver", tmp_path / "second", MISHAPS)
+    # Both runs' starts first: had they counted twice, they would be nothing, and chains acked.
+    assert duplicates_in(starts + again[0]) == 2 * CHAINS
+    check(world, starts + again[0], ends + again[1])
+
+
+def test_killed_executors_whose_tasks_had_sent(world, queue, tmp_path):
+    master = "local-cluster[2,1,1024]"
+    starts, ends = run_job(master, queue, "r", "tasks", tmp_path / "run", HANGS)
+    assert duplicates_in(starts) > 0
+    assert duplicates_in(ends) > 0
+    check(world, starts, ends)
+
+
+@pytest.fixture
+def two_hosts(tmp_path):
+    """A standalone cluster: Spark speculates on another host only, and local-cluster has one."""
+    import pyspark
+
+    from xorack.local.java import java_home
+
+    with ExitStack() as stack:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        java = java_home() / "bin" / "java"
+        jars = Path(pyspark.__file__).parent / "jars"
+        on_path = ["-cp", f"{jars}/*"]
+        log = stack.enter_context((tmp_path / "cluster.log").open("wb"))
+
+        def start(host, *arguments):
+            process = subprocess.Popen(
+                [java, "-Xmx256m", "-Djava.net.preferIPv4Stack=true", *on_path, *arguments],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={
+                    **os.environ,
+                    "SPARK_LOCAL_IP": host,
+                    "SPARK_HOME": str(jars.parent),
+                    "PYTHONPATH": str(ROOT),
+                    "JAVA_HOME": str(java.parent.parent),
+                },
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+
+        at = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+        start("127.0.0.1", "org.apache.spark.deploy.master.Master", *at)
+        for host in ("127.0.0.2", "127.0.0.3"):
+            place = ["--work-dir", str(tmp_path / host), "--webui-port", "0"]
+            size = ["--host", host, "--cores", "1", "--memory", "1g"]
+            worker = "org.apache.spark.deploy.worker.Worker"
+            start(host, worker, *size, *place, f"spark://127.0.0.1:{port}")
+        yield f"spark://127.0.0.1:{port}"
+
+
+def test_speculative_copies_that_sent_too(world, queue, tmp_path, two_hosts):
+    starts, ends = run_job(two_hosts, queue, "r", "tasks", tmp_path / "run")
+    assert (tmp_path / "run" / "start-overtaken").exists()
+    assert (tmp_path / "run" / "end-overtaken").exists()
+    assert duplicates_in(starts) > 0
+    assert duplicates_in(ends) > 0
+    check(world, starts, ends)

@@ -1,0 +1,165 @@
+"""A tracked job in a process of its own, on a cluster where things go wrong.
+
+It starts 30 chains of 200 units each, and finishes them in a second write. On the way, each once:
+an executor is killed that has the output of other tasks, before the shuffle; an executor is killed
+right after its task had folded (or sent), before Spark knew; and a task hangs right after it had
+folded or sent, so that a speculative copy of it overtakes it where Spark speculates.
+Files in a folder say what has happened already.
+
+    python -m tests.support.cluster_job MASTER QUEUE_URL RUN SEND_FROM FOLDER
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from xorack.spark import fold, stamp_of, unit
+from xorack.spark.datasource import XorackDataSource, _columns, _Writer
+from xorack.spark.requests import Options
+
+CHAINS = 30
+UNITS = 200
+
+
+def once(folder: Path, name: str) -> bool:
+    """Whether this is the first to ask for that name, of all processes and attempts."""
+    try:
+        os.close(os.open(folder / name, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def kill_executor() -> None:
+    """Kill the Java that runs this task's executor, and wait for the own end."""
+    process = os.getpid()
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{process}/cmdline").read_bytes():
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(process, signal.SIGKILL)
+    time.sleep(60)
+
+
+class StumblingSource(XorackDataSource):
+    """The sink, whose tasks come to grief after they have done their work."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "stumbling"
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        given = dict(self.options)
+        folder = Path(given.pop("folder"))
+        return StumblingWriter(Options.of(given), _columns(schema), folder)
+
+
+class StumblingWriter(_Writer):
+    def __init__(self, options: Options, columns: list[str], folder: Path) -> None:
+        super().__init__(options, columns)
+        self._folder = folder
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        message = super().write(iterator)
+        context = TaskContext.get()
+        step = self._options.step
+        if context.partitionId() == 2 and once(self._folder, f"{step}-killed-after-writing"):
+            kill_executor()
+        if context.partitionId() == 0 and once(self._folder, f"{step}-hung"):
+            deadline = time.monotonic() + 20
+            while time.monotonic() < deadline:
+                if (self._folder / f"{step}-overtaken").exists():
+                    time.sleep(60)  # a task that lost is killed
+                time.sleep(0.1)
+        elif context.partitionId() == 0 and (self._folder / f"{step}-hung").exists():
+            once(self._folder, f"{step}-overtaken")
+        return message
+
+
+def main(master: str, queue_url: str, run: str, send_from: str, place: str) -> None:
+    from xorack.local.java import java_home
+
+    folder = Path(place)
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if master.startswith("local-cluster"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    root = Path(__file__).resolve().parents[2]
+    os.environ["PYTHONPATH"] = str(root)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+        "-Djava.net.preferIPv4Stack=true",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.2",
+        "spark.speculation.quantile": "0.5",
+    }
+    builder = SparkSession.builder.master(master).appName("xorack retries")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.dataSource.register(StumblingSource)
+
+    units = spark.range(0, CHAINS * UNITS, numPartitions=6).select(
+        F.concat(F.lit("file "), F.col("id") % CHAINS).alias("tag"), F.col("id").alias("pos")
+    )
+
+    def lose_an_executor(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+        # The last partition: others are done, and their output is on the executor that dies.
+        if TaskContext.get().partitionId() == 5 and once(folder, "killed-before-shuffle"):
+            kill_executor()
+
+    units = units.mapInArrow(lose_an_executor, units.schema).select(
+        unit("tag").alias("chain"), "tag", unit("tag", "pos").alias("unit")
+    )
+    ends = fold(units, "tag", "unit", count="finished")
+    roots = units.select("tag", F.col("chain").alias("unit")).distinct()
+    starts = fold(units.select("tag", "unit").unionByName(roots), "tag", "unit", count="started")
+    starts = starts.selectExpr(
+        "tag", "'stamp' AS op", "stamp", "started - 1 AS started", "1L AS finished"
+    )
+    created = roots.select(
+        "tag",
+        F.lit("create").alias("op"),
+        stamp_of("unit").alias("stamp"),
+        F.lit(1).cast("long").alias("started"),
+        F.lit(0).cast("long").alias("finished"),
+    )
+    # Nothing is shuffled after the fold: Spark does not go back behind a second shuffle when a
+    # part of a write is done, but fails the job.
+    for step, frame in (("start", created.unionByName(starts)), ("end", ends)):
+        (
+            frame.write.format("stumbling")
+            .mode("append")
+            .option("queueUrl", queue_url)
+            .option("runId", run)
+            .option("step", step)
+            .option("sendFrom", send_from)
+            .option("folder", place)
+            .save()
+        )
+        # Whoever reads the queue can tell what came before this line from what came after it.
+        (folder / f"{step}-written").touch()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
