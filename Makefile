@@ -45,6 +45,9 @@ test-spark35: ## The library's Spark part on PySpark 3.5, in a .venv-spark35 of 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
 
+bench: venv ## Measure, and write docs/benchmarks.md: ARGS="--quick", ARGS="peel memory ..."
+	@$(PY) -m bench $(ARGS)
+
 lint: venv ## ruff: lint and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .

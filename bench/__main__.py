@@ -1,0 +1,94 @@
+"""Run the bench and write its report: ``python -m bench`` (all), ``python -m bench peel memory``.
+
+    --quick     few and short runs: to see that it works, not to quote
+    --large     the handler at batches of 10,000, too
+    --out DIR   where benchmarks.md and benchmarks.json go (docs)
+
+Sections that are not asked for keep what the last run found of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench import cold_start, durable, handling, in_memory, peeling
+from bench.harness import Section
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+INTRODUCTION = """# Benchmarks
+
+Written by `make bench`; the raw figures are in [benchmarks.json](benchmarks.json). Times are those
+of one machine ({machine}) and of whatever else it did: what is compared was measured in turn, so
+read the ratios and the counts. What exactly-once costs by design is in
+[adr/0002](adr/0002-marks.md) (`python -m bench.marks`); dollars are in
+[capacity.md](capacity.md)."""
+
+
+def report(found: dict[str, dict[str, Any]], machine: str) -> str:
+    """The report in Markdown."""
+    parts = [INTRODUCTION.format(machine=machine)]
+    parts += [section["markdown"] for section in found.values()]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the sections asked for; 1 if one could not be run; the others are written."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sections: dict[str, Callable[[bool], Section]] = {
+        "peel": peeling.run,
+        "memory": in_memory.run,
+        "dynamodb": durable.run,
+        "handler": handling.run,
+        "cold_start": cold_start.run,
+    }
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
+    parser.add_argument("--quick", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--large", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=DOCS, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    for name in given.sections:
+        if name not in sections:
+            parser.error(f"there is no section {name!r}: expected one of {', '.join(sections)}")
+    sections["handler"] = partial(handling.run, large=given.large)
+
+    raw = given.out / "benchmarks.json"
+    before = json.loads(raw.read_text())["sections"] if raw.exists() else {}
+    found: dict[str, dict[str, Any]] = {}
+    status = 0
+    for name, run in sections.items():
+        if given.sections and name not in given.sections:
+            if name in before:
+                found[name] = before[name]
+            continue
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        try:
+            section = run(given.quick)
+        except Exception as problem:  # noqa: BLE001 - said, and the other sections go on
+            print(f"error: {name}: {type(problem).__name__}: {problem}", file=sys.stderr)
+            status = 1
+            if name in before:
+                found[name] = before[name]
+            continue
+        print(section.markdown() + "\n", flush=True)
+        found[name] = {"markdown": section.markdown(), "quick": given.quick, **section.json()}
+    given.out.mkdir(parents=True, exist_ok=True)
+    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    raw.write_text(json.dumps({"machine": machine, "sections": found}, indent=1) + "\n")
+    (given.out / "benchmarks.md").write_text(report(found, machine), encoding="utf-8")
+    print(f"written: {given.out / 'benchmarks.md'}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
