@@ -152,6 +152,7 @@ def two_hosts(tmp_path):
             port = free.getsockname()[1]
         java = java_home() / "bin" / "java"
         jars = Path(pyspark.__file__).parent / "jars"
+        scala = next(jars.glob("spark-core_*.jar")).name.split("_")[1].split("-")[0]
         on_path = ["-cp", f"{jars}/*"]
         log = stack.enter_context((tmp_path / "cluster.log").open("wb"))
 
@@ -164,6 +165,7 @@ def two_hosts(tmp_path):
                     **os.environ,
                     "SPARK_LOCAL_IP": host,
                     "SPARK_HOME": str(jars.parent),
+                    "SPARK_SCALA_VERSION": scala,  # else the worker looks for a source tree
                     "PYTHONPATH": str(ROOT),
                     "JAVA_HOME": str(java.parent.parent),
                 },
