@@ -15,7 +15,7 @@ from xorack.errors import InvalidRequest, SendFailed
 from xorack.messages import MAX_BODY_BYTES, Refused, Request, pack
 from xorack.retry import RetryPolicy
 
-__all__ = ["DeadLetterQueue", "SendReport", "send"]
+__all__ = ["DeadLetterQueue", "SendReport", "send", "send_bodies"]
 
 _ENTRIES = 10
 """Most entries of one SendMessageBatch; together they hold at most 1 MiB."""
@@ -96,6 +96,27 @@ def send(
         size += sum(message.size for message in batch)
     requests_sent = counted.count
     return SendReport(messages, requests_sent, size)
+
+
+def send_bodies(
+    queue_url: str, bodies: Sequence[str], client: Any, *, policy: RetryPolicy
+) -> dict[int, str]:
+    """Send message bodies as they are.
+
+    Args:
+        queue_url: The queue.
+        bodies: The bodies, each within the limits of SQS.
+        client: A boto3 SQS client.
+        policy: When to try again what was not accepted.
+
+    Returns:
+        What was not accepted: position -> why.
+    """
+    messages = (_Message(position, body, {}) for position, body in enumerate(bodies))
+    problems: dict[int, str] = {}
+    for batch in _batches(messages):
+        problems.update(_send_batch(client, queue_url, batch, policy))
+    return problems
 
 
 class _Counter:

@@ -365,6 +365,15 @@ def test_a_table_that_is_not_there_is_named(aws, xorack):
         (["demo", "--dir", "/not/there"], "error: Invalid value for --dir: /not/there: No such"),
         (["demo", "--dir", ""], "error: Invalid value for --dir: it is empty"),
         (["demo", "--dir", __file__], "error: Invalid value for --dir: "),
+        (["watch", "--interval", "0"], "error: Invalid value for '--interval': 0.0 is not in the"),
+        (
+            ["watch", "--limit", "101"],
+            "error: Invalid value for '--limit': 101 is not in the range",
+        ),
+        (
+            ["redrive", "--queue", "x"],
+            "error: --dead-letters and --queue go together (see: xorack ",
+        ),
         (["demo", "--port", "0"], "error: Invalid value for '--port': 0 is not in the range"),
     ],
 )
@@ -436,11 +445,22 @@ def test_help_has_an_example_for_every_command(xorack):
     status, out, _ = xorack("--help")
     assert status == 0
     commands = re.findall(r"^  (\w+)  ", "\n".join(out).partition("Commands:")[2], re.MULTILINE)
-    assert {"demo", "show", "list", "fail"} <= set(commands)
+    assert {"demo", "show", "list", "fail", "watch", "redrive"} <= set(commands)
     for command in commands:
         status, out, _ = xorack(command, "--help")
         assert status == 0
         assert f"Example: xorack {command}" in "\n".join(out)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes(shell):
+    status, out, err = child(_XORACK_COMPLETE=f"{shell}_source")
+    assert (status, err) == (0, [])
+    assert f"_XORACK_COMPLETE={shell}_complete" in "\n".join(out)
+    words = {"COMP_WORDS": "xorack re", "COMP_CWORD": "1" if shell != "fish" else "re"}
+    status, out, err = child(_XORACK_COMPLETE=f"{shell}_complete", **words)
+    assert (status, err) == (0, [])
+    assert any("redrive" in line for line in out)
 
 
 def test_a_reader_that_has_read_enough_is_no_trouble():

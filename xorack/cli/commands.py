@@ -16,7 +16,8 @@ from xorack import __version__
 from xorack.cli import screen
 from xorack.cli.trouble import EXPECTED, explain, printable
 from xorack.clock import milliseconds
-from xorack.status import STATUSES
+from xorack.overview import MAX_CHAINS
+from xorack.status import STATUSES, Resources
 
 __all__ = ["cli", "run"]
 
@@ -104,6 +105,22 @@ class Where:
         except ValueError as error:  # botocore's word on a region or an endpoint that is none
             raise click.ClickException(str(error)) from error
 
+    def find(self, otherwise: str = "") -> Resources:
+        """Find the stack.
+
+        Args:
+            otherwise: What else the user may give in its place.
+
+        Returns:
+            What its outputs name.
+        """
+        from xorack.status import NotAStack, find_stack
+
+        try:
+            return find_stack(self.stack, self.client("cloudformation"))
+        except NotAStack as error:
+            raise click.ClickException(f"{error}: name yours with --stack{otherwise}") from error
+
     def open(self) -> tuple[Any, str | None]:
         """Find the table.
 
@@ -114,17 +131,12 @@ class Where:
 
         from xorack.aws import error_code
         from xorack.dynamodb import DynamoDBStore
-        from xorack.status import NotAStack, find_stack, partition_key_of
+        from xorack.status import partition_key_of
 
         bus = None
         table = self.table
         if table is None:
-            try:
-                resources = find_stack(self.stack, self.client("cloudformation"))
-            except NotAStack as error:
-                raise click.ClickException(
-                    f"{error}: name yours with --stack, or its table with --table"
-                ) from error
+            resources = self.find(", or its table with --table")
             table, bus = resources.table_name, resources.bus_name
         dynamodb = self.client("dynamodb")
         try:
@@ -137,6 +149,18 @@ class Where:
         return DynamoDBStore(table, key, dynamodb), bus
 
 
+_region = click.option(
+    "--region", help="The AWS region.  [default: as your AWS configuration says]"
+)
+_stack = click.option(
+    "--stack",
+    envvar="XORACK_STACK",
+    default="xorack",
+    show_default=True,
+    help="The CloudFormation stack.",
+)
+
+
 def _where(command: Command) -> Command:
     """The options that say where the chains are, as one argument ``where``."""
 
@@ -146,17 +170,11 @@ def _where(command: Command) -> Command:
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     for option in (
-        click.option("--region", help="The AWS region.  [default: as your AWS configuration says]"),
+        _region,
         click.option(
             "--table", envvar="XORACK_TABLE", help="The table, in place of a stack that names it."
         ),
-        click.option(
-            "--stack",
-            envvar="XORACK_STACK",
-            default="xorack",
-            show_default=True,
-            help="The CloudFormation stack.",
-        ),
+        _stack,
     ):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[return-value]
@@ -261,6 +279,100 @@ def fail(tag: str, reason: str, as_json: bool, where: Where) -> None:
         screen.say(f"{printable(tag)}: failed; {event}")
     if chain.final and not done.changed:
         raise click.ClickException(f"{tag} is {chain.status} already: nothing changed")
+
+
+@cli.command(epilog="Example: xorack watch order/17 order/18 && echo all done")
+@click.argument("tags", nargs=-1, metavar="[TAG]...")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1, max=3600),
+    default=2.0,
+    show_default=True,
+    help="Seconds between looks.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_CHAINS),
+    default=20,
+    show_default=True,
+    help="Most chains to watch, where no TAG is given.",
+)
+@_as_json
+@_where
+def watch(
+    tags: tuple[str, ...], interval: float, limit: int, as_json: bool, where: Where
+) -> int | None:
+    """Watch chains as they go on; a live table on a terminal, elsewhere a line for each change.
+
+    Without TAG: the unfinished chains whose deadlines are nearest, until Ctrl-C (exit status 0).
+    With TAGs: these, until all have ended; the exit status is 1 if one of them failed.
+    A chain that is not there yet is waited for. With --json, one JSON object a change.
+    """
+    from xorack.cli.watch import run_watch
+    from xorack.watch import Watcher
+
+    store, _ = where.open()
+    watcher = Watcher(store, tags, limit=limit)
+    try:
+        return run_watch(watcher, interval, as_json=as_json)
+    except KeyboardInterrupt:
+        if tags:
+            raise
+        return 0
+
+
+@cli.command(epilog="Example: xorack redrive --stack orders --yes")
+@click.option("--all", "all_", is_flag=True, help="Also what was refused for its chain's state.")
+@click.option("--force", is_flag=True, help="All of them, also what no consumer would take.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option(
+    "--look",
+    "only_look",
+    is_flag=True,
+    help="Only show what there is and why.",
+)
+@click.option("--dead-letters", metavar="URL", help="The dead-letter queue, in place of a stack's.")
+@click.option("--queue", metavar="URL", help="Where they go, in place of a stack's queue.")
+@_as_json
+@_region
+@_stack
+def redrive(
+    all_: bool,
+    force: bool,
+    yes: bool,
+    only_look: bool,
+    dead_letters: str | None,
+    queue: str | None,
+    as_json: bool,
+    stack: str,
+    region: str | None,
+) -> int:
+    """Send dead letters back to the queue, once their cause is mended.
+
+    Shows first why they are dead, and asks. What failed at each of its tries goes back. What was
+    refused stays, since it would only be refused again, unless you mended its chain: --all.
+    Sending too much back does no harm: a request takes effect once.
+
+    Exit status: 0 if all that should go back is back; 1 if it is not, or you said no.
+    """
+    from xorack.cli.redrive import Chosen, run_redrive
+
+    if (dead_letters is None) != (queue is None):
+        raise click.UsageError("--dead-letters and --queue go together")
+    place = Where(stack, None, region)
+    if dead_letters is None or queue is None:
+        resources = place.find()
+        dead_letters, queue = resources.dead_letter_queue_url, resources.queue_url
+    chosen: Chosen = "malformed" if force else "refused" if all_ else "failed"
+    return run_redrive(
+        place.client("sqs"),
+        dead_letters,
+        queue,
+        chosen,
+        yes=yes,
+        only_look=only_look,
+        as_json=as_json,
+    )
 
 
 @cli.command(epilog="Example: xorack demo --dir ~/texts")

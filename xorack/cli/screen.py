@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -15,7 +15,17 @@ from xorack.cli.trouble import printable
 from xorack.events import rfc3339
 from xorack.status import ChainStatus
 
-__all__ = ["console", "describe", "print_json", "print_rows", "print_status", "say", "span"]
+__all__ = [
+    "colour",
+    "console",
+    "describe",
+    "percent",
+    "print_json",
+    "print_rows",
+    "print_status",
+    "say",
+    "span",
+]
 
 _COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
@@ -68,6 +78,11 @@ def span(milliseconds: int) -> str:
 def percent(status: ChainStatus) -> str:
     """The progress as a text; ``?`` where nobody counts."""
     return "?" if status.percent is None else f"{status.percent:g} %"
+
+
+def colour(status: str) -> str:
+    """The colour of a chain's status; none for what is no status."""
+    return _COLOURS.get(status, "")
 
 
 def _bar(share: float, width: int = 24) -> Text:
@@ -154,13 +169,20 @@ def _outstanding(status: ChainStatus) -> list[tuple[str, str]]:
     return [("outstanding" if at == 0 else "", line) for at, line in enumerate(lines)]
 
 
-def print_rows(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: set[int]) -> None:
+def print_rows(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Collection[int],
+    fold: Collection[int] = (0,),
+) -> None:
     """Print a table: framed on a terminal, else aligned columns whose lines are never cut.
 
     Args:
         heads: The columns' names.
         rows: The cells.
         right: Columns that are aligned to the right.
+        fold: Columns that may go on in a further line of a narrow terminal.
     """
     cells = [list(row) for row in rows]
     out = console()
@@ -179,7 +201,7 @@ def print_rows(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: se
         table.add_column(
             head,
             justify="right" if at in right else "left",
-            no_wrap=at != 0,
+            no_wrap=at not in fold,
             overflow="fold",
         )
     for row in cells:
