@@ -20,7 +20,7 @@ from lambda_src import consumer
 from tests.support.cluster_job import CHAINS, UNITS
 from xorack.messages import parse
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 TAGS = {f"file {chain}" for chain in range(CHAINS)}

@@ -15,7 +15,7 @@ from pipeline.words import counted
 from tests.spark.test_pipeline import Acker
 from xorack.messages import parse
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 # Runs the streams, and dies where it is told: right after a query's n-th batch was sent.
