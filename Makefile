@@ -15,7 +15,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo test test-slow test-spark35 simulate wheel lint format types synth deploy clean distclean
+.PHONY: help venv demo test test-slow test-spark35 simulate bench wheel lint format types synth deploy clean distclean
 
 help: ## What there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
