@@ -77,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
         "--events",
         metavar="FILE",
         help="failed events, one a line, as EventBridge delivers them or just their details; "
-        "-: on stdin",
+        "-: on stdin (not with spark-submit)",
     )
     add_common(made)
     return made
@@ -156,6 +156,8 @@ def _failed(arguments: argparse.Namespace) -> list[Failed]:
         name = "--events" if arguments.events == "-" else f"--events {arguments.events}"
         try:
             if arguments.events == "-":
+                if "PYSPARK_GATEWAY_PORT" in os.environ:
+                    raise JobError("--events -: spark-submit does not pass stdin on: give a file")
                 events = read_events(sys.stdin, name)
             else:
                 with open(arguments.events, encoding="utf-8") as lines:

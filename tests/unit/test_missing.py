@@ -1,10 +1,12 @@
 """Which words are missing, and the events that ask for them, without Spark."""
 
+import io
 import json
 from dataclasses import replace
 
 import pytest
 
+from pipeline import repair
 from pipeline.errors import JobError
 from pipeline.missing import (
     Chain,
@@ -165,3 +167,20 @@ def test_lines_that_are_no_failed_events_are_named(line, why):
 def test_a_file_without_events():
     with pytest.raises(JobError, match="--events x has no events in it"):
         read_events(["\n", " "], "--events x")
+
+
+@pytest.mark.parametrize(
+    ("port", "why"),
+    [
+        (None, "repair: --events line 1 is no JSON\n"),
+        ("1", "repair: --events -: spark-submit does not pass stdin on: give a file\n"),
+    ],
+)
+def test_events_on_stdin(monkeypatch, capsys, port, why):
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n"))
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    if port:
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", port)
+    needed = ("--words=w", "--counts=c", "--repaired=r", "--queue-url=http://q/1/q", "--run-id=1")
+    assert repair.main([*needed, "--events", "-"]) == 1
+    assert capsys.readouterr().err == why
