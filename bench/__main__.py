@@ -63,13 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sections["handler"] = partial(handling.run, large=given.large)
 
     raw = given.out / "benchmarks.json"
-    before = json.loads(raw.read_text())["sections"] if raw.exists() else {}
     found: dict[str, dict[str, Any]] = {}
+    if raw.exists():
+        found = json.loads(raw.read_text())["sections"]
+    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    given.out.mkdir(parents=True, exist_ok=True)
     status = 0
     for name, run in sections.items():
         if given.sections and name not in given.sections:
-            if name in before:
-                found[name] = before[name]
             continue
         print(f"{name} ...", file=sys.stderr, flush=True)
         try:
@@ -77,15 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as problem:  # noqa: BLE001 - said, and the other sections go on
             print(f"error: {name}: {type(problem).__name__}: {problem}", file=sys.stderr)
             status = 1
-            if name in before:
-                found[name] = before[name]
             continue
         print(section.markdown() + "\n", flush=True)
         found[name] = {"markdown": section.markdown(), "quick": given.quick, **section.json()}
-    given.out.mkdir(parents=True, exist_ok=True)
-    machine = f"{platform.machine()}, Python {platform.python_version()}"
-    raw.write_text(json.dumps({"machine": machine, "sections": found}, indent=1) + "\n")
-    (given.out / "benchmarks.md").write_text(report(found, machine), encoding="utf-8")
+        # After each: whoever interrupts a long run keeps what is done.
+        found = {known: found[known] for known in sections if known in found}
+        raw.write_text(json.dumps({"machine": machine, "sections": found}, indent=1) + "\n")
+        (given.out / "benchmarks.md").write_text(report(found, machine), encoding="utf-8")
     print(f"written: {given.out / 'benchmarks.md'}", file=sys.stderr)
     return status
 
