@@ -156,8 +156,8 @@ class _Screen:
 
 def _table(chains: list[ChainStatus], look: Look, width: int) -> Table:
     wide = width >= 90
-    # The cursor waits at the end of the last line: the terminal's echo of Ctrl-C must fit behind it,
-    # or the screen moves up by a line and the last drawing misses its place.
+    # The cursor waits at the end of the last line. The terminal's echo of Ctrl-C must fit behind
+    # it, or the screen moves up by a line and the last drawing misses its place.
     table = Table(box=None, pad_edge=False, header_style="bold", width=max(20, width - 3))
     table.add_column("TAG", ratio=1, no_wrap=True, overflow="ellipsis", min_width=8)
     table.add_column("STATUS", no_wrap=True, width=7)
