@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -66,7 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: dict[str, dict[str, Any]] = {}
     if raw.exists():
         found = json.loads(raw.read_text())["sections"]
-    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    machine = (
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"load average {os.getloadavg()[0]:.1f} at the start"
+    )
     given.out.mkdir(parents=True, exist_ok=True)
     status = 0
     for name, run in sections.items():
