@@ -297,7 +297,11 @@ def fold(
     )
     first_table = F.col("_word") <= TRACED_CELLS
     by_key = (
+        # Cells are shuffled one by one, not as lists begun by the tasks: the order in these would
+        # depend on the order of fetching, and Spark 4 fails a job rather than repeat such a stage
+        # (after an executor was lost) behind a write of which a part is done.
         folded.withColumn("_hex", _little_endian_hex(F.col("_xor")))
+        .repartition(F.col(f"`{key}`"))
         .groupBy(f"`{key}`")
         .agg(
             # Each unit is in one cell of each table: the first table's XOR is that of all units.
@@ -368,7 +372,8 @@ def _assembled(xor: str, cells: str) -> Column:
 
 def _zeros(words: Column) -> Column:
     """So many words of zeros, in hex digits."""
-    return F.repeat(F.lit(_ZEROS), words)
+    # `F.repeat` takes no column before PySpark 4.
+    return F.call_function("repeat", F.lit(_ZEROS), words)
 
 
 def _little_endian_hex(value: Column) -> Column:
