@@ -340,3 +340,25 @@ def test_a_sweep_tries_again_what_passes(world):
     world.now += 10_000
     with pytest.raises(OSError, match="throttled"):
         world.sweep()
+
+
+def test_ten_thousand_due_at_once_are_ended_in_one_sweep_or_go_on_in_the_next(world):
+    tags = [f"t{n}" for n in range(10_000)]
+    world.consume(*(message(Request.create(tag, "c", b"\1", timeout=10)) for tag in tags))
+    world.now += 10_000
+    pages = world.store.due_pages
+
+    def page_by_page(now):
+        for page in pages(now):
+            yield from (page[at : at + 100] for at in range(0, len(page), 100))
+
+    world.store.due_pages = page_by_page
+    hurried = iter([9.0] * 40)
+    hasty = RetryPolicy(sleep=lambda s: None, time_left=lambda: next(hurried, -1))
+    first = sweep(world.store, world.bus, policy=hasty, now=lambda: world.now, workers=1)
+    assert not first.complete
+    assert first.ended == {"timed out": 4000}
+    second = world.sweep()
+    assert second.complete
+    assert second.ended == {"timed out": 6000}
+    assert sorted(event["tag"] for event in world.bus.events) == sorted(tags)
