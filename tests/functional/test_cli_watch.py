@@ -2,6 +2,8 @@
 
 import json
 import re
+import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -24,7 +26,9 @@ def naps(monkeypatch):
             raise KeyboardInterrupt
         actions.pop(0)()
 
-    monkeypatch.setattr(shown.time, "sleep", sleep)
+    # The module's own clock: other threads of this process sleep by the real one.
+    clock = SimpleNamespace(**{**vars(time), "sleep": sleep})
+    monkeypatch.setattr(shown, "time", clock)
     return actions
 
 

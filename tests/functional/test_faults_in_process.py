@@ -4,6 +4,8 @@ The whole of the code runs, boto3's own retries included; only the waiting is le
 """
 
 import random
+import time
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -61,7 +63,8 @@ class Wire:
 
 @pytest.fixture
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda seconds: None)
+    clock = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})
+    monkeypatch.setattr("botocore.endpoint.time", clock)
     defaults = tuple(
         (lambda seconds: None) if getattr(value, "__name__", "") == "sleep" else value
         for value in RetryPolicy.__init__.__defaults__
