@@ -2,37 +2,32 @@
 
 The event source mapping must report batch item failures; what is returned are the messages that
 come again. What they mean is in `xorack.consume`.
+
+Powertools' batch utility is not used: it calls a function a record, and a batch is folded before
+anything of it is applied. What would be left for it is the answer, and importing it takes longer
+than all else of Powertools and xorack (asyncio, and a class for every event there is).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
-from aws_lambda_powertools.utilities.batch import (
-    BatchProcessor,
-    EventType,
-    process_partial_response,
-)
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from lambda_src.environment import SERVICE, environment, policy_within
+from lambda_src.environment import SERVICE, dead_letters, environment, policy_within
 from xorack.consume import Consumed, Message, consume
-from xorack.errors import InvalidRequest, XorAckError
+from xorack.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
 
 logger = Logger(service=SERVICE, name="xorack")
 metrics = Metrics(namespace="xorack", service=SERVICE)
-# A batch of which every message must come again is answered like any other.
-processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-
-
-class ComesAgain(XorAckError):
-    """A message that is not done with."""
 
 
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
     """Handle a batch of SQS messages.
 
     Args:
@@ -47,10 +42,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
             whole batch comes again.
     """
     known = environment()
-    if known.dead_letters is None:
-        raise InvalidRequest(
-            "DEAD_LETTER_QUEUE_URL", None, "a value: it is an environment variable"
-        )
+    letters = dead_letters()
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise InvalidRequest("event", event, "an SQS event with Records")
     if not event["Records"]:
@@ -59,22 +51,13 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         [Message(record["messageId"], record["body"]) for record in event["Records"]],
         known.store,
         known.bus,
-        known.dead_letters,
+        letters,
         policy=policy_within(context),
         default_timeout=known.default_timeout,
         retention=known.retention,
     )
     _measure(done)
-
-    def answer(record: SQSRecord) -> None:
-        if (why := done.failed.get(record.message_id)) is not None:
-            raise ComesAgain(why)
-
-    return dict(
-        process_partial_response(
-            event=event, record_handler=answer, processor=processor, context=context
-        )
-    )
+    return {"batchItemFailures": [{"itemIdentifier": message} for message in done.failed]}
 
 
 def _measure(done: Consumed) -> None:

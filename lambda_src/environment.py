@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xorack import aws
 from xorack.dynamodb import DynamoDBStore
 from xorack.errors import InvalidRequest
 from xorack.eventbridge import EventBus
 from xorack.retry import RetryPolicy
-from xorack.sqs import DeadLetterQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xorack.messages import Refused
+    from xorack.sqs import DeadLetterQueue
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 """By which the metrics and logs of several ackers are told apart."""
@@ -32,25 +36,43 @@ _READ = (
 )
 _SPARE_SECONDS = 3.0
 """Time kept for what comes after the writes: events, dead letters, metrics, the answer."""
+_SENDS = RetryPolicy(attempts=5, cap=1.0)
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(NamedTuple):
     """What a function works with.
 
     Attributes:
         store: The table.
         bus: The event bus.
-        dead_letters: The dead-letter queue; None where the function has none.
         default_timeout: Milliseconds.
         retention: Milliseconds.
     """
 
     store: DynamoDBStore
     bus: EventBus
-    dead_letters: DeadLetterQueue | None
     default_timeout: int
     retention: int
+
+
+class DeadLetters:
+    """A `xorack.ports.DeadLetters` that costs nothing while there are no letters.
+
+    Hardly any batch holds one: what sending takes is imported, and its client made, at the first.
+    """
+
+    def __init__(self, queue_url: str) -> None:
+        self._queue_url = queue_url
+
+    @cached_property
+    def _queue(self) -> DeadLetterQueue:
+        from xorack.sqs import DeadLetterQueue
+
+        return DeadLetterQueue(self._queue_url, aws.client("sqs"), policy=_SENDS)
+
+    def send(self, refused: Sequence[Refused]) -> list[int]:
+        """See `xorack.ports.DeadLetters.send`."""
+        return self._queue.send(refused) if refused else []
 
 
 def environment() -> Environment:
@@ -63,6 +85,18 @@ def environment() -> Environment:
         InvalidRequest: A variable is missing or wrong; the error names it.
     """
     return _environment(tuple((name, os.environ.get(name)) for name in _READ))
+
+
+def dead_letters() -> DeadLetters:
+    """The dead-letter queue, for the function that has one; its client is made once, likewise.
+
+    Returns:
+        The queue.
+
+    Raises:
+        InvalidRequest: The variable is missing; the error names it.
+    """
+    return _dead_letters(tuple((name, os.environ.get(name)) for name in _READ))
 
 
 def chain_store() -> DynamoDBStore:
@@ -107,16 +141,15 @@ def _store(variables: _Variables) -> DynamoDBStore:
 
 
 @lru_cache(maxsize=4)
+def _dead_letters(variables: _Variables) -> DeadLetters:
+    return DeadLetters(_text(variables, "DEAD_LETTER_QUEUE_URL"))
+
+
+@lru_cache(maxsize=4)
 def _environment(variables: _Variables) -> Environment:
-    given = dict(variables)
-    queue_url = given["DEAD_LETTER_QUEUE_URL"]
-    sends = RetryPolicy(attempts=5, cap=1.0)
     return Environment(
         store=_store(variables),
-        bus=EventBus(_text(variables, "EVENT_BUS_NAME"), aws.client("events"), policy=sends),
-        dead_letters=(
-            DeadLetterQueue(queue_url, aws.client("sqs"), policy=sends) if queue_url else None
-        ),
+        bus=EventBus(_text(variables, "EVENT_BUS_NAME"), aws.client("events"), policy=_SENDS),
         default_timeout=_seconds(variables, "DEFAULT_TIMEOUT_SECONDS", _DAY),
         retention=_seconds(variables, "RETENTION_SECONDS", 30 * _DAY),
     )

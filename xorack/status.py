@@ -15,7 +15,6 @@ from botocore.exceptions import ClientError
 from xorack import aws
 from xorack.chain import Chain, deadline_of
 from xorack.clock import milliseconds
-from xorack.consume import publish_owed
 from xorack.dynamodb import DynamoDBStore
 from xorack.errors import TagNotFound, XorAckError
 from xorack.events import outstanding_of, rfc3339
@@ -281,6 +280,9 @@ def fail(
         TagNotFound: There is no such chain.
         StaleLocalData: Others kept writing the chain until the retries were spent.
     """
+    # Those who only look, such as the dashboard's widget, load none of it.
+    from xorack.consume import publish_owed
+
     policy = policy or RetryPolicy()
     request = Request("fail", tag, f"fail-{uuid.uuid4().hex}", reason=reason)
     applied = apply_requests(store, tag, [request], now=now, policy=policy, must_exist=True)

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 CORE = {"errors", "hashing", "stamps", "messages", "chain", "events", "retry", "ports"}
-CORE |= {"exactly_once", "clock"}
+CORE |= {"exactly_once", "clock", "bulk"}
 ADAPTERS = {"aws", "memory", "dynamodb", "sqs", "eventbridge"}
 SERVICES = {"consume", "sweep", "track", "status", "overview"}
 
@@ -85,6 +85,16 @@ def test_the_core_loads_no_aws():
     assert not loaded & {"boto3", "botocore", "pyee", "asyncio"}
 
 
-def test_handlers_load_no_more_than_they_use():
-    loaded = loaded_by("import lambda_src.consumer, lambda_src.sweeper, lambda_src.widget")
+@pytest.mark.parametrize("handler", ["consumer", "sweeper", "widget"])
+def test_handlers_load_no_more_than_they_use(handler):
+    loaded = loaded_by(f"import lambda_src.{handler}")
     assert not loaded & {"pyee", "click", "rich", "pyspark", "pydantic", "moto", "aws_cdk"}
+    # What each cold start would wait for: an event loop, and a class for every event there is.
+    assert not loaded & {"asyncio", "aws_lambda_powertools.utilities.data_classes"}
+    # Dead letters are rare: what sends them is loaded with the first.
+    assert "xorack.sqs" not in loaded
+
+
+def test_the_widget_only_looks():
+    loaded = loaded_by("import lambda_src.widget")
+    assert not loaded & {"aws_lambda_powertools", "xorack.consume", "xorack.sweep"}
