@@ -26,7 +26,7 @@ from xorack.errors import InvalidRequest, TagNotFound, ZeroBufferNoOp
 from xorack.exactly_once import DEFAULT_RETENTION_MS, Known, apply_requests
 from xorack.messages import Request, validate_tag
 from xorack.ports import Conflict, Unavailable
-from xorack.retry import RetryPolicy
+from xorack.retry import Crowd, RetryPolicy
 from xorack.stamps import Stamp, UnackedStamp, xor_bytes
 
 __all__ = ["DUE_INDEX", "DUE_SHARDS", "DynamoDBAcker", "DynamoDBStore"]
@@ -447,6 +447,7 @@ class DynamoDBAcker:
     """
 
     _REMEMBERED = 10_000
+    _CROWD_LASTS_MS = 30_000
 
     def __init__(
         self,
@@ -474,6 +475,8 @@ class DynamoDBAcker:
         # What our last write left: a guess that saves the read before the next one, and that the
         # write's condition proves or refutes.
         self._last: OrderedDict[str, Chain] = OrderedDict()
+        # Chains that others write too, as it turned out: how far apart tries have to be.
+        self._crowds: OrderedDict[str, tuple[Crowd, int]] = OrderedDict()
         self._queues: dict[tuple[str, bool], list[_Waiting]] = {}
         self._guard = threading.Lock()
 
@@ -599,11 +602,16 @@ class DynamoDBAcker:
 
     def _write(self, tag: str, together: list[_Waiting], must_exist: bool) -> None:
         """Apply the requests of all who wait together; note for each what became of it."""
-        last = self._last.get(tag)
+        with self._guard:
+            last = self._last.get(tag)
+            crowd, seen = self._crowds.pop(tag, (Crowd(), 0))
+        if milliseconds() - seen > self._CROWD_LASTS_MS:
+            crowd = Crowd()
+        known: Known | None = None
         if not must_exist:
-            known: Known | None = Known(None, fresh=False)
-        else:
-            known = None if last is None else Known(last, fresh=False)
+            known = Known(None, fresh=False)
+        elif last is not None and not crowd.level:  # in a crowd what was ours is not the last
+            known = Known(last, fresh=False)
         try:
             applied = apply_requests(
                 self.store,
@@ -614,13 +622,19 @@ class DynamoDBAcker:
                 known=known,
                 retention=self.store.retention,
                 must_exist=must_exist,
+                new_ids=True,
+                crowd=crowd,
             )
         except Exception:
             self._forget(tag)
+            self._note_crowd(tag, crowd)
             raise
         chain = applied.chain
         assert chain is not None  # applied, duplicate, late and refused all need one
+        if last is not None and chain.rev == last.rev + 1:
+            crowd.level = 0  # nobody else wrote meanwhile
         self._remember(tag, chain)
+        self._note_crowd(tag, crowd)
         # Each is told what the chain was after its own stamp, as if they had come one by one; only
         # the last of them can have been the one that acked it.
         after = chain.stamp
@@ -639,10 +653,16 @@ class DynamoDBAcker:
 
     def _remember(self, tag: str, chain: Chain) -> None:
         with self._guard:
-            if chain.final:
-                self._last.pop(tag, None)
-                return
-            self._last[tag] = chain
-            self._last.move_to_end(tag)
+            self._last.pop(tag, None)
+            if not chain.final:
+                self._last[tag] = chain
             while len(self._last) > self._REMEMBERED:
                 self._last.popitem(last=False)
+
+    def _note_crowd(self, tag: str, crowd: Crowd) -> None:
+        if not crowd.level:
+            return
+        with self._guard:
+            self._crowds[tag] = (crowd, milliseconds())
+            while len(self._crowds) > self._REMEMBERED:
+                self._crowds.popitem(last=False)

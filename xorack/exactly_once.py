@@ -25,13 +25,16 @@ from xorack.chain import (
 from xorack.errors import StaleLocalData, TagNotFound
 from xorack.messages import Request
 from xorack.ports import ChainStore, Conflict, Unavailable
-from xorack.retry import Retry, RetryPolicy
+from xorack.retry import Crowd, Retry, RetryPolicy
 
 __all__ = ["DEFAULT_RETENTION_MS", "Tally", "apply_requests", "write_retrying"]
 
 DEFAULT_RETENTION_MS = 30 * 86_400_000
 """How long marks and tombstones are kept: longer than a queue (14 days) and then a dead-letter
 queue (14 days) can hold a message back."""
+_STALE_AFTER = 0.005
+"""Seconds of a wait after which what a conflict brought back is read anew: about a round trip.
+Where it takes longer waits many write, and a read costs a fifth of a write that is refused."""
 
 
 @dataclass
@@ -80,6 +83,8 @@ def apply_requests(
     default_timeout: int | None = None,
     retention: int = DEFAULT_RETENTION_MS,
     must_exist: bool = False,
+    new_ids: bool = False,
+    crowd: Crowd | None = None,
     tally: Tally | None = None,
 ) -> Applied:
     """Apply requests to one chain where it is kept.
@@ -94,6 +99,9 @@ def apply_requests(
         default_timeout: Milliseconds, for chains whose create names no timeout.
         retention: Milliseconds that marks are kept.
         must_exist: Refuse to begin a chain.
+        new_ids: The requests' ids were drawn for this call and are nowhere else: only a write of
+            this very call can have applied one. Saves looking up marks that were moved out.
+        crowd: What earlier calls found of others who write this chain; kept up to date.
         tally: Where what it took is added.
 
     Returns:
@@ -114,8 +122,8 @@ def apply_requests(
     for positions in _parts(order):
         part = [requests[index] for index in positions]
         applied = _apply_part(
-            store, tag, part, known, policy.start(), now, default_timeout, retention, must_exist,
-            tally,
+            store, tag, part, known, policy.start(crowd), now, default_timeout, retention,
+            must_exist, new_ids, tally,
         )  # fmt: skip
         chain = applied.chain
         known = Known(chain, fresh=True)
@@ -138,11 +146,13 @@ def _apply_part(
     default_timeout: int | None,
     retention: int,
     must_exist: bool,
+    new_ids: bool,
     tally: Tally,
 ) -> Applied:
     """Apply as many requests as go into one write."""
     tried: set[int] = set()  # positions of requests that a write of ours may have applied
     spent: Exception | None = None  # why there will be no other write
+    retry.queue_up()
     while True:
         try:
             if known is None:
@@ -153,7 +163,8 @@ def _apply_part(
                     raise TagNotFound(tag)
                 known = None
                 continue
-            elsewhere = _marks_elsewhere(store, chain, requests)
+            asked = [requests[index] for index in sorted(tried)] if new_ids else requests
+            elsewhere = _marks_elsewhere(store, chain, asked)
             applied = apply(
                 chain,
                 requests,
@@ -187,20 +198,28 @@ def _apply_part(
                 if conflict.perhaps_ours:
                     tried.update(taken)
                 raise
+            retry.succeeded()
             return Applied(after, _credited(applied.outcomes, tried))
         except Conflict as conflict:
             tally.conflicts += 1
             guessed = known is not None and not known.fresh
             known = Known(conflict.chain, fresh=True)
             # A guess that was wrong is no try: the conflict was the read that it saved.
-            if not guessed and not retry.again():
+            if not guessed and not retry.again(_writes_between(chain, conflict.chain)):
                 # It may be our own write that was met: what is there tells once more.
                 spent = StaleLocalData(tag, retry.attempt)
+            elif not guessed and retry.waited > _STALE_AFTER:
+                known = None
             continue
         except Unavailable as unavailable:
             known = None
             if spent is not None or not retry.again():
                 raise unavailable.cause from unavailable
+
+
+def _writes_between(believed: Chain | None, there: Chain | None) -> int:
+    """How often others wrote a chain since it was read: at least once, if it is not the same."""
+    return max(1, (there.rev if there else 0) - (believed.rev if believed else 0))
 
 
 def _marks_elsewhere(
@@ -275,3 +294,4 @@ def write_retrying(
             problem = unavailable.cause
         if not retry.again():
             raise problem
+        known = known and retry.waited <= _STALE_AFTER

@@ -2,6 +2,11 @@
 
 Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. The policy is
 apart from its state, and sleep and randomness are given, so that tests need no time.
+
+Who comes again and again to something that many want need not find out each time: `Crowd` keeps
+how far apart the tries had to be. It grows with each that failed and shrinks with each operation
+that needed one only, so that most tries succeed, however many there are (as the back-off of
+Bharghavan et al., "MACAW", 1994).
 """
 
 from __future__ import annotations
@@ -11,11 +16,24 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Retry", "RetryPolicy"]
+__all__ = ["Crowd", "Retry", "RetryPolicy"]
+
+_MOST_DOUBLINGS = 32
 
 
 def _forever() -> float:
     return float("inf")
+
+
+@dataclass
+class Crowd:
+    """How many others seem to want the same thing.
+
+    Attributes:
+        level: The next wait is drawn from 0 to ``base * 2**level``.
+    """
+
+    level: int = 0
 
 
 @dataclass(frozen=True)
@@ -25,7 +43,8 @@ class RetryPolicy:
     Attributes:
         attempts: Most tries, the first included.
         base: Seconds; the n-th wait is drawn from 0 to ``base * 2**n``.
-        cap: Seconds; the most of one wait.
+        cap: Seconds; the most of one wait. Enough for some hundred writers of one item to leave
+            each other room.
         sleep: Waits so many seconds.
         draw: Draws from 0 to 1.
         time_left: Seconds left for all; no wait goes beyond.
@@ -33,25 +52,54 @@ class RetryPolicy:
 
     attempts: int = 50
     base: float = 0.01
-    cap: float = 1.0
+    cap: float = 5.0
     sleep: Callable[[float], None] = time.sleep
     draw: Callable[[], float] = field(default=random.random)
     time_left: Callable[[], float] = _forever
 
-    def start(self) -> Retry:
-        """A new count of tries."""
-        return Retry(self)
+    def start(self, crowd: Crowd | None = None) -> Retry:
+        """A new count of tries.
+
+        Args:
+            crowd: What is known of others from earlier; kept up to date. None: nothing.
+        """
+        return Retry(self, crowd)
 
 
 class Retry:
-    """The state of one operation's tries."""
+    """The state of one operation's tries.
 
-    def __init__(self, policy: RetryPolicy) -> None:
+    Attributes:
+        attempt: The number of the try under way, from 1.
+        waited: Seconds waited before it.
+    """
+
+    def __init__(self, policy: RetryPolicy, crowd: Crowd | None = None) -> None:
         self.policy = policy
+        self.crowd = Crowd() if crowd is None else crowd
         self.attempt = 1
+        self.waited = 0.0
 
-    def again(self) -> bool:
+    def _drawn(self) -> float:
+        most = min(self.policy.cap, self.policy.base * 2**self.crowd.level)
+        return self.policy.draw() * most
+
+    def queue_up(self) -> None:
+        """Wait before the first try, if there was a crowd the last time."""
+        if self.crowd.level and (wait := self._drawn()) < self.policy.time_left():
+            self.policy.sleep(wait)
+
+    def succeeded(self) -> None:
+        """The try under way did it: if it was the first, there are fewer others than thought."""
+        if self.attempt == 1 and self.crowd.level:
+            self.crowd.level -= 1
+
+    def again(self, others: int = 1) -> bool:
         """Wait before the next try.
+
+        Args:
+            others: How often others were faster since the try began: the more, the longer are the
+                waits after this one.
 
         Returns:
             False, without a wait, if there is to be none: tries or time are spent.
@@ -59,10 +107,14 @@ class Retry:
         policy = self.policy
         if self.attempt >= policy.attempts:
             return False
-        most = min(policy.cap, policy.base * 2 ** min(self.attempt - 1, 32))
-        wait = policy.draw() * most
+        wait = self._drawn()
         if wait >= policy.time_left():
             return False
         self.attempt += 1
+        crowd = self.crowd
+        for _ in range(max(1, others.bit_length())):
+            if crowd.level < _MOST_DOUBLINGS and policy.base * 2**crowd.level < policy.cap:
+                crowd.level += 1
+        self.waited = wait
         policy.sleep(wait)
         return True

@@ -214,6 +214,16 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
             "if True:",
         ),
     ),
+    "a call does not look up its own request after a lost answer": (
+        Edit(
+            exactly_once._apply_part,
+            "asked = [requests[index] for index in sorted(tried)] if new_ids else requests",
+            "asked = [] if new_ids else requests",
+        ),
+    ),
+    "requests of the queue are taken for new": (
+        Edit(exactly_once._apply_part, "if new_ids else requests", "if True else requests"),
+    ),
     "marks leave the chain before they are copied": (
         Edit(
             exactly_once._apply_part,

@@ -104,7 +104,7 @@ class _Maker:
         random = self.random
         route = random.choices(("queue", "direct", "mixed", "foreign"), (86, 6, 5, 3))[0]
         if self.spilling:
-            route = "queue"
+            route = random.choices(("queue", "mixed", "direct"), (60, 30, 10))[0]
             size = random.choice((66, 75, 100, 140))
         else:
             size = random.choices((1, 2, 4, 8, 14), (10, 20, 35, 25, 10))[0]
@@ -136,7 +136,8 @@ class _Maker:
         self._route(route)
         made = ChainPlan(self.tag, len(self.make(1)), self.asked, route == "foreign")
         if self.spilling:
-            made.copies = random.sample(self.asked, len(self.asked) // 2)
+            queued = [one for one in self.asked if not one.direct]
+            made.copies = random.sample(queued, len(queued) // 2)
             random.choice(self.asked).after = self.span + 60_000
         return made
 

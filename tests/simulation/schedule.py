@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from types import SimpleNamespace
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 import xorack.dynamodb
 from tests.simulation.aws import BUS, DEAD_LETTERS, QUEUE, TABLE, Bus, Client, Queue, Table
@@ -345,7 +345,7 @@ class Schedule:
             machine.deadline = machine.now() + self.size.invocation
             try:
                 self.sweep(machine)
-            except (Unavailable, ClientError) as problem:
+            except (Unavailable, ClientError, BotoCoreError) as problem:
                 self.world.tell(machine, f"sweep failed: {problem}")
             except Killed:
                 self.world.tell(machine, "DIED")

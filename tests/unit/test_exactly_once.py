@@ -3,13 +3,13 @@
 import pytest
 
 from tests.support.fakes import NO_WAIT
-from xorack.chain import Chain, apply
+from xorack.chain import Chain, apply, mark_key
 from xorack.errors import StaleLocalData, TagExists, TagNotFound
 from xorack.exactly_once import Known, Tally, apply_requests, write_retrying
 from xorack.memory import MemoryStore
 from xorack.messages import Request
 from xorack.ports import Conflict, Unavailable
-from xorack.retry import RetryPolicy
+from xorack.retry import Crowd, RetryPolicy
 
 NOW = 1_700_000_000_000
 
@@ -26,6 +26,11 @@ class FaultyStore(MemoryStore):
         self.script = []
         self.others = []
         self.reads = 0
+        self.looked_up = []
+
+    def look_up_marks(self, chain, keys):
+        self.looked_up += keys
+        return super().look_up_marks(chain, keys)
 
     def read(self, tags):
         self.reads += 1
@@ -76,7 +81,8 @@ def test_another_writers_state_comes_with_the_conflict(store):
     store.script = ["other", "other"]
     store.others = [stamp("x", b"\x04"), stamp("y", b"\x08")]
     tally = Tally()
-    run(store, stamp("s", b"\x03"), tally=tally)
+    at_once = RetryPolicy(sleep=lambda s: None, draw=lambda: 0.0)
+    run(store, stamp("s", b"\x03"), tally=tally, policy=at_once)
     assert store.chains["t"].stamp == b"\x1f"
     assert (tally.writes, tally.conflicts) == (3, 2)
     assert store.reads == 1
@@ -136,6 +142,50 @@ def test_create_of_what_is_there_is_refused(store):
     applied = run(store, Request.create("t", "d", b"\x10"), known=Known(None, fresh=False))
     assert isinstance(applied.outcomes[0].error, TagExists)
     assert store.chains["t"].stamp == b"\x10"
+
+
+def test_after_a_long_wait_the_chain_is_read_again_and_not_after_a_short_one(store):
+    for wait, reads in ((0.004, 0), (0.4, 2)):
+        store.script, store.reads = ["other", "other"], 0
+        store.others = [stamp(f"x{wait}{i}", b"\x04") for i in range(2)]
+        policy = RetryPolicy(base=wait, cap=wait, sleep=lambda s: None, draw=lambda: 1.0)
+        run(store, stamp(f"s{wait}"), policy=policy, known=Known(store.chains["t"], fresh=True))
+        assert store.reads == reads
+    assert store.chains["t"].stamp == b"\x10"
+
+
+def test_what_a_crowd_taught_is_kept_from_call_to_call(store):
+    waits = []
+    policy = RetryPolicy(base=0.01, cap=9, sleep=waits.append, draw=lambda: 1.0)
+    crowd = Crowd()
+    store.script = ["other"] * 3
+    store.others = [stamp(f"x{i}") for i in range(3)]
+    run(store, stamp("s"), policy=policy, crowd=crowd)
+    assert waits == [0.01, 0.02, 0.04]
+    assert crowd.level == 3
+    waits.clear()
+    run(store, stamp("u"), policy=policy, crowd=crowd)  # queues up, and is the first at once
+    assert waits == [0.08]
+    assert crowd.level == 2
+
+
+def test_ids_drawn_for_the_call_are_looked_up_only_after_a_lost_answer(store):
+    run(store, *(stamp(f"s{i}") for i in range(100)))
+    assert store.chains["t"].spilled
+    run(store, stamp("new"), new_ids=True)
+    assert store.looked_up == []
+
+    # The answer is lost, and others move the mark out of the chain before it is read again.
+    def others_write(_):
+        run(store, *(stamp(f"o{i}") for i in range(100)))
+
+    store.script = ["lose"]
+    before = store.chains["t"].started
+    policy = RetryPolicy(sleep=others_write)
+    applied = run(store, stamp("mine", started=1), policy=policy, new_ids=True)
+    assert [outcome.kind for outcome in applied.outcomes] == ["applied"]
+    assert store.chains["t"].started == before + 1
+    assert store.looked_up[-1] == mark_key("mine")
 
 
 @pytest.mark.parametrize("n", [3000, pytest.param(100_000, marks=pytest.mark.slow)])

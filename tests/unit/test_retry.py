@@ -1,6 +1,6 @@
 """Back-off with full jitter, without any waiting."""
 
-from xorack.retry import RetryPolicy
+from xorack.retry import Crowd, RetryPolicy
 
 
 def test_waits_are_drawn_from_a_growing_span_up_to_the_cap():
@@ -29,3 +29,28 @@ def test_a_hundred_tries_do_not_overflow():
     while retry.again():
         pass
     assert retry.attempt == 2000
+
+
+def test_the_more_others_were_faster_the_longer_the_next_wait():
+    waits = []
+    policy = RetryPolicy(base=0.1, cap=99, sleep=waits.append, draw=lambda: 1.0)
+    retry = policy.start()
+    for others in (1, 1, 5, 1):
+        retry.again(others)
+    assert waits == [0.1, 0.2, 0.4, 3.2]
+    assert retry.waited == 3.2
+
+
+def test_a_crowd_is_remembered_and_forgotten_step_by_step():
+    waits = []
+    policy = RetryPolicy(base=0.1, cap=9, sleep=waits.append, draw=lambda: 1.0)
+    crowd = Crowd(2)
+    for _ in range(3):
+        retry = policy.start(crowd)
+        retry.queue_up()
+        retry.succeeded()
+    assert waits == [0.4, 0.2]
+    assert crowd.level == 0
+    late = RetryPolicy(sleep=waits.append, draw=lambda: 1.0, time_left=lambda: 0.001)
+    late.start(Crowd(5)).queue_up()
+    assert len(waits) == 2
