@@ -15,7 +15,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo test test-slow test-spark35 simulate bench wheel lint format types synth deploy clean distclean
+.PHONY: help venv demo test test-slow test-spark35 simulate bench wheel lock audit lint format types synth deploy clean distclean
 
 help: ## What there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,6 +71,12 @@ wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --wheel-dir dist .
 	@ls dist/*.whl
+
+lock: ## Renew requirements.lock: ARGS="--upgrade", ARGS="--upgrade-package click"
+	@"$(PYTHON)" -m tools.dependencies lock $(ARGS)
+
+audit: ## Look for known vulnerabilities of what is locked: ARGS="-s osv" asks OSV
+	@"$(PYTHON)" -m tools.dependencies audit $(ARGS)
 
 clean: ## Remove what was built, not .venv
 	@rm -rf cdk.out node_modules .demo spark-warehouse metastore_db derby.log build dist *.egg-info \

@@ -23,12 +23,28 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-SOURCES: Final = ("requirements.txt", "requirements-dev.txt", "pyproject.toml")
+REQUIREMENTS: Final = ("requirements.txt", "requirements-dev.txt")
+LOCK: Final = "requirements.lock"
+SOURCES: Final = (LOCK, "pyproject.toml")
 OLDEST: Final = (3, 10)
 
 
 class SetupError(Exception):
     """The environment could not be made; the text says why and what helps."""
+
+
+def made_of(root: Path) -> str:
+    """What a lock file says that it was made of: a hash of what is required, comments apart.
+
+    Args:
+        root: The project's folder.
+    """
+    digest = hashlib.sha256()
+    for name in REQUIREMENTS:
+        for line in (root / name).read_text(encoding="utf-8").splitlines():
+            if line.strip() and not line.startswith("#"):
+                digest.update(line.strip().encode() + b"\n")
+    return digest.hexdigest()
 
 
 class Environment:
@@ -100,12 +116,17 @@ class Environment:
     def install(self) -> None:
         """Install what the project needs, and the project itself.
 
+        Only files whose hashes are in the lock file are installed.
+
         Raises:
-            SetupError: pip failed.
+            SetupError: pip failed, or the lock file is of other requirements.
         """
+        locked = self.root / LOCK
+        if f"# Made of: {made_of(self.root)}\n" not in locked.read_text(encoding="utf-8"):
+            raise SetupError(f"{' or '.join(REQUIREMENTS)} was changed: make lock renews {LOCK}")
         self._stamp.unlink(missing_ok=True)
         self._unfinished.touch()
-        failed = self._pip("-r", str(self.root / "requirements-dev.txt")) or self._pip(
+        failed = self._pip("--no-deps", "--require-hashes", "-r", str(locked)) or self._pip(
             "--no-deps", "--editable", str(self.root)
         )
         if failed is not None:

@@ -45,9 +45,15 @@ class Recorded(Environment):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Recorded:
-    for name in venv.SOURCES:
-        (tmp_path / name).write_text(f"# {name}\n")
+    lay_out(tmp_path)
     return Recorded(tmp_path)
+
+
+def lay_out(root: Path, locked: str = "") -> None:
+    """The files that say what to install."""
+    for name in (*venv.REQUIREMENTS, *venv.SOURCES):
+        (root / name).write_text(f"# {name}\n")
+    (root / venv.LOCK).write_text(f"# Made of: {venv.made_of(root)}\n{locked}")
 
 
 def test_it_is_made_once_and_then_left_alone(
@@ -56,7 +62,7 @@ def test_it_is_made_once_and_then_left_alone(
     set_up(project, same_python=False)
     assert project.version() == tuple(sys.version_info[:2])
     assert project.asked == [
-        ("-r", str(project.root / "requirements-dev.txt")),
+        ("--no-deps", "--require-hashes", "-r", str(project.root / "requirements.lock")),
         ("--no-deps", "--editable", str(project.root)),
     ]
     assert "takes a few minutes" in capsys.readouterr().out
@@ -73,7 +79,8 @@ def test_it_is_brought_up_to_date_when_what_to_install_changes(
     set_up(project, same_python=False)
     mark = project.path / "still here"
     mark.touch()
-    (project.root / changed).write_text("another\n")
+    with (project.root / changed).open("a") as file:
+        file.write("# another\n")
     assert not project.ready()
     set_up(project, same_python=False)
     assert len(project.asked) == 4
@@ -113,9 +120,7 @@ def test_what_pip_says_is_told_when_it_fails(project: Recorded) -> None:
 
 
 def test_a_download_that_fails_leaves_what_is_there(tmp_path: Path) -> None:
-    for name in venv.SOURCES:
-        (tmp_path / name).write_text("")
-    (tmp_path / "requirements-dev.txt").write_text("./nothing-here\n")
+    lay_out(tmp_path, locked="./nothing-here\n")
     environment = Environment(tmp_path / ".venv", tmp_path)
     with pytest.raises(SetupError, match="nothing-here"):
         set_up(environment, same_python=False)
