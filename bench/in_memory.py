@@ -6,9 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from bench.harness import Goal, Section, Table, figure, interleaved, medians
 from xorack.memory import Acker
@@ -67,14 +69,40 @@ def _acker(length: int) -> Acker:
     return acker
 
 
-def _one_by_one(length: int, count: int) -> float:
-    acker, kinds = _acker(length), [os.urandom(length) for _ in range(_KINDS)]
-    stamp, rounds = acker.stamp, max(1, count // _KINDS)
+def _one_by_one(made: Callable[[int], Any], length: int, count: int) -> float:
+    kinds, rounds = [os.urandom(length) for _ in range(_KINDS)], max(1, count // _KINDS)
+    stamp = made(length).stamp
     before = perf_counter()
     for _ in range(rounds):
         for one in kinds:
             stamp("chain", one)
     return (perf_counter() - before) * 1e9 / (rounds * _KINDS)
+
+
+class _Nothing:
+    """A method that does nothing: what Python takes to call one."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def stamp(self, tag: str, stamp: bytes) -> None:
+        """Do nothing."""
+
+
+class _Floor:
+    """The least that applies a stamp: find the chain, read the bytes, XOR, look for zero.
+
+    It knows no unknown tag, no length, no other threads, and never ends a chain.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.chains = {"chain": int.from_bytes(os.urandom(length), "little")}
+
+    def stamp(self, tag: str, stamp: bytes) -> None:
+        """XOR."""
+        left = self.chains[tag] ^ int.from_bytes(stamp, "little")
+        if left:
+            self.chains[tag] = left
 
 
 def _in_bulk(length: int, count: int) -> float:
@@ -92,8 +120,22 @@ def run(quick: bool = False) -> Section:
     """Measure all lengths, theirs and ours in turn."""
     rounds, count = (1, 20_000) if quick else (5, 200_000)
     table = Table(
-        ["bytes", "`ack`, ns a stamp", "`Acker`", "ratio", "`stamp_many`", "ratio"],
-        note="Ratios: how many times as many stamps a second as `ack`.",
+        [
+            "bytes",
+            "`ack`, ns a stamp",
+            "`Acker`",
+            "ratio",
+            "an empty call",
+            "the floor",
+            "`stamp_many`",
+            "ratio",
+        ],
+        note="Ratios: how many times as many stamps a second as `ack`. *An empty call*: what "
+        "Python takes to call a method of two arguments that does nothing. *The floor*: that, the lookup "
+        "of the chain, `int.from_bytes`, the XOR and the look for zero, and nothing else; what "
+        "`Acker` takes beyond is a lock, the check of the length and the unknown tag. node "
+        "compiles `ack` to machine code; no pure Python method comes below the floor, so where the floor "
+        "itself is above `ack`, one by one cannot be level: use `stamp_many`.",
     )
     section = Section(
         "memory",
@@ -109,7 +151,9 @@ def run(quick: bool = False) -> Section:
         figures = interleaved(
             {
                 "ack": partial(_theirs, package, length, count),
-                "one": partial(_one_by_one, length, count),
+                "one": partial(_one_by_one, _acker, length, count),
+                "floor": partial(_one_by_one, _Floor, length, count),
+                "call": partial(_one_by_one, _Nothing, length, count),
                 "bulk": partial(_in_bulk, length, count),
             },
             rounds,
@@ -123,6 +167,8 @@ def run(quick: bool = False) -> Section:
                 figure(middle["ack"]),
                 figure(middle["one"]),
                 figure(one),
+                figure(middle["call"]),
+                figure(middle["floor"]),
                 figure(middle["bulk"]),
                 figure(bulk),
             ]

@@ -81,7 +81,7 @@ class Retry:
         self.waited = 0.0
 
     def _drawn(self) -> float:
-        most = min(self.policy.cap, self.policy.base * 2**self.crowd.level)
+        most = min(self.policy.cap, self.policy.base * 2.0**self.crowd.level)
         return self.policy.draw() * most
 
     def queue_up(self) -> None:
