@@ -131,11 +131,11 @@ def run(quick: bool = False) -> Section:
             "ratio",
         ],
         note="Ratios: how many times as many stamps a second as `ack`. *An empty call*: what "
-        "Python takes to call a method of two arguments that does nothing. *The floor*: that, the lookup "
-        "of the chain, `int.from_bytes`, the XOR and the look for zero, and nothing else; what "
-        "`Acker` takes beyond is a lock, the check of the length and the unknown tag. node "
-        "compiles `ack` to machine code; no pure Python method comes below the floor, so where the floor "
-        "itself is above `ack`, one by one cannot be level: use `stamp_many`.",
+        "Python takes to call a method of two arguments that does nothing. *The floor*: that, the "
+        "lookup of the chain, `int.from_bytes`, the XOR and the look for zero, and nothing else; "
+        "what `Acker` takes beyond is a lock, the check of the length and the unknown tag. node "
+        "compiles `ack` to machine code; no pure Python method comes below the floor, so where "
+        "the floor itself is above `ack`, one by one cannot be level: use `stamp_many`.",
     )
     section = Section(
         "memory",
