@@ -370,6 +370,11 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+"""Made once: `json.loads` with an option makes one each time."""
+_SHALLOW = 100
+
+
 def _body(raw: object) -> str:
     """A message of one raw request."""
     return json.dumps({"version": VERSION, "requests": [raw]}, separators=(",", ":"))
@@ -418,7 +423,7 @@ def _raw_requests(body: object) -> list[object]:
     if not isinstance(body, str):
         raise InvalidRequest("body", body, "a string of JSON")
     try:
-        message = json.loads(body, parse_constant=_no_constant)
+        message = _DECODER.decode(body)
     except RecursionError:
         raise InvalidRequest("body", body, "JSON nested less deep") from None
     except ValueError as error:
@@ -434,11 +439,13 @@ def _raw_requests(body: object) -> list[object]:
     raws = message.get("requests")
     if not isinstance(raws, list) or not 1 <= len(raws) <= MAX_REQUESTS:
         raise InvalidRequest("requests", raws, f"a list of 1 to {MAX_REQUESTS} requests")
-    try:
-        # A value deep enough to be read and too deep to be written again is refused here.
-        json.dumps(raws)
-    except RecursionError:
-        raise InvalidRequest("body", body, "JSON nested less deep") from None
+    # A value deep enough to be read and too deep to be written again is refused here. What has few
+    # brackets is not deep, and to write it again takes a fifth of the time of reading a message.
+    if body.count("{") + body.count("[") > _SHALLOW:
+        try:
+            json.dumps(raws)
+        except RecursionError:
+            raise InvalidRequest("body", body, "JSON nested less deep") from None
     return cast("list[object]", raws)
 
 
