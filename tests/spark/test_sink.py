@@ -124,6 +124,12 @@ def test_a_refusing_queue_fails_the_write_and_a_repeat_sends_the_same(rows, queu
         ({"sendFrom": "moon"}, "option sendFrom: 'moon', expected driver or tasks"),
         ({"endpointUrl": "moon"}, "option endpointUrl: 'moon' is no URL"),
         ({"queueName": "x"}, "option queue[nN]ame: no such option"),
+        ({"step": ""}, "option step: is empty: '', expected a name for this step"),
+        ({"region": "moon"}, "option region: 'moon' is no region"),
+        (
+            {"endpointUrl": "http://127.0.0.1:1"},
+            "option queueUrl: http.*: Could not connect to the endpoint URL: .*127.0.0.1:1/",
+        ),
     ],
 )
 def test_wrong_options_are_named_before_anything_runs(rows, queue, options, message):
@@ -134,14 +140,99 @@ def test_wrong_options_are_named_before_anything_runs(rows, queue, options, mess
     assert queue.bodies == []
 
 
+def test_a_queue_that_is_not_there_is_named_before_anything_runs(rows, queue):
+    never = rows.select(F.raise_error(F.lit("ran")).cast("string").alias("tag"))
+    nowhere = queue.queue_url.replace("stamps", "nowhere")
+    with pytest.raises(Exception, match=f"option queueUrl: there is no queue {nowhere}"):
+        write(never, queue, queueUrl=nowhere)
+    with pytest.raises(InvalidOption, match=f"option queue_url: there is no queue {nowhere}"):
+        send(never, queue_url=nowhere, run_id="r", step="s")
+
+
+WRONG_COLUMNS = [
+    (["upper(tag) AS Tag", "stamp"], "column tag is missing of Tag, stamp; rows may have tag"),
+    (["tag", "stamp", "finished AS count"], "unknown column count; rows may have tag"),
+    (["1 AS tag", "stamp"], "column tag is of the type int, expected string"),
+    (["tag", "hex(stamp) AS stamp"], "column stamp is of the type string, expected binary"),
+    (["tag", "stamp", "stamp", "finished"], "column stamp is there 2 times"),
+    (["tag", "stamp", "double(finished) AS finished"], "column finished is of the type double"),
+]
+
+
+def test_wrong_columns_are_named_before_anything_runs(rows, queue):
+    for at, (columns, message) in enumerate(WRONG_COLUMNS):
+        never = rows.where("raise_error('ran') IS NULL").selectExpr(*columns)
+        with pytest.raises(UnsuitableColumns, match=message):
+            send(never, queue_url=queue.queue_url, run_id="r", step="s")
+        if at in (0, 4):  # `format` checks by the same function, in a process that costs a second
+            with pytest.raises(Exception, match=message):
+                write(never, queue)
+    assert queue.bodies == []
+
+
+WRONG_ROWS = [
+    ("NULL", "X'01'", 1, "column tag is null in a row"),
+    ("''", "X'01'", 1, "stamp of tag '': tag: '', expected a string of 1 to 1024"),
+    ("'b'", "NULL", 1, "stamp of tag 'b': stamp: None, expected bytes"),
+    ("'file 0'", "NULL", 1, "stamp of tag 'file 0': stamp: None, expected bytes"),
+    ("'b'", "X''", 1, "stamp of tag 'b': stamp: '0 bytes', expected 1 to 65536 bytes"),
+    ("'b'", "X'0000'", 1, "stamp of tag 'b': stamp: '2 zero bytes', expected at least one"),
+    ("'file 0'", "X'01'", 1, "stamp of tag 'file 0': Buffer lengths are not equal: "),
+    ("'file 0'", "stamp", -1, "stamp of tag 'file 0': finished: -1, expected 0 or more"),
+]
+
+
+def test_a_wrong_row_is_named_and_no_other_is_sent(spark, rows, queue):
+    few = spark.createDataFrame(rows.limit(3).collect(), rows.schema).coalesce(1)
+    for at, (tag, stamp, finished, message) in enumerate(WRONG_ROWS):
+        stray = few.limit(1).selectExpr(
+            f"CAST({tag} AS string) AS tag",
+            f"CAST({stamp} AS binary) AS stamp",
+            f"CAST({finished} AS bigint) AS finished",
+        )
+        frame = few.unionByName(stray)
+        with pytest.raises(UnsuitableColumns, match=message):
+            send(frame, queue_url=queue.queue_url, run_id="r", step="s")
+        if at == 3:
+            with pytest.raises(Exception, match=message):
+                write(frame, queue)
+    assert queue.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"queueUrl": None}, "option queueUrl: is required"),
+        ({"step": ""}, "option step: is empty"),
+        ({"runId": "r"}, "option run[iI]d: is for batch writes"),
+        ({"region": "moon"}, "option region: 'moon' is no region"),
+        ({"queueUrl": "http://127.0.0.1:1/1/q"}, "option queueUrl: http.*Could not connect"),
+    ],
+)
+def test_wrong_options_of_a_stream_are_named(spark, rows, queue, tmp_path, options, message):
+    register(spark)
+    source = tmp_path / "in"
+    source.mkdir()
+    rows.write.mode("append").parquet(str(source))
+    stream = spark.readStream.schema(rows.schema).parquet(str(source))
+    writer = stream.where("raise_error('ran') IS NULL").writeStream.format("xorack")
+    for name, value in {"queueUrl": queue.queue_url, "step": "s", **options}.items():
+        if value is not None:
+            writer = writer.option(name, value)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match=message):
+        writer.trigger(availableNow=True).start().awaitTermination()
+    assert queue.bodies == []
+
+
 def test_wrong_arguments_of_send_are_named(rows, queue):
-    with pytest.raises(InvalidOption, match="option run_id: is required"):
+    with pytest.raises(InvalidOption, match="option run_id: is empty: ''"):
         send(rows, queue_url=queue.queue_url, run_id="", step="s")
     with pytest.raises(UnsuitableColumns, match="unknown column extra; rows may have tag"):
         send(rows.withColumn("extra", F.lit(1)), queue_url=queue.queue_url, run_id="r", step="s")
     with pytest.raises(UnsuitableColumns, match="column stamp is of the type string"):
         send(rows.withColumn("stamp", F.lit("x")), queue_url=queue.queue_url, run_id="r", step="s")
-    with pytest.raises(UnsuitableColumns, match="stamp of tag 'file 0': stamp: "):
+    with pytest.raises(UnsuitableColumns, match=r"stamp of tag 'file \d': stamp: None"):
         send(rows.drop("stamp"), queue_url=queue.queue_url, run_id="r", step="s")
     assert queue.bodies == []
 

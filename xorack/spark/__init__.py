@@ -24,8 +24,9 @@ from xorack.spark.columns import (
     with_unit,
 )
 from xorack.spark.errors import DuplicateUnits, InvalidOption, NullUnits, UnsuitableColumns
+from xorack.spark.parquet import fold_parquet, xor_stamps
 from xorack.spark.requests import Options, Sent, check_queue, request_id
-from xorack.spark.sink import send
+from xorack.spark.sink import send, ship_wheel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +43,7 @@ __all__ = [
     "check_queue",
     "check_units",
     "fold",
+    "fold_parquet",
     "register",
     "request_id",
     "rows_of",
@@ -49,6 +51,7 @@ __all__ = [
     "stamp_of",
     "unit",
     "with_unit",
+    "xor_stamps",
 ]
 
 
@@ -67,4 +70,5 @@ def register(spark: SparkSession) -> None:
         raise RuntimeError(
             f"format('xorack') needs PySpark 4.0 or later ({error}); use xorack.spark.send"
         ) from error
+    ship_wheel(spark)
     spark.dataSource.register(XorackDataSource)

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import Row, StructType
 
 from xorack.spark.errors import InvalidOption
-from xorack.spark.requests import Chains, Options, Sent, deliver, row_columns
+from xorack.spark.requests import Chains, Options, Sent, check_queue, deliver, row_columns
 
 __all__ = ["XorackDataSource"]
 
@@ -71,13 +71,14 @@ class XorackDataSource(DataSource):
             The writer.
 
         Raises:
-            InvalidOption: An option, or the mode.
+            InvalidOption: An option, or the mode; or there is no such queue.
             UnsuitableColumns: The frame's columns.
         """
         if overwrite:
             raise InvalidOption("mode", "what was sent cannot be overwritten; use append")
-        options = Options.of(dict(self.options))
-        return _Writer(options, _columns(schema))
+        options, columns = Options.of(dict(self.options)), _columns(schema)
+        check_queue(options)
+        return _Writer(options, columns)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A writer for a stream.
@@ -90,17 +91,18 @@ class XorackDataSource(DataSource):
             The writer.
 
         Raises:
-            InvalidOption: An option, or the mode.
+            InvalidOption: An option, or the mode; or there is no such queue.
             UnsuitableColumns: The frame's columns.
         """
         if overwrite:
             raise InvalidOption("outputMode", "complete would send everything again; use append")
-        options = Options.of(dict(self.options), streaming=True)
-        return _StreamWriter(options, _columns(schema))
+        options, columns = Options.of(dict(self.options), streaming=True), _columns(schema)
+        check_queue(options)
+        return _StreamWriter(options, columns)
 
 
 def _columns(schema: StructType) -> list[str]:
-    return row_columns({field.name: field.dataType.simpleString() for field in schema.fields})
+    return row_columns((field.name, field.dataType.simpleString()) for field in schema.fields)
 
 
 @dataclass

@@ -14,11 +14,13 @@ class InvalidOption(XorAckError, ValueError):
 
     Attributes:
         option: Its name, as the user writes it.
+        problem: What is wrong with it.
     """
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"option {option}: {problem}")
         self.option = option
+        self.problem = problem
 
 
 class UnsuitableColumns(XorAckError, ValueError):

@@ -6,12 +6,15 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from xorack.errors import InvalidRequest, XorAckError
+from xorack.errors import InvalidRequest, XorAckError, shown
 from xorack.messages import Op, Request
 from xorack.spark.errors import InvalidOption, UnsuitableColumns
 from xorack.stamps import xor_bytes
@@ -52,7 +55,13 @@ OPTIONS = {
 }
 """The sink's options, by the name that `send` has for each."""
 
+_REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
 _REGION_OF_URL = re.compile(r"https://sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|api\.aws)")
+_EXPECTED = {
+    "queue_url": "the queue's URL, such as the stack's output QueueUrl",
+    "step": "a name for this step of the job",
+    "run_id": "your name for this run, the same when it is repeated",
+}
 _OPS: tuple[Op, ...] = ("create", "stamp", "fail", "extend")
 _MOST_NAME_BYTES = 512
 
@@ -135,24 +144,45 @@ class Options:
             if snake is None or snake not in spelt:
                 if camel_case and str(name).lower() in ("path", "checkpointlocation"):
                     continue  # Spark's own, passed on to every sink
-                raise InvalidOption(str(name), f"no such option; there are {', '.join(OPTIONS)}")
+                there = ", ".join(spelt.values())
+                raise InvalidOption(str(name), f"no such option; there are {there}")
             if value is not None:
                 values[snake] = value
         for snake in ("queue_url", "step") if streaming else ("queue_url", "step", "run_id"):
-            if not values.get(snake):
-                raise InvalidOption(spelt[snake], "is required")
+            if snake not in values:
+                raise InvalidOption(spelt[snake], f"is required: {_EXPECTED[snake]}")
+        for snake, value in values.items():
+            # A date or a number may name a run; what is no text otherwise is a mistake.
+            named = isinstance(value, (int, date)) and not isinstance(value, bool)
+            if not isinstance(value, str) and not (snake in ("run_id", "step") and named):
+                raise InvalidOption(spelt[snake], f"{shown(value)}, expected a string")
+            if not str(value).strip():
+                expected = _EXPECTED.get(snake, "a value, or no such option")
+                raise InvalidOption(spelt[snake], f"is empty: {value!r}, expected {expected}")
         if streaming and "run_id" in values:
             raise InvalidOption(
                 spelt["run_id"], "is for batch writes; a stream goes by its query's id"
             )
-        if not re.match(r"https?://[^/\s]+/\S+", str(values["queue_url"])):
+        if not re.fullmatch(r"https?://[^/\s]+/\S+", values["queue_url"]):
             raise InvalidOption(
                 spelt["queue_url"],
                 f"{values['queue_url']!r} is no queue's URL (the stack's output QueueUrl is one)",
             )
         endpoint = values.get("endpoint_url")
-        if endpoint is not None and not re.match(r"https?://[^/\s]+", str(endpoint)):
-            raise InvalidOption(spelt["endpoint_url"], f"{endpoint!r} is no URL")
+        if endpoint is not None and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", endpoint):
+            raise InvalidOption(
+                spelt["endpoint_url"], f"{endpoint!r} is no URL, expected http(s)://HOST"
+            )
+        region, in_url = values.get("region"), _REGION_OF_URL.match(values["queue_url"])
+        if region is not None and not _REGION.fullmatch(region):
+            raise InvalidOption(
+                spelt["region"], f"{region!r} is no region, expected one such as eu-west-1"
+            )
+        if region and in_url and endpoint is None and region != in_url[1]:
+            raise InvalidOption(
+                spelt["region"],
+                f"{region!r}, but the queue of {spelt['queue_url']} is in {in_url[1]}",
+            )
         for snake in ("step", "run_id"):
             if len(str(values.get(snake, "")).encode(errors="replace")) > _MOST_NAME_BYTES:
                 raise InvalidOption(spelt[snake], f"is longer than {_MOST_NAME_BYTES} bytes")
@@ -163,7 +193,13 @@ class Options:
         return cls(**{name: str(value) for name, value in values.items()})  # type: ignore[arg-type]
 
     def client(self) -> Any:
-        """A boto3 client for the queue, made where it is used: clients do not travel to tasks."""
+        """A boto3 client for the queue, made where it is used: clients do not travel to tasks.
+
+        Raises:
+            InvalidOption: Nobody says which region; the region or the endpoint makes no client.
+        """
+        from botocore.exceptions import InvalidRegionError, NoRegionError
+
         from xorack.aws import client
 
         in_url = _REGION_OF_URL.match(self.queue_url)
@@ -172,7 +208,16 @@ class Options:
             settings["region_name"] = region
         if endpoint := self.endpoint_url or self._endpoint_in_url():
             settings["endpoint_url"] = endpoint
-        return client("sqs", **settings)
+        try:
+            return client("sqs", **settings)
+        except NoRegionError:
+            raise InvalidOption(
+                "region", "is required: neither the queue's URL nor the environment says one"
+            ) from None
+        except InvalidRegionError as error:  # the environment's: a given one was checked
+            raise InvalidOption("region", str(error)) from None
+        except ValueError as error:
+            raise InvalidOption("endpointUrl", str(error)) from None
 
     def _endpoint_in_url(self) -> str | None:
         """The endpoint of a queue that is not AWS's own; boto3 does not take it from the URL."""
@@ -202,28 +247,35 @@ def request_id(run: str, step: str, batch: int, op: str, tag: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
-def row_columns(columns: Mapping[str, str]) -> list[str]:
+def row_columns(columns: Iterable[tuple[str, str]]) -> list[str]:
     """Check the columns of a frame of requests.
 
     Args:
-        columns: Type by name, as in ``df.dtypes``.
+        columns: Names and types, as in ``df.dtypes``.
 
     Returns:
         Their names.
 
     Raises:
-        UnsuitableColumns: ``tag`` is missing, or a column is unknown or of another type; the error
-            lists what there is and what may be.
+        UnsuitableColumns: ``tag`` is missing, or a column is unknown, there twice or of another
+            type; the error lists what there is and what may be.
     """
+    columns = list(columns)
     allowed = f"rows may have {', '.join(f'{c} ({t[0]})' for c, t in COLUMNS.items())}"
-    if "tag" not in columns:
-        raise UnsuitableColumns(f"column tag is missing of {', '.join(columns)}; {allowed}")
-    for name, type_ in columns.items():
+    there = Counter(name for name, _ in columns)
+    if "tag" not in there:
+        raise UnsuitableColumns(f"column tag is missing of {', '.join(there) or 'none'}; {allowed}")
+    for name, type_ in columns:
         if name not in COLUMNS:
             raise UnsuitableColumns(f"unknown column {name}; {allowed}")
+        if there[name] > 1:  # as joins leave them; values would get into wrong columns
+            raise UnsuitableColumns(f"column {name} is there {there[name]} times; {allowed}")
         if type_ not in COLUMNS[name] and type_ != "void":
-            raise UnsuitableColumns(f"column {name} is of the type {type_}; {allowed}")
-    return list(columns)
+            expected = " or ".join(COLUMNS[name])
+            raise UnsuitableColumns(
+                f"column {name} is of the type {type_}, expected {expected}; {allowed}"
+            )
+    return [name for name, _ in columns]
 
 
 class Chains:
@@ -252,7 +304,8 @@ class Chains:
             Itself.
 
         Raises:
-            UnsuitableColumns: A row has no tag or no such op, or rows of a chain disagree.
+            UnsuitableColumns: A row has no tag, no such op, a stamp too few or a count below zero,
+                or rows of a chain disagree.
         """
         place = {name: columns.index(name) for name in columns}
 
@@ -266,12 +319,20 @@ class Chains:
             if op not in _OPS:
                 raise UnsuitableColumns(f"op of tag {tag!r}: {op!r}, expected {', '.join(_OPS)}")
             stamp = value(row, "stamp")
+            # Looked at row by row: folded with others, what is wrong would be lost in the sum.
+            if stamp is None and op in ("create", "stamp"):
+                raise UnsuitableColumns(f"{op} of tag {tag!r}: stamp: None, expected bytes")
+            counts = [value(row, name) or 0 for name in ("started", "finished")]
+            for name, count in zip(("started", "finished"), counts, strict=True):
+                if count < 0:
+                    raise UnsuitableColumns(
+                        f"{op} of tag {tag!r}: {name}: {count}, expected 0 or more"
+                    )
             self._add(
                 (tag, op),
                 [
                     None if stamp is None else bytes(stamp),
-                    value(row, "started") or 0,
-                    value(row, "finished") or 0,
+                    *counts,
                     *(value(row, name) for name in _KEPT),
                 ],
             )
@@ -320,8 +381,16 @@ class Chains:
         Raises:
             UnsuitableColumns: The protocol does not allow it; names the tag and the field.
         """
+        length: tuple[str, int] | None = None  # of the stamps of the chain at hand
         for tag, op in sorted(self.folded, key=lambda key: (key[0], _OPS.index(key[1]))):
             stamp, started, finished, *kept = self.folded[tag, op]
+            if stamp is not None:
+                if length is not None and length[0] == tag and length[1] != len(stamp):
+                    raise UnsuitableColumns(
+                        f"{op} of tag {tag!r}: stamp: {len(stamp)} bytes, expected {length[1]} as "
+                        "its create has"
+                    )
+                length = (tag, len(stamp))
             fields = {
                 name: field for name, field in zip(_KEPT, kept, strict=True) if field is not None
             }
@@ -392,25 +461,32 @@ def deliver(
 def check_queue(options: Options) -> None:
     """Ask whether the queue is there, before a job does its work.
 
+    Asked once a process: a queue that answered is not asked again.
+
     Args:
         options: Which queue.
 
     Raises:
         InvalidOption: There is no such queue, no such host, or there are no credentials. A role
-            that may send but not ask is taken at its word.
+            that may send but not ask is taken at its word, and so is a queue that is too busy to
+            answer.
     """
+    _ask_queue(options.queue_url, options.region, options.endpoint_url)
+
+
+@lru_cache(maxsize=64)
+def _ask_queue(queue_url: str, region: str | None, endpoint_url: str | None) -> None:
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from xorack.aws import error_code
+    from xorack.aws import error_code, is_transient
 
+    asked = Options(queue_url, step="ask", region=region, endpoint_url=endpoint_url)
     try:
-        options.client().get_queue_attributes(
-            QueueUrl=options.queue_url, AttributeNames=["QueueArn"]
-        )
+        asked.client().get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
     except ClientError as error:
         if "NonExistentQueue" in error_code(error) or "QueueDoesNotExist" in error_code(error):
-            raise InvalidOption("queueUrl", f"there is no queue {options.queue_url}") from None
-        if "Denied" not in error_code(error):
-            raise InvalidOption("queueUrl", f"{options.queue_url}: {error}") from None
+            raise InvalidOption("queueUrl", f"there is no queue {queue_url}") from None
+        if "Denied" not in error_code(error) and not is_transient(error):
+            raise InvalidOption("queueUrl", f"{queue_url}: {error}") from None
     except BotoCoreError as error:
-        raise InvalidOption("queueUrl", f"{options.queue_url}: {error}") from None
+        raise InvalidOption("queueUrl", f"{queue_url}: {error}") from None
