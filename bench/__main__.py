@@ -1,7 +1,6 @@
 """Run the bench and write its report: ``python -m bench`` (all), ``python -m bench peel memory``.
 
     --quick     few and short runs: to see that it works, not to quote
-    --large     the handler at batches of 10,000, too
     --out DIR   where benchmarks.md and benchmarks.json go (docs)
 
 Sections that are not asked for keep what the last run found of them.
@@ -15,7 +14,6 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
     parser.add_argument("--quick", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--large", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=DOCS, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     for name in given.sections:
         if name not in sections:
             parser.error(f"there is no section {name!r}: expected one of {', '.join(sections)}")
-    sections["handler"] = partial(handling.run, large=given.large)
 
     raw = given.out / "benchmarks.json"
     found: dict[str, dict[str, Any]] = {}

@@ -1,12 +1,20 @@
-"""The consumer's handler: messages a second, and how much of its time its AWS calls take."""
+"""The consumer's handler: messages a second, how much of its time its AWS calls take, memory.
+
+``python -m bench.handling MESSAGES CHAINS`` prints the memory of one batch, of its own process.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from io import StringIO
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 from unittest.mock import patch
@@ -70,14 +78,16 @@ def event_of(batch: int, chains: int, size: int) -> dict[str, Any]:
 
 
 @contextmanager
-def _handler(resources: Resources, workers: int) -> Iterator[tuple[Any, Timed]]:
-    """The handler on these resources, and the client that it writes chains by."""
+def _handler(
+    resources: Resources, workers: int, instead: Any = None
+) -> Iterator[tuple[Any, Timed]]:
+    """The handler on these resources, and the client that it writes chains by, or one instead."""
     with patch.dict(os.environ, resources.environ()), redirect_stdout(StringIO()):
         from lambda_src import consumer
         from xorack.consume import consume
 
         known = consumer.environment()
-        client = Timed(known.store.client)
+        client = Timed(known.store.client if instead is None else instead)
         with (
             patch.object(known.store, "client", client),
             patch.object(consumer, "consume", partial(consume, workers=workers)),
@@ -88,8 +98,8 @@ def _handler(resources: Resources, workers: int) -> Iterator[tuple[Any, Timed]]:
 def measured(resources: Resources, size: int, chains: int, workers: int, batches: int) -> Any:
     """Handle batches, each of chains of its own."""
     with _handler(resources, workers) as (handler, client):
-        events = [event_of(batch, chains, size) for batch in range(batches + 1)]
-        handler(events.pop(), _Context())  # warm, as a function is after its first batch
+        events = [event_of(batch, chains, size) for batch in range(batches)]
+        handler(event_of(batches, 10, 10), _Context())  # warm, as a function is after a batch
         client.calls, client.seconds = 0, 0.0
         before = perf_counter()
         for event in events:
@@ -104,15 +114,70 @@ def measured(resources: Resources, size: int, chains: int, workers: int, batches
     }
 
 
-def run(quick: bool = False, large: bool = False) -> Section:
+class _Instant:
+    """A client that answers at once and keeps nothing: what memory is taken is the handler's."""
+
+    def update_item(self, **_: Any) -> dict[str, Any]:
+        """Written."""
+        return {}
+
+    batch_write_item = get_item = update_item
+
+    def batch_get_item(self, **asked: Any) -> dict[str, Any]:
+        """Nothing there."""
+        return {"Responses": {table: [] for table in asked["RequestItems"]}}
+
+
+def _high_water() -> float:
+    """The most memory that this process had, MB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # on Linux getrusage also counts what the process was before it was this
+        words = status.read_text().split()
+        return int(words[words.index("VmHWM:") + 1]) / 1024
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / (1024 * 1024 if sys.platform == "darwin" else 1024)
+
+
+def memory_of(size: int, chains: int) -> dict[str, float]:
+    """The process's high water before a batch, with the batch itself, and after it was handled."""
+    os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
+    resources = Resources(None, "table", "tag", "queue", "dead", "bus", "events")  # type: ignore[arg-type]
+    with _handler(resources, 8, _Instant()) as (handler, _):
+        handler(event_of(1, 10, 10), _Context())
+        warm = _high_water()
+        event = event_of(0, chains, size)
+        given = _high_water()
+        if handler(event, _Context())["batchItemFailures"]:
+            raise AssertionError("messages failed")
+        return {"warm": warm, "with_event": given, "peak": _high_water()}
+
+
+def _memory(size: int, chains: int) -> dict[str, float]:
+    """The same, in a process of its own."""
+    command = [sys.executable, "-m", "bench.handling", str(size), str(chains)]
+    root = Path(__file__).resolve().parent.parent
+    done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+LARGEST = 10_000
+"""Messages of the largest batch that Lambda hands over."""
+
+
+def run(quick: bool = False) -> Section:
     """Measure batches of growing size, over one chain, some, and as many as there are messages."""
-    sizes = [10, 100] if quick else [10, 100, 1000] + [10_000] * large
+    sizes = [10, 100] if quick else [10, 100, 1000, LARGEST]
     table = Table(
         ["messages", "chains", "calls", "messages a second, one worker", "eight workers",
-         "own µs a message", "share in the calls"],
+         "own µs a message", "share in the calls", "MB warm", "MB at most"],
         note="*Own*: outside of the AWS calls, powertools included. Calls of eight workers "
         "overlap, so the share is that of one. moto answers within this process and so shares its "
-        "processor; DynamoDB answers while the function waits.",
+        "processor; DynamoDB answers while the function waits. *MB*: the high water of a process "
+        "of its own, with eight workers and a client that answers at once and keeps nothing; warm "
+        "is after a batch of ten, and the batch itself, as Lambda hands it over, is in the most. "
+        "The fewer calls a message needs, the more its own reading weighs: a hundred messages of "
+        "one chain are one call.",
     )  # fmt: skip
     section = Section(
         "handler",
@@ -124,24 +189,34 @@ def run(quick: bool = False, large: bool = False) -> Section:
     )
     with locked_aws() as aws:
         for size in sizes:
-            for chains in sorted({1, min(10, size), size}):
+            for chains in sorted({1, min(10, size), min(1000, size), size}):
                 batches = max(1, (50 if quick else 200) // max(chains, size // 20))
                 resources = create_resources(aws)
                 one = measured(resources, size, chains, 1, batches)
                 resources = create_resources(aws)
-                eight = measured(resources, size, chains, 8, batches)
-                section.raw[f"{size} over {chains}"] = {"one": one, "eight": eight}
+                # Ten thousand chains once: moto alone takes minutes for them.
+                eight = None if chains == LARGEST else measured(resources, size, chains, 8, batches)
+                memory = _memory(size, chains)
+                section.raw[f"{size} over {chains}"] = {
+                    "one": one, "eight": eight, "megabytes": memory,
+                }  # fmt: skip
                 table.rows.append(
                     [
                         f"{size:,}",
                         f"{chains:,}",
                         figure(one["calls"]),
                         figure(one["messages_a_second"]),
-                        figure(eight["messages_a_second"]),
+                        figure(eight["messages_a_second"]) if eight else "",
                         figure(one["own_microseconds_a_message"]),
                         f"{100 * one['share_in_calls']:.0f} %",
+                        f"{memory['warm']:.0f}",
+                        f"{memory['peak']:.0f}",
                     ]
                 )
                 what = f"{size:,} messages over {chains:,} chains: share of the time in calls"
                 section.goals.append(Goal(what, one["share_in_calls"], 0.9, "more"))
     return section
+
+
+if __name__ == "__main__":
+    print(json.dumps(memory_of(int(sys.argv[1]), int(sys.argv[2]))))
