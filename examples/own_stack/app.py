@@ -10,12 +10,14 @@ from xorack.cdk import Acker, Network, Settings  # isort: skip - before aws_cdk:
 from aws_cdk import (
     App,
     CfnOutput,
+    Duration,
     Stack,
     aws_ec2,
     aws_events,
     aws_events_targets,
     aws_iam,
     aws_kms,
+    aws_logs,
     aws_sns,
     aws_sqs,
 )
@@ -37,7 +39,7 @@ class Warehouse(Stack):
         key = aws_kms.Key(self, "Key", enable_key_rotation=True)
         bus = aws_events.EventBus(self, "Bus", event_bus_name="warehouse")
         on_call = aws_sns.Topic(self, "OnCall", enforce_ssl=True)
-        vpc = private_network(self)
+        vpc, functions = private_network(self)
 
         self.acker = Acker(
             self,
@@ -53,6 +55,7 @@ class Warehouse(Stack):
             network=Network(
                 vpc=vpc,
                 subnets=aws_ec2.SubnetSelection(subnet_type=aws_ec2.SubnetType.PRIVATE_ISOLATED),
+                security_groups=[functions],
             ),
         )
 
@@ -70,8 +73,17 @@ class Warehouse(Stack):
         self.acker.grant_read(support)
 
         # Who is told: a queue of what is loaded, another of what was not.
+        unheard = aws_sqs.Queue(
+            self, "Unheard", enforce_ssl=True, retention_period=Duration.days(14)
+        )
         for name, status in (("Loaded", "acked"), ("NotLoaded", "failed")):
-            queue = aws_sqs.Queue(self, name, enforce_ssl=True)
+            queue = aws_sqs.Queue(
+                self,
+                name,
+                enforce_ssl=True,
+                # What your loader fails to take three times.
+                dead_letter_queue=aws_sqs.DeadLetterQueue(queue=unheard, max_receive_count=3),
+            )
             self.acker.events.rule(
                 f"{name}Rule", targets=[aws_events_targets.SqsQueue(queue)], statuses=[status]
             )
@@ -79,14 +91,15 @@ class Warehouse(Stack):
         CfnOutput(self, "QueueUrl", value=self.acker.queue.queue.queue_url)
 
 
-def private_network(scope: Construct) -> aws_ec2.Vpc:
+def private_network(scope: Construct) -> tuple[aws_ec2.Vpc, aws_ec2.SecurityGroup]:
     """A VPC that leads to what the functions call, and nowhere else.
 
     Args:
         scope: Where it belongs.
 
     Returns:
-        The VPC, with the endpoints that `xorack.cdk.Network` needs.
+        The VPC, with the endpoints that `xorack.cdk.Network` needs, and the security group whose
+        members reach them.
     """
     vpc = aws_ec2.Vpc(
         scope,
@@ -99,11 +112,17 @@ def private_network(scope: Construct) -> aws_ec2.Vpc:
             )
         ],
     )
+    flows = aws_logs.LogGroup(scope, "Flows", retention=aws_logs.RetentionDays.ONE_MONTH)
+    vpc.add_flow_log("Log", destination=aws_ec2.FlowLogDestination.to_cloud_watch_logs(flows))
+    functions = aws_ec2.SecurityGroup(scope, "Functions", vpc=vpc)
     vpc.add_gateway_endpoint("DynamoDB", service=aws_ec2.GatewayVpcEndpointAwsService.DYNAMODB)
     services = aws_ec2.InterfaceVpcEndpointAwsService
     for name, service in (("Sqs", services.SQS), ("Events", services.EVENTBRIDGE)):
-        vpc.add_interface_endpoint(name, service=service, private_dns_enabled=True)
-    return vpc
+        endpoint = vpc.add_interface_endpoint(
+            name, service=service, private_dns_enabled=True, open=False
+        )
+        endpoint.connections.allow_default_port_from(functions)
+    return vpc, functions
 
 
 if __name__ == "__main__":

@@ -52,13 +52,10 @@ class Template:
         return name, self.resources[name]["Properties"]
 
     def queue(self) -> tuple[str, dict[str, Any]]:
-        found = [
-            (name, held["Properties"])
-            for name, held in self.of("AWS::SQS::Queue").items()
-            if "RedrivePolicy" in held.get("Properties", {})
-        ]
-        assert len(found) == 1
-        return found[0]
+        """The queue that the consumer reads."""
+        _, mapping = self.one("AWS::Lambda::EventSourceMapping")
+        name = target(mapping["EventSourceArn"])
+        return name, self.resources[name]["Properties"]
 
     def bus(self) -> tuple[str, dict[str, Any]]:
         return self.one("AWS::Events::EventBus")

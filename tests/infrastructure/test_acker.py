@@ -193,6 +193,22 @@ def test_the_key_of_a_queue_that_is_brought_goes_with_its_rights() -> None:
     assert [statement["Action"] for statement in statements] == [["kms:Decrypt", "kms:DescribeKey"]]
 
 
+def test_an_imported_key_encrypts_the_logs_too_and_its_policy_is_left_alone() -> None:
+    stack = Stack(App(), "Mine")
+    arn = "arn:aws:kms:eu-west-1:123456789012:key/1234"
+    Acker(stack, "Acker", encryption_key=aws_kms.Key.from_key_arn(stack, "Key", arn))
+    template = Assertions.from_stack(stack)
+    template.resource_count_is("AWS::KMS::Key", 0)
+    groups = template.find_resources("AWS::Logs::LogGroup").values()
+    assert [group["Properties"]["KmsKeyId"] for group in groups] == [arn] * 3
+
+
+def test_without_a_key_logs_have_cloudwatchs(mine: tuple[Stack, Acker, Assertions]) -> None:
+    groups = mine[2].find_resources("AWS::Logs::LogGroup").values()
+    assert len(groups) == 3
+    assert not any("KmsKeyId" in group["Properties"] for group in groups)
+
+
 @pytest.mark.parametrize(
     ("properties", "text"),
     [

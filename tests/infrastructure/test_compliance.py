@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aws_cdk import aws_sqs
+from aws_cdk import App, aws_sqs
 from cdk_nag import AwsSolutionsChecks
 
-from infra.synth import build
+from examples.own_stack.app import Warehouse
+from infra.synth import ROOT, build
 
 from .templates import Template
 
@@ -34,6 +35,15 @@ VARIANTS = [
 @pytest.mark.parametrize("settings", VARIANTS)
 def test_cdk_nag_is_content(settings: dict[str, str]) -> None:
     app, _ = build(settings)
+    report = AwsSolutionsChecks(app).validate_scope(app)
+    assert [(found.rule_name, found.description) for found in report.violations] == []
+    assert report.success
+
+
+def test_cdk_nag_is_content_with_the_example() -> None:
+    settings = json.loads((ROOT / "examples" / "own_stack" / "cdk.json").read_text())
+    app = App(context=settings["context"])
+    Warehouse(app, "warehouse")
     report = AwsSolutionsChecks(app).validate_scope(app)
     assert [(found.rule_name, found.description) for found in report.violations] == []
     assert report.success

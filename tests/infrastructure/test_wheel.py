@@ -138,6 +138,27 @@ def test_what_was_brought_is_used(example: Template) -> None:
     }
 
 
+def test_the_functions_logs_are_encrypted_with_the_key_that_lets_them(example: Template) -> None:
+    key, properties = example.one("AWS::KMS::Key")
+    for name in ("consumer", "sweeper", "widget"):
+        logs = target(example.function(name)[1]["LoggingConfig"]["LogGroup"])
+        assert target(example.resources[logs]["Properties"]["KmsKeyId"]) == key
+    (statement,) = [
+        statement
+        for statement in properties["KeyPolicy"]["Statement"]
+        if "logs." in json.dumps(statement["Principal"])
+    ]
+    region, account = {"Ref": "AWS::Region"}, {"Ref": "AWS::AccountId"}
+    assert statement["Principal"] == {
+        "Service": {"Fn::Join": ["", ["logs.", region, ".", {"Ref": "AWS::URLSuffix"}]]}
+    }
+    arn = ["arn:", {"Ref": "AWS::Partition"}, ":logs:", region, ":", account, ":log-group:*"]
+    # Nobody's but this account's log groups: the service acts for all accounts.
+    assert statement["Condition"] == {
+        "ArnLike": {"kms:EncryptionContext:aws:logs:arn": {"Fn::Join": ["", arn]}}
+    }
+
+
 def test_each_function_may_use_the_key_for_what_it_does(example: Template) -> None:
     key, _ = example.one("AWS::KMS::Key")
     write = {"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey",

@@ -10,7 +10,7 @@ from constructs import Construct
 
 from xorack.cdk.consumer import Consumer
 from xorack.cdk.events import AckEvents
-from xorack.cdk.function import Network, read_with, send_with
+from xorack.cdk.function import Network, Surroundings, let_logs_use, read_with, send_with
 from xorack.cdk.monitoring import Monitoring
 from xorack.cdk.queue import StampQueue
 from xorack.cdk.settings import Settings
@@ -63,7 +63,9 @@ class Acker(Construct):
             dead_letters: A queue of yours for what was refused. By default the one that `queue`
                 itself names, as far as is known, else one of its own.
             bus: A bus of yours that the ends of chains are told on.
-            encryption_key: A key of yours for the table, and for the queues that are made here.
+            encryption_key: A key of yours for the table, the queues that are made here, and the
+                functions' logs. One that is made in this app is told to let CloudWatch Logs use
+                it; an imported one has to by its own policy.
             alarm_topic: A topic of yours that is told of alarms, as `Settings.alarm_topic_arn`.
             network: A network of yours for the functions.
 
@@ -88,38 +90,20 @@ class Acker(Construct):
             encryption_key=encryption_key,
         )
         self.events = AckEvents(self, "Events", bus=bus)
-        self.consumer = Consumer(
-            self,
-            "Consumer",
-            settings=settings,
-            table=self.table.table,
-            queue=self.queue.queue,
-            dead_letters=self.queue.dead_letters,
-            bus=self.events.bus,
-            network=network,
-        )
-        self.sweeper = Sweeper(
-            self,
-            "Sweeper",
+        if encryption_key is not None:
+            let_logs_use(encryption_key, self)
+        around = Surroundings(
             settings=settings,
             table=self.table.table,
             index_arn=self.table.index_arn,
             dead_letters=self.queue.dead_letters,
             bus=self.events.bus,
+            encryption_key=encryption_key,
             network=network,
         )
-        self.widget = (
-            ChainsWidget(
-                self,
-                "Widget",
-                settings=settings,
-                table=self.table.table,
-                index_arn=self.table.index_arn,
-                network=network,
-            )
-            if settings.dashboard
-            else None
-        )
+        self.consumer = Consumer(self, "Consumer", around, queue=self.queue.queue)
+        self.sweeper = Sweeper(self, "Sweeper", around)
+        self.widget = ChainsWidget(self, "Widget", around) if settings.dashboard else None
         self.monitoring = Monitoring(
             self,
             "Monitoring",

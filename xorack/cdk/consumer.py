@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from aws_cdk import Duration, aws_dynamodb, aws_events, aws_lambda, aws_sqs
+from aws_cdk import Duration, aws_lambda, aws_sqs
 from constructs import Construct
 
 from xorack.cdk.function import (
-    Network,
     PythonFunction,
+    Surroundings,
     allow,
     read_with,
     send_with,
     write_with,
 )
-from xorack.cdk.settings import Settings
 
 
 class Consumer(Construct):
@@ -31,27 +30,19 @@ class Consumer(Construct):
         self,
         scope: Construct,
         construct_id: str,
+        around: Surroundings,
         *,
-        settings: Settings,
-        table: aws_dynamodb.ITable,
         queue: aws_sqs.IQueue,
-        dead_letters: aws_sqs.IQueue,
-        bus: aws_events.IEventBus,
-        network: Network | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
+        settings, table, dead_letters = around.settings, around.table, around.dead_letters
         python = PythonFunction(
             self,
             "Python",
-            settings=settings,
-            handler="lambda_src.consumer.handler",
+            around,
+            name="consumer",
             description="Applies the queue's requests to chains",
             timeout_seconds=settings.function_timeout_seconds,
-            environment={
-                "TABLE_NAME": table.table_name,
-                "EVENT_BUS_NAME": bus.event_bus_name,
-                "DEAD_LETTER_QUEUE_URL": dead_letters.queue_url,
-            },
             statements=[
                 allow(
                     [
@@ -68,12 +59,11 @@ class Consumer(Construct):
                     [queue.queue_arn],
                 ),
                 allow(["sqs:SendMessage"], [dead_letters.queue_arn]),
-                allow(["events:PutEvents"], [bus.event_bus_arn]),
+                allow(["events:PutEvents"], [around.bus.event_bus_arn]),
                 *write_with(table.encryption_key),
                 *read_with(queue.encryption_master_key),
                 *send_with(dead_letters.encryption_master_key),
             ],
-            network=network,
         )
         self.function = python.function
         # Not SqsEventSource, which would grant more than the poller needs.

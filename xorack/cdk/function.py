@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from aws_cdk import (
     Acknowledgment,
+    ArnFormat,
     Duration,
+    Stack,
     Validations,
+    aws_dynamodb,
     aws_ec2,
+    aws_events,
     aws_iam,
     aws_kms,
     aws_lambda,
     aws_logs,
+    aws_sqs,
     aws_ssm,
 )
 from constructs import Construct
@@ -57,6 +62,29 @@ class Network:
     security_groups: Sequence[aws_ec2.ISecurityGroup] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What an acker's functions work with, and how they are run: the same for all of them.
+
+    Attributes:
+        settings: The acker's settings.
+        table: Where chains live.
+        index_arn: Its index of deadlines.
+        dead_letters: Where refused requests go.
+        bus: Where the ends of chains are told.
+        encryption_key: What their logs are encrypted with; CloudWatch's own key if None.
+        network: Where they run; in Lambda's network if None.
+    """
+
+    settings: Settings
+    table: aws_dynamodb.ITable
+    index_arn: str
+    dead_letters: aws_sqs.IQueue
+    bus: aws_events.IEventBus
+    encryption_key: aws_kms.IKey | None = None
+    network: Network | None = None
+
+
 class PythonFunction(Construct):
     """A Lambda function with a role and a log group of its own.
 
@@ -73,19 +101,37 @@ class PythonFunction(Construct):
         self,
         scope: Construct,
         construct_id: str,
+        around: Surroundings,
         *,
-        settings: Settings,
-        handler: str,
+        name: str,
         description: str,
         timeout_seconds: int,
-        environment: Mapping[str, str],
         statements: Sequence[aws_iam.PolicyStatement],
-        network: Network | None = None,
+        only_reads: bool = False,
     ) -> None:
+        """Make a function.
+
+        Args:
+            scope: Where it belongs.
+            construct_id: Its name there.
+            around: What it works with.
+            name: Its module in `lambda_src`.
+            description: What it does.
+            timeout_seconds: How long one call may take.
+            statements: What it may do besides logging.
+            only_reads: Whether it only looks at chains: then it is told of the table alone.
+        """
         super().__init__(scope, construct_id)
+        settings, network = around.settings, around.network
+        handler = f"lambda_src.{name}.handler"
+        environment = {"TABLE_NAME": around.table.table_name}
+        if not only_reads:
+            environment["EVENT_BUS_NAME"] = around.bus.event_bus_name
+            environment["DEAD_LETTER_QUEUE_URL"] = around.dead_letters.queue_url
         self.log_group = aws_logs.LogGroup(
             self,
             "Logs",
+            encryption_key=around.encryption_key,
             retention=_log_retention(settings.log_retention_days),
             removal_policy=removal_policy(settings),
         )
@@ -180,6 +226,39 @@ def write_with(key: aws_kms.IKey | None) -> list[aws_iam.PolicyStatement]:
         "ReEncryptFrom", "ReEncryptTo",
     )  # fmt: skip
     return [] if key is None else [allow([f"kms:{name}" for name in actions], [key.key_arn])]
+
+
+def let_logs_use(key: aws_kms.IKey, scope: Construct) -> None:
+    """Let CloudWatch Logs encrypt this account's log groups with a key that is made in this app.
+
+    It cannot be said which log groups: they name the key, so the key cannot name them. Of an
+    imported key the policy is its owner's business.
+
+    Args:
+        key: The key.
+        scope: Where the log groups are.
+    """
+    stack = Stack.of(scope)
+    logs = stack.format_arn(
+        service="logs",
+        resource="log-group",
+        resource_name="*",
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )
+    key.add_to_resource_policy(
+        aws_iam.PolicyStatement(
+            principals=[aws_iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],
+            actions=[
+                "kms:Decrypt*",
+                "kms:Describe*",
+                "kms:Encrypt*",
+                "kms:GenerateDataKey*",
+                "kms:ReEncrypt*",
+            ],
+            resources=["*"],
+            conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
+        )
+    )
 
 
 def _powertools(scope: Construct, settings: Settings) -> aws_lambda.ILayerVersion:

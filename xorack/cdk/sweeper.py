@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from aws_cdk import Duration, aws_dynamodb, aws_events, aws_events_targets, aws_sqs
+from aws_cdk import Duration, aws_events, aws_events_targets
 from constructs import Construct
 
-from xorack.cdk.function import Network, PythonFunction, allow, write_with
-from xorack.cdk.settings import Settings
+from xorack.cdk.function import PythonFunction, Surroundings, allow, write_with
 
 
 class Sweeper(Construct):
@@ -19,41 +18,24 @@ class Sweeper(Construct):
         rule: The clock.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        settings: Settings,
-        table: aws_dynamodb.ITable,
-        index_arn: str,
-        dead_letters: aws_sqs.IQueue,
-        bus: aws_events.IEventBus,
-        network: Network | None = None,
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, around: Surroundings) -> None:
         super().__init__(scope, construct_id)
         python = PythonFunction(
             self,
             "Python",
-            settings=settings,
-            handler="lambda_src.sweeper.handler",
+            around,
+            name="sweeper",
             description="Ends chains whose time is up and tells events that are owed",
-            timeout_seconds=settings.sweeper_timeout_seconds,
-            environment={
-                "TABLE_NAME": table.table_name,
-                "EVENT_BUS_NAME": bus.event_bus_name,
-                "DEAD_LETTER_QUEUE_URL": dead_letters.queue_url,
-            },
+            timeout_seconds=around.settings.sweeper_timeout_seconds,
             statements=[
-                allow(["dynamodb:Query"], [index_arn]),
+                allow(["dynamodb:Query"], [around.index_arn]),
                 allow(
                     ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"],
-                    [table.table_arn],
+                    [around.table.table_arn],
                 ),
-                allow(["events:PutEvents"], [bus.event_bus_arn]),
-                *write_with(table.encryption_key),
+                allow(["events:PutEvents"], [around.bus.event_bus_arn]),
+                *write_with(around.table.encryption_key),
             ],
-            network=network,
         )
         self.function = python.function
         # A sweep that failed is not tried again: the next one is at most a minute away.

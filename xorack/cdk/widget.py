@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from aws_cdk import aws_dynamodb
 from constructs import Construct
 
-from xorack.cdk.function import Network, PythonFunction, allow, read_with
-from xorack.cdk.settings import Settings
+from xorack.cdk.function import PythonFunction, Surroundings, allow, read_with
 
 _TIMEOUT_SECONDS = 15
 
@@ -21,29 +19,19 @@ class ChainsWidget(Construct):
         function: The function.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        settings: Settings,
-        table: aws_dynamodb.ITable,
-        index_arn: str,
-        network: Network | None = None,
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, around: Surroundings) -> None:
         super().__init__(scope, construct_id)
         self.function = PythonFunction(
             self,
             "Python",
-            settings=settings,
-            handler="lambda_src.widget.handler",
+            around,
+            name="widget",
             description="Shows the unfinished chains that are due first on the dashboard",
             timeout_seconds=_TIMEOUT_SECONDS,
-            environment={"TABLE_NAME": table.table_name},
             statements=[
-                allow(["dynamodb:Query"], [index_arn]),
-                allow(["dynamodb:BatchGetItem", "dynamodb:GetItem"], [table.table_arn]),
-                *read_with(table.encryption_key),
+                allow(["dynamodb:Query"], [around.index_arn]),
+                allow(["dynamodb:BatchGetItem", "dynamodb:GetItem"], [around.table.table_arn]),
+                *read_with(around.table.encryption_key),
             ],
-            network=network,
+            only_reads=True,
         ).function
