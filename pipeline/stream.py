@@ -2,7 +2,8 @@
 
     python -m pipeline.stream --files DIR --out OUT --queue-url URL --run-id ID [--available-now]
 
-Three queries, each with a checkpoint of its own in OUT/checkpoints:
+Two streams, files and the words that are made of them, in three queries, as Spark's have one sink
+each. Each has a checkpoint of its own in OUT/checkpoints:
 
 * ``words``: files to words, by Spark's own exactly-once Parquet sink, to OUT/words;
 * ``starts``: files to chains: of each file a ``create``, and a ``stamp`` that starts its words;
@@ -14,7 +15,11 @@ under the same ids. Ends may come before starts: a chain waits for its ``create`
 
 Files must be put into the folder whole (written elsewhere, then moved), must not change, and need
 names of their own; a file is one row here: those of hundreds of megabytes are for the batch jobs.
-Spark's streams pass over files of no bytes: these get no chain.
+Spark's streams pass over files of no bytes, and over names that begin with a dot or an underscore:
+these get no chain.
+
+Without ``--available-now`` it runs until SIGTERM or SIGINT, which let the batches at hand end; a
+second one does not. docs/streaming.md has the rest.
 """
 
 from __future__ import annotations
@@ -22,14 +27,20 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from pipeline.commands import absolute, add_common, run
+from pipeline.errors import JobError
 from xorack.spark import fold, send, stamp_of, unit
 
 if TYPE_CHECKING:
@@ -39,6 +50,9 @@ __all__ = ["counted_folder", "main", "queries", "stream"]
 
 ROWS_SCHEMA = "tag string, pos long, word string, error string"
 """A word, or with the position -1 the file itself and what is wrong with it."""
+_STOP_SECONDS: Final = 60.0
+"""How long a batch at hand may take when the streams are told to stop."""
+_NO_AGE: Final = "36500d"
 _FILES = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -54,6 +68,13 @@ def parser() -> argparse.ArgumentParser:
         "--available-now", action="store_true", help="do what is there, in batches, and end"
     )
     made.add_argument(
+        "--every",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="how often to look for what is new, without --available-now (default: 10)",
+    )
+    made.add_argument(
         "--files-per-batch", type=int, default=1_000, metavar="N", help="at most (default: 1000)"
     )
     add_common(made)
@@ -61,20 +82,26 @@ def parser() -> argparse.ArgumentParser:
 
 
 def stream(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Run the queries until they end, or one of them fails.
+    """Run the queries until they end, are told to stop, or one of them fails.
 
     Args:
         arguments: What `parser` gave.
 
     Returns:
-        The summary: how many batches of each query were done.
+        The summary: how many batches were done, and the messages they sent.
 
     Raises:
         InvalidOption: The queue; nothing was read.
+        JobError: An argument, or what is in the folder is of another run.
+        SendFailed: The queue did not take everything; start again.
     """
     from pipeline.session import prepare, session
     from xorack.spark import Options, check_queue
 
+    if not 0 <= arguments.every < 1e6:
+        raise JobError(f"--every must be 0 seconds or more, not {arguments.every:g}")
+    if arguments.files_per_batch < 1:
+        raise JobError(f"--files-per-batch must be 1 or more, not {arguments.files_per_batch}")
     prepare()
     options = {
         "queue_url": arguments.queue_url,
@@ -86,27 +113,120 @@ def stream(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     check_queue(Options.of(options, camel_case=False))
     spark = session("xorack stream", verbose=arguments.verbose)
-    writers = queries(spark, arguments, options)
-    if not arguments.available_now:
-        for writer in writers:
-            writer.start()
-        spark.streams.awaitAnyTermination()
-        return {}
-    batches = {}
-    for writer in writers:  # counts see the words that are there when they begin
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        batches[f"batches of {query.name}"] = len(query.recentProgress)
-    return batches
+    _begin(spark, arguments)
+    done: Counter[str] = Counter()
+    failed: list[Exception] = []
+    writers = queries(spark, arguments, options, done, failed)
+    try:
+        if arguments.available_now:
+            for writer in writers:  # counts see the words that are there when they begin
+                writer.trigger(availableNow=True).start().awaitTermination()
+        else:
+            _until_told(spark, writers, arguments.every)
+    except Exception:
+        if failed:  # what a batch raised; of that, Spark says only that something was
+            raise failed[0] from None
+        raise
+    both = ("files", "words")
+    return {
+        **{f"batches of {name}": done[name] for name in both},
+        "messages": sum(done[f"messages of {name}"] for name in both),
+    }
 
 
-def queries(spark: SparkSession, arguments: argparse.Namespace, options: dict[str, Any]) -> list:  # type: ignore[type-arg]
-    """The three queries, not started yet, in the order in which data goes through them."""
+def _begin(spark: SparkSession, arguments: argparse.Namespace) -> None:
+    """Make sure that what is in the folder is of this run: ids of requests have its name in them.
+
+    Raises:
+        JobError: It is of another one.
+    """
+    from pipeline.layout import Folder, begin, run_of
+
+    folder = Folder(spark, absolute(arguments.out))
+    before = run_of(folder)
+    if before is not None and before.get("run_id") != arguments.run_id:
+        raise JobError(
+            f"--out {folder.place} is of the run {before.get('run_id')!r}: give this one again as "
+            "--run-id, or another folder"
+        )
+    files = absolute(arguments.files)
+    begin(folder, "--out", {"run_id": arguments.run_id, "name": arguments.name, "files": files})
+
+
+def _until_told(spark: SparkSession, writers: list[Any], every: float) -> None:
+    """Run the queries until a signal says stop, or one of them ends.
+
+    Raises:
+        StreamingQueryException: One of them failed; the others are stopped.
+    """
+    started: list[Any] = []
+    with _told() as told:
+        try:
+            for writer in writers:
+                if not told.is_set():
+                    trigger = f"{round(every * 1000)} milliseconds"
+                    started.append(writer.trigger(processingTime=trigger).start())
+            # Asked again and again: while Python waits in Java, it takes no signals.
+            while not told.is_set() and not spark.streams.awaitAnyTermination(1):
+                pass
+        finally:
+            deadline = time.monotonic() + _STOP_SECONDS
+            for query in started:
+                # Stopping in the middle of a batch is safe, but leaves it to be done again.
+                while (
+                    query.isActive
+                    and query.status["isTriggerActive"]
+                    and time.monotonic() < deadline
+                ):
+                    time.sleep(0.1)
+                query.stop()
+
+
+@contextmanager
+def _told() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set, once; the second signal interrupts."""
+    told = threading.Event()
+
+    def tell(number: int, frame: object) -> None:
+        if told.is_set():
+            raise KeyboardInterrupt
+        told.set()
+
+    before = {number: signal.signal(number, tell) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def queries(
+    spark: SparkSession,
+    arguments: argparse.Namespace,
+    options: dict[str, Any],
+    done: Counter[str],
+    failed: list[Exception],
+) -> list[Any]:
+    """Make the three queries, not started yet, in the order in which data goes through them.
+
+    Args:
+        spark: The session.
+        arguments: What `parser` gave.
+        options: Those of `xorack.spark.send`; each query has a step, each batch a run of its own.
+        done: Where batches and messages are counted.
+        failed: Where goes what a batch raises.
+
+    Returns:
+        A writer each.
+    """
     place = absolute(arguments.out).rstrip("/")
     files = (
         spark.readStream.format("binaryFile")
         .schema(_FILES)
         .option("maxFilesPerTrigger", arguments.files_per_batch)
+        # By itself Spark passes over what is a week older than the newest file that it has seen:
+        # one that was moved here late would never get a chain, and nobody would know.
+        .option("maxFileAge", _NO_AGE)
         .load(absolute(arguments.files))
     )
     rows = files.select("path", "content").mapInArrow(_scanner(arguments.name), ROWS_SCHEMA)
@@ -114,9 +234,20 @@ def queries(spark: SparkSession, arguments: argparse.Namespace, options: dict[st
     def options_of(query: str, batch: int) -> dict[str, Any]:
         return {**options, "step": query, "run_id": f"{arguments.run_id}/{batch}"}
 
+    def told(work: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+        def telling(frame: DataFrame, batch: int) -> None:
+            try:
+                work(frame, batch)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        return telling
+
     def starts(frame: DataFrame, batch: int) -> None:
         frame = frame.persist()  # the files are read once, though each is two rows of requests
-        send(_starts(frame), **options_of("starts", batch))
+        sent = send(_starts(frame), **options_of("starts", batch))
+        done.update({"files": 1, "messages of files": sent.messages})
         frame.unpersist()
 
     def counts(frame: DataFrame, batch: int) -> None:
@@ -124,7 +255,8 @@ def queries(spark: SparkSession, arguments: argparse.Namespace, options: dict[st
         # Overwritten when the batch is done again; no other query reads it.
         counted = frame.groupBy("word").count()
         counted.write.mode("overwrite").parquet(f"{place}/counts/batch={batch}")
-        send(_ends(frame), **options_of("counts", batch))
+        sent = send(_ends(frame), **options_of("counts", batch))
+        done.update({"words": 1, "messages of words": sent.messages})
         frame.unpersist()
 
     def checkpointed(writer: Any, name: str) -> Any:
@@ -137,8 +269,8 @@ def queries(spark: SparkSession, arguments: argparse.Namespace, options: dict[st
     words = spark.readStream.schema(ROWS_SCHEMA).parquet(f"{place}/words")
     return [
         checkpointed(sink, "words"),
-        checkpointed(rows.writeStream.foreachBatch(starts), "starts"),
-        checkpointed(words.writeStream.foreachBatch(counts), "counts"),
+        checkpointed(rows.writeStream.foreachBatch(told(starts)), "starts"),
+        checkpointed(words.writeStream.foreachBatch(told(counts)), "counts"),
     ]
 
 

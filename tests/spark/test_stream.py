@@ -1,4 +1,4 @@
-"""The streaming word count, killed between sending and committing, and started again."""
+"""The streaming word count: killed between sending and committing, told to stop, started again."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from pipeline.words import counted
 from tests.spark.test_pipeline import Acker
+from tests.spark.test_retries import apply, duplicates_in, table_of, world  # noqa: F401
 from xorack.messages import parse
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -35,20 +38,19 @@ sys.exit(stream.main(sys.argv[1:]))
 """
 
 
-def run(queue, files, out, die_after=None):
+def command(queue, files, out, *more, run_id="r", die_after=None):
+    """The command line, and what `subprocess` is told besides."""
+    words = [sys.executable, "-c", RUN, "--files", str(files), "--out", str(out), "--queue-url"]
+    words += [queue.queue_url, "--run-id", run_id, "--files-per-batch", "3", *more]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DIE_AFTER": die_after or ""}
+    return words, {"cwd": ROOT, "env": environment, "text": True}
+
+
+def run(queue, files, out, die_after=None, run_id="r"):
     """Do what there is to do; returns what was sent."""
     queue.bodies.clear()
-    command = [sys.executable, "-c", RUN, "--files", str(files), "--out", str(out)]
-    command += ["--queue-url", queue.queue_url, "--run-id", "r", "--available-now"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DIE_AFTER": die_after or ""}
-    done = subprocess.run(
-        [*command, "--files-per-batch", "3"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words, how = command(queue, files, out, "--available-now", run_id=run_id, die_after=die_after)
+    done = subprocess.run(words, **how, capture_output=True, check=False)
     assert done.returncode == (-signal.SIGKILL if die_after else 0), done.stderr[-4000:]
     return list(queue.bodies)
 
@@ -95,3 +97,138 @@ def test_every_chain_is_acked_and_none_twice(spark, queue, tmp_path):
     expected = sum((counted(text) for text in {**first, **later}.values()), Counter())
     rows = counted_folder(spark, str(out)).collect()
     assert Counter({row["word"]: row["count"] for row in rows}) == expected
+
+
+@contextmanager
+def running(queue, files, out, log, **how):
+    """The streams, which run on; killed at the end if they still do."""
+    words, how = command(queue, files, out, "--every", "0.2", **how)
+    with (
+        log.open("w") as file,
+        subprocess.Popen(words, **how, stdout=file, stderr=subprocess.STDOUT) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(process, log, holds):
+    """Wait until something holds while the process runs."""
+    deadline = time.monotonic() + 300
+    while not holds():
+        assert process.poll() is None, log.read_text()[-4000:]
+        assert time.monotonic() < deadline, log.read_text()[-4000:]
+        time.sleep(0.2)
+
+
+def statuses(bodies):
+    acker = Acker()
+    acker.apply(list(bodies))
+    return acker.statuses()
+
+
+def uncommitted(out):
+    """Batches that each query had begun and not committed."""
+
+    def batches(name, kind):
+        found = (out / "checkpoints" / name / kind).iterdir()
+        return {path.name for path in found if not path.name.startswith(".")}
+
+    queries = ("words", "starts", "counts")
+    return {name: batches(name, "offsets") - batches(name, "commits") for name in queries}
+
+
+def test_it_runs_on_until_told_to_stop_and_goes_on_from_there(spark, queue, world, tmp_path):  # noqa: F811
+    from pipeline.stream import counted_folder
+
+    files, out, log = tmp_path / "arriving", tmp_path / "out", tmp_path / "log"
+    files.mkdir()
+    first = {f"a{n}.txt": f"one two {'three ' * n}" for n in range(3)}
+    put(files, first)
+    with running(queue, files, out, log) as process:
+        until(process, log, lambda: statuses(queue.bodies) == {"acked": 3})
+        # While it runs: one that cannot be read, and one that is older than all the others.
+        put(files, {"bad.txt": b"caf\xe9 au lait"})
+        (tmp_path / "old.txt").write_text("four")
+        os.utime(tmp_path / "old.txt", (86_400, 86_400))
+        (tmp_path / "old.txt").rename(files / "old.txt")
+        until(process, log, lambda: statuses(queue.bodies) == {"acked": 4, "failed": 1})
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0, log.read_text()[-4000:]
+    assert "batches of files, " in log.read_text()
+    assert uncommitted(out) == {"words": set(), "starts": set(), "counts": set()}
+    assert duplicates_in(queue.bodies) == 0
+
+    # Under another name its ids would be others, and what is done again would count twice.
+    words, how = command(queue, files, out, run_id="another")
+    refused = subprocess.run(words, **how, capture_output=True, check=False, timeout=300)
+    assert refused.returncode == 1
+    assert "is of the run 'r': give this one again as --run-id" in refused.stderr
+
+    # Killed right after it had sent, in each of the queries that send; then told by Ctrl-C.
+    before = list(queue.bodies)
+    for step, name in (("starts", "b0.txt"), ("counts", "b1.txt")):
+        put(files, {name: "five Six five"})
+        with running(queue, files, out, log, die_after=f"{step}:1") as process:
+            assert process.wait(300) == -signal.SIGKILL, log.read_text()[-4000:]
+        assert uncommitted(out)[step]
+    assert len(queue.bodies) > len(before)
+    with running(queue, files, out, log) as process:
+        until(process, log, lambda: statuses(queue.bodies) == {"acked": 6, "failed": 1})
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 0, log.read_text()[-4000:]
+    assert duplicates_in(queue.bodies) > 0
+
+    # What the table holds of it, after SQS has delivered everything, and all of it once more.
+    texts = first | {"old.txt": "four"} | dict.fromkeys(["b0.txt", "b1.txt"], "five Six five")
+    expected = {
+        f"stream/{name}": ("acked", *[str(counted(text).total() + 1)] * 2)
+        for name, text in texts.items()
+    }
+    for delivery in range(2):
+        apply(queue.bodies, delivery * len(queue.bodies))
+        table = table_of(world)
+        assert table.pop("stream/bad.txt")[0] == "failed"
+        assert table == expected
+        ended = Counter(event["detail"]["tag"] for event in world.events())
+        assert ended == ({} if delivery else dict.fromkeys([*expected, "stream/bad.txt"], 1))
+    assert world.dead_letters() == []
+    rows = counted_folder(spark, str(out)).collect()
+    assert Counter({row["word"]: row["count"] for row in rows}) == sum(
+        map(counted, texts.values()), Counter()
+    )
+
+
+def test_when_one_query_fails_the_others_are_stopped(queue, tmp_path):
+    files, out = tmp_path / "arriving", tmp_path / "out"
+    files.mkdir()
+    put(files, {"a.txt": "one two"})
+    queue.refuse = lambda count: True
+    words, how = command(queue, files, out, "--every", "0.2")
+    done = subprocess.run(words, **how, capture_output=True, check=False, timeout=300)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()  # Java has one of its own
+    assert [line for line in lines if "WARNING: Using incubator" not in line] == [lines[-1]]
+    assert lines[-1].startswith(f"stream: queue {queue.queue_url}: 1 messages not sent")
+    assert "not you" in lines[-1]
+    queue.refuse = lambda count: False
+    assert statuses(run(queue, files, out)) == {"acked": 1}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--every", "-1"], "stream: --every must be 0 seconds or more, not -1"),
+        (["--every", "nan"], "stream: --every must be 0 seconds or more, not nan"),
+        (["--files-per-batch", "0"], "stream: --files-per-batch must be 1 or more, not 0"),
+        (["--run-id", ""], "stream: --run-id: is empty: ''"),
+        (["--region", "moon"], "stream: --region: 'moon' is no region"),
+    ],
+)
+def test_wrong_arguments_are_named(more, message, queue, tmp_path, capsys):
+    from pipeline import stream
+
+    here = ["--files", str(tmp_path), "--out", str(tmp_path / "out"), "--run-id", "r"]
+    assert stream.main([*here, "--queue-url", queue.queue_url, *more]) == 1
+    assert capsys.readouterr().err.startswith(message)
