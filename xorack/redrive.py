@@ -185,9 +185,10 @@ def move(
 ) -> Moved:
     """Send dead letters back to the queue.
 
-    SQS moves them itself where all letters that were seen are to go, as they are. Else, and where
-    SQS does not, they are moved one by one. Letters that came after the beginning stay: what is
-    refused again must not go round in circles.
+    SQS moves them itself where all letters that were seen failed and can go as they are: all that
+    are in the queue, those that `survey` did not come to whatever they are. Else, and where SQS
+    does not (it does one move of a queue at a time), they are moved one by one; letters that come
+    after the beginning stay then: what is refused again must not go round in circles.
 
     Args:
         dead_letters_url: The dead-letter queue.
@@ -256,7 +257,8 @@ def _watch_task(
                 return moved
             if status not in ("RUNNING", "CANCELLING"):
                 why = task.get("FailureReason", "no reason given")
-                raise MoveFailed(f"SQS moved {moved} letters and stopped ({status}): {why}")
+                letters = "letter" if moved == 1 else "letters"
+                raise MoveFailed(f"SQS moved {moved} {letters} and stopped ({status}): {why}")
             sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         client.cancel_message_move_task(TaskHandle=handle)

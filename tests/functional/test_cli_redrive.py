@@ -9,6 +9,7 @@ import sys
 import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
+from botocore.validate import ParamValidator
 
 from tests.functional.test_cli import stack, xorack  # noqa: F401 - fixtures
 from xorack import redrive as service
@@ -19,19 +20,97 @@ from xorack.sqs import DeadLetterQueue
 
 
 class Sqs:
-    """What SQS does besides what moto knows: moving by itself, as it is told to."""
+    """What SQS does besides what moto knows: moving letters by itself, as its API reference has it.
+
+    Neither moto nor ministack has move tasks. This one moves what is in moto's queues, a letter at
+    each look, as new messages that keep their attributes; what it is asked and what it answers is
+    held to botocore's model of the operations.
+    """
 
     def __init__(self):
         self.refuses = "UnsupportedOperation"
-        self.ends = "COMPLETED"
-        self.looks = 0
+        self.fails_after = None
         self.calls = []
         self.before = {}
+        self.tasks = []
+
+    def perform(self, client, operation, arguments):
+        shapes = client.meta.service_model.operation_model(operation)
+        assert not ParamValidator().validate(arguments, shapes.input_shape).has_errors()
+        answer = getattr(self, operation)(client, **arguments)
+        assert not ParamValidator().validate(answer, shapes.output_shape).has_errors()
+        return answer
+
+    def StartMessageMoveTask(self, client, SourceArn, DestinationArn):
+        queues = {queue.queue_arn: queue for queue in backend().queues.values()}
+        running = [task for task in self.tasks if task["Status"] == "RUNNING"]
+        if self.refuses or running:
+            raise refusal(self.refuses or "UnsupportedOperation", "StartMessageMoveTask")
+        letters_of = [(q.redrive_policy or {}).get("deadLetterTargetArn") for q in queues.values()]
+        if SourceArn not in letters_of or DestinationArn not in queues:
+            raise refusal("ResourceNotFoundException", "StartMessageMoveTask")
+        task = {
+            "TaskHandle": f"task-{len(self.tasks)}",
+            "Status": "RUNNING",
+            "SourceArn": SourceArn,
+            "DestinationArn": DestinationArn,
+            "ApproximateNumberOfMessagesMoved": 0,
+            "ApproximateNumberOfMessagesToMove": len(queues[SourceArn].messages),
+            "StartedTimestamp": 1,
+        }
+        self.tasks.insert(0, task)
+        return {"TaskHandle": task["TaskHandle"]}
+
+    def ListMessageMoveTasks(self, client, SourceArn, MaxResults=1):
+        tasks = [task for task in self.tasks if task["SourceArn"] == SourceArn]
+        for task in tasks:
+            if task["Status"] == "RUNNING":
+                self.move_one(client, task)
+        return {"Results": [dict(task) for task in tasks[:MaxResults]]}
+
+    def CancelMessageMoveTask(self, client, TaskHandle):
+        (task,) = [task for task in self.tasks if task.get("TaskHandle") == TaskHandle]
+        del task["TaskHandle"]
+        task["Status"] = "CANCELLED"
+        return {"ApproximateNumberOfMessagesMoved": task["ApproximateNumberOfMessagesMoved"]}
+
+    def move_one(self, client, task):
+        if self.fails_after == task["ApproximateNumberOfMessagesMoved"]:
+            del task["TaskHandle"]
+            task.update(Status="FAILED", FailureReason="the key is gone")
+            return
+        source, target = (
+            client.get_queue_url(QueueName=task[name].rsplit(":", 1)[1])["QueueUrl"]
+            for name in ("SourceArn", "DestinationArn")
+        )
+        received = client.receive_message(QueueUrl=source, MessageAttributeNames=["All"])
+        if not (messages := received.get("Messages")):
+            del task["TaskHandle"]
+            task["Status"] = "COMPLETED"
+            return
+        (letter,) = messages
+        client.send_message(
+            QueueUrl=target,
+            MessageBody=letter["Body"],
+            MessageAttributes=letter.get("MessageAttributes", {}),
+        )
+        client.delete_message(QueueUrl=source, ReceiptHandle=letter["ReceiptHandle"])
+        task["ApproximateNumberOfMessagesMoved"] += 1
+
+
+def backend():
+    from moto.sqs.models import sqs_backends
+
+    return sqs_backends["123456789012"]["us-east-1"]
+
+
+def refusal(code, operation):
+    return ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
 
 
 @pytest.fixture
 def sqs(monkeypatch):
-    """Every SQS call, noted; the move tasks answered here."""
+    """Every SQS call, noted; the move tasks done here."""
     monkeypatch.setattr(service, "_WAIT_SECONDS", 0)
     monkeypatch.setattr(service, "_POLL_SECONDS", 0)
     told, original = Sqs(), BaseClient._make_api_call
@@ -40,25 +119,8 @@ def sqs(monkeypatch):
         told.calls.append((operation, arguments))
         if operation in told.before:
             told.before[operation](arguments)
-        if operation == "StartMessageMoveTask":
-            if told.refuses:
-                raise ClientError({"Error": {"Code": told.refuses, "Message": "no"}}, operation)
-            return {"TaskHandle": "the-task"}
-        if operation == "ListMessageMoveTasks":
-            told.looks += 1
-            status = "RUNNING" if told.looks < 3 else told.ends
-            return {
-                "Results": [
-                    {
-                        "Status": status,
-                        "ApproximateNumberOfMessagesMoved": told.looks,
-                        "ApproximateNumberOfMessagesToMove": 3,
-                        "FailureReason": "the key is gone",
-                    }
-                ]
-            }
-        if operation == "CancelMessageMoveTask":
-            return {"ApproximateNumberOfMessagesMoved": 1}
+        if hasattr(told, operation):
+            return told.perform(client, operation, arguments)
         return original(client, operation, arguments)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
@@ -185,31 +247,61 @@ def test_sqs_moves_them_itself_where_all_go(stack, xorack, sqs):  # noqa: F811
     status, out, _ = xorack("redrive", "--yes", "--json")
     told = json.loads(out[0])
     assert (status, told["by"], told["moved"]) == (0, "task", 3)
-    ((_, arguments),) = [call for call in sqs.calls if call[0] == "StartMessageMoveTask"]
-    assert arguments["SourceArn"].endswith("-dead")
-    assert arguments["DestinationArn"].endswith("-requests")
+    assert take(stack, stack.queue_url) == bodies(1, 2, 3)
+    assert stack.dead_letters() == []
+    # And again, once there are new ones: what is listed first is the newest task.
+    put_failed(stack, 4)
+    assert json.loads(xorack("redrive", "--yes", "--json")[1][0])["moved"] == 1
+
+
+def test_beyond_those_that_were_seen_sqs_moves_all_of_whatever_kind(stack, sqs):  # noqa: F811
+    sqs.refuses = None
+    put_failed(stack, *range(10))
+    put_refused(stack, 10, 11)
+    put_malformed(stack)
+    client = stack.client("sqs")
+    found = service.survey(stack.dead_letter_queue_url, client, limit=10)
+    assert (found.seen, found.count(["failed"]), found.complete) == (10, 10, False)
+    urls = (stack.dead_letter_queue_url, stack.queue_url)
+    done = service.move(*urls, ["failed"], found, client, sleep=lambda _: None)
+    assert (done.by, done.moved) == ("task", 13)
+    assert stack.dead_letters() == []
+
+
+def test_while_sqs_is_moving_them_already_they_go_one_by_one(stack, xorack, sqs):  # noqa: F811
+    sqs.refuses = None
+    put_failed(stack, 1)
+    client = stack.client("sqs")
+    service._start_task(client, stack.dead_letter_queue_url, stack.queue_url)
+    status, out, _ = xorack("redrive", "--yes")
+    assert status == 0
+    assert out[-2] == "one by one: SQS does not move them itself (UnsupportedOperation)"
+    assert take(stack, stack.queue_url) == bodies(1)
 
 
 def test_a_move_of_sqs_that_fails_is_one_line(stack, xorack, sqs):  # noqa: F811
-    sqs.refuses, sqs.ends = None, "FAILED"
-    put_failed(stack, 1)
+    sqs.refuses, sqs.fails_after = None, 1
+    put_failed(stack, 1, 2)
     status, _, err = xorack("redrive", "--yes")
     assert (status, err) == (
         1,
-        ["error: SQS moved 3 letters and stopped (FAILED): the key is gone"],
+        ["error: SQS moved 1 letter and stopped (FAILED): the key is gone"],
     )
+    assert len(stack.dead_letters()) == 1
 
 
 def test_a_move_of_sqs_is_cancelled_with_us(stack, xorack, sqs):  # noqa: F811
     sqs.refuses = None
-    put_failed(stack, 1)
+    put_failed(stack, 1, 2, 3)
 
     def interrupt(_):
-        raise KeyboardInterrupt
+        if [call for call, _ in sqs.calls].count("ListMessageMoveTasks") == 3:
+            raise KeyboardInterrupt
 
     sqs.before["ListMessageMoveTasks"] = interrupt
     assert xorack("redrive", "--yes")[0] == 130
-    assert ("CancelMessageMoveTask", {"TaskHandle": "the-task"}) in sqs.calls
+    assert sqs.tasks[0]["Status"] == "CANCELLED"
+    assert len(stack.dead_letters()) == 1
 
 
 def test_where_sqs_does_not_move_them_they_go_one_by_one(stack, xorack, sqs):  # noqa: F811
@@ -286,14 +378,8 @@ def test_what_is_refused_again_does_not_go_round_in_circles(stack, sqs):  # noqa
             )
             later(one.id)
 
-    from moto.sqs.models import sqs_backends
-
     def later(_):
-        (queue,) = (
-            q
-            for q in sqs_backends["123456789012"]["us-east-1"].queues.values()
-            if q.name.endswith("-dead")
-        )
+        (queue,) = (q for q in backend().queues.values() if q.name.endswith("-dead"))
         queue._messages[-1].sent_timestamp = earlier(client, stack.queue_url) + 5000
 
     done = service.move(
