@@ -68,6 +68,7 @@ deploy: venv ## Deploy to your AWS account: ARGS="-c batch_size=500 ..."
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" npx --no-install cdk deploy $(ARGS)
 
 wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
+	@rm -rf build # what was there before, and is gone, would go into the wheel
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --wheel-dir dist .
 	@ls dist/*.whl
