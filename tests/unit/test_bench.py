@@ -1,12 +1,13 @@
 """The bench's harness, its peer, and the model of capacity: quick, without timings."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
 
 from bench import __main__ as bench
-from bench import capacity, durable, peeling
+from bench import capacity, durable, handling, latency, peeling, plots
 from bench.harness import Goal, Section, Table, figure, interleaved, medians
 from xorack import errors
 from xorack.stamps import traced
@@ -68,7 +69,9 @@ def test_a_report_keeps_what_was_not_run_again_and_what_could_not_be(tmp_path, m
     assert bench.main(["peel", "--out", str(tmp_path)]) == 0
     monkeypatch.setattr(bench.peeling, "run", fails)
     monkeypatch.setattr(
-        bench.cold_start, "run", lambda quick: Section("cold_start", "Cold", "Now.")
+        bench.cold_start,
+        "run",
+        lambda quick: Section("cold_start", "Cold", "Now.", goals=[Goal("it", 1, 2, "less")]),
     )
     assert bench.main(["peel", "cold_start", "--out", str(tmp_path)]) == 1
     assert "error: peel: RuntimeError: no network" in capsys.readouterr().err
@@ -77,6 +80,9 @@ def test_a_report_keeps_what_was_not_run_again_and_what_could_not_be(tmp_path, m
     assert "## Cold\n\nNow." in report
     raw = json.loads((tmp_path / "benchmarks.json").read_text())
     assert list(raw["sections"]) == ["peel", "cold_start"]
+    assert "](images/bench-cold-start.svg)" in report
+    assert "bench-peel" not in report  # has no plot
+    assert (tmp_path / "images/bench-cold-start.svg").read_text().rstrip().endswith("</svg>")
 
 
 def test_a_section_that_is_not_there_is_named(capsys):
@@ -177,3 +183,59 @@ def test_the_estimate_is_printed(capsys):
     said = capsys.readouterr().out
     assert said.startswith("1,000,000,000 units a day: $")
     assert "limits, the fullest first:" in said
+
+
+RAW = {
+    "memory": {
+        "8": {"nanoseconds": {"ack": 80, "one": 300, "floor": 170, "call": 37, "bulk": 0.5}},
+        "goals": [],
+    },
+    "dynamodb": {
+        "stamps_a_second": {"1 on one chain": {"theirs": 60, "ours": 61}},
+        "counts": {},
+    },
+    "handler": {"10 over 1": {"one": {"share_in_calls": 0.93}}, "goals": []},
+    "cold_start": {"goals": [{"what": "`it`: times", "measured": 1.2, "bound": 1.3}]},
+    "latency": {
+        "as deployed": {"milliseconds": {"all": [1000.0, 900.0]}, "batch_window_seconds": 1},
+        "window_of_median": 500.0,
+    },
+    "spark": {"results": [{"words": 100, "variants": {"untracked": {"cpu_ratio": 1.0}}}]},
+}
+
+
+@pytest.mark.parametrize("name", plots.PLOTS)
+def test_each_plot_is_drawn_the_same_each_time(name, tmp_path):
+    first = plots.draw(name, RAW[name], tmp_path)
+    drawn = first.read_text()
+    assert drawn.startswith("<?xml")
+    assert plots.COLOURS[1] in drawn or plots.COLOURS[0] in drawn
+    assert plots.draw(name, RAW[name], tmp_path).read_text() == drawn
+    assert plots.embedded(name, tmp_path).endswith(f"({plots.file_of(name)})")
+
+
+def test_what_has_no_plot_has_none(tmp_path):
+    assert plots.draw("peel", {}, tmp_path) is None
+    assert plots.embedded("peel", tmp_path) == plots.embedded("memory", tmp_path) == ""
+
+
+def test_percentiles_are_figures_that_were_measured():
+    figures = list(range(100, 0, -1))
+    assert [latency.percentile(figures, p) for p in (1, 50, 99, 100)] == [1, 50, 99, 100]
+    assert latency.percentile([7], 50) == latency.percentile([7], 100) == 7
+    with pytest.raises(ValueError, match="no figures"):
+        latency.percentile([], 50)
+
+
+def test_the_handlers_memory_grows_with_its_batch():
+    few, many = handling._memory(10, 1), handling._memory(3000, 3000)
+    assert few["warm"] <= few["with_event"] <= few["peak"] < many["peak"]
+
+
+def test_only_what_lands_while_it_counts_is_counted():
+    stamped = []
+    rate = durable.written_together(
+        lambda writer, tag, stamp: stamped.append(tag) or time.sleep(0.01), ["a", "b"], 0.2, 0.3
+    )
+    assert set(stamped) == {"a", "b"}
+    assert rate * 0.2 < len(stamped)  # what came while it settled is not
