@@ -22,22 +22,22 @@ SEED = 42
 """The seed of Spark SQL's ``xxhash64``."""
 
 _MASK = (1 << 64) - 1
-_P1 = 0x9E3779B185EBCA87
-_P2 = 0xC2B2AE3D27D4EB4F
-_P3 = 0x165667B19E3779F9
-_P4 = 0x85EBCA77C2B2AE63
-_P5 = 0x27D4EB2F165667C5
+P1 = 0x9E3779B185EBCA87
+P2 = 0xC2B2AE3D27D4EB4F
+P3 = 0x165667B19E3779F9
+P4 = 0x85EBCA77C2B2AE63
+P5 = 0x27D4EB2F165667C5
 
 
 def _xxh64_long(x: int, seed: int = SEED) -> int:
     """XXH64 of the 8 little-endian bytes of ``x``, in pure Python."""
-    k = (x & _MASK) * _P2 & _MASK
+    k = (x & _MASK) * P2 & _MASK
     k = (k << 31 | k >> 33) & _MASK
-    h = (seed + _P5 + 8 & _MASK) ^ (k * _P1 & _MASK)
+    h = (seed + P5 + 8 & _MASK) ^ (k * P1 & _MASK)
     h = (h << 27 | h >> 37) & _MASK
-    h = h * _P1 + _P4 & _MASK
-    h = (h ^ h >> 33) * _P2 & _MASK
-    h = (h ^ h >> 29) * _P3 & _MASK
+    h = h * P1 + P4 & _MASK
+    h = (h ^ h >> 33) * P2 & _MASK
+    h = (h ^ h >> 29) * P3 & _MASK
     return h ^ h >> 32
 
 

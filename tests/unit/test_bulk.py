@@ -1,0 +1,85 @@
+"""Whole arrays of units give what one unit at a time gives."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xorack import plain, traced, unit_id
+from xorack.bulk import fold_ids, stamp_bytes, unit_ids
+from xorack.errors import InvalidRequest
+from xorack.stamps import xor
+
+LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(st.lists(st.tuples(LONGS, LONGS), max_size=50))
+def test_ids_are_those_of_single_rows(rows):
+    first, second = (np.array([row[at] for row in rows], np.int64) for at in (0, 1))
+    assert unit_ids(first, second).tolist() == [unit_id(*row) for row in rows]
+
+
+@given(LONGS, st.lists(LONGS, min_size=1, max_size=20), LONGS)
+def test_an_integer_stands_for_a_whole_column(before, column, after):
+    ids = unit_ids(before, np.array(column, np.int64), after)
+    assert ids.tolist() == [unit_id(before, value, after) for value in column]
+
+
+def test_ids_without_an_array():
+    assert unit_ids(3, 4).tolist() == [unit_id(3, 4)]
+
+
+def test_ids_of_many_blocks():
+    positions = np.arange(-5, 40_000)
+    some = [0, 1, 8191, 8192, 8193, 16384, 40_004]
+    assert unit_ids(9, positions)[some].tolist() == [unit_id(9, int(positions[at])) for at in some]
+
+
+def test_unsigned_columns_count_by_their_bits():
+    column = np.array([(1 << 64) - 1], np.uint64)
+    assert unit_ids(column).tolist() == [unit_id(-1)]
+
+
+@pytest.mark.parametrize("kind", ["traced", "plain"])
+@pytest.mark.parametrize("number", [1, 2, 7, 300])
+@pytest.mark.parametrize("units", [0, 1, 40, 5_000])
+def test_folds_are_those_of_single_stamps(kind, number, units):
+    rng = np.random.default_rng(units * number)
+    ids = rng.integers(1, 1 << 64, units, dtype=np.uint64)
+    groups = rng.integers(0, number, units)
+    stamp = traced if kind == "traced" else plain
+    expected = [bytes(len(stamp(1)))] * number
+    for group, unit in zip(groups.tolist(), ids.tolist(), strict=True):
+        expected[group] = bytes(xor(expected[group], stamp(unit)))
+    assert stamp_bytes(fold_ids(ids, groups, number, kind)) == expected
+
+
+def test_few_and_many_units_a_group_fold_alike():
+    """Two tables at a time, or one: `fold_ids` takes what is quicker."""
+    ids = unit_ids(1, np.arange(20_000))
+    groups = np.arange(20_000) % 3
+    at_once = fold_ids(ids, groups, 3)
+    parts = [
+        fold_ids(ids[begin : begin + 500], groups[begin : begin + 500], 3)
+        for begin in range(0, 20_000, 500)
+    ]
+    assert np.array_equal(np.bitwise_xor.reduce(parts), at_once)
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ((), "columns"),
+        ((np.zeros(2, np.int64), np.zeros(3, np.int64)), "3 rows"),
+        ((np.zeros(2, np.int32),), "int32"),
+        ((np.zeros((2, 2), np.int64),), "2 dimensions"),
+    ],
+)
+def test_columns_that_are_none(columns, named):
+    with pytest.raises(InvalidRequest, match=named):
+        unit_ids(*columns)
+
+
+def test_another_kind():
+    with pytest.raises(InvalidRequest, match="kind"):
+        fold_ids(unit_ids(1), np.zeros(1, np.intp), 1, "opaque")
