@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from xorack.errors import InvalidRequest
@@ -296,21 +297,24 @@ def fold(
         F.bit_xor("_unit").alias("_xor"), F.count(F.lit(1)).alias("_units")
     )
     first_table = F.col("_word") <= TRACED_CELLS
-    by_key = (
-        # Cells are shuffled one by one, not as lists begun by the tasks: the order in these would
-        # depend on the order of fetching, and Spark 4 fails a job rather than repeat such a stage
-        # (after an executor was lost) behind a write of which a part is done.
-        folded.withColumn("_hex", _little_endian_hex(F.col("_xor")))
-        .repartition(F.col(f"`{key}`"))
-        .groupBy(f"`{key}`")
-        .agg(
-            # Each unit is in one cell of each table: the first table's XOR is that of all units.
-            F.bit_xor(F.when(first_table, F.col("_xor"))).alias("_all"),
-            F.sum(F.when(first_table, F.col("_units"))).alias(count),
-            F.sort_array(F.collect_list(F.struct("_word", "_hex"))).alias("_cells"),
-        )
+    # Cells are shuffled one by one, and each gets the zeros between it and the one before it. Lists
+    # begun by the tasks would have the order of fetching, and Spark 4 fails a job rather than
+    # repeat such a stage (after an executor was lost) behind a write of which a part is done.
+    in_order = Window.partitionBy(f"`{key}`").orderBy("_word")
+    before = F.coalesce(F.lag("_word").over(in_order), F.lit(0))
+    digits = folded.withColumn(
+        "_hex",
+        F.concat(_zeros(F.col("_word") - before - 1), _little_endian_hex(F.col("_xor"))),
     )
-    return by_key.select(f"`{key}`", _assembled("_all", "_cells").alias(stamp), f"`{count}`")
+    by_key = digits.groupBy(f"`{key}`").agg(
+        # Each unit is in one cell of each table: the first table's XOR is that of all units.
+        F.bit_xor(F.when(first_table, F.col("_xor"))).alias("_all"),
+        F.sum(F.when(first_table, F.col("_units"))).alias(count),
+        F.sort_array(F.collect_list(F.struct("_word", "_hex"))).alias("_cells"),
+    )
+    tables = F.rpad(F.array_join("_cells._hex", ""), 16 * (_TRACED_WORDS - 1), "0")
+    whole = F.unhex(F.concat(_little_endian_hex(F.col("_all")), tables))
+    return by_key.select(f"`{key}`", whole.alias(stamp), f"`{count}`")
 
 
 def stamp_of(unit: ColumnOrName, kind: Kind = "traced") -> Column:
@@ -345,29 +349,6 @@ def _words(hashed: Column) -> Sequence[Column]:
         ).cast("int")
         for table in range(TRACED_TABLES)
     ]
-
-
-def _assembled(xor: str, cells: str) -> Column:
-    """A traced stamp of the XOR of all ids and of cells (word, hex digits), in order of words.
-
-    Each cell is written after the zeros that are between it and the one before: looking words up in
-    a map took four times as long, more than all the folding.
-    """
-    gaps_and_cells = F.transform(
-        cells,
-        lambda cell, at: F.concat(
-            _zeros(
-                cell["_word"]
-                - 1
-                - F.when(at == 0, F.lit(0)).otherwise(
-                    F.element_at(F.col(cells), F.greatest(at, F.lit(1)))["_word"]
-                )
-            ),
-            cell["_hex"],
-        ),
-    )
-    tables = F.rpad(F.array_join(gaps_and_cells, ""), 16 * (_TRACED_WORDS - 1), "0")
-    return F.unhex(F.concat(_little_endian_hex(F.col(xor)), tables))
 
 
 def _zeros(words: Column) -> Column:
