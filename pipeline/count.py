@@ -118,38 +118,62 @@ def _words(spark: SparkSession, source: Folder, lose: int) -> DataFrame:
     """The words that count: those of files that could be read to their end, but the lost ones."""
     from pyspark.sql import functions as F
 
-    from pipeline.layout import FILES_SCHEMA, WORDS_SCHEMA, files_of, words_of
+    from pipeline.layout import FILES_SCHEMA, files_of, words_in
 
-    words = spark.read.schema(WORDS_SCHEMA).parquet(words_of(source).to_read())
+    words = words_in(spark, source)
     files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
-    void = files.where("error IS NOT NULL").select("chain")
-    if not void.isEmpty():  # as a rule it is; then the chains need not be read to count the words
-        words = words.where("word IS NOT NULL").join(F.broadcast(void), "chain", "left_anti")
+    void = files.where("error IS NOT NULL").select("number")
+    if not void.isEmpty():
+        words = words.join(F.broadcast(void), "number", "left_anti")
     if lose:
         # Those with the least hashes: anywhere, and whoever looks again finds the same.
-        lost = words.orderBy(F.xxhash64("chain", "pos"), "chain", "pos").limit(lose)
-        words = words.join(F.broadcast(lost.select("chain", "pos")), ["chain", "pos"], "left_anti")
+        lost = words.orderBy(F.xxhash64("at"), "at").limit(lose)
+        words = words.join(F.broadcast(lost.select("at")), "at", "left_anti")
     return words
 
 
 def _write(spark: SparkSession, source: Folder, folder: Folder, lose: int) -> None:
     """Write the record of what is counted, then the counts."""
+    import pyarrow.compute as pc
     from pyspark.sql import functions as F
 
-    from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA, files_of, tracking_of
-    from xorack.spark import fold, unit
+    from pipeline.files import POSITION_BITS
+    from pipeline.layout import (
+        FILES_SCHEMA,
+        TRACKING_SCHEMA,
+        WORDS_SCHEMA,
+        files_of,
+        run_of,
+        tracking_of,
+        words_of,
+    )
+    from xorack.spark import fold, fold_parquet, unit
 
     # What another attempt of this run left is overwritten; its name stays, in a hidden file.
     for leavings in folder.data():
         leavings.delete()
     words = _words(spark, source, lose)
     files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
-    sample = files.where("stamp IS NOT NULL").select(F.length("stamp").alias("bytes")).first()
-    kind: Any = "plain" if sample and sample["bytes"] == 8 else "traced"
-    units = words.select("chain", unit("chain", "pos").alias("unit"))
-    finished = fold(units, "chain", "unit", kind=kind, count="finished")
+    kind: Any = (run_of(source) or {}).get("stamps", "traced")
+    if lose:
+        units = words.select("number", unit("at").alias("unit"))
+        finished = fold(units, "number", "unit", kind=kind, count="finished")
+    else:
+        rows = spark.read.schema(WORDS_SCHEMA).parquet(words_of(source).to_read())
+        number = pc.shift_right(pc.field("at"), pc.scalar(POSITION_BITS))
+        finished = fold_parquet(
+            spark,
+            rows.inputFiles(),
+            "number",
+            "at",
+            kind=kind,
+            where=pc.field("at") >= 0,
+            derived={"number": number},
+            count="finished",
+        )
+    good = files.where("error IS NULL").select("number", "chain", "tag")
     (
-        finished.join(F.broadcast(files.select("chain", "tag")), "chain")
+        finished.join(F.broadcast(good), "number")
         .withColumn("attempt", F.lit(1))
         .select(*(field.split()[0] for field in TRACKING_SCHEMA.split(", ")))
         .write.parquet(tracking_of(folder).place)

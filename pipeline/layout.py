@@ -1,13 +1,15 @@
 """The data between the two jobs: what ``split`` leaves for ``count``, and how it is found again.
 
     WORDS/
-      words/      Parquet, one row a word
-        chain     long    the chain's key: ``unit("tag")``, a unit id as signed 64 bits
-        pos       long    the word's position in the file: see `pipeline.reading`
-        word      string  the word; null in a row that says what is wrong with the file
-        error     string  null, but in such a row
+      words/      Parquet, one row a word, and some rows about files
+        at        long    the word's place: the number of its file, shifted by 40 bits, and its
+                          position in the file (see `pipeline.reading`); in a row about a file
+                          minus the file's number, minus 1
+        word      string  the word; in a row about a file what a task says of it, JSON: how many
+                          words it read of it and the XOR of their stamps, or what was wrong
       files/      Parquet, one row a file; written last: where its _SUCCESS is, WORDS is whole
-        chain     long    the chain's key
+        number    long    the file's number, from 0
+        chain     long    the chain's key: ``unit("tag")``, a unit id as signed 64 bits
         tag       string  the chain's tag: "<database's name>/<path in the database>"
         path      string  where the file was
         bytes     long    its size
@@ -26,7 +28,8 @@
       _run.json           which run made it
     COUNTS of `pipeline.repair` have two more:
       _missing/   Parquet, one row a word that was missing and is counted here
-        chain, pos, word  as in WORDS
+        chain     long    the key of the file's chain
+        at, word          as in WORDS
         tag       string  the tag of the attempt that finishes it
         path      string  where the file was
       _chains/    Parquet, one row a chain that the repair starts and finishes
@@ -38,8 +41,8 @@
       _repair.json        what was asked for and could not be repaired
 
 The root unit of a file's chain is ``unit_id(tag)``, the same number as the chain's key. A word's
-unit is ``unit_id(chain, pos)`` with the key as signed number: so the outstanding ids of a failed
-chain lead to rows, by ``xorack.spark.unit("chain", "pos")``.
+unit is ``unit_id(at)``: so the outstanding ids of a failed chain lead to rows, by
+``xorack.spark.rows_of(words, ids, "at")``.
 """
 
 from __future__ import annotations
@@ -49,11 +52,13 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from pipeline.errors import JobError
+from pipeline.files import POSITION_BITS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
     "CHAINS_SCHEMA",
@@ -70,16 +75,18 @@ __all__ = [
     "reason_of",
     "run_of",
     "tracking_of",
+    "words_in",
     "words_of",
 ]
 
-WORDS_SCHEMA = "chain long, pos long, word string, error string"
+WORDS_SCHEMA = "at long, word string"
 FILES_SCHEMA = (
-    "chain long, tag string, path string, bytes long, words long, error string, stamp binary"
+    "number long, chain long, tag string, path string, bytes long, words long, error string, "
+    "stamp binary"
 )
 COUNTS_SCHEMA = "word string, count long"
 TRACKING_SCHEMA = "chain long, tag string, attempt int, finished long, stamp binary"
-MISSING_SCHEMA = "chain long, pos long, word string, tag string, path string"
+MISSING_SCHEMA = "chain long, at long, word string, tag string, path string"
 CHAINS_SCHEMA = "tag string, repairs string, stamp binary, units long, detail string"
 _RUN = "_run.json"
 _DONE = "_SUCCESS"
@@ -219,6 +226,20 @@ def files_of(words: Folder) -> Folder:
 def words_of(words: Folder) -> Folder:
     """Where the words are."""
     return words / "words"
+
+
+def words_in(spark: SparkSession, words: Folder) -> DataFrame:
+    """The words, without the rows about files.
+
+    Args:
+        spark: The session.
+        words: The folder.
+
+    Returns:
+        ``at``, ``word`` and ``number``, the file's.
+    """
+    rows = spark.read.schema(WORDS_SCHEMA).parquet(words_of(words).to_read()).where("at >= 0")
+    return rows.withColumn("number", F.shiftright("at", POSITION_BITS))
 
 
 def tracking_of(counts: Folder) -> Folder:

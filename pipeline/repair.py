@@ -421,22 +421,19 @@ def _write(
 
 
 def _missing(spark: SparkSession, source: Folder, plan: _Plan) -> tuple[DataFrame, DataFrame]:
-    """The words that were not counted: chain, pos, word; and what is kept in memory for that.
+    """The words that were not counted: chain, at, word; and what is kept in memory for that.
 
     Notes in the plan which ids no word has.
     """
     from pyspark.sql import functions as F
 
-    from pipeline.layout import WORDS_SCHEMA, words_of
+    from pipeline.layout import FILES_SCHEMA, files_of, words_in
     from xorack.spark import rows_of
 
-    words = spark.read.schema(WORDS_SCHEMA).parquet(words_of(source).to_read())
-    of_chains = _longs(spark, (one.chain.key for one in plan.attempts), "chain")
-    words = (
-        words.where("word IS NOT NULL")
-        .select("chain", "pos", "word")
-        .join(F.broadcast(of_chains), "chain", "left_semi")
-    )
+    of_chains = F.broadcast(_longs(spark, (one.chain.key for one in plan.attempts), "chain"))
+    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
+    asked = files.select("number", "chain").join(of_chains, "chain", "left_semi")
+    words = words_in(spark, source).join(F.broadcast(asked), "number").drop("number")
     named = {unit: one for one in plan.attempts for unit in one.units or ()}
     told = {
         unit: one
@@ -445,7 +442,7 @@ def _missing(spark: SparkSession, source: Folder, plan: _Plan) -> tuple[DataFram
         # A root has no row, the first attempt's nor that of one which had nothing to count.
         if unit not in named and unit not in (one.chain.key % (1 << 64), _root(one.failed.tag))
     }
-    found = rows_of(words, [*told, *named], "chain", "pos")
+    found = rows_of(words, [*told, *named], "at")
     for unit in sorted(found.unknown):
         if unit in named:
             raise JobError(
@@ -454,7 +451,7 @@ def _missing(spark: SparkSession, source: Folder, plan: _Plan) -> tuple[DataFram
             )
         plan.never_started.append({"tag": told[unit].failed.tag, "id": f"{unit:016x}"})
     units = F.broadcast(_longs(spark, named, "unit"))
-    rows = found.rows.join(units, "unit", "left_semi").select("chain", "pos", "word")
+    rows = found.rows.join(units, "unit", "left_semi").select("chain", "at", "word")
     if whole := [one.chain.key for one in plan.attempts if one.units is None]:
         keys = F.broadcast(_longs(spark, whole, "chain"))
         rows = rows.unionByName(words.join(keys, "chain", "left_semi"))
@@ -468,7 +465,7 @@ def _check(missing: DataFrame, plan: _Plan) -> None:
     from xorack.stamps import PLAIN_LENGTH
 
     plain = len(plan.attempts[0].chain.stamp) == PLAIN_LENGTH
-    units = missing.select("chain", unit("chain", "pos").alias("unit"))
+    units = missing.select("chain", unit("at").alias("unit"))
     folded = {
         row["chain"]: (bytes(row["stamp"]), row["count"])
         for row in fold(units, "chain", "unit", kind="plain" if plain else "traced").collect()
@@ -512,6 +509,7 @@ def _send(
     from pyspark.sql import functions as F
 
     from pipeline import layout
+    from pipeline.files import position_of
     from xorack.spark import send, unit
 
     chains = spark.read.schema(layout.CHAINS_SCHEMA).parquet(layout.chains_of(folder).to_read())
@@ -534,11 +532,11 @@ def _send(
             "tag": row["tag"],
             "id": f"{row['unit'] % (1 << 64):016x}",
             "path": row["path"],
-            "position": row["pos"],
+            "position": position_of(row["at"]),
             "word": row["word"],
         }
-        for row in missing.withColumn("unit", unit("chain", "pos"))
-        .orderBy("path", "pos")
+        for row in missing.withColumn("unit", unit("at"))
+        .orderBy("path", "at")
         .limit(_NAMED if arguments.json else _SHOWN)
         .collect()
     ]

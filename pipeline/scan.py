@@ -1,8 +1,8 @@
 """From files to rows, in the tasks: what Spark cannot read by itself with stable positions.
 
 Python reads bytes, decodes and finds the words' borders with functions that run over whole pieces
-(no Python code runs for each word), and hands Arrow batches to the JVM, which does all the rest.
-docs/adr/0020 says why.
+(no Python code runs for each word), folds the words' stamps, and hands Arrow batches to the JVM.
+docs/adr/0020 and 0022 say why.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.files import POSITION_BITS, about
 from pipeline.folder import Found, opened, shown_path
 from pipeline.reading import PIECE, Encoding, UnreadableFile, read_words
+from xorack.bulk import Folds, stamp_bytes, unit_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from xorack.spark import Kind
 
 __all__ = ["Part", "scan_words", "tasks_of"]
 
@@ -30,23 +34,21 @@ _TASK_FILES = 2_000
 _TASKS_A_CORE = 3
 _FILE_COSTS = 64 << 10
 """What opening a file costs, in bytes that could have been read instead."""
-_WORDS = pa.schema(
-    [("chain", pa.int64()), ("pos", pa.int64()), ("word", pa.string()), ("error", pa.string())]
-)
+_WORDS = pa.schema([("at", pa.int64()), ("word", pa.string())])
 
 
 class Part(NamedTuple):
     """What one task reads of one file.
 
     Attributes:
-        chain: The key of the file's chain, signed 64 bits.
+        number: The file's.
         path: As `pipeline.folder.Found` has it.
         start: The first byte.
         end: The byte after the last.
         size: The file's size.
     """
 
-    chain: int
+    number: int
     path: bytes
     start: int
     end: int
@@ -61,7 +63,7 @@ def tasks_of(
     Nothing but the work's spread depends on it: words and positions come out the same.
 
     Args:
-        files: Chain's key and file.
+        files: The file's number, and the file.
         encoding: The files' encoding: not all can be cut.
         cores: How many tasks run at once.
 
@@ -74,7 +76,7 @@ def tasks_of(
     target -= target % PIECE
     tasks: list[list[Part]] = [[]]
     filled = 0
-    for chain, file in files:
+    for number, file in files:
         step = target if encoding.unit else max(file.size, 1)
         for start in range(0, max(file.size, 1), step):
             end = min(start + step, file.size)
@@ -82,81 +84,96 @@ def tasks_of(
             if tasks[-1] and (filled + size > target or len(tasks[-1]) >= _TASK_FILES):
                 tasks.append([])
                 filled = 0
-            tasks[-1].append(Part(chain, file.path, start, end, file.size))
+            tasks[-1].append(Part(number, file.path, start, end, file.size))
             filled += size
     return [task for task in tasks if task]
 
 
-def scan_words(spark: SparkSession, tasks: list[list[Part]], encoding: Encoding) -> DataFrame:
+def scan_words(
+    spark: SparkSession, tasks: list[list[Part]], encoding: Encoding, kind: Kind
+) -> DataFrame:
     """The words of files, one task of Spark's for each task given.
 
     Args:
         spark: The session.
         tasks: What `tasks_of` made.
         encoding: The files' encoding.
+        kind: Of the stamps.
 
     Returns:
-        Rows of `pipeline.layout.WORDS_SCHEMA`. A file that cannot be read has a row that says why,
-        perhaps after some of its words.
+        Rows of `pipeline.layout.WORDS_SCHEMA`. What a task says of a file's words is of just those
+        that it hands over, and is written or lost with them.
     """
     from pipeline.layout import WORDS_SCHEMA
 
     # The tasks travel with the function, each packed by itself: a task unpacks only its own.
     packed = [pickle.dumps(task) for task in tasks]
     numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))  # one number a partition
-    return numbers.mapInArrow(_scanner(encoding, packed), WORDS_SCHEMA)
+    return numbers.mapInArrow(_scanner(encoding, packed, kind), WORDS_SCHEMA)
 
 
 def _scanner(
-    encoding: Encoding, packed: list[bytes]
+    encoding: Encoding, packed: list[bytes], kind: Kind
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out = _Rows()
+        out = _Rows(kind)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for part in pickle.loads(packed[number]):  # noqa: S301 - packed by ourselves
                     yield from out.of(part, encoding)
-        yield from out.flush()
+        yield from out.end()
 
     return scan
 
 
 class _Rows:
-    """Words gathered into batches, so that small files do not make one each."""
+    """Words gathered into batches, so that small files do not make one each; and their stamps."""
 
-    def __init__(self) -> None:
-        self._columns: list[list[pa.Array]] = [[], [], [], []]
-        self._words = 0
+    def __init__(self, kind: Kind) -> None:
+        self._folds = Folds(kind)
+        self._errors: list[tuple[int, str]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._words: list[pa.Array] = []
+        self._pieces: list[tuple[int, int, int]] = []  # number of the file, first place, words
+        self._gathered = 0
 
     def of(self, part: Part, encoding: Encoding) -> Iterator[pa.RecordBatch]:
+        first = part.number << POSITION_BITS
         try:
             with opened(part.path, part.size) as file:
                 for position, text in read_words(file, part.start, part.end, part.size, encoding):
                     whole = pa.array([text], pa.binary()).cast(pa.string())
                     words = pc.split_pattern(whole, " ").flatten()
-                    positions = np.arange(position, position + len(words), dtype=np.int64)
-                    self._add(part.chain, pa.array(positions), words, None)
-                    if self._words >= _BATCH_WORDS:
-                        yield from self.flush()
+                    self._words.append(words)
+                    self._pieces.append((part.number, first + position, len(words)))
+                    self._gathered += len(words)
+                    if self._gathered >= _BATCH_WORDS:
+                        yield self._flush()
         except UnreadableFile as error:
-            reason = f"{shown_path(part.path)} {error}"
-            self._add(part.chain, pa.array([-1], pa.int64()), pa.nulls(1, pa.string()), reason)
+            self._errors.append((part.number, f"{shown_path(part.path)} {error}"))
 
-    def _add(self, chain: int, positions: pa.Array, words: pa.Array, error: str | None) -> None:
-        count = len(words)
-        columns = (
-            pa.array(np.full(count, chain, dtype=np.int64)),
-            positions,
-            words,
-            pa.nulls(count, pa.string()) if error is None else pa.array([error]),
-        )
-        for gathered, column in zip(self._columns, columns, strict=True):
-            gathered.append(column)
-        self._words += count
+    def _flush(self) -> pa.RecordBatch:
+        numbers, firsts, lengths = np.array(self._pieces, np.int64).T
+        ends = np.cumsum(lengths)
+        # Counted on from each piece's first place.
+        at = np.arange(ends[-1]) + np.repeat(firsts - ends + lengths, lengths)
+        self._folds.add(np.repeat(numbers, lengths), unit_ids(at))
+        words = self._words[0] if len(self._words) == 1 else pa.concat_arrays(self._words)
+        self._begin()
+        return pa.RecordBatch.from_arrays([pa.array(at), words], schema=_WORDS)
 
-    def flush(self) -> Iterator[pa.RecordBatch]:
-        if self._words:
+    def end(self) -> Iterator[pa.RecordBatch]:
+        """What is left; then what is to be said of the files."""
+        if self._pieces:
+            yield self._flush()
+        said = [(number, about(error=error)) for number, error in self._errors]
+        for numbers, stamps, counts in self._folds.results():
+            told = zip(numbers, stamp_bytes(stamps), counts.tolist(), strict=True)
+            said += [(number, about(stamp, words)) for number, stamp, words in told]
+        if said:
+            at = pa.array([-1 - number for number, _ in said], pa.int64())
             yield pa.RecordBatch.from_arrays(
-                [pa.concat_arrays(column) for column in self._columns], schema=_WORDS
+                [at, pa.array([text for _, text in said])], schema=_WORDS
             )
-            self.__init__()  # type: ignore[misc]

@@ -25,19 +25,30 @@ if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the
 
 from pipeline.commands import absolute, add_common, run
 from pipeline.errors import JobError
+from pipeline.files import MOST_FILES, POSITION_BITS
+from xorack.stamps import plain, traced, xor_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipeline.files import Said
     from pipeline.folder import Found
     from pipeline.layout import Folder
+    from xorack.spark import Kind
 
 __all__ = ["main", "split"]
 
 _STEP = "split"
 _TAG_BYTES = 1024
 _REASON_BYTES = 1000
-_DETAIL_PATH_BYTES = 3000
+_REQUESTS_SCHEMA = (
+    "tag string, op string, stamp binary, started long, finished long, timeout double, "
+    "idle_timeout double, detail string, reason string"
+)
+_ARROW_TYPES = {"string": "string", "binary": "binary", "long": "int64", "double": "float64"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -161,8 +172,12 @@ def _chains_of(found: list[Found], name: str) -> dict[int, tuple[str, Found]]:
     """Tag and file by the chain's key, signed."""
     from xorack.hashing import unit_id
 
+    if len(found) > MOST_FILES:
+        raise JobError(f"database has {len(found):,} files, more than {MOST_FILES:,}")
     chains: dict[int, tuple[str, Found]] = {}
     for file in found:
+        if file.size > 1 << POSITION_BITS:
+            file = file._replace(problem="cannot be read: it is larger than 1 TiB")
         tag = _tag(name, file.relative)
         key = unit_id(tag)
         key -= 1 << 64 if key >> 63 else 0
@@ -197,56 +212,52 @@ def _write(
     kind: Any,
 ) -> None:
     """Write the words, then the files with their stamps."""
-    from pyspark.sql import functions as F
-
-    from pipeline.folder import shown_path
-    from pipeline.layout import FILES_SCHEMA, files_of, words_of
+    from pipeline.files import gathered
+    from pipeline.layout import FILES_SCHEMA, WORDS_SCHEMA, files_of, words_of
     from pipeline.scan import scan_words, tasks_of
-    from xorack.spark import fold, unit
 
     for leavings in (words_of(folder), files_of(folder)):
         leavings.delete()
-    readable = [(key, file) for key, (_, file) in files.items() if file.problem is None]
+    readable = [
+        (number, file) for number, (_, file) in enumerate(files.values()) if file.problem is None
+    ]
     tasks = tasks_of(readable, encoding, spark.sparkContext.defaultParallelism)
-    scan_words(spark, tasks, encoding).write.option("parquet.writer.version", "v2").parquet(
-        words_of(folder).place
-    )
+    scanned = scan_words(spark, tasks, encoding, kind)
+    scanned.write.option("parquet.writer.version", "v2").parquet(words_of(folder).place)
     # From here on, only what is durable counts: what the files hold now may be something else.
-    words = spark.read.schema("chain long, pos long, word string, error string").parquet(
-        words_of(folder).to_read()
-    )
-    problems = {
-        row["chain"]: row["error"]
-        for row in words.where("error IS NOT NULL")
-        .groupBy("chain")
-        .agg(F.min("error").alias("error"))
-        .collect()
-    }
-    for key, (_, file) in files.items():
-        if file.problem is not None:
-            problems[key] = f"{shown_path(file.path)} {file.problem}"
-    listed = spark.createDataFrame(
-        [
-            (key, tag, shown_path(file.path), file.size, problems.get(key))
-            for key, (tag, file) in files.items()
-        ],
-        "chain long, tag string, path string, bytes long, error string",
-    )
-    good = words.where("error IS NULL").select("chain", unit("chain", "pos").alias("unit"))
-    if problems:
-        good = good.join(
-            F.broadcast(listed.where("error IS NOT NULL").select("chain")), "chain", "left_anti"
-        )
-    roots = listed.where("error IS NULL").select("chain", F.col("chain").alias("unit"))
-    folded = fold(good.unionByName(roots), "chain", "unit", kind=kind)
-    columns = [field.split()[0] for field in FILES_SCHEMA.split(", ")]
+    written = spark.read.schema(WORDS_SCHEMA).parquet(words_of(folder).to_read())
+    said = gathered(written.where("at < 0").collect())
+    rows = [
+        (number, key, tag, *_listed(tag, file, said.get(number), kind))
+        for number, (key, (tag, file)) in enumerate(files.items())
+    ]
     (
-        listed.join(folded, "chain", "left")
-        .withColumn("words", F.coalesce(F.col("count") - 1, F.lit(0)))
-        .select(*columns)
+        spark.createDataFrame(rows, FILES_SCHEMA)
         .write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
         .parquet(files_of(folder).place)
     )
+
+
+def _listed(tag: str, file: Found, said: Said | None, kind: Kind) -> tuple[Any, ...]:
+    """What is written of a file: path, bytes, words, error, stamp."""
+    from pipeline.folder import shown_path
+
+    path, error = shown_path(file.path), said and said.error
+    if file.problem is not None:
+        error = f"{path} {file.problem}"
+    if error is not None:
+        return path, file.size, 0, error, None
+    stamp: bytes = _root(tag, kind)
+    if said and said.stamp is not None:
+        stamp = xor_bytes(stamp, said.stamp)
+    return path, file.size, said.words if said else 0, None, bytearray(stamp)
+
+
+def _root(tag: str, kind: Kind) -> bytes:
+    """The stamp of a file's root unit."""
+    from xorack.hashing import unit_id
+
+    return bytes(traced(unit_id(tag)) if kind == "traced" else plain(unit_id(tag)))
 
 
 def _send(
@@ -277,45 +288,41 @@ def _send(
 
 def _requests(files: DataFrame, arguments: argparse.Namespace) -> DataFrame:
     """The rows of the sink: of each file a create, and its stamp or its failure."""
-    from pyspark.sql import functions as F
+    run_id, kind = arguments.run_id, arguments.stamps
+    waits = (arguments.timeout, arguments.idle_timeout)
 
-    from xorack.spark import stamp_of
+    def of_files(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        import pyarrow as pa
 
-    def seconds(value: float | None) -> Any:
-        return F.lit(value).cast("double")
+        for batch in batches:
+            requests = [
+                request for file in batch.to_pylist() for request in _of(file, run_id, kind, waits)
+            ]
+            columns = zip(*requests, strict=True)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)],
+                names,
+            )
 
-    detail = F.to_json(
-        F.struct(
-            F.substring("path", 1, _DETAIL_PATH_BYTES // 4).alias("path"),
-            "bytes",
-            "words",
-            F.lit(arguments.run_id).alias("run"),
-        )
-    )
-    create = files.select(
-        "tag",
-        F.lit("create").alias("op"),
-        stamp_of("chain", arguments.stamps).alias("stamp"),
-        F.lit(1).cast("long").alias("started"),
-        seconds(arguments.timeout).alias("timeout"),
-        seconds(arguments.idle_timeout).alias("idle_timeout"),
-        detail.alias("detail"),
-    )
-    stamp = files.where("error IS NULL").select(
-        "tag",
-        F.lit("stamp").alias("op"),
-        "stamp",
-        F.col("words").alias("started"),
-        F.lit(1).cast("long").alias("finished"),
-    )
-    fail = files.where("error IS NOT NULL").select(
-        "tag",
-        F.lit("fail").alias("op"),
-        F.substring("error", 1, _REASON_BYTES // 4).alias("reason"),
-    )
-    return create.unionByName(stamp, allowMissingColumns=True).unionByName(
-        fail, allowMissingColumns=True
-    )
+    names = [field.split()[0] for field in _REQUESTS_SCHEMA.split(", ")]
+    types = [_ARROW_TYPES[field.split()[1]] for field in _REQUESTS_SCHEMA.split(", ")]
+    return files.mapInArrow(of_files, _REQUESTS_SCHEMA)
+
+
+def _of(
+    file: dict[str, Any], run_id: str, kind: Kind, waits: tuple[float | None, float | None]
+) -> Iterator[tuple[Any, ...]]:
+    """The requests for a file, in the order of their columns."""
+    from pipeline.missing import detail_of
+
+    tag, words = file["tag"], file["words"]
+    detail = {"path": file["path"], "bytes": file["bytes"], "words": words, "run": run_id}
+    yield (tag, "create", _root(tag, kind), 1, None, *waits, detail_of(detail), None)
+    if file["error"] is None:
+        yield (tag, "stamp", file["stamp"], words, 1, None, None, None, None)
+    else:
+        reason = _cut(file["error"], _REASON_BYTES)
+        yield (tag, "fail", None, None, None, None, None, None, reason)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -135,8 +135,8 @@ def test_lost_words_are_found_counted_and_finished(
         name = attempts[one["tag"]].removeprefix("db/")
         assert one["path"].endswith(f"/db/{name}")
         assert words(texts[name])[one["position"]] == one["word"]
-        key = unit_id(f"db/{name}")
-        assert one["id"] == f"{unit_id(key - (key >> 63 << 64), one['position']):016x}"
+        number = file_number(spark, runs, f"db/{name}")
+        assert one["id"] == f"{unit_id((number << 40) + one['position']):016x}"
 
     first = dict(acker.store.chains)
     acker.apply(queue.bodies)
@@ -285,15 +285,16 @@ def without(units):
 
 
 def unit_ids(spark, runs, tag, most):
-    key = unit_id(tag)
-    rows = (
-        spark.read.parquet(str(runs.words / "words"))
-        .where(F.col("chain") == key - (key >> 63 << 64))
-        .orderBy("pos")
-        .limit(most)
-        .collect()
+    first = file_number(spark, runs, tag) << 40
+    rows = spark.read.parquet(str(runs.words / "words")).where(
+        F.col("at").between(first, first + (1 << 40) - 1)
     )
-    return [unit_id(row["chain"], row["pos"]) for row in rows]
+    return [unit_id(row["at"]) for row in rows.orderBy("at").limit(most).collect()]
+
+
+def file_number(spark, runs, tag):
+    files = spark.read.parquet(str(runs.words / "files"))
+    return files.where(F.col("tag") == tag).first()["number"]
 
 
 def test_too_many_missing_words_are_no_guess(runs, others, spark, queue, tmp_path, capfd):

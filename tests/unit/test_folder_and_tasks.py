@@ -103,10 +103,10 @@ def test_tasks_cover_every_file_once():
         assert all(tasks)
         covered: dict[int, int] = {}
         for part in (part for task in tasks for part in task):
-            assert covered.get(part.chain, 0) == part.start
+            assert covered.get(part.number, 0) == part.start
             assert part.start % PIECE == 0
             assert part.end == part.size or part.end % PIECE == 0
-            covered[part.chain] = part.end
+            covered[part.number] = part.end
         assert covered == dict(enumerate(sizes))
         assert max(len(task) for task in tasks) <= 2000
     most = max(sum(p.end - p.start for p in task) for task in tasks_of(files, UTF8, 2))
