@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -13,7 +14,12 @@ from botocore.exceptions import (
     HTTPClientError,
 )
 
-__all__ = ["CONFIG", "client", "error_code", "is_transient"]
+if TYPE_CHECKING:
+    from xorack.retry import RetryPolicy
+
+__all__ = ["CONFIG", "NotTaken", "client", "error_code", "is_transient", "send_entries"]
+
+_Entry = TypeVar("_Entry")
 
 _TRANSIENT = frozenset(
     {
@@ -83,3 +89,48 @@ def is_transient(error: Exception) -> bool:
     return isinstance(error, (ConnectionError, HTTPClientError)) and isinstance(
         error, BotoCoreError
     )
+
+
+class NotTaken(NamedTuple):
+    """What a batch call says of an entry that it did not take.
+
+    Attributes:
+        why: Code and message.
+        hopeless: Whether it would say the same again.
+    """
+
+    why: str
+    hopeless: bool = False
+
+
+def send_entries(
+    entries: Mapping[int, _Entry],
+    send: Callable[[Mapping[int, _Entry]], Mapping[int, NotTaken]],
+    policy: RetryPolicy,
+) -> dict[int, str]:
+    """Send the entries of one batch call, and again those that were not taken.
+
+    Args:
+        entries: Position -> entry.
+        send: Makes the call for some of them, and tells which were not taken: an answer of 200 may
+            hold such.
+        policy: When to try again.
+
+    Returns:
+        What is left: position -> why.
+    """
+    retry = policy.start()
+    left = dict(entries)
+    hopeless: dict[int, str] = {}
+    while True:
+        try:
+            not_taken = send(left)
+            reasons = {position: one.why for position, one in not_taken.items()}
+            hopeless.update({p: one.why for p, one in not_taken.items() if one.hopeless})
+            left = {position: left[position] for position in reasons if position not in hopeless}
+        except (ClientError, BotoCoreError) as error:
+            reasons = dict.fromkeys(left, f"{error_code(error)}: {error}")
+            if not is_transient(error):
+                return {**hopeless, **reasons}
+        if not left or not retry.again():
+            return {**hopeless, **{position: reasons[position] for position in left}}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack import aws
 from xorack.chain import Chain
@@ -56,27 +54,15 @@ class EventBus:
         }
 
     def _publish_batch(self, chains: Sequence[Chain]) -> dict[str, str]:
-        retry = self.policy.start()
-        left = list(chains)
-        while True:
-            try:
-                answer = self.client.put_events(Entries=[self.entry(chain) for chain in left])
-                # An answer of 200 may hold failed entries.
-                entries = answer.get("Entries", [])
-                if answer.get("FailedEntryCount"):
-                    reasons = {
-                        chain.tag: f"{entry['ErrorCode']}: {entry.get('ErrorMessage')}"
-                        for chain, entry in zip(left, entries, strict=True)
-                        if entry.get("ErrorCode")
-                    }
-                else:
-                    reasons = {}
-                left = [chain for chain in left if chain.tag in reasons]
-            except (ClientError, BotoCoreError) as error:
-                reasons = dict.fromkeys(
-                    (chain.tag for chain in left), f"{aws.error_code(error)}: {error}"
-                )
-                if not aws.is_transient(error):
-                    return reasons
-            if not left or not retry.again():
-                return reasons
+        def call(left: Mapping[int, Chain]) -> dict[int, aws.NotTaken]:
+            answer = self.client.put_events(Entries=[self.entry(chain) for chain in left.values()])
+            if answer.get("FailedEntryCount"):
+                return {
+                    position: aws.NotTaken(f"{entry['ErrorCode']}: {entry.get('ErrorMessage')}")
+                    for position, entry in zip(left, answer.get("Entries", []), strict=True)
+                    if entry.get("ErrorCode")
+                }
+            return {}
+
+        left = aws.send_entries(dict(enumerate(chains)), call, self.policy)
+        return {chains[position].tag: why for position, why in left.items()}

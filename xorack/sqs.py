@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack import aws
 from xorack.errors import InvalidRequest, SendFailed
@@ -154,38 +152,27 @@ def _send_batch(
     Returns:
         What is left: position -> why.
     """
-    retry = policy.start()
-    left = {message.position: message for message in batch}
-    hopeless: dict[int, str] = {}
-    while True:
-        try:
-            answer = client.send_message_batch(
-                QueueUrl=queue_url,
-                Entries=[
-                    {
-                        "Id": str(message.position),
-                        "MessageBody": message.body,
-                        "MessageAttributes": message.attributes,
-                    }
-                    for message in left.values()
-                ],
+
+    def call(left: Mapping[int, _Message]) -> dict[int, aws.NotTaken]:
+        answer = client.send_message_batch(
+            QueueUrl=queue_url,
+            Entries=[
+                {
+                    "Id": str(position),
+                    "MessageBody": message.body,
+                    "MessageAttributes": message.attributes,
+                }
+                for position, message in left.items()
+            ],
+        )
+        return {
+            int(entry["Id"]): aws.NotTaken(
+                f"{entry.get('Code')}: {entry.get('Message')}", bool(entry.get("SenderFault"))
             )
-            # An answer of 200 may hold failed entries.
-            problems = {int(entry["Id"]): entry for entry in answer.get("Failed", [])}
-            reasons = {
-                position: f"{entry.get('Code')}: {entry.get('Message')}"
-                for position, entry in problems.items()
-            }
-            for position, entry in problems.items():
-                if entry.get("SenderFault"):
-                    hopeless[position] = reasons[position]
-            left = {p: left[p] for p in problems if p not in hopeless}
-        except (ClientError, BotoCoreError) as error:
-            reasons = dict.fromkeys(left, f"{aws.error_code(error)}: {error}")
-            if not aws.is_transient(error):
-                return {**hopeless, **reasons}
-        if not left or not retry.again():
-            return {**hopeless, **{position: reasons[position] for position in left}}
+            for entry in answer.get("Failed", [])
+        }
+
+    return aws.send_entries({message.position: message for message in batch}, call, policy)
 
 
 class DeadLetterQueue:
