@@ -105,7 +105,7 @@ def _handler(axes: Any, raw: Raw) -> None:
 
 def _cold_start(axes: Any, raw: Raw) -> None:
     goals = raw["goals"]
-    labels = [goal["what"].partition(":")[0].strip("`") for goal in goals]
+    labels = [goal["what"].partition(":")[0].replace("`", "") for goal in goals]
     ratios = [goal["measured"] for goal in goals]
     drawn = axes.barh(labels, ratios, color=COLOURS[1])
     axes.bar_label(drawn, [f"{ratio:.2f}" for ratio in ratios], fontsize=8, padding=2)

@@ -30,10 +30,14 @@ class Crowd:
     """How many others seem to want the same thing.
 
     Attributes:
-        level: The next wait is drawn from 0 to ``base * 2**level``.
+        level: The next wait is drawn from 0 to ``2**level`` times the policy's base, or times
+            what a try took, if that is longer.
+        took: Seconds that the last try took that others were faster than. A try that takes long
+            gives others more time, and where all wait for a busy server it takes long.
     """
 
     level: int = 0
+    took: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class RetryPolicy:
             each other room.
         sleep: Waits so many seconds.
         draw: Draws from 0 to 1.
+        clock: Seconds since whenever.
         time_left: Seconds left for all; no wait goes beyond.
     """
 
@@ -55,6 +60,7 @@ class RetryPolicy:
     cap: float = 5.0
     sleep: Callable[[float], None] = time.sleep
     draw: Callable[[], float] = field(default=random.random)
+    clock: Callable[[], float] = time.monotonic
     time_left: Callable[[], float] = _forever
 
     def start(self, crowd: Crowd | None = None) -> Retry:
@@ -79,27 +85,33 @@ class Retry:
         self.crowd = Crowd() if crowd is None else crowd
         self.attempt = 1
         self.waited = 0.0
+        self.began = policy.clock()
+
+    def _most(self) -> float:
+        unit = max(self.policy.base, self.crowd.took)
+        return min(self.policy.cap, unit * 2.0**self.crowd.level)
 
     def _drawn(self) -> float:
-        most = min(self.policy.cap, self.policy.base * 2.0**self.crowd.level)
-        return self.policy.draw() * most
+        return self.policy.draw() * self._most()
 
     def queue_up(self) -> None:
         """Wait before the first try, if there was a crowd the last time."""
         if self.crowd.level and (wait := self._drawn()) < self.policy.time_left():
             self.policy.sleep(wait)
+            self.began = self.policy.clock()
 
     def succeeded(self) -> None:
         """The try under way did it: if it was the first, there are fewer others than thought."""
         if self.attempt == 1 and self.crowd.level:
             self.crowd.level -= 1
+            self.crowd.took = self.policy.clock() - self.began
 
-    def again(self, others: int = 1) -> bool:
+    def again(self, others: int = 0) -> bool:
         """Wait before the next try.
 
         Args:
-            others: How often others were faster since the try began: the more, the longer are the
-                waits after this one.
+            others: How often others were faster since the try began; 0 if it failed for another
+                reason. The more, the longer are the waits after this one.
 
         Returns:
             False, without a wait, if there is to be none: tries or time are spent.
@@ -107,14 +119,17 @@ class Retry:
         policy = self.policy
         if self.attempt >= policy.attempts:
             return False
+        if others:
+            self.crowd.took = policy.clock() - self.began
         wait = self._drawn()
         if wait >= policy.time_left():
             return False
         self.attempt += 1
         crowd = self.crowd
         for _ in range(max(1, others.bit_length())):
-            if crowd.level < _MOST_DOUBLINGS and policy.base * 2**crowd.level < policy.cap:
+            if crowd.level < _MOST_DOUBLINGS and self._most() < policy.cap:
                 crowd.level += 1
         self.waited = wait
         policy.sleep(wait)
+        self.began = policy.clock()
         return True

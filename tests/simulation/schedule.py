@@ -233,6 +233,7 @@ class Schedule:
             cap=cap,
             sleep=machine.sleep,
             draw=self.random.random,
+            clock=lambda: machine.now() / 1000,
             time_left=machine.time_left,
         )
 
