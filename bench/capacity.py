@@ -5,16 +5,19 @@ and the real packing are driven, and weighed. The rest is arithmetic over prices
 constants below, each to be changed by an argument::
 
     python -m bench.capacity --units-per-day 1e9 --units-per-request 1000 --write-units 0.625
+    python -m bench.capacity --measured      the consumer's own work as `make bench` found it here
     python -m bench.capacity --tables        the tables of docs/capacity.md
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import ceil, exp, log1p
+from pathlib import Path
 
 from bench.harness import Table, figure
 from bench.marks import NOW, WeighedStore, item_bytes
@@ -24,6 +27,7 @@ from xorack.messages import Request, pack
 from xorack.retry import RetryPolicy
 from xorack.stamps import traced, xor
 
+REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.json"
 DAY = 86_400
 MILLION = 1_000_000
 CHUNK = 64 * 1024
@@ -385,6 +389,29 @@ def explain(load: Load, found: Estimate) -> str:
     return "\n".join(lines)
 
 
+def measured_request_seconds(report: Path = REPORT) -> float:
+    """The consumer's own seconds for a request, as the bench found them.
+
+    Args:
+        report: The raw figures of `make bench`.
+
+    Returns:
+        Of the largest batch that was measured over ten chains: seconds outside of AWS calls.
+
+    Raises:
+        SystemExit: It was not measured.
+    """
+    try:
+        handler = json.loads(report.read_text(encoding="utf-8"))["sections"]["handler"]
+    except (OSError, ValueError, KeyError):
+        raise SystemExit(f"error: {report} has no handler section: make bench ARGS=handler") from (
+            None
+        )
+    sizes = [int(name.partition(" ")[0]) for name in handler if name.endswith(" over 10")]
+    figures: dict[str, float] = handler[f"{max(sizes)} over 10"]["one"]
+    return figures["own_microseconds_a_message"] / 1e6
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print an estimate, or the tables."""
     parser = argparse.ArgumentParser(
@@ -393,6 +420,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--tables", action="store_true")
+    parser.add_argument(
+        "--measured",
+        action="store_true",
+        help="take request-seconds from docs/benchmarks.json, as this machine took it",
+    )
     for kind in (Load, Prices):
         group = parser.add_argument_group(kind.__name__.lower())
         for each in fields(kind):
@@ -401,6 +433,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 help=f"default: {each.default}",
             )  # fmt: skip
     given = vars(parser.parse_args(arguments))
+    if given.pop("measured"):
+        given["request_seconds"] = measured_request_seconds()
     if given.pop("tables"):
         print(tables())
         return

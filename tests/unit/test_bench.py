@@ -239,3 +239,19 @@ def test_only_what_lands_while_it_counts_is_counted():
     )
     assert set(stamped) == {"a", "b"}
     assert rate * 0.2 < len(stamped)  # what came while it settled is not
+
+
+def test_the_model_takes_the_consumers_own_work_from_the_report(tmp_path, monkeypatch, capsys):
+    report = tmp_path / "benchmarks.json"
+    took = {"100 over 10": 70.0, "1000 over 10": 50.0, "1000 over 1": 40.0}
+    cases = {name: {"one": {"own_microseconds_a_message": us}} for name, us in took.items()}
+    report.write_text(json.dumps({"sections": {"handler": cases}}))
+    assert capacity.measured_request_seconds(report) == pytest.approx(50e-6)
+    with pytest.raises(SystemExit, match="no handler section"):
+        capacity.measured_request_seconds(tmp_path / "nothing")
+    told = {}
+    for seconds in (50e-6, 0.5):
+        monkeypatch.setattr(capacity, "measured_request_seconds", lambda s=seconds: s)
+        capacity.main(["--measured"])
+        told[seconds] = capsys.readouterr().out
+    assert told[50e-6] != told[0.5]
