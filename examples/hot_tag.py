@@ -2,8 +2,8 @@
 
 A chain for the whole, and as many below it as are asked for (shards). A piece of work that starts
 from the root goes to the shard that its id names and stays there with all its descendants: to
-finish a parent and to start its children must be one request of one chain. When a shard is acked, its
-event finishes the shard's unit in the whole; when it fails, the whole fails.
+finish a parent and to start its children must be one request of one chain. When a shard is acked,
+its event finishes the shard's unit in the whole; when it fails, the whole fails.
 
 `requests_to_open` and `shard_of` are for whoever sends; `handler` is a Lambda function for a rule
 on the bus whose pattern is `PATTERN`. It may be called several times for an event: the request's id
