@@ -44,7 +44,7 @@ def _bars(
         ]
         heights = [value for value in values if value is not None]
         drawn = axes.bar(at, heights, width * 0.92, label=name, color=COLOURS[number])
-        labels = [f"{value:,.0f}" if value >= 10 else f"{value:.2g}" for value in heights]
+        labels = [f"{value:,.0f}" if value >= 10 else f"{value:.3g}" for value in heights]
         axes.bar_label(drawn, labels, fontsize=7, padding=1)
     axes.set_xticks(range(len(groups)), groups)
     if log:
