@@ -73,6 +73,7 @@ class _Maker:
 
     def __init__(self, seed: str, number: int, span: int, spilling: bool) -> None:
         self.random = random = Random(f"{seed}/chain/{number}")
+        self.number = number
         self.tag = f"chain-{number}"
         self.span = span
         self.spilling = spilling
@@ -104,8 +105,12 @@ class _Maker:
         random = self.random
         route = random.choices(("queue", "direct", "mixed", "foreign"), (86, 6, 5, 3))[0]
         if self.spilling:
-            route = random.choices(("queue", "mixed", "direct"), (60, 30, 10))[0]
-            size = random.choice((66, 75, 100, 140))
+            # The first by the queue alone, so that late copies of all of it can come; the next one
+            # by the direct API, whose calls look up nothing but what they tried themselves.
+            if self.number == 0:
+                route, size = "queue", random.choice((66, 75, 100, 140))
+            else:
+                route, size = random.choice(("mixed", "direct")), random.choice((100, 140, 260))
         else:
             size = random.choices((1, 2, 4, 8, 14), (10, 20, 35, 25, 10))[0]
         counted = route not in ("foreign",) and random.random() < 0.85

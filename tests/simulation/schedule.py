@@ -115,7 +115,7 @@ def _size(seed: int) -> _Size:
     random = Random(f"{seed}/size")
     chains, spilling = random.choices(
         ((random.randint(2, 5), 0), (random.randint(6, 14), 0), (random.randint(25, 45), 0),
-         (3, 1), (240, 1)),
+         (3, 2), (240, 1)),
         (600, 270, 40, 87, 3),
     )[0]  # fmt: skip
     return _Size(
