@@ -1,9 +1,12 @@
 """What tracking costs on Spark: the two jobs of `pipeline/`, tracked and not, run in turn.
 
 Each run is a process of its own: a Java that has just started, the jobs of one variant, nothing
-else. Rounds take the variants in turn, so that whatever else the machine does falls on all of them,
-and medians over the rounds are compared. Java's start and a first job of one row come before the
-clocks start.
+else. It does both jobs twice. The first turn has Java compile what it runs, for each kind of query
+anew, which costs about as much as the work of some million words: this is the price of a job by
+itself. The second turn shows what the work costs: the price that stays where there is more of it.
+Rounds take the variants in turn, so that whatever else the machine does falls on all of them, and
+medians over the rounds are compared. Java's start and a first job of one row come before the clocks
+start.
 
 Untracked is the same work by the same reading code without anything that tracking needs: a row has
 a word and nothing more, no list of files is written, nothing is folded or sent. Tracked is
@@ -40,6 +43,7 @@ VARIANTS = ("untracked", "plain", "traced")
 FILES = 200
 VOCABULARY = 50_000
 GOALS = {"plain": 1.10, "traced": 1.25}
+TURNS = ("first", "again")
 _TICK = os.sysconf("SC_CLK_TCK")
 _MIB = 1 << 20
 
@@ -158,18 +162,21 @@ def run_once(arguments: argparse.Namespace) -> None:
     spark = session("xorack bench", input_bytes=size)
     spark.range(1).count()
     taken: dict[str, Any] = {}
-    for name, job in _jobs(spark, arguments.run, database, out, arguments.queue_url):
-        wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
-        job()
-        taken[name] = {
-            "wall": time.monotonic() - wall,
-            "cpu": cpu_seconds(os.getpid()) - cpu,
-        }
-    rows = spark.read.parquet(str(out / "counts"))
+    for turn in TURNS:
+        place, timed = out / turn, {}
+        for name, job in _jobs(spark, arguments.run, database, place, arguments.queue_url):
+            wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
+            job()
+            timed[name] = {
+                "wall": time.monotonic() - wall,
+                "cpu": cpu_seconds(os.getpid()) - cpu,
+            }
+        taken[turn] = timed
+    rows = spark.read.parquet(str(place / "counts"))
     taken["counts"] = list(
         rows.selectExpr("sum(count)", "count(1)", "bit_xor(xxhash64(word, count))").first() or ()
     )
-    taken["bytes_of_words"] = sum(p.stat().st_size for p in (out / "words").rglob("*.parquet"))
+    taken["bytes_of_words"] = sum(p.stat().st_size for p in (place / "words").rglob("*.parquet"))
     print(json.dumps(taken))
     sys.stdout.flush()
     time.sleep(0.6)  # for the one who watches the memory
@@ -188,7 +195,7 @@ def _jobs(
     common = ["--queue-url", queue_url, "--run-id", "bench"]
     words = ["--words", str(out / "words")]
     split_given = split.parser().parse_args(
-        ["--database", str(database), *words, "--stamps", variant, *common]
+        ["--database", str(database), "--name", out.name, *words, "--stamps", variant, *common]
     )
     count_given = count.parser().parse_args([*words, "--counts", str(out / "counts"), *common])
     yield "split", lambda: split.split(split_given)
@@ -269,8 +276,17 @@ def measure(variant: str, database: Path, queue: Any) -> dict[str, Any]:
         shutil.rmtree(out, ignore_errors=True)
     taken: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])
     taken["java"], taken["worker"], taken["driver"] = peaks.java, peaks.worker, peaks.driver
-    taken["bodies"] = queue.bodies[begun:]
+    taken["bodies"] = [
+        body for body in queue.bodies[begun:] if _sent_in(body) == TURNS[0]
+    ]  # the second turn sends the same for other chains
     return taken
+
+
+def _sent_in(body: str) -> str:
+    """The turn in which a message was sent: the first part of its tags."""
+    from xorack.messages import parse
+
+    return parse(body).requests[0].tag.partition("/")[0]
 
 
 def applied(bodies: list[str]) -> dict[str, Any]:
@@ -318,8 +334,9 @@ def bench_size(words: int, rounds: int) -> dict[str, Any]:
                 runs[variant].append(taken)
                 print(
                     f"  {words:,} words, round {number + 1}, {variant}: "
-                    f"{_total(taken, 'wall'):.1f} s, CPU {_total(taken, 'cpu'):.1f} s, "
-                    f"load {os.getloadavg()[0]:.1f}",
+                    f"{_total(taken, TURNS[0], 'wall'):.1f} s, "
+                    f"CPU {_total(taken, TURNS[0], 'cpu'):.1f} s, "
+                    f"again {_total(taken, TURNS[1], 'cpu'):.1f} s, load {os.getloadavg()[0]:.1f}",
                     file=sys.stderr,
                 )
         results = {tuple(taken["counts"]) for of in runs.values() for taken in of}
@@ -331,22 +348,23 @@ def bench_size(words: int, rounds: int) -> dict[str, Any]:
         shutil.rmtree(corpus)
 
 
-def _total(taken: dict[str, Any], what: str) -> float:
-    return float(taken["split"][what] + taken["count"][what])
+def _total(taken: dict[str, Any], turn: str, what: str) -> float:
+    return float(taken[turn]["split"][what] + taken[turn]["count"][what])
 
 
 def _figures(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Medians, and their ratios to the untracked ones'."""
     figures: dict[str, Any] = {}
     for variant, of in runs.items():
-        mine: dict[str, Any] = {
-            f"{job}_{what}": median(taken[job][what] for taken in of)
-            for job in ("split", "count")
-            for what in ("wall", "cpu")
-        }
-        for what in ("wall", "cpu"):
-            mine[what] = median(_total(taken, what) for taken in of)
-            mine[f"{what}_of_all_runs"] = [round(_total(taken, what), 2) for taken in of]
+        mine: dict[str, Any] = {}
+        for turn in TURNS:
+            before = "" if turn == TURNS[0] else f"{turn}_"
+            for what in ("wall", "cpu"):
+                for job in ("split", "count"):
+                    mine[f"{before}{job}_{what}"] = median(taken[turn][job][what] for taken in of)
+                totals = [_total(taken, turn, what) for taken in of]
+                mine[f"{before}{what}"] = median(totals)
+                mine[f"{before}{what}_of_all_runs"] = [round(total, 2) for total in totals]
         for what in ("java", "worker", "driver"):
             mine[f"{what}_mib"] = median(taken[what] for taken in of) / _MIB
         mine["words_mib"] = of[0]["bytes_of_words"] / _MIB
@@ -359,7 +377,9 @@ def _figures(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     base = figures["untracked"]
     for variant in VARIANTS:
         mine = figures[variant]
-        for what in ("wall", "cpu", "split_cpu", "count_cpu", "java_mib", "worker_mib"):
+        timed = ("wall", "cpu", "split_cpu", "count_cpu")
+        memory = ("java_mib", "worker_mib", "driver_mib")
+        for what in (*timed, *(f"{TURNS[1]}_{one}" for one in timed), *memory):
             mine[f"{what}_ratio"] = mine[what] / base[what]
     return {"variants": figures}
 
@@ -367,29 +387,32 @@ def _figures(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 def table(results: list[dict[str, Any]]) -> str:
     """The figures as a Markdown table."""
     lines = [
-        "| words | variant | wall s | CPU s | wall | CPU | CPU split | CPU count "
-        "| Java MiB | worker MiB | driver MiB | words' Parquet MiB | messages | writes a chain |",
-        "| ---: | --- |" + " ---: |" * 12,
+        "| words | variant | CPU s | CPU | split | count | CPU s, again | CPU, again | split "
+        "| count | wall | Java MiB | worker MiB | words' Parquet MiB | messages | writes a chain |",
+        "| ---: | --- |" + " ---: |" * 14,
     ]
     for result in results:
         for variant, of in result["variants"].items():
             queue = of.get("queue")
             lines.append(
-                f"| {result['words']:,} | {variant} | {of['wall']:.1f} | {of['cpu']:.1f} "
-                f"| {of['wall_ratio']:.2f} | {of['cpu_ratio']:.2f} | {of['split_cpu_ratio']:.2f} "
-                f"| {of['count_cpu_ratio']:.2f} | {of['java_mib']:.0f} | {of['worker_mib']:.0f} "
-                f"| {of['driver_mib']:.0f} | {of['words_mib']:.1f} "
+                f"| {result['words']:,} | {variant} | {of['cpu']:.1f} "
+                f"| {of['cpu_ratio']:.2f} | {of['split_cpu_ratio']:.2f} "
+                f"| {of['count_cpu_ratio']:.2f} | {of['again_cpu']:.1f} "
+                f"| {of['again_cpu_ratio']:.2f} | {of['again_split_cpu_ratio']:.2f} "
+                f"| {of['again_count_cpu_ratio']:.2f} | {of['wall_ratio']:.2f} "
+                f"| {of['java_mib']:.0f} | {of['worker_mib']:.0f} | {of['words_mib']:.1f} "
                 f"| {queue['messages'] if queue else '-'} "
                 f"| {format(queue['writes_a_chain'], '.2f') if queue else '-'} |"
             )
     largest = results[-1]
     for variant, goal in GOALS.items():
-        ratio = largest["variants"][variant]["cpu_ratio"]
-        lines.append(
-            f"\n{variant} at {largest['words']:,} words: {ratio:.2f} times the CPU; the goal at "
-            f"16,000,000 is at most {goal:.2f}: "
-            + ("met." if ratio <= goal else f"missed by {ratio - goal:.2f}.")
-        )
+        for what, when in (("cpu_ratio", "by itself"), ("again_cpu_ratio", "again")):
+            ratio = largest["variants"][variant][what]
+            lines.append(
+                f"\n{variant} at {largest['words']:,} words, {when}: {ratio:.2f} times the CPU; "
+                f"the goal at 16,000,000 is at most {goal:.2f}: "
+                + ("met." if ratio <= goal else f"missed by {ratio - goal:.2f}.")
+            )
     return "\n".join(lines)
 
 

@@ -148,6 +148,7 @@ def _write(spark: SparkSession, source: Folder, folder: Folder, lose: int) -> No
         words_of,
     )
     from xorack.spark import fold, fold_parquet, unit
+    from xorack.spark.parquet import can_read
 
     # What another attempt of this run left is overwritten; its name stays, in a hidden file.
     for leavings in folder.data():
@@ -155,7 +156,7 @@ def _write(spark: SparkSession, source: Folder, folder: Folder, lose: int) -> No
     words = _words(spark, source, lose)
     files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
     kind: Any = (run_of(source) or {}).get("stamps", "traced")
-    if lose:
+    if lose or not can_read(words_of(source).uri):
         units = words.select("number", unit("at").alias("unit"))
         finished = fold(units, "number", "unit", kind=kind, count="finished")
     else:

@@ -48,6 +48,7 @@ unit is ``unit_id(at)``: so the outstanding ids of a failed chain lead to rows, 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -68,9 +69,11 @@ __all__ = [
     "TRACKING_SCHEMA",
     "WORDS_SCHEMA",
     "Folder",
+    "arrow_columns",
     "begin",
     "chains_of",
     "files_of",
+    "frame_of",
     "missing_of",
     "reason_of",
     "run_of",
@@ -114,6 +117,11 @@ class Folder:
 
     def __truediv__(self, name: str) -> Folder:
         return Folder(self._spark, f"{self.place.rstrip('/')}/{name}")
+
+    @property
+    def uri(self) -> str:
+        """Its place with the scheme of its file system."""
+        return str(self._call(self._system.makeQualified, self._path).toUri().toASCIIString())
 
     def exists(self) -> bool:
         """Whether it is there."""
@@ -226,6 +234,39 @@ def files_of(words: Folder) -> Folder:
 def words_of(words: Folder) -> Folder:
     """Where the words are."""
     return words / "words"
+
+
+def arrow_columns(schema: str) -> list[tuple[str, str]]:
+    """The names of a schema's columns, and pyarrow's names of their types."""
+    types = {
+        "string": "string",
+        "binary": "binary",
+        "int": "int32",
+        "long": "int64",
+        "double": "float64",
+    }
+    return [(name, types[type_]) for name, type_ in map(str.split, schema.split(", "))]
+
+
+def frame_of(spark: SparkSession, rows: Iterable[tuple[Any, ...]], schema: str) -> DataFrame:
+    """Rows of the driver's as a frame: by Arrow where Spark can, which takes no Python tasks.
+
+    Args:
+        spark: The session.
+        rows: The rows, in the order of the columns.
+        schema: One of those here.
+
+    Returns:
+        The frame.
+    """
+    rows = list(rows)
+    if int(spark.version.partition(".")[0]) < 4 or not rows:
+        return spark.createDataFrame(rows, schema)
+    import pyarrow as pa
+
+    columns = zip(zip(*rows, strict=True), arrow_columns(schema), strict=True)
+    table = pa.table({name: pa.array(values, type_) for values, (name, type_) in columns})
+    return spark.createDataFrame(table, schema)
 
 
 def words_in(spark: SparkSession, words: Folder) -> DataFrame:

@@ -48,7 +48,6 @@ _REQUESTS_SCHEMA = (
     "tag string, op string, stamp binary, started long, finished long, timeout double, "
     "idle_timeout double, detail string, reason string"
 )
-_ARROW_TYPES = {"string": "string", "binary": "binary", "long": "int64", "double": "float64"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -175,7 +174,8 @@ def _chains_of(found: list[Found], name: str) -> dict[int, tuple[str, Found]]:
     if len(found) > MOST_FILES:
         raise JobError(f"database has {len(found):,} files, more than {MOST_FILES:,}")
     chains: dict[int, tuple[str, Found]] = {}
-    for file in found:
+    for listed in found:
+        file = listed
         if file.size > 1 << POSITION_BITS:
             file = file._replace(problem="cannot be read: it is larger than 1 TiB")
         tag = _tag(name, file.relative)
@@ -213,7 +213,7 @@ def _write(
 ) -> None:
     """Write the words, then the files with their stamps."""
     from pipeline.files import gathered
-    from pipeline.layout import FILES_SCHEMA, WORDS_SCHEMA, files_of, words_of
+    from pipeline.layout import FILES_SCHEMA, WORDS_SCHEMA, files_of, frame_of, words_of
     from pipeline.scan import scan_words, tasks_of
 
     for leavings in (words_of(folder), files_of(folder)):
@@ -226,13 +226,13 @@ def _write(
     scanned.write.option("parquet.writer.version", "v2").parquet(words_of(folder).place)
     # From here on, only what is durable counts: what the files hold now may be something else.
     written = spark.read.schema(WORDS_SCHEMA).parquet(words_of(folder).to_read())
-    said = gathered(written.where("at < 0").collect())
+    said = gathered(written.where("at < 0").collect())  # Spark passes over pages without any
     rows = [
         (number, key, tag, *_listed(tag, file, said.get(number), kind))
         for number, (key, (tag, file)) in enumerate(files.items())
     ]
     (
-        spark.createDataFrame(rows, FILES_SCHEMA)
+        frame_of(spark, rows, FILES_SCHEMA)
         .write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
         .parquet(files_of(folder).place)
     )
@@ -264,22 +264,17 @@ def _send(
     spark: SparkSession, folder: Folder, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> dict[str, Any]:
     """Send what the list of files says."""
-    from pyspark.sql import functions as F
-
     from pipeline.layout import FILES_SCHEMA, files_of
     from xorack.spark import send
 
     files = spark.read.schema(FILES_SCHEMA).parquet(files_of(folder).to_read())
     sent = send(_requests(files, arguments), **options)
-    total = files.agg(
-        F.count(F.lit(1)).alias("files"),
-        F.coalesce(F.sum("words"), F.lit(0)).alias("words"),
-        F.coalesce(F.sum("bytes"), F.lit(0)).alias("bytes"),
-        F.count("error").alias("failed"),
-    ).first()
-    summary = dict(total.asDict()) if total else {}
+    totals = files.selectExpr("words", "bytes", "error IS NOT NULL").collect()
     return {
-        **summary,
+        "files": len(totals),
+        "words": sum(row[0] for row in totals),
+        "bytes": sum(row[1] for row in totals),
+        "failed": sum(row[2] for row in totals),
         "chains": sent.chains,
         "messages": sent.messages,
         "requests": sent.requests,
@@ -288,6 +283,8 @@ def _send(
 
 def _requests(files: DataFrame, arguments: argparse.Namespace) -> DataFrame:
     """The rows of the sink: of each file a create, and its stamp or its failure."""
+    from pipeline.layout import arrow_columns
+
     run_id, kind = arguments.run_id, arguments.stamps
     waits = (arguments.timeout, arguments.idle_timeout)
 
@@ -304,8 +301,7 @@ def _requests(files: DataFrame, arguments: argparse.Namespace) -> DataFrame:
                 names,
             )
 
-    names = [field.split()[0] for field in _REQUESTS_SCHEMA.split(", ")]
-    types = [_ARROW_TYPES[field.split()[1]] for field in _REQUESTS_SCHEMA.split(", ")]
+    names, types = zip(*arrow_columns(_REQUESTS_SCHEMA), strict=True)
     return files.mapInArrow(of_files, _REQUESTS_SCHEMA)
 
 

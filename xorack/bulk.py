@@ -202,7 +202,11 @@ class Folds:
         begins = np.concatenate(([0], changes))
         lengths = np.diff(begins, append=len(keys))
         found, runs = np.unique(keys[begins], return_inverse=True)
-        words = fold_ids(ids, np.repeat(runs, lengths), len(found), self._kind)
+        if self._kind == "plain":
+            ids, groups = np.bitwise_xor.reduceat(ids, begins), runs
+        else:
+            groups = np.repeat(runs, lengths)
+        words = fold_ids(ids, groups, len(found), self._kind)
         counts = np.zeros(len(found), np.int64)
         np.add.at(counts, runs, lengths)
         at = self._places(found.tolist(), words.shape[1])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xorack import plain, traced, unit_id
-from xorack.bulk import fold_ids, stamp_bytes, unit_ids
+from xorack.bulk import Folds, fold_ids, stamp_bytes, unit_ids
 from xorack.errors import InvalidRequest
 from xorack.stamps import xor
 
@@ -83,3 +83,22 @@ def test_columns_that_are_none(columns, named):
 def test_another_kind():
     with pytest.raises(InvalidRequest, match="kind"):
         fold_ids(unit_ids(1), np.zeros(1, np.intp), 1, "opaque")
+
+
+@pytest.mark.parametrize("kind", ["traced", "plain"])
+def test_folds_grow_by_arrays(kind):
+    rng = np.random.default_rng(5)
+    folds, expected = Folds(kind), {}
+    stamp = traced if kind == "traced" else plain
+    for rows in (0, 1, 300, 300):
+        keys = rng.integers(-40, 40, rows).repeat(2)  # runs of chains that come again later
+        ids = rng.integers(1, 1 << 64, len(keys), dtype=np.uint64)
+        folds.add(keys, ids)
+        for key, unit in zip(keys.tolist(), ids.tolist(), strict=True):
+            before, count = expected.get(key, (bytes(len(stamp(1))), 0))
+            expected[key] = bytes(xor(before, stamp(unit))), count + 1
+    found = {}
+    for keys, words, counts in folds.results(rows=7):
+        assert len(keys) <= 7
+        found |= dict(zip(keys, zip(stamp_bytes(words), counts.tolist(), strict=True), strict=True))
+    assert found == expected

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from xorack.spark.columns import Kind
 
-__all__ = ["fold_parquet", "xor_stamps"]
+__all__ = ["can_read", "fold_parquet", "xor_stamps"]
 
 _BATCH_ROWS = 1 << 16
 _TASK_BYTES = 32 << 20
@@ -169,6 +169,24 @@ def _tasks(files: Iterable[str], cores: int) -> list[list[_Slice]]:
             tasks[-1].append(_Slice(uri, start, end))
             filled += end - start
     return tasks
+
+
+def can_read(uri: str) -> bool:
+    """Whether tasks can read a place's files by themselves: see `fold_parquet`.
+
+    Args:
+        uri: A file or a folder, as Spark names it.
+
+    Returns:
+        Whether pyarrow has a file system for it.
+    """
+    import pyarrow as pa
+
+    try:
+        _located(uri)
+    except (pa.ArrowException, OSError, ValueError):
+        return False
+    return True
 
 
 def _located(uri: str) -> tuple[Any, str]:
