@@ -289,10 +289,9 @@ def submit(python, folder, *arguments):
     return done.stdout
 
 
-def words_of(tag, count):
+def words_of(number, count):
     """Rows as `pipeline.split` has them."""
-    chain = int.from_bytes(unit_id(tag).to_bytes(8, "little"), "little", signed=True)
-    return [{"chain": chain, "pos": pos, "word": f"w{pos % 3}"} for pos in range(count)]
+    return [{"at": (number << 40) + pos, "word": f"w{pos % 3}"} for pos in range(count)]
 
 
 @pytest.mark.spark
@@ -303,10 +302,11 @@ def test_the_job_with_the_wheel_and_boto3_alone(wheel, queue, tmp_path):
     from pyarrow import parquet
 
     counts = {"file a": 5, "file b": 7}
-    rows = {tag: words_of(tag, count) for tag, count in counts.items()}
+    rows = {tag: words_of(at, count) for at, (tag, count) in enumerate(counts.items())}
+    about = {"at": -1, "word": "{}"}
     for name, found in (
-        ("words", [row for held in rows.values() for row in held]),
-        ("files", [{"chain": held[0]["chain"], "tag": tag} for tag, held in rows.items()]),
+        ("words", [row for held in rows.values() for row in held] + [about]),
+        ("files", [{"number": at, "tag": tag} for at, tag in enumerate(rows)]),
     ):
         (tmp_path / "words" / name).mkdir(parents=True)
         parquet.write_table(pa.Table.from_pylist(found), tmp_path / "words" / name / "0.parquet")
@@ -330,7 +330,7 @@ def test_the_job_with_the_wheel_and_boto3_alone(wheel, queue, tmp_path):
         (
             tag,
             request_id("2026-11-21", "count", 0, "stamp", tag),
-            xor(*(traced(unit_id(row["chain"], row["pos"])) for row in held)),
+            xor(*(traced(unit_id(row["at"])) for row in held)),
             len(held),
         )
         for tag, held in rows.items()
