@@ -26,6 +26,10 @@ from pipeline.reading import UnreadableFile
 __all__ = ["Found", "bytes_in", "is_local", "list_files", "opened", "shown_path"]
 
 
+_HADOOP_NAMES = {"s3a": "s3", "s3n": "s3"}
+"""Schemes by which Hadoop knows what pyarrow knows by another."""
+
+
 class Found(NamedTuple):
     """A file of the database.
 
@@ -141,13 +145,15 @@ def _local_file(entry: os.DirEntry[bytes], root: bytes) -> Found | None:
 
 
 def _remote(database: str, hidden: bool) -> Iterator[Found]:
+    import pyarrow as pa
     from pyarrow import fs
 
-    scheme = urlsplit(database).scheme
+    scheme = _HADOOP_NAMES.get(urlsplit(database).scheme, urlsplit(database).scheme)
+    place = f"{scheme}:{database.partition(':')[2]}"
     try:
-        system, root = fs.FileSystem.from_uri(database)
+        system, root = fs.FileSystem.from_uri(place)
         infos = system.get_file_info(fs.FileSelector(root, recursive=True))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise JobError(f"database {database}: {_one_line(error)}") from None
     prefix = root.rstrip("/") + "/"
     for info in infos:

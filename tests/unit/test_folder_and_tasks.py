@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,6 +79,20 @@ def test_what_is_no_database(root, place, message):
 def test_a_store_that_cannot_be_read():
     with pytest.raises(JobError, match="database nothing://x"):
         list_files("nothing://x")
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/books", "s3n://bucket/books"])
+def test_names_that_hadoop_has_for_s3(place, monkeypatch):
+    asked = []
+
+    def from_uri(uri):
+        asked.append(uri)
+        raise OSError("no bucket")
+
+    monkeypatch.setattr("pyarrow.fs.FileSystem", SimpleNamespace(from_uri=from_uri))
+    with pytest.raises(JobError, match=f"database {place}: no bucket"):
+        list_files(place)
+    assert asked == ["s3://bucket/books"]
 
 
 def test_a_file_of_another_store(root):
