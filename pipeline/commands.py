@@ -1,4 +1,4 @@
-"""What the two command lines have in common."""
+"""What the command lines of the jobs have in common."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.errors import JobError
 
-__all__ = ["add_common", "run"]
+__all__ = ["absolute", "add_common", "run", "sink_options"]
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +40,33 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--verbose", action="store_true", help="show Spark's log and full errors")
+
+
+def sink_options(arguments: argparse.Namespace, step: str) -> dict[str, Any]:
+    """The options of `xorack.spark.send` for a step; checked, and the queue is there.
+
+    Args:
+        arguments: With the options of `add_common`.
+        step: The step's name.
+
+    Returns:
+        What `send` is given besides the rows.
+
+    Raises:
+        InvalidOption: One is wrong, or there is no such queue.
+    """
+    from xorack.spark import Options, check_queue
+
+    options = {
+        "queue_url": arguments.queue_url,
+        "run_id": arguments.run_id,
+        "step": step,
+        "region": arguments.region,
+        "endpoint_url": arguments.endpoint_url,
+        "send_from": arguments.send_from,
+    }
+    check_queue(Options.of(options, camel_case=False))
+    return options
 
 
 def run(

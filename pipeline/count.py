@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from pipeline.commands import absolute, add_common, run
+from pipeline.commands import absolute, add_common, run, sink_options
 from pipeline.errors import JobError
 
 if TYPE_CHECKING:
@@ -80,21 +80,12 @@ def count(arguments: argparse.Namespace) -> dict[str, Any]:
     """
     from pipeline.folder import bytes_in, is_local
     from pipeline.session import prepare, session
-    from xorack.spark import Options, check_queue
 
     words, counts = absolute(arguments.words), absolute(arguments.counts)
     if is_local(words) and not os.path.isdir(words):
         raise JobError(f"--words {words}: there is no such folder")
     prepare()
-    options = {
-        "queue_url": arguments.queue_url,
-        "run_id": arguments.run_id,
-        "step": _STEP,
-        "region": arguments.region,
-        "endpoint_url": arguments.endpoint_url,
-        "send_from": arguments.send_from,
-    }
-    check_queue(Options.of(options, camel_case=False))
+    options = sink_options(arguments, _STEP)
     size = bytes_in(words) * _SMALLER if is_local(words) else None
     spark = session("xorack count", input_bytes=size, verbose=arguments.verbose)
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from pipeline.commands import absolute, add_common, run
+from pipeline.commands import absolute, add_common, run, sink_options
 from pipeline.errors import JobError
 
 if TYPE_CHECKING:
@@ -101,7 +101,6 @@ def repair(arguments: argparse.Namespace) -> dict[str, Any]:
     """
     from pipeline.folder import bytes_in, is_local
     from pipeline.session import prepare, session
-    from xorack.spark import Options, check_queue
 
     failed = _failed(arguments)
     words, counts, repaired = (
@@ -111,15 +110,7 @@ def repair(arguments: argparse.Namespace) -> dict[str, Any]:
         if is_local(place) and not os.path.isdir(place) and not os.path.isdir(repaired):
             raise JobError(f"{option} {place}: there is no such folder")
     prepare()
-    options = {
-        "queue_url": arguments.queue_url,
-        "run_id": arguments.run_id,
-        "step": _STEP,
-        "region": arguments.region,
-        "endpoint_url": arguments.endpoint_url,
-        "send_from": arguments.send_from,
-    }
-    check_queue(Options.of(options, camel_case=False))
+    options = sink_options(arguments, _STEP)
     size = bytes_in(words) * _SMALLER if is_local(words) else None
     spark = session("xorack repair", input_bytes=size, verbose=arguments.verbose)
 

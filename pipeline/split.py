@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from pipeline.commands import absolute, add_common, run
+from pipeline.commands import absolute, add_common, run, sink_options
 from pipeline.errors import JobError
 from pipeline.files import MOST_FILES, POSITION_BITS
 from xorack.stamps import plain, traced, xor_bytes
@@ -124,7 +124,7 @@ def split(arguments: argparse.Namespace) -> dict[str, Any]:
     found = list_files(database, arguments.glob, exclude=arguments.exclude, hidden=arguments.hidden)
     files = _chains_of(found, name)
     prepare()
-    options = _options(arguments)
+    options = sink_options(arguments, _STEP)
     size = sum(file.size for file in found)
     spark = session("xorack split", input_bytes=size, verbose=arguments.verbose)
 
@@ -149,22 +149,6 @@ def split(arguments: argparse.Namespace) -> dict[str, Any]:
             folder.delete()
             raise
     return _send(spark, folder, arguments, options)
-
-
-def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options of `xorack.spark.send`, checked; the queue is there."""
-    from xorack.spark import Options, check_queue
-
-    given = {
-        "queue_url": arguments.queue_url,
-        "run_id": arguments.run_id,
-        "step": _STEP,
-        "region": arguments.region,
-        "endpoint_url": arguments.endpoint_url,
-        "send_from": arguments.send_from,
-    }
-    check_queue(Options.of(given, camel_case=False))
-    return given
 
 
 def _chains_of(found: list[Found], name: str) -> dict[int, tuple[str, Found]]:

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Final
 if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from pipeline.commands import absolute, add_common, run
+from pipeline.commands import absolute, add_common, run, sink_options
 from pipeline.errors import JobError
 from xorack.spark import fold, send, stamp_of, unit
 
@@ -96,22 +96,13 @@ def stream(arguments: argparse.Namespace) -> dict[str, Any]:
         SendFailed: The queue did not take everything; start again.
     """
     from pipeline.session import prepare, session
-    from xorack.spark import Options, check_queue
 
     if not 0 <= arguments.every < 1e6:
         raise JobError(f"--every must be 0 seconds or more, not {arguments.every:g}")
     if arguments.files_per_batch < 1:
         raise JobError(f"--files-per-batch must be 1 or more, not {arguments.files_per_batch}")
     prepare()
-    options = {
-        "queue_url": arguments.queue_url,
-        "run_id": arguments.run_id,
-        "step": "stream",
-        "region": arguments.region,
-        "endpoint_url": arguments.endpoint_url,
-        "send_from": arguments.send_from,
-    }
-    check_queue(Options.of(options, camel_case=False))
+    options = sink_options(arguments, "stream")
     spark = session("xorack stream", verbose=arguments.verbose)
     _begin(spark, arguments)
     done: Counter[str] = Counter()

