@@ -80,7 +80,7 @@ audit: ## Look for known vulnerabilities of what is locked: ARGS="-s osv" asks O
 	@"$(PYTHON)" -m tools.dependencies audit $(ARGS)
 
 clean: ## Remove what was built, not .venv
-	@rm -rf cdk.out node_modules .demo spark-warehouse metastore_db derby.log build dist *.egg-info \
+	@rm -rf cdk.out node_modules .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
 	  .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 

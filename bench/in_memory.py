@@ -146,7 +146,7 @@ def run(quick: bool = False) -> Section:
         "one-by-one figure stands against it.",
         [table],
     )
-    package = install(HERE.parent / ".demo" / "bench" / "npm")
+    package = install(HERE.parent / ".bench" / "npm")
     for length in LENGTHS:
         figures = interleaved(
             {
