@@ -84,7 +84,7 @@ def environment() -> Environment:
     Raises:
         InvalidRequest: A variable is missing or wrong; the error names it.
     """
-    return _environment(tuple((name, os.environ.get(name)) for name in _READ))
+    return _environment(_variables())
 
 
 def dead_letters() -> DeadLetters:
@@ -96,7 +96,7 @@ def dead_letters() -> DeadLetters:
     Raises:
         InvalidRequest: The variable is missing; the error names it.
     """
-    return _dead_letters(tuple((name, os.environ.get(name)) for name in _READ))
+    return _dead_letters(_variables())
 
 
 def chain_store() -> DynamoDBStore:
@@ -108,10 +108,15 @@ def chain_store() -> DynamoDBStore:
     Raises:
         InvalidRequest: A variable is missing; the error names it.
     """
-    return _store(tuple((name, os.environ.get(name)) for name in _READ))
+    return _store(_variables())
 
 
 _Variables = tuple[tuple[str, str | None], ...]
+
+
+def _variables() -> _Variables:
+    """The variables as they are now: what is made of them is made once for each set of values."""
+    return tuple((name, os.environ.get(name)) for name in _READ)
 
 
 def _text(variables: _Variables, name: str) -> str:

@@ -132,10 +132,10 @@ def _write(spark: SparkSession, source: Folder, folder: Folder, lose: int) -> No
     from pipeline.layout import (
         FILES_SCHEMA,
         TRACKING_SCHEMA,
-        WORDS_SCHEMA,
         files_of,
         run_of,
         tracking_of,
+        words_in,
         words_of,
     )
     from xorack.spark import fold, fold_parquet, unit
@@ -151,11 +151,10 @@ def _write(spark: SparkSession, source: Folder, folder: Folder, lose: int) -> No
         units = words.select("number", unit("at").alias("unit"))
         finished = fold(units, "number", "unit", kind=kind, count="finished")
     else:
-        rows = spark.read.schema(WORDS_SCHEMA).parquet(words_of(source).to_read())
         number = pc.shift_right(pc.field("at"), pc.scalar(POSITION_BITS))
         finished = fold_parquet(
             spark,
-            rows.inputFiles(),
+            words_in(spark, source).inputFiles(),
             "number",
             "at",
             kind=kind,

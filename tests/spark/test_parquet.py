@@ -100,6 +100,11 @@ def test_what_is_no_unit_is_named(spark, tmp_path):
         fold_parquet(spark, [f"{uri}.gone.parquet"], "chain", "pos")
 
 
+def test_places_that_tasks_can_read(tmp_path):
+    assert parquet.can_read(tmp_path.as_uri())
+    assert not parquet.can_read("nothing://bucket/words")
+
+
 def test_stamps_are_added_up(spark):
     stamps = [
         (key, bytes(traced(unit_id(key, at))), at) for key in range(3) for at in range(key + 1)
