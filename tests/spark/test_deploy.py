@@ -203,7 +203,7 @@ def test_what_the_versions_are_good_for():
         assert newest >= (3, 10), platform
     tried = re.search(r"`make test-spark35`", DOC)
     assert tried
-    assert re.findall(r"PySpark\n?(\d\.\d+\.\d+)", DOC) == re.findall(
+    assert re.findall(r"PySpark\s(\d\.\d+\.\d+)", DOC) == re.findall(
         r"pyspark==(3\.5\.\d+)", (ROOT / "tools" / "spark35.py").read_text()
     )
     for version in re.findall(r"^pyspark==([\d.]+)", (ROOT / "requirements.txt").read_text(), re.M):
