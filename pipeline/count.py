@@ -23,9 +23,10 @@ from pipeline.commands import absolute, add_common, run, sink_options
 from pipeline.errors import JobError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from pipeline.layout import Folder
+    from xorack.spark import Kind, Sent
 
 __all__ = ["count", "main"]
 
@@ -96,26 +97,67 @@ def count(arguments: argparse.Namespace) -> dict[str, Any]:
         raise JobError(f"--words {words} is not what split writes, or split has not ended")
     made_by = {"run_id": arguments.run_id, "words": words, "lose": arguments.lose}
     repeated = begin(folder, "--counts", made_by)
-    if not (repeated and folder.is_whole()):
+    if repeated and folder.is_whole():
+        counted, totals = _again(spark, folder)
+    else:
         try:
-            _write(spark, source, folder, arguments.lose)
+            counted, totals = _write(spark, source, folder, arguments.lose)
         except BaseException:
             folder.delete()
             raise
-    return _send(spark, folder, options)
+    sent = _send(spark, folder, counted, options)
+    return {
+        **totals,
+        "chains": sent.chains,
+        "messages": sent.messages,
+        "requests": sent.requests,
+    }
 
 
-def _words(spark: SparkSession, source: Folder, lose: int) -> DataFrame:
+def _write(
+    spark: SparkSession, source: Folder, folder: Folder, lose: int
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Write the record of what is counted, then the counts; returns the record and the totals."""
+    from pyspark.sql import Observation
+
+    from pipeline.layout import TRACKING_SCHEMA, arrow_columns, files_of, run_of, tracking_of
+
+    # What another attempt of this run left is overwritten; its name stays, in a hidden file.
+    for leavings in folder.data():
+        leavings.delete()
+    files = files_of(source).read_rows("number long, chain long, tag string, error string")
+    void = [file["number"] for file in files if file["error"] is not None]
+    words = _words(spark, source, void, lose)
+    finished = _finished(spark, source, words, lose, (run_of(source) or {}).get("stamps", "traced"))
+    rows = [
+        (file["chain"], file["tag"], 1, *finished[file["number"]])
+        for file in files
+        if file["error"] is None and file["number"] in finished
+    ]
+    tracking_of(folder).write_rows(rows, TRACKING_SCHEMA)
+    seen = Observation()
+    (
+        words.groupBy("word")
+        .count()
+        .observe(seen, *_totals())
+        .write.mode("append")
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
+        .parquet(folder.place)
+    )
+    names = [name for name, _ in arrow_columns(TRACKING_SCHEMA)]
+    return [dict(zip(names, row, strict=True)) for row in rows], seen.get
+
+
+def _words(spark: SparkSession, source: Folder, void: list[int], lose: int) -> DataFrame:
     """The words that count: those of files that could be read to their end, but the lost ones."""
     from pyspark.sql import functions as F
 
-    from pipeline.layout import FILES_SCHEMA, files_of, words_in
+    from pipeline.layout import frame_of, words_in
 
     words = words_in(spark, source)
-    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
-    void = files.where("error IS NOT NULL").select("number")
-    if not void.isEmpty():
-        words = words.join(F.broadcast(void), "number", "left_anti")
+    if void:
+        numbers = frame_of(spark, [(number,) for number in void], "number long")
+        words = words.join(F.broadcast(numbers), "number", "left_anti")
     if lose:
         # Those with the least hashes: anywhere, and whoever looks again finds the same.
         lost = words.orderBy(F.xxhash64("at"), "at").limit(lose)
@@ -123,82 +165,73 @@ def _words(spark: SparkSession, source: Folder, lose: int) -> DataFrame:
     return words
 
 
-def _write(spark: SparkSession, source: Folder, folder: Folder, lose: int) -> None:
-    """Write the record of what is counted, then the counts."""
+def _finished(
+    spark: SparkSession, source: Folder, words: DataFrame, lose: int, kind: Kind
+) -> dict[int, tuple[int, bytes]]:
+    """How many words are counted of a file, and their stamp, by the file's number.
+
+    Files that count for nothing may be among them.
+    """
     import pyarrow.compute as pc
-    from pyspark.sql import functions as F
 
     from pipeline.files import POSITION_BITS
-    from pipeline.layout import (
-        FILES_SCHEMA,
-        TRACKING_SCHEMA,
-        files_of,
-        run_of,
-        tracking_of,
-        words_in,
-        words_of,
-    )
+    from pipeline.layout import words_in, words_of
     from xorack.spark import fold, fold_parquet, unit
     from xorack.spark.parquet import can_read
+    from xorack.stamps import xor_bytes
 
-    # What another attempt of this run left is overwritten; its name stays, in a hidden file.
-    for leavings in folder.data():
-        leavings.delete()
-    words = _words(spark, source, lose)
-    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
-    kind: Any = (run_of(source) or {}).get("stamps", "traced")
     if lose or not can_read(words_of(source).uri):
         units = words.select("number", unit("at").alias("unit"))
-        finished = fold(units, "number", "unit", kind=kind, count="finished")
+        folded = fold(units, "number", "unit", kind=kind)
     else:
-        number = pc.shift_right(pc.field("at"), pc.scalar(POSITION_BITS))
-        finished = fold_parquet(
+        folded = fold_parquet(
             spark,
             words_in(spark, source).inputFiles(),
             "number",
             "at",
             kind=kind,
-            where=pc.field("at") >= 0,
-            derived={"number": number},
-            count="finished",
+            derived={"number": pc.shift_right(pc.field("at"), pc.scalar(POSITION_BITS))},
+            merged=False,
         )
-    good = files.where("error IS NULL").select("number", "chain", "tag")
-    (
-        finished.join(F.broadcast(good), "number")
-        .withColumn("attempt", F.lit(1))
-        .select(*(field.split()[0] for field in TRACKING_SCHEMA.split(", ")))
-        .write.parquet(tracking_of(folder).place)
-    )
-    (
-        words.groupBy("word")
-        .count()
-        .write.mode("append")
-        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
-        .parquet(folder.place)
-    )
+    finished: dict[int, tuple[int, bytes]] = {}
+    for number, stamp, count in folded.select("number", "stamp", "count").collect():
+        if number in finished:
+            before = finished[number]
+            finished[number] = (before[0] + count, xor_bytes(before[1], bytes(stamp)))
+        else:
+            finished[number] = (count, bytes(stamp))
+    return finished
 
 
-def _send(spark: SparkSession, folder: Folder, options: dict[str, Any]) -> dict[str, Any]:
-    """Finish the words of each chain: what the record says, so a repeat sends the same."""
+def _totals() -> tuple[Column, Column]:
+    """What the summary says of the counts."""
     from pyspark.sql import functions as F
 
-    from pipeline.layout import COUNTS_SCHEMA, TRACKING_SCHEMA, tracking_of
-    from xorack.spark import send
+    words = F.coalesce(F.sum("count"), F.lit(0)).alias("words")
+    return words, F.count(F.lit(1)).alias("distinct")
 
-    counted = spark.read.schema(TRACKING_SCHEMA).parquet(tracking_of(folder).to_read())
-    sent = send(counted.select("tag", "stamp", "finished"), **options)
-    total = (
-        spark.read.schema(COUNTS_SCHEMA)
-        .parquet(folder.to_read())
-        .agg(F.coalesce(F.sum("count"), F.lit(0)).alias("words"), F.count("word").alias("distinct"))
-        .first()
-    )
-    return {
-        **(total.asDict() if total else {}),
-        "chains": sent.chains,
-        "messages": sent.messages,
-        "requests": sent.requests,
-    }
+
+def _again(spark: SparkSession, folder: Folder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What `_write` gave when it wrote."""
+    from pipeline.layout import COUNTS_SCHEMA, TRACKING_SCHEMA, tracking_of
+
+    counts = spark.read.schema(COUNTS_SCHEMA).parquet(folder.to_read())
+    totals = counts.agg(*_totals()).first()
+    return tracking_of(folder).read_rows(TRACKING_SCHEMA), totals.asDict() if totals else {}
+
+
+def _send(
+    spark: SparkSession, folder: Folder, counted: list[dict[str, Any]], options: dict[str, Any]
+) -> Sent:
+    """Finish the words of each chain: what the record says, so a repeat sends the same."""
+    from pipeline.layout import TRACKING_SCHEMA, tracking_of
+    from xorack.spark import send, send_rows
+
+    fields = ("tag", "stamp", "finished")
+    if options["send_from"] == "driver":
+        return send_rows(({field: one[field] for field in fields} for one in counted), **options)
+    record = spark.read.schema(TRACKING_SCHEMA).parquet(tracking_of(folder).to_read())
+    return send(record.select(*fields), **options)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,14 +7,12 @@ word: one more column costs as much as a tenth of the whole job.
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from xorack.stamps import xor_bytes
 
-__all__ = ["MOST_FILES", "POSITION_BITS", "Said", "about", "gathered", "position_of"]
+__all__ = ["MOST_FILES", "POSITION_BITS", "Said", "gathered", "position_of"]
 
 POSITION_BITS = 40
 """Of a place, for the position: files of up to 1 TiB."""
@@ -36,40 +34,25 @@ class Said:
     error: str | None = None
 
 
-def about(stamp: bytes | None = None, words: int = 0, *, error: str | None = None) -> str:
-    """What a task says of a file: of the words that it read of it, or what was wrong.
-
-    Args:
-        stamp: The XOR of the words' stamps.
-        words: How many words.
-        error: Why the file cannot be read.
-
-    Returns:
-        JSON, for `gathered`.
-    """
-    if error is not None:
-        return json.dumps({"error": error})
-    return json.dumps({"words": words, "stamp": base64.b64encode(stamp or b"").decode()})
-
-
-def gathered(rows: Iterable[tuple[int, str]]) -> dict[int, Said]:
+def gathered(tasks: Iterable[Mapping[int, Said]]) -> dict[int, Said]:
     """Put together what the tasks said.
 
     Args:
-        rows: ``at`` (minus the file's number, minus 1) and ``word`` (see `about`), of all tasks.
+        tasks: What each said, by the file's number: of the words that it read of the file, or what
+            was wrong. Several may have read parts of one file.
 
     Returns:
         By the file's number; files that have neither words nor an error are left out.
     """
     found: dict[int, Said] = {}
-    for at, text in rows:
-        said, file = json.loads(text), found.setdefault(-1 - at, Said())
-        if "error" in said:
-            file.error = min(filter(None, (file.error, said["error"])))
-        else:
-            stamp = base64.b64decode(said["stamp"])
-            file.stamp = stamp if file.stamp is None else xor_bytes(file.stamp, stamp)
-            file.words += said["words"]
+    for task in tasks:
+        for number, said in task.items():
+            file = found.setdefault(number, Said())
+            file.words += said.words
+            if said.stamp is not None:
+                file.stamp = said.stamp if file.stamp is None else xor_bytes(file.stamp, said.stamp)
+            if said.error is not None:
+                file.error = min(filter(None, (file.error, said.error)))
     return found
 
 

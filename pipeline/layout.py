@@ -1,12 +1,10 @@
 """The data between the two jobs: what ``split`` leaves for ``count``, and how it is found again.
 
     WORDS/
-      words/      Parquet, one row a word, and some rows about files
+      words/      Parquet, one row a word
         at        long    the word's place: the number of its file, shifted by 40 bits, and its
-                          position in the file (see `pipeline.reading`); in a row about a file
-                          minus the file's number, minus 1
-        word      string  the word; in a row about a file what a task says of it, JSON: how many
-                          words it read of it and the XOR of their stamps, or what was wrong
+                          position in the file (see `pipeline.reading`)
+        word      string  the word
       files/      Parquet, one row a file; written last: where its _SUCCESS is, WORDS is whole
         number    long    the file's number, from 0
         chain     long    the chain's key: ``unit("tag")``, a unit id as signed 64 bits
@@ -47,8 +45,9 @@ unit is ``unit_id(at)``: so the outstanding ids of a failed chain lead to rows, 
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -59,6 +58,7 @@ from pipeline.errors import JobError
 from pipeline.files import POSITION_BITS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
@@ -93,6 +93,9 @@ MISSING_SCHEMA = "chain long, at long, word string, tag string, path string"
 CHAINS_SCHEMA = "tag string, repairs string, stamp binary, units long, detail string"
 _RUN = "_run.json"
 _DONE = "_SUCCESS"
+_ROWS = "part-00000.parquet"
+_AT_A_TIME = 1 << 20
+"""Bytes that go from or to Java in one call, which takes some copies of them."""
 _GLOB = str.maketrans({c: "\\" + c for c in "\\*?[]{}"})
 
 
@@ -163,11 +166,48 @@ class Folder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a small file into it."""
+        with self._to_write(name) as file:
+            file.write(text.encode())
+
+    def write_rows(self, rows: Iterable[tuple[Any, ...]], schema: str) -> None:
+        """Make it a folder of one Parquet file, as a job of Spark's would leave it.
+
+        What this process holds anyway does not need a job, which costs as much as a million words.
+
+        Args:
+            rows: The rows, in the order of the columns.
+            schema: One of those here.
+        """
+        import pyarrow.parquet as pq
+
+        with self._to_write(_ROWS) as file:
+            pq.write_table(_table(list(rows), schema), file)
+        self.write_text(_DONE, "")
+
+    def read_rows(self, schema: str) -> list[dict[str, Any]]:
+        """The rows that `write_rows` wrote.
+
+        Args:
+            schema: The columns to read.
+
+        Returns:
+            The values by the names of the columns.
+        """
+        import pyarrow.parquet as pq
+
+        names = [name for name, _ in arrow_columns(schema)]
+        with io.BytesIO() as held:
+            stream = self._call(self._system.open, (self / _ROWS)._path)
+            try:
+                while some := self._call(stream.readNBytes, _AT_A_TIME):
+                    held.write(some)
+            finally:
+                stream.close()
+            return pq.read_table(held, columns=names).to_pylist()
+
+    def _to_write(self, name: str) -> io.BufferedWriter:
         stream = self._call(self._system.create, (self / name)._path)
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
+        return io.BufferedWriter(_ToJava(stream, self._call), _AT_A_TIME)
 
     def to_read(self) -> str:
         """The place as Spark's readers want it: they take ``*``, ``[`` and the like as patterns."""
@@ -178,6 +218,25 @@ class Folder:
             return function(*arguments)
         except (Py4JError, PySparkException) as error:  # whatever Hadoop raised
             raise JobError(f"folder {self.place}: {reason_of(error)}") from None
+
+
+class _ToJava(io.RawIOBase):
+    """A stream of Java's to write to."""
+
+    def __init__(self, stream: Any, call: Callable[..., Any]) -> None:
+        self._stream, self._call_java = stream, call
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._call_java(self._stream.write, bytearray(data))
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._call_java(self._stream.close)
 
 
 def reason_of(error: BaseException) -> str:
@@ -262,15 +321,21 @@ def frame_of(spark: SparkSession, rows: Iterable[tuple[Any, ...]], schema: str) 
     rows = list(rows)
     if int(spark.version.partition(".")[0]) < 4 or not rows:
         return spark.createDataFrame(rows, schema)
+    return spark.createDataFrame(_table(rows, schema), schema)
+
+
+def _table(rows: list[tuple[Any, ...]], schema: str) -> pa.Table:
     import pyarrow as pa
 
-    columns = zip(zip(*rows, strict=True), arrow_columns(schema), strict=True)
-    table = pa.table({name: pa.array(values, type_) for values, (name, type_) in columns})
-    return spark.createDataFrame(table, schema)
+    columns = arrow_columns(schema)
+    values = zip(*rows, strict=True) if rows else ((),) * len(columns)
+    return pa.table(
+        {name: pa.array(one, type_) for one, (name, type_) in zip(values, columns, strict=True)}
+    )
 
 
 def words_in(spark: SparkSession, words: Folder) -> DataFrame:
-    """The words, without the rows about files.
+    """The words.
 
     Args:
         spark: The session.
@@ -279,7 +344,7 @@ def words_in(spark: SparkSession, words: Folder) -> DataFrame:
     Returns:
         ``at``, ``word`` and ``number``, the file's.
     """
-    rows = spark.read.schema(WORDS_SCHEMA).parquet(words_of(words).to_read()).where("at >= 0")
+    rows = spark.read.schema(WORDS_SCHEMA).parquet(words_of(words).to_read())
     return rows.withColumn("number", F.shiftright("at", POSITION_BITS))
 
 

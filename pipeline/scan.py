@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.accumulators import Accumulator, AccumulatorParam
 
-from pipeline.files import POSITION_BITS, about
+from pipeline.files import POSITION_BITS, Said
 from pipeline.folder import Found, opened, shown_path
 from pipeline.reading import PIECE, Encoding, UnreadableFile, read_words
 from xorack.bulk import Folds, stamp_bytes, unit_ids
@@ -91,7 +92,7 @@ def tasks_of(
 
 def scan_words(
     spark: SparkSession, tasks: list[list[Part]], encoding: Encoding, kind: Kind
-) -> DataFrame:
+) -> tuple[DataFrame, Callable[[], list[dict[int, Said]]]]:
     """The words of files, one task of Spark's for each task given.
 
     Args:
@@ -101,37 +102,58 @@ def scan_words(
         kind: Of the stamps.
 
     Returns:
-        Rows of `pipeline.layout.WORDS_SCHEMA`. What a task says of a file's words is of just those
-        that it hands over, and is written or lost with them.
+        Rows of `pipeline.layout.WORDS_SCHEMA`. And a function to ask once they are written, which
+        gives what each task said of its files (see `pipeline.files.gathered`): that of the attempt
+        whose rows were written, since Spark counts what a task of an action adds to an accumulator
+        once, when it has succeeded, whichever of its attempts does.
     """
     from pipeline.layout import WORDS_SCHEMA
 
     # The tasks travel with the function, each packed by itself: a task unpacks only its own.
     packed = [pickle.dumps(task) for task in tasks]
     numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))  # one number a partition
-    return numbers.mapInArrow(_scanner(encoding, packed, kind), WORDS_SCHEMA)
+    said: Accumulator[Any] = spark.sparkContext.accumulator({}, _ByTask())
+
+    def all_said() -> list[dict[int, Said]]:
+        if len(said.value) != len(tasks):
+            raise RuntimeError(f"{len(said.value)} of {len(tasks)} tasks said what they read")
+        return list(said.value.values())
+
+    return numbers.mapInArrow(_scanner(encoding, packed, kind, said), WORDS_SCHEMA), all_said
+
+
+class _ByTask(AccumulatorParam[Any]):
+    """What tasks said, by the task's number: nothing is added twice, whatever runs again."""
+
+    def zero(self, value: dict[int, Any]) -> dict[int, Any]:
+        return {}
+
+    def addInPlace(self, value1: dict[int, Any], value2: dict[int, Any]) -> dict[int, Any]:
+        value1.update(value2)
+        return value1
 
 
 def _scanner(
-    encoding: Encoding, packed: list[bytes], kind: Kind
+    encoding: Encoding, packed: list[bytes], kind: Kind, said: Accumulator[Any]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out = _Rows(kind)
         for batch in batches:
             for number in batch.column(0).to_pylist():
+                rows = _Rows(kind)
                 for part in pickle.loads(packed[number]):  # noqa: S301 - packed by ourselves
-                    yield from out.of(part, encoding)
-        yield from out.end()
+                    yield from rows.of(part, encoding)
+                yield from rows.rest()
+                said.add({number: rows.said()})
 
     return scan
 
 
 class _Rows:
-    """Words gathered into batches, so that small files do not make one each; and their stamps."""
+    """A task's words in batches, so that small files do not make one each; and their stamps."""
 
     def __init__(self, kind: Kind) -> None:
         self._folds = Folds(kind)
-        self._errors: list[tuple[int, str]] = []
+        self._errors: dict[int, str] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -152,7 +174,9 @@ class _Rows:
                     if self._gathered >= _BATCH_WORDS:
                         yield self._flush()
         except UnreadableFile as error:
-            self._errors.append((part.number, f"{shown_path(part.path)} {error}"))
+            # The same one whichever parts of the file a task has.
+            found = f"{shown_path(part.path)} {error}"
+            self._errors[part.number] = min(found, self._errors.get(part.number, found))
 
     def _flush(self) -> pa.RecordBatch:
         numbers, firsts, lengths = np.array(self._pieces, np.int64).T
@@ -164,16 +188,17 @@ class _Rows:
         self._begin()
         return pa.RecordBatch.from_arrays([pa.array(at), words], schema=_WORDS)
 
-    def end(self) -> Iterator[pa.RecordBatch]:
-        """What is left; then what is to be said of the files."""
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """The words that no batch has yet."""
         if self._pieces:
             yield self._flush()
-        said = [(number, about(error=error)) for number, error in self._errors]
+
+    def said(self) -> dict[int, Said]:
+        """What is to be said of the files, by number."""
+        said: dict[int, Said] = {}
         for numbers, stamps, counts in self._folds.results():
             told = zip(numbers, stamp_bytes(stamps), counts.tolist(), strict=True)
-            said += [(number, about(stamp, words)) for number, stamp, words in told]
-        if said:
-            at = pa.array([-1 - number for number, _ in said], pa.int64())
-            yield pa.RecordBatch.from_arrays(
-                [at, pa.array([text for _, text in said])], schema=_WORDS
-            )
+            said.update((number, Said(words, stamp)) for number, stamp, words in told)
+        for number, error in self._errors.items():
+            said.setdefault(number, Said()).error = error
+        return said

@@ -128,7 +128,7 @@ def split(arguments: argparse.Namespace) -> dict[str, Any]:
     size = sum(file.size for file in found)
     spark = session("xorack split", input_bytes=size, verbose=arguments.verbose)
 
-    from pipeline.layout import Folder, begin, files_of
+    from pipeline.layout import FILES_SCHEMA, Folder, begin, files_of
 
     folder = Folder(spark, words)
     made_by = {
@@ -142,13 +142,15 @@ def split(arguments: argparse.Namespace) -> dict[str, Any]:
         "stamps": arguments.stamps,
     }
     repeated = begin(folder, "--words", made_by)
-    if not (repeated and files_of(folder).is_whole()):
+    if repeated and files_of(folder).is_whole():
+        listed = files_of(folder).read_rows(FILES_SCHEMA)
+    else:
         try:
-            _write(spark, folder, files, encoding, arguments.stamps)
+            listed = _write(spark, folder, files, encoding, arguments.stamps)
         except BaseException:
             folder.delete()
             raise
-    return _send(spark, folder, arguments, options)
+    return _send(spark, folder, listed, arguments, options)
 
 
 def _chains_of(found: list[Found], name: str) -> dict[int, tuple[str, Found]]:
@@ -194,10 +196,10 @@ def _write(
     files: dict[int, tuple[str, Found]],
     encoding: Any,
     kind: Any,
-) -> None:
-    """Write the words, then the files with their stamps."""
+) -> list[dict[str, Any]]:
+    """Write the words, then the files with their stamps; returns the list of files."""
     from pipeline.files import gathered
-    from pipeline.layout import FILES_SCHEMA, WORDS_SCHEMA, files_of, frame_of, words_of
+    from pipeline.layout import FILES_SCHEMA, arrow_columns, files_of, words_of
     from pipeline.scan import scan_words, tasks_of
 
     for leavings in (words_of(folder), files_of(folder)):
@@ -206,20 +208,17 @@ def _write(
         (number, file) for number, (_, file) in enumerate(files.values()) if file.problem is None
     ]
     tasks = tasks_of(readable, encoding, spark.sparkContext.defaultParallelism)
-    scanned = scan_words(spark, tasks, encoding, kind)
-    scanned.write.option("parquet.writer.version", "v2").parquet(words_of(folder).place)
-    # From here on, only what is durable counts: what the files hold now may be something else.
-    written = spark.read.schema(WORDS_SCHEMA).parquet(words_of(folder).to_read())
-    said = gathered(written.where("at < 0").collect())  # Spark passes over pages without any
+    words, all_said = scan_words(spark, tasks, encoding, kind)
+    words.write.option("parquet.writer.version", "v2").parquet(words_of(folder).place)
+    # From here on, only what was written counts: what the files hold now may be something else.
+    said = gathered(all_said())
     rows = [
         (number, key, tag, *_listed(tag, file, said.get(number), kind))
         for number, (key, (tag, file)) in enumerate(files.items())
     ]
-    (
-        frame_of(spark, rows, FILES_SCHEMA)
-        .write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
-        .parquet(files_of(folder).place)
-    )
+    files_of(folder).write_rows(rows, FILES_SCHEMA)
+    names = [name for name, _ in arrow_columns(FILES_SCHEMA)]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _listed(tag: str, file: Found, said: Said | None, kind: Kind) -> tuple[Any, ...]:
@@ -234,7 +233,7 @@ def _listed(tag: str, file: Found, said: Said | None, kind: Kind) -> tuple[Any, 
     stamp: bytes = _root(tag, kind)
     if said and said.stamp is not None:
         stamp = xor_bytes(stamp, said.stamp)
-    return path, file.size, said.words if said else 0, None, bytearray(stamp)
+    return path, file.size, said.words if said else 0, None, stamp
 
 
 def _root(tag: str, kind: Kind) -> bytes:
@@ -245,64 +244,75 @@ def _root(tag: str, kind: Kind) -> bytes:
 
 
 def _send(
-    spark: SparkSession, folder: Folder, arguments: argparse.Namespace, options: dict[str, Any]
+    spark: SparkSession,
+    folder: Folder,
+    files: list[dict[str, Any]],
+    arguments: argparse.Namespace,
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """Send what the list of files says."""
     from pipeline.layout import FILES_SCHEMA, files_of
-    from xorack.spark import send
+    from xorack.spark import send, send_rows
 
-    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(folder).to_read())
-    sent = send(_requests(files, arguments), **options)
-    totals = files.selectExpr("words", "bytes", "error IS NOT NULL").collect()
+    if options["send_from"] == "driver":
+        sent = send_rows((one for file in files for one in _requests(file, arguments)), **options)
+    else:
+        listed = spark.read.schema(FILES_SCHEMA).parquet(files_of(folder).to_read())
+        sent = send(_requests_of(listed, arguments), **options)
     return {
-        "files": len(totals),
-        "words": sum(row[0] for row in totals),
-        "bytes": sum(row[1] for row in totals),
-        "failed": sum(row[2] for row in totals),
+        "files": len(files),
+        "words": sum(file["words"] for file in files),
+        "bytes": sum(file["bytes"] for file in files),
+        "failed": sum(file["error"] is not None for file in files),
         "chains": sent.chains,
         "messages": sent.messages,
         "requests": sent.requests,
     }
 
 
-def _requests(files: DataFrame, arguments: argparse.Namespace) -> DataFrame:
-    """The rows of the sink: of each file a create, and its stamp or its failure."""
-    from pipeline.layout import arrow_columns
-
-    run_id, kind = arguments.run_id, arguments.stamps
-    waits = (arguments.timeout, arguments.idle_timeout)
+def _requests_of(files: DataFrame, arguments: argparse.Namespace) -> DataFrame:
+    """The requests for files, made in the tasks."""
 
     def of_files(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         import pyarrow as pa
 
         for batch in batches:
-            requests = [
-                request for file in batch.to_pylist() for request in _of(file, run_id, kind, waits)
-            ]
-            columns = zip(*requests, strict=True)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)],
-                names,
+            yield pa.RecordBatch.from_pylist(
+                [one for file in batch.to_pylist() for one in _requests(file, arguments)], schema
             )
 
-    names, types = zip(*arrow_columns(_REQUESTS_SCHEMA), strict=True)
+    import pyarrow as pa
+
+    from pipeline.layout import arrow_columns
+
+    schema = pa.schema(arrow_columns(_REQUESTS_SCHEMA))
     return files.mapInArrow(of_files, _REQUESTS_SCHEMA)
 
 
-def _of(
-    file: dict[str, Any], run_id: str, kind: Kind, waits: tuple[float | None, float | None]
-) -> Iterator[tuple[Any, ...]]:
-    """The requests for a file, in the order of their columns."""
+def _requests(file: dict[str, Any], arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The requests for a file: a create, and its stamp or its failure."""
     from pipeline.missing import detail_of
 
     tag, words = file["tag"], file["words"]
-    detail = {"path": file["path"], "bytes": file["bytes"], "words": words, "run": run_id}
-    yield (tag, "create", _root(tag, kind), 1, None, *waits, detail_of(detail), None)
+    detail = {
+        "path": file["path"],
+        "bytes": file["bytes"],
+        "words": words,
+        "run": arguments.run_id,
+    }
+    yield {
+        "tag": tag,
+        "op": "create",
+        "stamp": _root(tag, arguments.stamps),
+        "started": 1,
+        "timeout": arguments.timeout,
+        "idle_timeout": arguments.idle_timeout,
+        "detail": detail_of(detail),
+    }
     if file["error"] is None:
-        yield (tag, "stamp", file["stamp"], words, 1, None, None, None, None)
+        yield {"tag": tag, "op": "stamp", "stamp": file["stamp"], "started": words, "finished": 1}
     else:
-        reason = _cut(file["error"], _REASON_BYTES)
-        yield (tag, "fail", None, None, None, None, None, None, reason)
+        yield {"tag": tag, "op": "fail", "reason": _cut(file["error"], _REASON_BYTES)}
 
 
 def main(argv: list[str] | None = None) -> int:

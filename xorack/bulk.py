@@ -25,9 +25,9 @@ __all__ = ["Folds", "fold_ids", "stamp_bytes", "unit_ids"]
 
 _BLOCK = 8192
 """Ids hashed at a time: what is in between stays in the processor's cache, three times as quick."""
-_PAIR = TRACED_CELLS * TRACED_CELLS
-_WORTH_PAIRS = 2
-"""Ids for each cell of a pair of tables from which on two tables at a time are quicker."""
+_MOST_TABLES = 3
+_WORTH = 2
+"""Ids for each cell of a grid of several tables from which on they are quicker done at a time."""
 
 
 def unit_ids(*columns: NDArray[np.int64] | int) -> Words:
@@ -134,20 +134,27 @@ def fold_ids(
     for begin in range(0, len(ids), _BLOCK):
         block = slice(begin, begin + _BLOCK)
         hashed[block] = _xxh64(ids[block].view(np.int64), SEED, len(ids[block]))
-    table = 0
-    if len(ids) >= _WORTH_PAIRS * _PAIR * number:
-        while table + 1 < TRACED_TABLES:
-            # A grid of the cells of two tables: its sums along one side are the other table.
-            grid = _scattered(ids, hashed, table, groups, number, _PAIR)
-            grid = grid.reshape(number, TRACED_CELLS, TRACED_CELLS)
-            tables[:, table] = np.bitwise_xor.reduce(grid, axis=1)
-            tables[:, table + 1] = np.bitwise_xor.reduce(grid, axis=2)
-            table += 2
-    for one in range(table, TRACED_TABLES):
-        tables[:, one] = _scattered(ids, hashed, one, groups, number, TRACED_CELLS)
+    table, most = 0, _tables_at_a_time(len(ids) // max(number, 1))
+    while table < TRACED_TABLES:
+        some = min(most, TRACED_TABLES - table)
+        # A grid of the cells of some tables: its sums along all sides but one are that table.
+        grid = _scattered(ids, hashed, table, groups, number, TRACED_CELLS**some)
+        grid = grid.reshape(number, *(TRACED_CELLS,) * some)
+        for side in range(some, 0, -1):  # a grid's last side is the hash's lowest bits
+            others = tuple(other for other in range(1, some + 1) if other != side)
+            tables[:, table + some - side] = np.bitwise_xor.reduce(grid, axis=others)
+        table += some
     # Each unit is in one cell of each table: the first table's sum is that of all units.
     words[:, 0] = np.bitwise_xor.reduce(tables[:, 0], axis=1)
     return words
+
+
+def _tables_at_a_time(ids: int) -> int:
+    """How many tables to do at a time, so that the grid of their cells is worth its sums."""
+    some = 1
+    while some < _MOST_TABLES and ids >= _WORTH * TRACED_CELLS ** (some + 1):
+        some += 1
+    return some
 
 
 def _scattered(

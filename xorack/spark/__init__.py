@@ -26,7 +26,7 @@ from xorack.spark.columns import (
 from xorack.spark.errors import DuplicateUnits, InvalidOption, NullUnits, UnsuitableColumns
 from xorack.spark.parquet import fold_parquet, xor_stamps
 from xorack.spark.requests import Options, Sent, check_queue, request_id
-from xorack.spark.sink import send, ship_wheel
+from xorack.spark.sink import send, send_rows, ship_wheel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +48,7 @@ __all__ = [
     "request_id",
     "rows_of",
     "send",
+    "send_rows",
     "stamp_of",
     "unit",
     "with_unit",

@@ -52,6 +52,7 @@ def fold_parquet(
     kind: Kind = "traced",
     where: Expression | None = None,
     derived: Mapping[str, Expression] | None = None,
+    merged: bool = True,
     stamp: str = "stamp",
     count: str = "count",
 ) -> DataFrame:
@@ -71,6 +72,8 @@ def fold_parquet(
         kind: ``traced`` or ``plain``: see `xorack.spark.fold`.
         where: Which rows count: an expression of pyarrow's, of any columns; all if None.
         derived: Columns, by name, that the files do not have: expressions of pyarrow's.
+        merged: Whether a chain has one row. If not, it has one for each task that read units of
+            it: a shuffle less, where rows are folded again anyway, as `send` does in the driver.
         stamp: The name of the column of stamps.
         count: The name of the column of counts.
 
@@ -90,7 +93,8 @@ def fold_parquet(
     numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
     reader = _reader(tasks, key, columns, kind, where, dict(derived or {}))
     partial = numbers.mapInArrow(reader, "key long, stamp binary, count long")
-    return xor_stamps(partial, "key").select(
+    folded = xor_stamps(partial, "key") if merged else partial
+    return folded.select(
         F.col("key").alias(key), F.col("stamp").alias(stamp), F.col("count").alias(count)
     )
 

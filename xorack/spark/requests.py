@@ -29,6 +29,7 @@ __all__ = [
     "deliver",
     "request_id",
     "row_columns",
+    "row_values",
 ]
 
 COLUMNS = {
@@ -276,6 +277,41 @@ def row_columns(columns: Iterable[tuple[str, str]]) -> list[str]:
                 f"column {name} is of the type {type_}, expected {expected}; {allowed}"
             )
     return [name for name, _ in columns]
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "binary": (bytes, bytearray),
+    "bigint": (int,),
+    "int": (int,),
+    "double": (float,),
+    "float": (float,),
+}
+
+
+def row_values(row: Mapping[str, Any]) -> list[Any]:
+    """Check a row that is no frame's.
+
+    Args:
+        row: Its values by the names of `COLUMNS`.
+
+    Returns:
+        The values in the order of `COLUMNS`; None for what is left out.
+
+    Raises:
+        UnsuitableColumns: A name is unknown, or a value of another type than its column's.
+    """
+    for name, value in row.items():
+        if name not in COLUMNS:
+            raise UnsuitableColumns(f"unknown column {name}; rows may have {', '.join(COLUMNS)}")
+        expected = COLUMNS[name]
+        types = tuple(type_ for of in expected for type_ in _TYPES[of])
+        if value is not None and (isinstance(value, bool) or not isinstance(value, types)):
+            raise UnsuitableColumns(
+                f"column {name} of tag {shown(row.get('tag'))}: {shown(value)}, "
+                f"expected {' or '.join(expected)}"
+            )
+    return [row.get(name) for name in COLUMNS]
 
 
 class Chains:
