@@ -28,6 +28,8 @@ _BLOCK = 8192
 _MOST_TABLES = 3
 _WORTH = 2
 """Ids for each cell of a grid of several tables from which on they are quicker done at a time."""
+_LONG_RUN = 8192
+"""Units of one chain that follow each other, from which on they are folded by themselves."""
 
 
 def unit_ids(*columns: NDArray[np.int64] | int) -> Words:
@@ -130,43 +132,30 @@ def fold_ids(
         raise InvalidRequest("kind", kind, "'traced' or 'plain'")
     words = np.zeros((number, TRACED_WORDS), np.uint64)
     tables = words[:, 1:].reshape(number, TRACED_TABLES, TRACED_CELLS)  # a view
-    hashed = np.empty(len(ids), np.uint64)
+    # Some tables at a time, on a grid of all their cells, where that is worth the grid's sums.
+    some = 1
+    while some < _MOST_TABLES and len(ids) >= _WORTH * number * TRACED_CELLS ** (some + 1):
+        some += 1
+    spans = [(low, min(low + some, TRACED_TABLES)) for low in range(0, TRACED_TABLES, some)]
+    grids = [np.zeros(number * TRACED_CELLS ** (high - low), np.uint64) for low, high in spans]
     for begin in range(0, len(ids), _BLOCK):
         block = slice(begin, begin + _BLOCK)
-        hashed[block] = _xxh64(ids[block].view(np.int64), SEED, len(ids[block]))
-    table, most = 0, _tables_at_a_time(len(ids) // max(number, 1))
-    while table < TRACED_TABLES:
-        some = min(most, TRACED_TABLES - table)
-        # A grid of the cells of some tables: its sums along all sides but one are that table.
-        grid = _scattered(ids, hashed, table, groups, number, TRACED_CELLS**some)
-        grid = grid.reshape(number, *(TRACED_CELLS,) * some)
-        for side in range(some, 0, -1):  # a grid's last side is the hash's lowest bits
-            others = tuple(other for other in range(1, some + 1) if other != side)
-            tables[:, table + some - side] = np.bitwise_xor.reduce(grid, axis=others)
-        table += some
+        hashed = _xxh64(ids[block].view(np.int64), SEED, len(ids[block]))
+        for (low, high), grid in zip(spans, grids, strict=True):
+            cells = TRACED_CELLS ** (high - low)
+            cell = (hashed >> np.uint64(4 * low) & np.uint64(cells - 1)).view(np.int64)
+            if number > 1:
+                cell += groups[block] * cells
+            np.bitwise_xor.at(grid, cell, ids[block])
+    for (low, high), grid in zip(spans, grids, strict=True):
+        sides = high - low
+        cube = grid.reshape(number, *(TRACED_CELLS,) * sides)
+        for side in range(1, sides + 1):  # the last side is of the lowest table
+            others = tuple(other for other in range(1, sides + 1) if other != side)
+            tables[:, high - side] = np.bitwise_xor.reduce(cube, axis=others)
     # Each unit is in one cell of each table: the first table's sum is that of all units.
     words[:, 0] = np.bitwise_xor.reduce(tables[:, 0], axis=1)
     return words
-
-
-def _tables_at_a_time(ids: int) -> int:
-    """How many tables to do at a time, so that the grid of their cells is worth its sums."""
-    some = 1
-    while some < _MOST_TABLES and ids >= _WORTH * TRACED_CELLS ** (some + 1):
-        some += 1
-    return some
-
-
-def _scattered(
-    ids: Words, hashed: Words, table: int, groups: NDArray[np.intp], number: int, cells: int
-) -> Words:
-    """The cells from a table on, of each group: ids XORed into that which their hash tells."""
-    sums = np.zeros(number * cells, np.uint64)
-    at = (hashed >> np.uint64(4 * table) & np.uint64(cells - 1)).view(np.int64)
-    if number > 1:
-        at += groups * cells
-    np.bitwise_xor.at(sums, at, ids)
-    return sums.reshape(number, cells)
 
 
 def stamp_bytes(words: Words) -> list[bytes]:
@@ -208,6 +197,14 @@ class Folds:
         changes = np.flatnonzero(keys[1:] != keys[:-1]) + 1
         begins = np.concatenate(([0], changes))
         lengths = np.diff(begins, append=len(keys))
+        long = lengths >= _LONG_RUN
+        if len(begins) > 1 and long.any():
+            # Each by itself: one group's ids need no number of it.
+            for begin, length in zip(begins[long].tolist(), lengths[long].tolist(), strict=True):
+                self.add(keys[begin : begin + length], ids[begin : begin + length])
+            rest = np.repeat(~long, lengths)
+            self.add(keys[rest], ids[rest])
+            return
         found, runs = np.unique(keys[begins], return_inverse=True)
         if self._kind == "plain":
             ids, groups = np.bitwise_xor.reduceat(ids, begins), runs

@@ -42,7 +42,7 @@ def test_unsigned_columns_count_by_their_bits():
 
 @pytest.mark.parametrize("kind", ["traced", "plain"])
 @pytest.mark.parametrize("number", [1, 2, 7, 300])
-@pytest.mark.parametrize("units", [0, 1, 40, 5_000])
+@pytest.mark.parametrize("units", [0, 1, 40, 5_000, 9_000])
 def test_folds_are_those_of_single_stamps(kind, number, units):
     rng = np.random.default_rng(units * number)
     ids = rng.integers(1, 1 << 64, units, dtype=np.uint64)
@@ -55,7 +55,7 @@ def test_folds_are_those_of_single_stamps(kind, number, units):
 
 
 def test_few_and_many_units_a_group_fold_alike():
-    """Two tables at a time, or one: `fold_ids` takes what is quicker."""
+    """One to three tables at a time: `fold_ids` takes what is quicker."""
     ids = unit_ids(1, np.arange(20_000))
     groups = np.arange(20_000) % 3
     at_once = fold_ids(ids, groups, 3)
@@ -64,6 +64,8 @@ def test_few_and_many_units_a_group_fold_alike():
         for begin in range(0, 20_000, 500)
     ]
     assert np.array_equal(np.bitwise_xor.reduce(parts), at_once)
+    alone = [fold_ids(ids[groups == group], groups[groups == 0], 1)[0] for group in range(3)]
+    assert np.array_equal(alone, at_once)
 
 
 @pytest.mark.parametrize(
@@ -102,3 +104,25 @@ def test_folds_grow_by_arrays(kind):
         assert len(keys) <= 7
         found |= dict(zip(keys, zip(stamp_bytes(words), counts.tolist(), strict=True), strict=True))
     assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["traced", "plain"])
+def test_long_runs_between_short_ones(kind):
+    """A long run is folded by itself: units of its chain before and after it count too."""
+    lengths = [3, 9_000, 2, 1, 8_192, 8_191, 20_000]
+    keys = np.repeat([7, 7 - 9, 7, -2, 5, 7, 5], lengths)
+    ids = unit_ids(np.arange(len(keys)))
+    folds = Folds(kind)
+    folds.add(keys, ids)
+    (found, words, counts), *_ = folds.results()
+    assert dict(zip(found, counts.tolist(), strict=True)) == {
+        int(key): int((keys == key).sum()) for key in set(keys.tolist())
+    }
+    for key, stamp in zip(found, stamp_bytes(words), strict=True):
+        units = ids[keys == key]
+        groups = np.zeros(len(units), np.intp)
+        parts = [
+            fold_ids(units[at : at + 100], groups[at : at + 100], 1, kind)
+            for at in range(0, len(units), 100)
+        ]
+        assert [stamp] == stamp_bytes(np.bitwise_xor.reduce(parts))
