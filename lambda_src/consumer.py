@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 logger = Logger(service=SERVICE, name="xorack")
 metrics = Metrics(namespace="xorack", service=SERVICE)
+_COUNT = MetricUnit.Count.value
+_MILLISECONDS = MetricUnit.Milliseconds.value
 
 
 @metrics.log_metrics
@@ -60,6 +62,11 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
     return {"batchItemFailures": [{"itemIdentifier": message} for message in done.failed]}
 
 
+def _figure(unit: str, values: list[int]) -> dict[str, Any]:
+    """A metric as Powertools keeps it until it is written."""
+    return {"Unit": unit, "StorageResolution": 60, "Value": [float(value) for value in values]}
+
+
 def _measure(done: Consumed) -> None:
     """The figures of a batch, as embedded metrics and as one line of the log."""
     failed = sum(done.ended.values()) - done.ended["acked"]
@@ -81,8 +88,8 @@ def _measure(done: Consumed) -> None:
         "MarksSpilled": done.tally.spilled,
         "MessagesFailed": len(done.failed),
     }
-    for name, count in counts.items():
-        metrics.add_metric(name=name, unit=MetricUnit.Count, value=count)
-    for latency in done.latencies[:99]:  # one metric holds a hundred values and is flushed then
-        metrics.add_metric(name="AckLatency", unit=MetricUnit.Milliseconds, value=latency)
+    # What `add_metric` does, once for all: one by one, they take as long as a batch of ten.
+    metrics.metric_set.update({name: _figure(_COUNT, [count]) for name, count in counts.items()})
+    if done.latencies:  # one metric holds a hundred values and is flushed then
+        metrics.metric_set["AckLatency"] = _figure(_MILLISECONDS, done.latencies[:99])
     logger.info("batch", extra={"counts": counts})

@@ -18,10 +18,11 @@ docs/adr/0002-marks.md has the alternatives.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
 from xorack.errors import BufferLengthsUnequal, RequestIdReused, TagExists
@@ -180,7 +181,13 @@ class Applied(NamedTuple):
 
 def mark_key(request_id: str) -> bytes:
     """The part of a mark that tells the request's id."""
-    return hashlib.blake2b(request_id.encode(), digest_size=MARK_KEY_BYTES).digest()
+    return blake2b(request_id.encode(), digest_size=MARK_KEY_BYTES).digest()
+
+
+@lru_cache(maxsize=64)
+def _said_before_stamp(op: str, started: int, finished: int) -> bytes:
+    """What a request says, but for its stamp; few of them say anything else."""
+    return b"%s\0%d\0%d\0" % (op.encode(), started, finished)
 
 
 def mark_of(request: Request) -> bytes:
@@ -188,12 +195,11 @@ def mark_of(request: Request) -> bytes:
 
     By the second a sender's mistake, another request under a used id, is told from a duplicate.
     """
-    said = hashlib.blake2b(
-        b"%s\0%d\0%d\0" % (request.op.encode(), request.started, request.finished),
-        digest_size=MARK_BYTES - MARK_KEY_BYTES,
-    )
-    said.update(request.stamp or b"")
-    return mark_key(request.id) + said.digest()
+    said = _said_before_stamp(request.op, request.started, request.finished)
+    if request.stamp is not None:
+        said += request.stamp
+    hashed = blake2b(said, digest_size=MARK_BYTES - MARK_KEY_BYTES).digest()
+    return mark_key(request.id) + hashed
 
 
 def inline_marks(chain: Chain | None) -> dict[bytes, bytes]:
@@ -235,6 +241,7 @@ def apply(
     now: int,
     elsewhere: Mapping[bytes, bytes] | None = None,
     default_timeout: int | None = None,
+    marks: Sequence[bytes] | None = None,
 ) -> Applied:
     """Apply requests to a chain, all at once: first what is new is XORed in, then it is judged.
 
@@ -246,6 +253,7 @@ def apply(
         elsewhere: Marks that were moved out of the chain, as far as these requests are concerned.
         default_timeout: Milliseconds until a chain fails whose create has no timeout (or which is
             never created). None: never.
+        marks: The requests' marks, where they are at hand: `mark_of` each.
 
     Returns:
         The chain after, and what became of each request.
@@ -255,34 +263,35 @@ def apply(
         known.update(elsewhere)
     outcomes: list[Outcome | None] = [None] * len(requests)
     fresh: list[tuple[int, Request, bytes]] = []
-    for index, request in enumerate(requests):
-        mark = mark_of(request)
-        key, said = mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]
-        before = known.get(key)
+    ended = chain if chain is not None and chain.final else None
+    if marks is None:
+        marks = [mark_of(request) for request in requests]
+    for index, (request, mark) in enumerate(zip(requests, marks, strict=True)):
+        before = known.get(mark[:MARK_KEY_BYTES])
         if before is not None:
-            outcomes[index] = _seen(request, before == said)
+            outcomes[index] = _seen(request, before == mark[MARK_KEY_BYTES:])
             continue
-        if chain is not None and chain.final:
-            if request.op == "create" and chain.created:
+        if ended is not None:
+            if request.op == "create" and ended.created:
                 outcomes[index] = Outcome(request, "refused", TagExists(request.tag))
             else:
                 outcomes[index] = Outcome(request, "late")
             continue
         fresh.append((index, request, mark))
 
-    length = _length(chain, (request for _, request, _ in fresh))
     new = _Draft(chain, fresh[0][1].tag, now, default_timeout) if fresh else None
+    length = _length(chain, (request for _, request, _ in fresh))
     taken: dict[bytes, bytes] = {}
     for index, request, mark in fresh:
         assert new is not None  # fresh is not empty
-        key, said = mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]
+        key = mark[:MARK_KEY_BYTES]
         if (before := taken.get(key)) is not None:
-            outcomes[index] = _seen(request, before == said)
+            outcomes[index] = _seen(request, before == mark)
             continue
         error = new.take(request, mark, length)
         outcomes[index] = Outcome(request, "refused" if error else "applied", error)
         if error is None:  # what is refused uses no id
-            taken[key] = said
+            taken[key] = mark
     done = [outcome for outcome in outcomes if outcome is not None]
     return Applied(chain if new is None or not new.marks else new.settled(), done)
 
@@ -310,10 +319,11 @@ class _Draft:
         """Take one request in, or say why not."""
         if request.op == "create" and (self.created or self.create is not None):
             return TagExists(request.tag)
-        if request.stamp is not None:
-            if len(request.stamp) != length:
-                return BufferLengthsUnequal(len(request.stamp), length)
-            self.stamp ^= int.from_bytes(request.stamp, "little")
+        stamp = request.stamp
+        if stamp is not None:
+            if len(stamp) != length:
+                return BufferLengthsUnequal(len(stamp), length)
+            self.stamp ^= int.from_bytes(stamp, "little")
             self.length = length
             self.started += request.started
             self.finished += request.finished

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from xorack.chain import Chain, OutcomeKind, published
+from xorack.chain import Chain, Outcome, published
 from xorack.clock import milliseconds
 from xorack.errors import RequestIdReused, shown
 from xorack.exactly_once import (
@@ -80,10 +80,10 @@ class Consumed:
 
 
 class _Asked(NamedTuple):
-    """A request and the message that it came in."""
+    """What is asked of one chain: requests, and for each the message that it came in."""
 
-    request: Request
-    message: int
+    requests: list[Request]
+    messages: list[int]
 
 
 @dataclass
@@ -92,7 +92,7 @@ class _Done:
 
     tag: str
     chain: Chain | None = None
-    kinds: list[tuple[_Asked, OutcomeKind, Exception | None]] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
     problem: str | None = None
     tally: Tally = field(default_factory=Tally)
 
@@ -128,30 +128,34 @@ def consume(
     policy = policy or RetryPolicy()
     done = Consumed()
     refused: list[tuple[Refused, int]] = []
-    by_tag: dict[str, list[_Asked]] = {}
+    by_tag: dict[str, _Asked] = {}
     for index, message in enumerate(messages):
-        parsed = parse(message.body)
-        refused.extend((letter, index) for letter in parsed.refused)
-        for request in parsed.requests:
-            by_tag.setdefault(request.tag, []).append(_Asked(request, index))
+        requests, wrong = parse(message.body)
+        for request in requests:
+            asked = by_tag.get(request.tag)
+            if asked is None:
+                asked = by_tag[request.tag] = _Asked([], [])
+            asked.requests.append(request)
+            asked.messages.append(index)
+        if wrong:
+            refused.extend((letter, index) for letter in wrong)
     done.outcomes["refused"] += len(refused)
 
     known = _read_known(by_tag, store, policy)
 
     def work(tag: str) -> _Done:
-        return _apply_chain(
-            tag, by_tag[tag], known.get(tag), store, policy, now, default_timeout, retention
-        )
+        requests, before = by_tag[tag].requests, known.get(tag)
+        return _apply_chain(tag, requests, before, store, policy, now, default_timeout, retention)
 
     failed: dict[int, str] = {}
     owed: dict[str, Chain] = {}
     for one in _each(work, list(by_tag), workers):
         done.tally.add(one.tally)
         if one.problem is not None:
-            for asked in by_tag[one.tag]:
-                failed.setdefault(asked.message, one.problem)
+            for index in by_tag[one.tag].messages:
+                failed.setdefault(index, one.problem)
             continue
-        refused.extend(_account(one, done))
+        refused.extend(_account(one, by_tag[one.tag].messages, done))
         if one.chain is not None and one.chain.owed:
             owed[one.tag] = one.chain
 
@@ -162,8 +166,8 @@ def consume(
     done.owed += len(unpublished)
     for tag, why in unpublished.items():
         # The event is safe, it is owed; coming again is the quickest way to another try.
-        for asked in by_tag[tag]:
-            failed.setdefault(asked.message, f"event not published: {why}")
+        for index in by_tag[tag].messages:
+            failed.setdefault(index, f"event not published: {why}")
 
     # A message that comes again as a whole brings its refused requests again, too.
     letters = [(letter, index) for letter, index in refused if index not in failed]
@@ -175,13 +179,13 @@ def consume(
 
 
 def _read_known(
-    by_tag: dict[str, list[_Asked]], store: ChainStore, policy: RetryPolicy
+    by_tag: dict[str, _Asked], store: ChainStore, policy: RetryPolicy
 ) -> dict[str, Known]:
     """Read the chains that must be there; those that are to be created are guessed not to be."""
     known: dict[str, Known] = {}
     to_read = []
     for tag, asked in by_tag.items():
-        if any(one.request.op == "create" for one in asked):
+        if any(request.op == "create" for request in asked.requests):
             known[tag] = Known(None, fresh=False)
         else:
             to_read.append(tag)
@@ -213,7 +217,7 @@ def _each(work: Callable[[_T], _R], items: Sequence[_T], workers: int) -> Iterab
 
 def _apply_chain(
     tag: str,
-    asked: list[_Asked],
+    requests: list[Request],
     known: Known | None,
     store: ChainStore,
     policy: RetryPolicy,
@@ -230,7 +234,7 @@ def _apply_chain(
         applied = apply_requests(
             store,
             tag,
-            [one.request for one in asked],
+            requests,
             now=now,
             policy=policy,
             known=known,
@@ -242,28 +246,23 @@ def _apply_chain(
         done.problem = f"{type(problem).__name__}: {problem}"
         _LOG.warning("chain not written", extra={"tag": shown(tag), "why": done.problem})
         return done
-    done.chain = applied.chain
-    done.kinds = [
-        (one, outcome.kind, outcome.error)
-        for one, outcome in zip(asked, applied.outcomes, strict=True)
-    ]
+    done.chain, done.outcomes = applied
     return done
 
 
-def _account(one: _Done, done: Consumed) -> list[tuple[Refused, int]]:
+def _account(one: _Done, messages: list[int], done: Consumed) -> list[tuple[Refused, int]]:
     """Count what became of a chain's requests; return those that were refused."""
     refused = []
-    applied = False
-    for asked, kind, error in one.kinds:
-        done.outcomes[kind] += 1
+    kinds = Counter([outcome.kind for outcome in one.outcomes])
+    for (request, kind, error), message in zip(one.outcomes, messages, strict=True):
         if kind == "applied":
-            applied = True
-            done.created += asked.request.op == "create"
+            done.created += request.op == "create"
         elif kind == "refused":
             done.outcomes["reused"] += isinstance(error, RequestIdReused)
-            refused.append((Refused(refused_body(asked.request), str(error)), asked.message))
+            refused.append((Refused(refused_body(request), str(error)), message))
+    done.outcomes.update(kinds)
     chain = one.chain
-    if applied and chain is not None and chain.final:
+    if kinds["applied"] and chain is not None and chain.final:
         done.ended[chain.reason or chain.status] += 1
         if chain.status == "acked" and chain.created_at is not None and chain.ended_at is not None:
             done.latencies.append(max(0, chain.ended_at - chain.created_at))

@@ -148,8 +148,9 @@ class DynamoDBStore:
     def _key(self, value: str) -> Item:
         return {self.partition_key: {"S": value}}
 
-    def _mark_item_key(self, chain: Chain, key: bytes) -> str:
-        return f"{chain.tag}\0{chain.born}\0{key.hex()}"
+    def _mark_item_keys(self, chain: Chain, keys: Sequence[bytes]) -> list[str]:
+        before = f"{chain.tag}\0{chain.born}\0"
+        return [before + key.hex() for key in keys]
 
     # -- the port ------------------------------------------------------------------------------
 
@@ -220,34 +221,33 @@ class DynamoDBStore:
     def look_up_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """See `xorack.ports.ChainStore.look_up_marks`."""
         marks = [
-            bytes(item["mark"]["B"])
-            for item in self._batch_get([self._mark_item_key(chain, key) for key in keys])
+            bytes(item["mark"]["B"]) for item in self._batch_get(self._mark_item_keys(chain, keys))
         ]
         return {mark[:MARK_KEY_BYTES]: mark[MARK_KEY_BYTES:] for mark in marks}
 
     def keep_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """See `xorack.ports.ChainStore.keep_marks`."""
-        puts = [
-            {
-                "PutRequest": {
-                    "Item": {
-                        **self._key(self._mark_item_key(chain, mark[:MARK_KEY_BYTES])),
-                        "mark": {"B": mark},
-                        "expires_at": {"N": str(until // 1000 + 1)},
+        held = [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
+        keys = self._mark_item_keys(chain, [mark[:MARK_KEY_BYTES] for mark in held])
+        expires_at = {"N": str(until // 1000 + 1)}
+        for at in range(0, len(held), _WRITE_BATCH):
+            puts = [
+                {
+                    "PutRequest": {
+                        "Item": {**self._key(key), "mark": {"B": mark}, "expires_at": expires_at}
                     }
                 }
-            }
-            for at in range(0, len(marks), MARK_BYTES)
-            for mark in (marks[at : at + MARK_BYTES],)
-        ]
-        for at in range(0, len(puts), _WRITE_BATCH):
-            left: dict[str, Any] | None = {self.table_name: puts[at : at + _WRITE_BATCH]}
+                for key, mark in zip(
+                    keys[at : at + _WRITE_BATCH], held[at : at + _WRITE_BATCH], strict=True
+                )
+            ]
+            left: dict[str, Any] | None = {self.table_name: puts}
             for _ in range(_UNPROCESSED_ROUNDS):
                 left = self._call("batch_write_item", RequestItems=left).get("UnprocessedItems")
                 if not left:
                     break
             else:
-                raise Unavailable(_unprocessed("BatchWriteItem", len(puts) - at))
+                raise Unavailable(_unprocessed("BatchWriteItem", len(held) - at))
 
     # -- for the sweeper and for people --------------------------------------------------------
 

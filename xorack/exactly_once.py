@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xorack.chain import (
+    MARK_KEY_BYTES,
     MAX_FOLD,
     Applied,
     Chain,
     Outcome,
     apply,
     inline_marks,
-    mark_key,
+    mark_of,
 )
 from xorack.errors import StaleLocalData, TagNotFound
 from xorack.messages import Request
@@ -150,6 +151,7 @@ def _apply_part(
     tally: Tally,
 ) -> Applied:
     """Apply as many requests as go into one write."""
+    marks = [mark_of(request) for request in requests]
     tried: set[int] = set()  # positions of requests that a write of ours may have applied
     spent: Exception | None = None  # why there will be no other write
     retry.queue_up()
@@ -163,7 +165,7 @@ def _apply_part(
                     raise TagNotFound(tag)
                 known = None
                 continue
-            asked = [requests[index] for index in sorted(tried)] if new_ids else requests
+            asked = [marks[index] for index in sorted(tried)] if new_ids else marks
             elsewhere = _marks_elsewhere(store, chain, asked)
             applied = apply(
                 chain,
@@ -171,6 +173,7 @@ def _apply_part(
                 now=now(),
                 elsewhere=elsewhere,
                 default_timeout=default_timeout,
+                marks=marks,
             )
             if applied.chain is chain or applied.chain is None:
                 if not known.fresh:
@@ -223,19 +226,21 @@ def _writes_between(believed: Chain | None, there: Chain | None) -> int:
 
 
 def _marks_elsewhere(
-    store: ChainStore, chain: Chain | None, requests: Sequence[Request]
+    store: ChainStore, chain: Chain | None, marks: Sequence[bytes]
 ) -> dict[bytes, bytes]:
-    """The marks of these requests that were moved out of the chain."""
+    """The marks under these marks' keys that were moved out of the chain."""
     if chain is None or not chain.spilled:
         return {}
     inline = inline_marks(chain)
-    keys = dict.fromkeys(mark_key(request.id) for request in requests)
+    keys = dict.fromkeys([mark[:MARK_KEY_BYTES] for mark in marks])
     asked = [key for key in keys if key not in inline]
     return store.look_up_marks(chain, asked) if asked else {}
 
 
 def _credited(outcomes: list[Outcome], tried: set[int]) -> list[Outcome]:
     """A duplicate of what we wrote ourselves, in a write whose answer was lost, is no duplicate."""
+    if not tried:
+        return outcomes
     return [
         Outcome(outcome.request, "applied")
         if outcome.kind == "duplicate" and index in tried

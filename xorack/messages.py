@@ -10,9 +10,9 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from xorack.errors import InvalidRequest, shown
 
@@ -158,8 +158,39 @@ def _detail(value: object) -> dict[str, Any]:
     return dict(value)
 
 
+class _Fields:
+    """A request while it is filled in.
+
+    What is known to be right becomes a `Request` by a change of its class: to set ten fields of a
+    frozen object takes three times as long.
+    """
+
+    __slots__ = (
+        "detail",
+        "finished",
+        "id",
+        "idle_timeout",
+        "op",
+        "reason",
+        "stamp",
+        "started",
+        "tag",
+        "timeout",
+    )
+    op: Op
+    tag: str
+    id: str
+    stamp: bytes | None
+    started: int
+    finished: int
+    timeout: float | None
+    idle_timeout: float | None
+    detail: dict[str, Any] | None
+    reason: str | None
+
+
 @dataclass(frozen=True)
-class Request:
+class Request(_Fields):
     """One thing asked of a chain. Checked when it is made.
 
     Attributes:
@@ -179,18 +210,7 @@ class Request:
         InvalidRequest: A field is wrong; the error names it, its value and what was expected.
     """
 
-    __slots__ = (
-        "detail",
-        "finished",
-        "id",
-        "idle_timeout",
-        "op",
-        "reason",
-        "stamp",
-        "started",
-        "tag",
-        "timeout",
-    )
+    __slots__ = ()
     op: Op
     tag: str
     id: str
@@ -347,6 +367,64 @@ class Request:
         return cls(**fields)
 
 
+def _read_at_once(raw: object) -> Request | None:
+    """A request of the common kind, where nothing is wrong with it; None: look closer.
+
+    Hardly any request is not a stamp, or a create without options, with tag and id in ASCII. To
+    read it takes half the time this way; what is said of the others, `Request.from_json` says.
+    """
+    if type(raw) is not dict:
+        return None
+    op: Op
+    if (asked := raw.get("op")) == "stamp":
+        op = "stamp"
+    elif asked == "create":
+        op = "create"
+    else:
+        return None
+    tag, id, text = raw.get("tag"), raw.get("id"), raw.get("stamp")
+    if not (
+        type(tag) is str
+        and 0 < len(tag) <= MAX_TAG_BYTES
+        and tag.isascii()
+        and "\0" not in tag
+        and type(id) is str
+        and 0 < len(id) <= MAX_ID_BYTES
+        and id.isascii()
+        and "\0" not in id
+        and type(text) is str
+    ):
+        return None
+    started = finished = 0
+    fields = 4
+    if "started" in raw:
+        started = raw["started"]
+        fields += 1
+    if "finished" in raw:
+        finished = raw["finished"]
+        fields += 1
+    if (
+        len(raw) != fields
+        or type(started) is not int
+        or type(finished) is not int
+        or not 0 <= started <= MAX_COUNT
+        or not 0 <= finished <= MAX_COUNT
+    ):
+        return None
+    try:
+        stamp = base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    if len(stamp) > MAX_STAMP_BYTES or not any(stamp):
+        return None
+    new = _Fields()
+    new.op, new.tag, new.id = op, tag, id
+    new.stamp, new.started, new.finished = stamp, started, finished
+    new.timeout = new.idle_timeout = new.detail = new.reason = None
+    new.__class__ = Request
+    return new  # type: ignore[return-value]
+
+
 class Refused(NamedTuple):
     """Something that was asked and is not done.
 
@@ -372,6 +450,7 @@ def _no_constant(name: str) -> float:
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
 """Made once: `json.loads` with an option makes one each time."""
+_scan: Callable[[str, int], tuple[Any, int]] = vars(_DECODER)["scan_once"]
 _SHALLOW = 100
 
 
@@ -404,18 +483,34 @@ def parse(body: str) -> Parsed:
     Returns:
         The requests in their order, and what was refused with the reasons.
     """
-    try:
-        raws = _raw_requests(body)
-    except InvalidRequest as error:
-        return Parsed([], [Refused(body if isinstance(body, str) else str(body), str(error))])
     requests: list[Request] = []
     refused: list[Refused] = []
-    for index, raw in enumerate(raws):
+    try:
+        raws = _raw_requests(body)
+        for raw in raws:
+            if (read := _read_at_once(raw)) is None:
+                break
+            requests.append(read)
+        else:
+            return Parsed(requests, refused)
+        _check_depth(body, raws)
+    except InvalidRequest as error:
+        return Parsed([], [Refused(body if isinstance(body, str) else str(body), str(error))])
+    for index, raw in enumerate(raws[len(requests) :], len(requests)):
         try:
-            requests.append(Request.from_json(raw))
+            requests.append(_read_at_once(raw) or Request.from_json(raw))
         except InvalidRequest as error:
             refused.append(Refused(_body(raw), f"requests[{index}].{error}"))
     return Parsed(requests, refused)
+
+
+def _decoded(body: str) -> Any:
+    """What a body holds: by the scanner itself, if there is nothing around it to be looked at."""
+    try:
+        message, end = _scan(body, 0)
+    except StopIteration:
+        end = -1
+    return message if end == len(body) else _DECODER.decode(body)
 
 
 def _raw_requests(body: object) -> list[object]:
@@ -423,7 +518,7 @@ def _raw_requests(body: object) -> list[object]:
     if not isinstance(body, str):
         raise InvalidRequest("body", body, "a string of JSON")
     try:
-        message = _DECODER.decode(body)
+        message = _decoded(body)
     except RecursionError:
         raise InvalidRequest("body", body, "JSON nested less deep") from None
     except ValueError as error:
@@ -436,17 +531,22 @@ def _raw_requests(body: object) -> list[object]:
     for field, value in message.items():
         if field not in ("version", "requests"):
             raise InvalidRequest(shown(field)[1:-1], value, "no such field: version, requests")
-    raws = message.get("requests")
+    raws: Any = message.get("requests")
     if not isinstance(raws, list) or not 1 <= len(raws) <= MAX_REQUESTS:
         raise InvalidRequest("requests", raws, f"a list of 1 to {MAX_REQUESTS} requests")
-    # A value deep enough to be read and too deep to be written again is refused here. What has few
-    # brackets is not deep, and to write it again takes a fifth of the time of reading a message.
+    return raws
+
+
+def _check_depth(body: str, raws: list[object]) -> None:
+    """Refuse what is deep enough to be read and too deep to be written again.
+
+    What has few brackets is not deep, and to write it again takes a fifth of the time of reading.
+    """
     if body.count("{") + body.count("[") > _SHALLOW:
         try:
             json.dumps(raws)
         except RecursionError:
             raise InvalidRequest("body", body, "JSON nested less deep") from None
-    return cast("list[object]", raws)
 
 
 _HEAD = '{"version":1,"requests":['

@@ -305,3 +305,28 @@ def test_figures_are_embedded_metrics(world, capsys):
     assert figures["RequestsApplied"] == [2.0]
     assert figures["ChainsAcked"] == [1.0]
     assert figures["Writes"] == [2.0]
+
+
+def test_the_figures_are_what_powertools_makes_of_them_one_by_one(world, capsys):
+    def printed():
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        (figures,) = [line for line in lines if "_aws" in line]
+        figures["_aws"].pop("Timestamp")
+        return figures
+
+    from aws_lambda_powertools import Metrics
+
+    from lambda_src.consumer import SERVICE
+
+    tags = [f"t{number}" for number in range(3)]
+    handle(*(message(Request.create(tag, "c", b"\1")) for tag in tags))
+    assert "AckLatency" not in printed()
+    handle(*(message(Request.stamp_(tag, "s", b"\1", finished=1)) for tag in tags))
+    figures = printed()
+    one_by_one = Metrics(namespace="xorack", service=SERVICE)
+    for metric in figures["_aws"]["CloudWatchMetrics"][0]["Metrics"]:
+        for value in figures[metric["Name"]]:
+            one_by_one.add_metric(name=metric["Name"], unit=metric["Unit"], value=int(value))
+    one_by_one.flush_metrics()
+    assert len(figures["AckLatency"]) == 3
+    assert figures == printed()

@@ -92,7 +92,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
             "if before is not None and all(mark_of(r)[:12] in known for r in requests):",
         ),
     ),
-    "a duplicate within a batch is not dropped": (Edit(chain.apply, "taken[key] = said", "pass"),),
+    "a duplicate within a batch is not dropped": (Edit(chain.apply, "taken[key] = mark", "pass"),),
     "the event goes out before the state is written": (
         Edit(
             DynamoDBStore.write,
@@ -110,7 +110,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
         Edit(
             consume.consume,
             "one.chain.owed:",
-            "one.chain.final and any(kind == 'applied' for _, kind, _ in one.kinds):",
+            "one.chain.final and any(kind == 'applied' for _, kind, _ in one.outcomes):",
         ),
         Edit(sweep.sweep, "if after.owed:", "if after.final and not before.final:"),
     ),
@@ -145,7 +145,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
         ),
     ),
     "a late request is applied to a finished chain": (
-        Edit(chain.apply, "if chain is not None and chain.final:", "if False:"),
+        Edit(chain.apply, "if ended is not None:", "if False:"),
     ),
     "a chain that is due is ended without another look": (
         Edit(
@@ -217,12 +217,12 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "a call does not look up its own request after a lost answer": (
         Edit(
             exactly_once._apply_part,
-            "asked = [requests[index] for index in sorted(tried)] if new_ids else requests",
-            "asked = [] if new_ids else requests",
+            "asked = [marks[index] for index in sorted(tried)] if new_ids else marks",
+            "asked = [] if new_ids else marks",
         ),
     ),
     "requests of the queue are taken for new": (
-        Edit(exactly_once._apply_part, "if new_ids else requests", "if True else requests"),
+        Edit(exactly_once._apply_part, "if new_ids else marks", "if True else marks"),
     ),
     "marks leave the chain before they are copied": (
         Edit(
@@ -250,9 +250,9 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
             "chain = known.chain",
             "if tried and known.chain is not None:\n"
             "    from dataclasses import replace\n"
-            "    ours = {mark_key(request.id) for request in requests}\n"
-            "    marks = known.chain.marks\n"
-            "    kept = [marks[at : at + 16] for at in range(0, len(marks), 16)]\n"
+            "    ours = {mark[:12] for mark in marks}\n"
+            "    held = known.chain.marks\n"
+            "    kept = [held[at : at + 16] for at in range(0, len(held), 16)]\n"
             "    kept = b''.join(mark for mark in kept if mark[:12] not in ours)\n"
             "    known = Known(replace(known.chain, marks=kept), known.fresh)\n"
             "chain = known.chain",
@@ -272,7 +272,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
         Edit(chain._seen, "if same:", "if True:"),
     ),
     "a message is done with though its chain was not written": (
-        Edit(consume.consume, "failed.setdefault(asked.message, one.problem)", "pass"),
+        Edit(consume.consume, "failed.setdefault(index, one.problem)", "pass"),
     ),
     "a dead letter that could not be sent is forgotten": (
         Edit(

@@ -1,11 +1,15 @@
 """The consumer's service over fakes: what becomes of each message."""
 
+import base64
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from xorack.consume import Message, consume
+from xorack.errors import InvalidRequest
 from xorack.memory import MemoryStore
 from xorack.messages import Request, pack, parse
 from xorack.ports import Unavailable
@@ -362,3 +366,81 @@ def test_ten_thousand_due_at_once_are_ended_in_one_sweep_or_go_on_in_the_next(wo
     assert second.complete
     assert second.ended == {"timed out": 6000}
     assert sorted(event["tag"] for event in world.bus.events) == sorted(tags)
+
+
+STRANGE = st.sampled_from(
+    [None, True, False, 0, 1, -1, 2**63 - 1, 2**63, 1.0, 0.5, "", "AQ==", [], {}, [1], {"a": 1}]
+)
+NAMES = st.one_of(
+    st.text(max_size=3),
+    st.sampled_from(["a", "a\0b", "\x7f", "é", "\ud800", "i" * 128, "i" * 129, "é" * 64, "é" * 65]),
+    st.sampled_from([1024, 1025]).map(lambda length: "t" * length),
+    STRANGE,
+)
+STAMPS = st.one_of(
+    st.binary(max_size=20).map(lambda data: base64.b64encode(data).decode()),
+    st.sampled_from(["AQ", "AQ=", "AQ==\n", " AQ==", "AQ==AQ==", "A-_=", "é", "=", "AAAA", "AR=="]),
+    st.sampled_from([65_536, 65_537]).map(lambda n: base64.b64encode(b"x" * n).decode()),
+    STRANGE,
+)
+COUNTS = st.one_of(st.integers(0, 5), STRANGE)
+RAW = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "op": st.sampled_from(["stamp", "create"]),
+            "tag": st.just("t") | NAMES,
+            "id": st.just("i") | NAMES,
+            "stamp": st.just("AQ==") | STAMPS,
+        },
+        optional={"started": COUNTS, "finished": COUNTS},
+    ),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "op": st.sampled_from(["stamp", "create", "fail", "extend", "", [], {}, 1]),
+            "tag": NAMES,
+            "id": NAMES,
+            "stamp": STAMPS,
+            "started": COUNTS,
+            "finished": COUNTS,
+            "timeout": STRANGE,
+            "idle_timeout": STRANGE,
+            "detail": STRANGE,
+            "reason": NAMES,
+            "other": STRANGE,
+        },
+    ),
+    STRANGE,
+)
+
+
+@given(st.lists(RAW, min_size=1, max_size=4), st.booleans())
+def test_a_message_holds_what_each_of_its_requests_is_when_looked_at_closely(raws, spaces):
+    body = json.dumps({"version": 1, "requests": raws}, indent=1 if spaces else None)
+    expected, wrong = [], []
+    for index, raw in enumerate(raws):
+        try:
+            expected.append(Request.from_json(raw))
+        except InvalidRequest as error:
+            wrong.append(f"requests[{index}].{error}")
+    requests, refused = parse(f" {body}\n" if spaces else body)
+    assert requests == expected
+    assert list(map(repr, requests)) == list(map(repr, expected))
+    assert [type(request) for request in requests] == [Request] * len(expected)
+    assert [reason for _, reason in refused] == wrong
+
+
+def test_what_was_read_cannot_be_changed():
+    (request,), _ = parse(message(create("t")))
+    with pytest.raises(AttributeError):
+        request.tag = "other"
+    with pytest.raises(AttributeError):
+        request.other = 1
+
+
+@pytest.mark.parametrize("more", ["", "x", "{}", '{"version":1}', "]", "\0"])
+def test_nothing_may_stand_after_a_message(more):
+    body = message(create("t"))
+    requests, refused = parse(body + " \n" + more)
+    assert len(requests) == (not more)
+    assert [letter.reason[:5] for letter in refused] == ["body:"] * bool(more)
