@@ -132,8 +132,12 @@ def _latency(axes: Any, raw: Raw) -> None:
 def _spark(axes: Any, raw: Raw) -> None:
     results = raw["results"]
     groups = [f"{result['words']:,} words" for result in results]
-    names = list(results[-1]["variants"])
-    series = {name: [result["variants"][name]["cpu_ratio"] for result in results] for name in names}
+    names = [name for name in results[-1]["variants"] if name != "untracked"]
+    series = {
+        f"{name}, {how}": [result["variants"][name][ratio] for result in results]
+        for name in names
+        for how, ratio in (("warm", "warm_cpu_ratio"), ("by itself", "cpu_ratio"))
+    }
     _bars(axes, groups, series, log=False)
     axes.set_ylabel("CPU, times the untracked jobs'")
     _legend(axes, len(names))

@@ -23,14 +23,15 @@ def run(quick: bool = False) -> Section:
         figures = Path(folder) / "price.json"
         command = [sys.executable, "-m", "bench.spark_price", "--json", str(figures)]
         if quick:
-            command += ["--words", "100000", "--rounds", "1"]
+            command += ["--words", "100000", "--rounds", "1", "--warm-turns", "1"]
         done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
         raw = json.loads(figures.read_text())
     return Section(
         "spark",
         "On Spark",
-        "The two jobs of [pipeline/](../pipeline), tracked and not, in turn, each run a process of "
-        "its own (`python -m bench.spark_price`); what it means is in "
+        "The two jobs of [pipeline/](../pipeline), tracked and not, in turn: warm, turn after turn "
+        "in one process; and by themselves, each run a process of its own "
+        "(`python -m bench.spark_price`). What it means is in "
         "[benchmarks-spark.md](benchmarks-spark.md).\n\n" + done.stdout.strip(),
         raw=raw,
     )

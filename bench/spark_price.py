@@ -1,12 +1,12 @@
 """What tracking costs on Spark: the two jobs of `pipeline/`, tracked and not, run in turn.
 
-Each run is a process of its own: a Java that has just started, the jobs of one variant, nothing
-else. It does both jobs twice. The first turn has Java compile what it runs, for each kind of query
-anew, which costs about as much as the work of some million words: this is the price of a job by
-itself. The second turn shows what the work costs: the price that stays where there is more of it.
-Rounds take the variants in turn, so that whatever else the machine does falls on all of them, and
-medians over the rounds are compared. Java's start and a first job of one row come before the clocks
-start.
+Measured in two ways. *By itself*: a process for each run, a Java that has just started, the two
+jobs of one variant once, nothing else; rounds take the variants in turn. Java compiles what it
+runs, for each kind of query anew, which costs about as much as the work of some million words: this
+is the price of a small job. *Warm*: one process does the jobs of all variants in turn, turn after
+turn; the first turns, in which Java compiles, do not count. This is what the work costs: the price
+that stays where there is more of it. Java's start and a first job of one row come before the clocks
+start. Whatever else the machine does falls on all variants, and medians are compared.
 
 Untracked is the same work by the same reading code without anything that tracking needs: a row has
 a word and nothing more, no list of files is written, nothing is folded or sent. Tracked is
@@ -43,7 +43,9 @@ VARIANTS = ("untracked", "plain", "traced")
 FILES = 200
 VOCABULARY = 50_000
 GOALS = {"plain": 1.10, "traced": 1.25}
-TURNS = ("first", "again")
+WARM_UP = 2
+"""Turns of a warm run that do not count."""
+WARM_TURNS = 5
 _TICK = os.sysconf("SC_CLK_TCK")
 _MIB = 1 << 20
 
@@ -153,7 +155,7 @@ class Peaks(threading.Thread):
 
 
 def run_once(arguments: argparse.Namespace) -> None:
-    """Do both jobs of one variant and print what they took, as JSON."""
+    """Do both jobs of some variants, some times, and print what they took, as JSON."""
     from pipeline.session import prepare, session
 
     prepare()
@@ -161,22 +163,30 @@ def run_once(arguments: argparse.Namespace) -> None:
     size = sum(path.stat().st_size for path in database.rglob("*.txt"))
     spark = session("xorack bench", input_bytes=size)
     spark.range(1).count()
-    taken: dict[str, Any] = {}
-    for turn in TURNS:
-        place, timed = out / turn, {}
-        for name, job in _jobs(spark, arguments.run, database, place, arguments.queue_url):
-            wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
-            job()
-            timed[name] = {
-                "wall": time.monotonic() - wall,
-                "cpu": cpu_seconds(os.getpid()) - cpu,
-            }
-        taken[turn] = timed
-    rows = spark.read.parquet(str(place / "counts"))
-    taken["counts"] = list(
-        rows.selectExpr("sum(count)", "count(1)", "bit_xor(xxhash64(word, count))").first() or ()
-    )
-    taken["bytes_of_words"] = sum(p.stat().st_size for p in (place / "words").rglob("*.parquet"))
+    variants, turns = arguments.run.split(","), []
+    taken: dict[str, Any] = {"turns": turns, "counts": []}
+    for turn in range(arguments.turns):
+        timed: dict[str, Any] = {}
+        for at in range(len(variants)):
+            variant = variants[(at + turn) % len(variants)]
+            place = out / f"{variant}-{turn}"
+            timed[variant] = {}
+            for name, job in _jobs(spark, variant, database, place, arguments.queue_url):
+                wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
+                job()
+                timed[variant][name] = {
+                    "wall": time.monotonic() - wall,
+                    "cpu": cpu_seconds(os.getpid()) - cpu,
+                }
+            if turn == 0:
+                rows = spark.read.parquet(str(place / "counts")).selectExpr(
+                    "sum(count)", "count(1)", "bit_xor(xxhash64(word, count))"
+                )
+                taken["counts"].append(list(rows.first() or ()))
+                words = (place / "words").rglob("*.parquet")
+                taken["bytes_of_words"] = sum(p.stat().st_size for p in words)
+            shutil.rmtree(place)
+        turns.append(timed)
     print(json.dumps(taken))
     sys.stdout.flush()
     time.sleep(0.6)  # for the one who watches the memory
@@ -250,8 +260,10 @@ def untracked_count(spark: Any, words: Path, out: Path) -> None:
 # All runs
 
 
-def measure(variant: str, database: Path, queue: Any) -> dict[str, Any]:
-    """One run of one variant."""
+def measure(
+    variants: tuple[str, ...], database: Path, queue: Any, turns: int = 1
+) -> dict[str, Any]:
+    """One process that does the jobs of some variants, some times."""
     out = Path(tempfile.mkdtemp(prefix="xorack-price-"))
     begun = len(queue.bodies)
     environment = {
@@ -260,7 +272,8 @@ def measure(variant: str, database: Path, queue: Any) -> dict[str, Any]:
         "AWS_SECRET_ACCESS_KEY": "testing",
         "AWS_DEFAULT_REGION": "eu-west-1",
     }
-    command = [sys.executable, "-m", "bench.spark_price", "--run", variant]
+    command = [sys.executable, "-m", "bench.spark_price", "--run", ",".join(variants)]
+    command += ["--turns", str(turns)]
     command += ["--database", str(database), "--out", str(out), "--queue-url", queue.queue_url]
     try:
         with subprocess.Popen(
@@ -276,17 +289,8 @@ def measure(variant: str, database: Path, queue: Any) -> dict[str, Any]:
         shutil.rmtree(out, ignore_errors=True)
     taken: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])
     taken["java"], taken["worker"], taken["driver"] = peaks.java, peaks.worker, peaks.driver
-    taken["bodies"] = [
-        body for body in queue.bodies[begun:] if _sent_in(body) == TURNS[0]
-    ]  # the second turn sends the same for other chains
+    taken["bodies"] = queue.bodies[begun:]
     return taken
-
-
-def _sent_in(body: str) -> str:
-    """The turn in which a message was sent: the first part of its tags."""
-    from xorack.messages import parse
-
-    return parse(body).requests[0].tag.partition("/")[0]
 
 
 def applied(bodies: list[str]) -> dict[str, Any]:
@@ -319,8 +323,8 @@ def applied(bodies: list[str]) -> dict[str, Any]:
     }
 
 
-def bench_size(words: int, rounds: int) -> dict[str, Any]:
-    """All variants over one corpus, in turn."""
+def bench_size(words: int, rounds: int, warm_turns: int) -> dict[str, Any]:
+    """All variants over one corpus, in turn: by themselves, then warm."""
     from tests.support.queue_server import QueueServer
 
     queue = QueueServer()
@@ -330,39 +334,49 @@ def bench_size(words: int, rounds: int) -> dict[str, Any]:
         runs: dict[str, list[dict[str, Any]]] = {variant: [] for variant in VARIANTS}
         for number in range(rounds):
             for variant in VARIANTS[number % 3 :] + VARIANTS[: number % 3]:
-                taken = measure(variant, corpus / "books", queue)
+                taken = measure((variant,), corpus / "books", queue)
                 runs[variant].append(taken)
-                print(
-                    f"  {words:,} words, round {number + 1}, {variant}: "
-                    f"{_total(taken, TURNS[0], 'wall'):.1f} s, "
-                    f"CPU {_total(taken, TURNS[0], 'cpu'):.1f} s, "
-                    f"again {_total(taken, TURNS[1], 'cpu'):.1f} s, load {os.getloadavg()[0]:.1f}",
-                    file=sys.stderr,
-                )
-        results = {tuple(taken["counts"]) for of in runs.values() for taken in of}
+                _tell(words, f"round {number + 1}", taken["turns"][0])
+        warm = measure(VARIANTS, corpus / "books", queue, WARM_UP + warm_turns)
+        for number, turn in enumerate(warm["turns"]):
+            _tell(words, f"warm {number - WARM_UP + 1}" if number >= WARM_UP else "warming", turn)
+        counts = [warm["counts"], *(taken["counts"] for of in runs.values() for taken in of)]
+        results = {tuple(counted) for of in counts for counted in of}
         if len(results) != 1 or next(iter(results))[0] != words:
             raise RuntimeError(f"the variants do not count the same: {results}")
-        return {"words": words, "rounds": rounds, **_figures(runs)}
+        figures = _figures(runs, warm["turns"][WARM_UP:])
+        return {"words": words, "rounds": rounds, "warm_turns": warm_turns, **figures}
     finally:
         queue.stop()
         shutil.rmtree(corpus)
 
 
-def _total(taken: dict[str, Any], turn: str, what: str) -> float:
-    return float(taken[turn]["split"][what] + taken[turn]["count"][what])
+def _tell(words: int, when: str, turn: dict[str, Any]) -> None:
+    for variant, jobs in turn.items():
+        print(
+            f"  {words:,} words, {when}, {variant}: {_total(jobs, 'wall'):.1f} s, "
+            f"CPU {_total(jobs, 'cpu'):.1f} s, load {os.getloadavg()[0]:.1f}",
+            file=sys.stderr,
+        )
 
 
-def _figures(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def _total(jobs: dict[str, Any], what: str) -> float:
+    return float(jobs["split"][what] + jobs["count"][what])
+
+
+def _figures(
+    runs: dict[str, list[dict[str, Any]]], warm_turns: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Medians, and their ratios to the untracked ones'."""
     figures: dict[str, Any] = {}
     for variant, of in runs.items():
         mine: dict[str, Any] = {}
-        for turn in TURNS:
-            before = "" if turn == TURNS[0] else f"{turn}_"
+        alone = [taken["turns"][0][variant] for taken in of]
+        for before, turns in (("", alone), ("warm_", [turn[variant] for turn in warm_turns])):
             for what in ("wall", "cpu"):
                 for job in ("split", "count"):
-                    mine[f"{before}{job}_{what}"] = median(taken[turn][job][what] for taken in of)
-                totals = [_total(taken, turn, what) for taken in of]
+                    mine[f"{before}{job}_{what}"] = median(jobs[job][what] for jobs in turns)
+                totals = [_total(jobs, what) for jobs in turns]
                 mine[f"{before}{what}"] = median(totals)
                 mine[f"{before}{what}_of_all_runs"] = [round(total, 2) for total in totals]
         for what in ("java", "worker", "driver"):
@@ -379,7 +393,7 @@ def _figures(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         mine = figures[variant]
         timed = ("wall", "cpu", "split_cpu", "count_cpu")
         memory = ("java_mib", "worker_mib", "driver_mib")
-        for what in (*timed, *(f"{TURNS[1]}_{one}" for one in timed), *memory):
+        for what in (*timed, *(f"warm_{one}" for one in timed), *memory):
             mine[f"{what}_ratio"] = mine[what] / base[what]
     return {"variants": figures}
 
@@ -387,26 +401,27 @@ def _figures(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 def table(results: list[dict[str, Any]]) -> str:
     """The figures as a Markdown table."""
     lines = [
-        "| words | variant | CPU s | CPU | split | count | CPU s, again | CPU, again | split "
-        "| count | wall | Java MiB | worker MiB | words' Parquet MiB | messages | writes a chain |",
+        "| words | variant | CPU s, warm | ratio | split | count | wall | CPU s, by itself | ratio "
+        "| wall | Java MiB | one worker MiB | driver MiB | words' Parquet MiB | messages "
+        "| writes a chain |",
         "| ---: | --- |" + " ---: |" * 14,
     ]
     for result in results:
         for variant, of in result["variants"].items():
             queue = of.get("queue")
             lines.append(
-                f"| {result['words']:,} | {variant} | {of['cpu']:.1f} "
-                f"| {of['cpu_ratio']:.2f} | {of['split_cpu_ratio']:.2f} "
-                f"| {of['count_cpu_ratio']:.2f} | {of['again_cpu']:.1f} "
-                f"| {of['again_cpu_ratio']:.2f} | {of['again_split_cpu_ratio']:.2f} "
-                f"| {of['again_count_cpu_ratio']:.2f} | {of['wall_ratio']:.2f} "
-                f"| {of['java_mib']:.0f} | {of['worker_mib']:.0f} | {of['words_mib']:.1f} "
+                f"| {result['words']:,} | {variant} | {of['warm_cpu']:.1f} "
+                f"| {of['warm_cpu_ratio']:.2f} | {of['warm_split_cpu_ratio']:.2f} "
+                f"| {of['warm_count_cpu_ratio']:.2f} | {of['warm_wall_ratio']:.2f} "
+                f"| {of['cpu']:.1f} | {of['cpu_ratio']:.2f} | {of['wall_ratio']:.2f} "
+                f"| {of['java_mib']:.0f} | {of['worker_mib']:.0f} | {of['driver_mib']:.0f} "
+                f"| {of['words_mib']:.1f} "
                 f"| {queue['messages'] if queue else '-'} "
                 f"| {format(queue['writes_a_chain'], '.2f') if queue else '-'} |"
             )
     largest = results[-1]
     for variant, goal in GOALS.items():
-        for what, when in (("cpu_ratio", "by itself"), ("again_cpu_ratio", "again")):
+        for what, when in (("warm_cpu_ratio", "warm"), ("cpu_ratio", "by itself")):
             ratio = largest["variants"][variant][what]
             lines.append(
                 f"\n{variant} at {largest['words']:,} words, {when}: {ratio:.2f} times the CPU; "
@@ -421,7 +436,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--words", nargs="+", type=int, default=[1_000_000, 4_000_000, 16_000_000])
     parser.add_argument("--rounds", type=int, default=3, help="of which medians are taken")
+    parser.add_argument(
+        "--warm-turns", type=int, default=WARM_TURNS, help="of which medians are taken, warm"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--turns", type=int, default=1, help=argparse.SUPPRESS)
     for hidden in ("run", "database", "out", "queue-url"):
         parser.add_argument(f"--{hidden}", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -430,7 +449,7 @@ def main() -> None:
         return
     results = []
     for words in sorted(arguments.words):
-        results.append(bench_size(words, arguments.rounds))
+        results.append(bench_size(words, arguments.rounds, arguments.warm_turns))
         if arguments.json:
             known = {"cores": os.cpu_count(), "files": FILES, "results": results}
             arguments.json.write_text(json.dumps(known, indent=1) + "\n")

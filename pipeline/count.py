@@ -120,21 +120,27 @@ def _write(
     """Write the record of what is counted, then the counts; returns the record and the totals."""
     from pyspark.sql import Observation
 
-    from pipeline.layout import TRACKING_SCHEMA, arrow_columns, files_of, run_of, tracking_of
+    from pipeline.layout import files_of, run_of, tracking_of
 
     # What another attempt of this run left is overwritten; its name stays, in a hidden file.
     for leavings in folder.data():
         leavings.delete()
-    files = files_of(source).read_rows("number long, chain long, tag string, error string")
+    known = "number long, chain long, tag string, error string"
+    files = list(files_of(source).read_rows(known))
     void = [file["number"] for file in files if file["error"] is not None]
     words = _words(spark, source, void, lose)
     finished = _finished(spark, source, words, lose, (run_of(source) or {}).get("stamps", "traced"))
-    rows = [
-        (file["chain"], file["tag"], 1, *finished[file["number"]])
+    counted = [
+        {
+            "chain": file["chain"],
+            "tag": file["tag"],
+            "attempt": 1,
+            **dict(zip(("finished", "stamp"), finished[file["number"]], strict=True)),
+        }
         for file in files
         if file["error"] is None and file["number"] in finished
     ]
-    tracking_of(folder).write_rows(rows, TRACKING_SCHEMA)
+    tracking_of(folder).write_rows(counted)
     seen = Observation()
     (
         words.groupBy("word")
@@ -144,8 +150,7 @@ def _write(
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
         .parquet(folder.place)
     )
-    names = [name for name, _ in arrow_columns(TRACKING_SCHEMA)]
-    return [dict(zip(names, row, strict=True)) for row in rows], seen.get
+    return counted, seen.get
 
 
 def _words(spark: SparkSession, source: Folder, void: list[int], lose: int) -> DataFrame:
@@ -217,20 +222,21 @@ def _again(spark: SparkSession, folder: Folder) -> tuple[list[dict[str, Any]], d
 
     counts = spark.read.schema(COUNTS_SCHEMA).parquet(folder.to_read())
     totals = counts.agg(*_totals()).first()
-    return tracking_of(folder).read_rows(TRACKING_SCHEMA), totals.asDict() if totals else {}
+    counted = list(tracking_of(folder).read_rows(TRACKING_SCHEMA))
+    return counted, totals.asDict() if totals else {}
 
 
 def _send(
     spark: SparkSession, folder: Folder, counted: list[dict[str, Any]], options: dict[str, Any]
 ) -> Sent:
     """Finish the words of each chain: what the record says, so a repeat sends the same."""
-    from pipeline.layout import TRACKING_SCHEMA, tracking_of
+    from pipeline.layout import TRACKING_SCHEMA, rows_in, tracking_of
     from xorack.spark import send, send_rows
 
     fields = ("tag", "stamp", "finished")
     if options["send_from"] == "driver":
         return send_rows(({field: one[field] for field in fields} for one in counted), **options)
-    record = spark.read.schema(TRACKING_SCHEMA).parquet(tracking_of(folder).to_read())
+    record = rows_in(spark, tracking_of(folder), TRACKING_SCHEMA)
     return send(record.select(*fields), **options)
 
 

@@ -5,7 +5,7 @@
         at        long    the word's place: the number of its file, shifted by 40 bits, and its
                           position in the file (see `pipeline.reading`)
         word      string  the word
-      files/      Parquet, one row a file; written last: where its _SUCCESS is, WORDS is whole
+      files/      JSON, one line a file; written last: where its _SUCCESS is, WORDS is whole
         number    long    the file's number, from 0
         chain     long    the chain's key: ``unit("tag")``, a unit id as signed 64 bits
         tag       string  the chain's tag: "<database's name>/<path in the database>"
@@ -16,7 +16,7 @@
         stamp     binary  the XOR of the stamps of the file's root unit and all its words
       _run.json           which run made it
     COUNTS/       Parquet: word (string), count (long); its _SUCCESS is written last of all
-      _tracking/  Parquet, one row a chain of which words were counted; readers of COUNTS pass over
+      _tracking/  JSON, one line a chain of which words were counted; readers of COUNTS pass over
                   what begins with an underscore
         chain     long    the chain's key
         tag       string  the tag of the chain's latest attempt: see `pipeline.repair`
@@ -38,6 +38,8 @@
         detail    string  what its events give back, JSON
       _repair.json        what was asked for and could not be repaired
 
+In JSON, bytes are in base64 and nulls are left out, as Spark has it.
+
 The root unit of a file's chain is ``unit_id(tag)``, the same number as the chain's key. A word's
 unit is ``unit_id(at)``: so the outstanding ids of a failed chain lead to rows, by
 ``xorack.spark.rows_of(words, ids, "at")``.
@@ -47,7 +49,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -58,7 +61,6 @@ from pipeline.errors import JobError
 from pipeline.files import POSITION_BITS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "frame_of",
     "missing_of",
     "reason_of",
+    "rows_in",
     "run_of",
     "tracking_of",
     "words_in",
@@ -93,7 +96,7 @@ MISSING_SCHEMA = "chain long, at long, word string, tag string, path string"
 CHAINS_SCHEMA = "tag string, repairs string, stamp binary, units long, detail string"
 _RUN = "_run.json"
 _DONE = "_SUCCESS"
-_ROWS = "part-00000.parquet"
+_ROWS = "part-00000.json"
 _AT_A_TIME = 1 << 20
 """Bytes that go from or to Java in one call, which takes some copies of them."""
 _GLOB = str.maketrans({c: "\\" + c for c in "\\*?[]{}"})
@@ -169,41 +172,47 @@ class Folder:
         with self._to_write(name) as file:
             file.write(text.encode())
 
-    def write_rows(self, rows: Iterable[tuple[Any, ...]], schema: str) -> None:
-        """Make it a folder of one Parquet file, as a job of Spark's would leave it.
+    def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Make it a folder of one file of JSON lines, as a job of Spark's would leave it.
 
         What this process holds anyway does not need a job, which costs as much as a million words.
 
         Args:
-            rows: The rows, in the order of the columns.
-            schema: One of those here.
+            rows: Values by the names of their columns; of the types that `rows_in` reads.
         """
-        import pyarrow.parquet as pq
-
         with self._to_write(_ROWS) as file:
-            pq.write_table(_table(list(rows), schema), file)
+            for row in rows:
+                kept = {name: value for name, value in row.items() if value is not None}
+                file.write(json.dumps(kept, default=_base64, ensure_ascii=False).encode() + b"\n")
         self.write_text(_DONE, "")
 
-    def read_rows(self, schema: str) -> list[dict[str, Any]]:
+    def read_rows(self, schema: str) -> Iterator[dict[str, Any]]:
         """The rows that `write_rows` wrote.
 
         Args:
             schema: The columns to read.
 
-        Returns:
+        Yields:
             The values by the names of the columns.
         """
-        import pyarrow.parquet as pq
-
-        names = [name for name, _ in arrow_columns(schema)]
-        with io.BytesIO() as held:
-            stream = self._call(self._system.open, (self / _ROWS)._path)
-            try:
-                while some := self._call(stream.readNBytes, _AT_A_TIME):
-                    held.write(some)
-            finally:
-                stream.close()
-            return pq.read_table(held, columns=names).to_pylist()
+        columns = arrow_columns(schema)
+        stream = self._call(self._system.open, (self / _ROWS)._path)
+        try:
+            rest = b""
+            while some := self._call(stream.readNBytes, _AT_A_TIME):
+                *lines, rest = (rest + some).split(b"\n")
+                for line in lines:
+                    row = json.loads(line)
+                    yield {
+                        name: b64decode(row[name])
+                        if type_ == "binary" and name in row
+                        else row.get(name)
+                        for name, type_ in columns
+                    }
+        finally:
+            stream.close()
+        if rest:
+            raise JobError(f"folder {self.place}: the last line of {_ROWS} is cut off")
 
     def _to_write(self, name: str) -> io.BufferedWriter:
         stream = self._call(self._system.create, (self / name)._path)
@@ -218,6 +227,11 @@ class Folder:
             return function(*arguments)
         except (Py4JError, PySparkException) as error:  # whatever Hadoop raised
             raise JobError(f"folder {self.place}: {reason_of(error)}") from None
+
+
+def _base64(value: Any) -> str:
+    """Bytes as Spark's JSON has them."""
+    return b64encode(value).decode()
 
 
 class _ToJava(io.RawIOBase):
@@ -321,17 +335,25 @@ def frame_of(spark: SparkSession, rows: Iterable[tuple[Any, ...]], schema: str) 
     rows = list(rows)
     if int(spark.version.partition(".")[0]) < 4 or not rows:
         return spark.createDataFrame(rows, schema)
-    return spark.createDataFrame(_table(rows, schema), schema)
-
-
-def _table(rows: list[tuple[Any, ...]], schema: str) -> pa.Table:
     import pyarrow as pa
 
-    columns = arrow_columns(schema)
-    values = zip(*rows, strict=True) if rows else ((),) * len(columns)
-    return pa.table(
-        {name: pa.array(one, type_) for one, (name, type_) in zip(values, columns, strict=True)}
-    )
+    columns = zip(zip(*rows, strict=True), arrow_columns(schema), strict=True)
+    table = pa.table({name: pa.array(values, type_) for values, (name, type_) in columns})
+    return spark.createDataFrame(table, schema)
+
+
+def rows_in(spark: SparkSession, folder: Folder, schema: str) -> DataFrame:
+    """The rows of a folder of JSON lines, which `Folder.write_rows` or Spark wrote.
+
+    Args:
+        spark: The session.
+        folder: The folder.
+        schema: The columns to read.
+
+    Returns:
+        The frame. Its job fails where a line is none of these rows.
+    """
+    return spark.read.schema(schema).option("mode", "FAILFAST").json(folder.to_read())
 
 
 def words_in(spark: SparkSession, words: Folder) -> DataFrame:

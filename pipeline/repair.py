@@ -284,11 +284,11 @@ def _chains(
     """
     from pyspark.sql import functions as F
 
-    from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA, files_of, tracking_of
+    from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA, files_of, rows_in, tracking_of
     from pipeline.missing import base_of
 
-    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
-    tracking = spark.read.schema(TRACKING_SCHEMA).parquet(tracking_of(before).to_read())
+    files = rows_in(spark, files_of(source), FILES_SCHEMA)
+    tracking = rows_in(spark, tracking_of(before), TRACKING_SCHEMA)
     asked = spark.createDataFrame([(one.tag,) for one in failed], "tag string")
     latest = {
         row["tag"]: row["chain"]
@@ -335,10 +335,10 @@ def _free_tags(
     """Number and tag of the new attempts: a file may be called as an attempt would be."""
     from pyspark.sql import functions as F
 
-    from pipeline.layout import FILES_SCHEMA, files_of
+    from pipeline.layout import FILES_SCHEMA, files_of, rows_in
     from pipeline.missing import attempt_tag
 
-    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read()).select("chain")
+    files = rows_in(spark, files_of(source), FILES_SCHEMA).select("chain")
     free: dict[int, tuple[int, str]] = {}
     open_ = dict(wanted)
     while open_:
@@ -381,9 +381,7 @@ def _write(
     # From here on, what was written is what was missing.
     missing = spark.read.schema(layout.MISSING_SCHEMA).parquet(layout.missing_of(folder).to_read())
     _check(missing, plan)
-    counted = spark.read.schema(layout.TRACKING_SCHEMA).parquet(
-        layout.tracking_of(before).to_read()
-    )
+    counted = layout.rows_in(spark, layout.tracking_of(before), layout.TRACKING_SCHEMA)
     (
         counted.join(about, "chain", "left_anti")
         .select(*_names(layout.TRACKING_SCHEMA))
@@ -391,7 +389,7 @@ def _write(
             spark.createDataFrame([_counted(one) for one in plan.attempts], layout.TRACKING_SCHEMA)
         )
         .write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
-        .parquet(layout.tracking_of(folder).place)
+        .json(layout.tracking_of(folder).place)
     )
     chains = [_new_chain(one, plan.run_id) for one in plan.attempts]
     spark.createDataFrame(chains, layout.CHAINS_SCHEMA).write.parquet(
@@ -418,11 +416,11 @@ def _missing(spark: SparkSession, source: Folder, plan: _Plan) -> tuple[DataFram
     """
     from pyspark.sql import functions as F
 
-    from pipeline.layout import FILES_SCHEMA, files_of, words_in
+    from pipeline.layout import FILES_SCHEMA, files_of, rows_in, words_in
     from xorack.spark import rows_of
 
     of_chains = F.broadcast(_longs(spark, (one.chain.key for one in plan.attempts), "chain"))
-    files = spark.read.schema(FILES_SCHEMA).parquet(files_of(source).to_read())
+    files = rows_in(spark, files_of(source), FILES_SCHEMA)
     asked = files.select("number", "chain").join(of_chains, "chain", "left_semi")
     words = words_in(spark, source).join(F.broadcast(asked), "number").drop("number")
     named = {unit: one for one in plan.attempts for unit in one.units or ()}

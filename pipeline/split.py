@@ -143,7 +143,7 @@ def split(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     repeated = begin(folder, "--words", made_by)
     if repeated and files_of(folder).is_whole():
-        listed = files_of(folder).read_rows(FILES_SCHEMA)
+        listed = list(files_of(folder).read_rows(FILES_SCHEMA))
     else:
         try:
             listed = _write(spark, folder, files, encoding, arguments.stamps)
@@ -199,7 +199,7 @@ def _write(
 ) -> list[dict[str, Any]]:
     """Write the words, then the files with their stamps; returns the list of files."""
     from pipeline.files import gathered
-    from pipeline.layout import FILES_SCHEMA, arrow_columns, files_of, words_of
+    from pipeline.layout import files_of, words_of
     from pipeline.scan import scan_words, tasks_of
 
     for leavings in (words_of(folder), files_of(folder)):
@@ -212,28 +212,27 @@ def _write(
     words.write.option("parquet.writer.version", "v2").parquet(words_of(folder).place)
     # From here on, only what was written counts: what the files hold now may be something else.
     said = gathered(all_said())
-    rows = [
-        (number, key, tag, *_listed(tag, file, said.get(number), kind))
+    listed = [
+        {"number": number, "chain": key, "tag": tag, **_listed(tag, file, said.get(number), kind)}
         for number, (key, (tag, file)) in enumerate(files.items())
     ]
-    files_of(folder).write_rows(rows, FILES_SCHEMA)
-    names = [name for name, _ in arrow_columns(FILES_SCHEMA)]
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    files_of(folder).write_rows(listed)
+    return listed
 
 
-def _listed(tag: str, file: Found, said: Said | None, kind: Kind) -> tuple[Any, ...]:
-    """What is written of a file: path, bytes, words, error, stamp."""
+def _listed(tag: str, file: Found, said: Said | None, kind: Kind) -> dict[str, Any]:
+    """What is written of a file."""
     from pipeline.folder import shown_path
 
     path, error = shown_path(file.path), said and said.error
     if file.problem is not None:
         error = f"{path} {file.problem}"
-    if error is not None:
-        return path, file.size, 0, error, None
-    stamp: bytes = _root(tag, kind)
-    if said and said.stamp is not None:
-        stamp = xor_bytes(stamp, said.stamp)
-    return path, file.size, said.words if said else 0, None, stamp
+    words, stamp = 0, None
+    if error is None:
+        words, stamp = (said.words, said.stamp) if said else (0, None)
+        root = _root(tag, kind)
+        stamp = root if stamp is None else xor_bytes(root, stamp)
+    return {"path": path, "bytes": file.size, "words": words, "error": error, "stamp": stamp}
 
 
 def _root(tag: str, kind: Kind) -> bytes:
@@ -251,13 +250,13 @@ def _send(
     options: dict[str, Any],
 ) -> dict[str, Any]:
     """Send what the list of files says."""
-    from pipeline.layout import FILES_SCHEMA, files_of
+    from pipeline.layout import FILES_SCHEMA, files_of, rows_in
     from xorack.spark import send, send_rows
 
     if options["send_from"] == "driver":
         sent = send_rows((one for file in files for one in _requests(file, arguments)), **options)
     else:
-        listed = spark.read.schema(FILES_SCHEMA).parquet(files_of(folder).to_read())
+        listed = rows_in(spark, files_of(folder), FILES_SCHEMA)
         sent = send(_requests_of(listed, arguments), **options)
     return {
         "files": len(files),

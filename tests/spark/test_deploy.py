@@ -303,12 +303,12 @@ def test_the_job_with_the_wheel_and_boto3_alone(wheel, queue, tmp_path):
 
     counts = {"file a": 5, "file b": 7}
     rows = {tag: words_of(at, count) for at, (tag, count) in enumerate(counts.items())}
-    for name, found in (
-        ("words", [row for held in rows.values() for row in held]),
-        ("files", [{"number": at, "tag": tag} for at, tag in enumerate(rows)]),
-    ):
+    for name in ("words", "files"):
         (tmp_path / "words" / name).mkdir(parents=True)
-        parquet.write_table(pa.Table.from_pylist(found), tmp_path / "words" / name / "0.parquet")
+    table = pa.Table.from_pylist([row for held in rows.values() for row in held])
+    parquet.write_table(table, tmp_path / "words" / "words" / "0.parquet")
+    listed = [json.dumps({"number": at, "tag": tag}) for at, tag in enumerate(rows)]
+    (tmp_path / "words" / "files" / "0.json").write_text("\n".join(listed))
     jobs = tmp_path / "jobs"
     jobs.mkdir()
     shutil.copy(wheel, jobs)

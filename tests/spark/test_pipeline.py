@@ -10,7 +10,9 @@ from itertools import count as counting
 
 import pytest
 
-from pipeline import count, reading, scan, split
+from pipeline import count, layout, reading, scan, split
+from pipeline.errors import JobError
+from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA
 from pipeline.words import counted, words
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from xorack import peel, traced, unit_id, xor
@@ -155,7 +157,7 @@ def test_files_become_acked_chains(spark, database, queue, tmp_path, capfd):
 
 
 def files_in(spark, place):
-    return spark.read.parquet(str(place / "files")).collect()
+    return spark.read.schema(FILES_SCHEMA).json(str(place / "files")).collect()
 
 
 def stumbling(original):
@@ -329,3 +331,25 @@ def test_folders_that_are_in_the_way_or_missing(spark, database, queue, tmp_path
     assert "exists already" in capfd.readouterr().err
     assert run_split(queue, root, tmp_path / "w2", "--glob", "e*.txt") == 1
     assert "of the run 'r1' but with another glob" in capfd.readouterr().err
+
+
+def test_rows_that_are_written_are_read_by_python_and_by_spark(spark, tmp_path, monkeypatch):
+    rows = [
+        {"chain": -(1 << 63), "tag": 'a "b"\n\u2028é\U0001f600', "attempt": 1, "finished": 1 << 40},
+        {"chain": 7, "tag": "", "attempt": 2, "finished": 0, "stamp": bytes(range(256)) * 3},
+    ]
+    for row in rows:
+        row.setdefault("stamp", None)
+    monkeypatch.setattr(layout, "_AT_A_TIME", 100)  # lines are longer than what goes at a time
+    folder = layout.Folder(spark, str(tmp_path / "a [b]*"))
+    folder.write_rows(iter(rows))
+    assert folder.is_whole()
+    assert list(folder.read_rows(TRACKING_SCHEMA)) == rows
+    assert list(folder.read_rows("tag string")) == [{"tag": row["tag"]} for row in rows]
+    found = layout.rows_in(spark, folder, TRACKING_SCHEMA).orderBy("chain").collect()
+    assert [row.asDict() for row in found] == rows
+    part = tmp_path / "a [b]*" / "part-00000.json"
+    part.write_bytes(part.read_bytes()[:-2])
+    (tmp_path / "a [b]*" / ".part-00000.json.crc").unlink()
+    with pytest.raises(JobError, match=r"the last line of part-00000\.json is cut off"):
+        list(folder.read_rows(TRACKING_SCHEMA))

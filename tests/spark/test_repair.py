@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pipeline import count, repair
+from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA
 from pipeline.words import counted, words
 from tests.spark.test_pipeline import Acker, counts_in, prose, run_count, run_split
 from tests.support.queue_server import QueueServer
@@ -265,12 +266,12 @@ def others(queue, runs, spark, tmp_path):
     def make(tag, **columns):
         place = tmp_path / "others"
         shutil.copytree(runs.counts, place)
-        tracking = spark.read.parquet(str(runs.counts / "_tracking"))
+        tracking = spark.read.schema(TRACKING_SCHEMA).json(str(runs.counts / "_tracking"))
         rest = tracking.where(F.col("tag") != tag)
         for name, value in columns.items():
             tracking = tracking.withColumn(name, value)
         changed = tracking.where(F.col("tag") == tag)
-        rest.unionByName(changed.select(*rest.columns)).write.mode("overwrite").parquet(
+        rest.unionByName(changed.select(*rest.columns)).write.mode("overwrite").json(
             str(place / "_tracking")
         )
         return place
@@ -293,7 +294,7 @@ def unit_ids(spark, runs, tag, most):
 
 
 def file_number(spark, runs, tag):
-    files = spark.read.parquet(str(runs.words / "files"))
+    files = spark.read.schema(FILES_SCHEMA).json(str(runs.words / "files"))
     return files.where(F.col("tag") == tag).first()["number"]
 
 

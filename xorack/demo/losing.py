@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,16 +91,19 @@ def hurt_chains(words: Path, counts: Path) -> list[str]:
     Returns:
         Their tags, in order.
     """
-    import pyarrow.parquet as pq
-
-    files = pq.read_table(words / "files", columns=["tag", "words", "error"]).to_pylist()
-    tracked = pq.read_table(counts / "_tracking", columns=["tag", "finished"]).to_pylist()
-    finished = {row["tag"]: row["finished"] for row in tracked}
+    finished = {row["tag"]: row["finished"] for row in _rows(counts / "_tracking")}
     return sorted(
         row["tag"]
-        for row in files
-        if row["error"] is None and finished.get(row["tag"], 0) < row["words"]
+        for row in _rows(words / "files")
+        if "error" not in row and finished.get(row["tag"], 0) < row["words"]
     )
+
+
+def _rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a folder of JSON lines, without the nulls: see `pipeline.layout`."""
+    for part in sorted(folder.glob("part-*.json")):
+        with part.open(encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
 
 
 def end_now(stack: Stack, store: DynamoDBStore, tags: Sequence[str], patience: float) -> None:
