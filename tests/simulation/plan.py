@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 
 from xorack.messages import Request
@@ -226,13 +227,16 @@ class _Maker:
                 one.request = Request.create(old.tag, old.id, old.stamp or b"", started=old.started)
 
 
-def plan(seed: str, chains: int, span: int, spilling: int) -> list[ChainPlan]:
-    """What a schedule asks.
+@lru_cache(maxsize=64)
+def plan(seed: str, number: int, span: int, spilling: bool) -> ChainPlan:
+    """What a schedule asks of one of its chains.
+
+    Kept, as shrinking runs schedules of the same few chains hundreds of times: not to be changed.
 
     Args:
         seed: The schedule's.
-        chains: How many.
+        number: The chain's.
         span: Milliseconds over which requests are sent.
-        spilling: How many of the chains have so many requests that marks are moved out.
+        spilling: Whether it has so many requests that marks are moved out.
     """
-    return [_Maker(seed, number, span, number < spilling).plan() for number in range(chains)]
+    return _Maker(seed, number, span, spilling).plan()

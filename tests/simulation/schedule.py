@@ -194,8 +194,9 @@ class Schedule:
     def _plans(self) -> list[ChainPlan]:
         recipe = self.recipe
         size = self.size
-        plans = plan(str(recipe.seed), size.chains, size.span, size.spilling)
-        kept = range(len(plans)) if recipe.chains is None else recipe.chains
+        seed = str(recipe.seed)
+        kept = range(size.chains) if recipe.chains is None else recipe.chains
+        plans = {number: plan(seed, number, size.span, number < size.spilling) for number in kept}
         return [
             replace(
                 plans[number],
