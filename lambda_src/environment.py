@@ -8,10 +8,10 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xorack import aws
-from xorack.dynamodb import DynamoDBStore
 from xorack.errors import InvalidRequest
 from xorack.eventbridge import EventBus
 from xorack.retry import RetryPolicy
+from xorack.table import DynamoDBStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

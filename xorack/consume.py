@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from xorack.chain import Chain, Outcome, published
+from xorack.chain import Chain, Outcome
 from xorack.clock import milliseconds
 from xorack.errors import RequestIdReused, shown
 from xorack.exactly_once import (
@@ -28,17 +27,15 @@ from xorack.exactly_once import (
     Known,
     Tally,
     apply_requests,
-    write_retrying,
 )
 from xorack.messages import Refused, Request, parse, refused_body
 from xorack.ports import ChainStore, DeadLetters, Publisher, Unavailable
+from xorack.publish import each, publish_owed
 from xorack.retry import RetryPolicy
 
 __all__ = ["Consumed", "Message", "consume", "publish_owed"]
 
 _LOG = logging.getLogger("xorack")
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 class Message(NamedTuple):
@@ -86,7 +83,7 @@ class _Asked(NamedTuple):
     messages: list[int]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Done:
     """What became of one chain's requests."""
 
@@ -149,7 +146,7 @@ def consume(
 
     failed: dict[int, str] = {}
     owed: dict[str, Chain] = {}
-    for one in _each(work, list(by_tag), workers):
+    for one in each(work, list(by_tag), workers):
         done.tally.add(one.tally)
         if one.problem is not None:
             for index in by_tag[one.tag].messages:
@@ -207,14 +204,6 @@ def _read_known(
         return known
 
 
-def _each(work: Callable[[_T], _R], items: Sequence[_T], workers: int) -> Iterable[_R]:
-    """Work on all items, several at a time."""
-    if workers <= 1 or len(items) <= 1:
-        return map(work, items)
-    with ThreadPoolExecutor(min(workers, len(items))) as pool:
-        return list(pool.map(work, items))
-
-
 def _apply_chain(
     tag: str,
     requests: list[Request],
@@ -267,57 +256,3 @@ def _account(one: _Done, messages: list[int], done: Consumed) -> list[tuple[Refu
         if chain.status == "acked" and chain.created_at is not None and chain.ended_at is not None:
             done.latencies.append(max(0, chain.ended_at - chain.created_at))
     return refused
-
-
-def publish_owed(
-    chains: Sequence[Chain],
-    store: ChainStore,
-    publisher: Publisher,
-    policy: RetryPolicy,
-    tally: Tally | None = None,
-    *,
-    workers: int = 1,
-) -> dict[str, str]:
-    """Publish what is owed, and cross it off.
-
-    Args:
-        chains: Finished chains whose events are owed.
-        store: Where they are kept.
-        publisher: Where events go.
-        policy: When to try again.
-        tally: Where what it took is added.
-        workers: Chains that are written at the same time.
-
-    Returns:
-        What is still owed: tag -> why.
-    """
-    if not chains:
-        return {}
-    unpublished = publisher.publish(chains)
-    for tag, why in unpublished.items():
-        _LOG.error("event not published", extra={"tag": shown(tag), "why": why})
-
-    def cross_off(chain: Chain) -> Tally:
-        took = Tally()
-        try:
-            write_retrying(store, chain, _cross_off(chain), policy, took)
-        except Exception as problem:  # noqa: BLE001 - it goes out once more then, under its id
-            why = f"{type(problem).__name__}: {problem}"
-            _LOG.warning("event still noted as owed", extra={"tag": shown(chain.tag), "why": why})
-        return took
-
-    told = [chain for chain in chains if chain.tag not in unpublished]
-    for took in _each(cross_off, told, workers):
-        if tally is not None:
-            tally.add(took)
-    return unpublished
-
-
-def _cross_off(told: Chain) -> Callable[[Chain], Chain]:
-    """What crosses an event off, if it is still this one that is owed."""
-
-    def change(chain: Chain) -> Chain:
-        same = chain.owed and chain.born == told.born and chain.ended_at == told.ended_at
-        return published(chain) if same else chain
-
-    return change

@@ -25,14 +25,11 @@ from xorack.chain import (
 )
 from xorack.errors import StaleLocalData, TagNotFound
 from xorack.messages import Request
-from xorack.ports import ChainStore, Conflict, Unavailable
+from xorack.ports import DEFAULT_RETENTION_MS, ChainStore, Conflict, Unavailable
 from xorack.retry import Crowd, Retry, RetryPolicy
 
 __all__ = ["DEFAULT_RETENTION_MS", "Tally", "apply_requests", "write_retrying"]
 
-DEFAULT_RETENTION_MS = 30 * 86_400_000
-"""How long marks and tombstones are kept: longer than a queue (14 days) and then a dead-letter
-queue (14 days) can hold a message back."""
 _STALE_AFTER = 0.005
 """Seconds of a wait after which what a conflict brought back is read anew: about a round trip.
 Where it takes longer waits many write, and a read costs a fifth of a write that is refused."""
@@ -59,7 +56,7 @@ class Tally:
         self.spilled += other.spilled
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Known:
     """A chain as it is believed to be.
 

@@ -189,7 +189,7 @@ class _Fields:
     reason: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Request(_Fields):
     """One thing asked of a chain. Checked when it is made.
 

@@ -17,10 +17,10 @@ from typing import Literal
 
 from xorack.chain import Chain
 from xorack.clock import milliseconds
-from xorack.dynamodb import DynamoDBStore
 from xorack.events import rfc3339
 from xorack.ports import ChainStore, Unavailable
 from xorack.status import ChainStatus, status_of
+from xorack.table import DynamoDBStore
 
 __all__ = ["MAX_CHAINS", "Overview", "Theme", "render", "unfinished"]
 

@@ -1,6 +1,6 @@
 """What the services ask of the places where chains live and words travel.
 
-Adapters: `xorack.memory` (also the fake of the tests), `xorack.dynamodb`, `xorack.sqs`,
+Adapters: `xorack.memory` (also the fake of the tests), `xorack.table`, `xorack.sqs`,
 `xorack.eventbridge`.
 """
 
@@ -13,7 +13,18 @@ from xorack.chain import Chain
 from xorack.errors import XorAckError
 from xorack.messages import Refused
 
-__all__ = ["ChainStore", "Conflict", "DeadLetters", "Publisher", "Unavailable"]
+__all__ = [
+    "DEFAULT_RETENTION_MS",
+    "ChainStore",
+    "Conflict",
+    "DeadLetters",
+    "Publisher",
+    "Unavailable",
+]
+
+DEFAULT_RETENTION_MS = 30 * 86_400_000
+"""How long marks and tombstones are kept: longer than a queue (14 days) and then a dead-letter
+queue (14 days) can hold a message back."""
 
 
 class Conflict(XorAckError):

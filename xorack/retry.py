@@ -25,7 +25,7 @@ def _forever() -> float:
     return float("inf")
 
 
-@dataclass
+@dataclass(eq=False)
 class Crowd:
     """How many others seem to want the same thing.
 

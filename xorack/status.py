@@ -15,13 +15,13 @@ from botocore.exceptions import ClientError
 from xorack import aws
 from xorack.chain import Chain, deadline_of
 from xorack.clock import milliseconds
-from xorack.dynamodb import DynamoDBStore
 from xorack.errors import TagNotFound, XorAckError
 from xorack.events import outstanding_of, rfc3339
 from xorack.exactly_once import Tally, apply_requests
 from xorack.messages import Request, validate_tag
 from xorack.ports import ChainStore, Publisher
 from xorack.retry import RetryPolicy
+from xorack.table import DynamoDBStore
 
 __all__ = [
     "STATUSES",

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from xorack.chain import Chain, expire
 from xorack.clock import milliseconds
-from xorack.consume import publish_owed
 from xorack.errors import shown
 from xorack.exactly_once import Tally, write_retrying
 from xorack.ports import ChainStore, Publisher, Unavailable
+from xorack.publish import publish_owed
 from xorack.retry import RetryPolicy
 
 __all__ = ["Swept", "sweep"]

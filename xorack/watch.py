@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from xorack.chain import Chain
 from xorack.clock import milliseconds
-from xorack.dynamodb import DynamoDBStore
 from xorack.messages import validate_tag
 from xorack.overview import unfinished
 from xorack.status import ChainStatus, status_of
+from xorack.table import DynamoDBStore
 
 __all__ = ["Look", "Watcher"]
 

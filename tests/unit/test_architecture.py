@@ -10,9 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 CORE = {"errors", "hashing", "stamps", "messages", "chain", "events", "retry", "ports"}
-CORE |= {"exactly_once", "clock", "bulk"}
-ADAPTERS = {"aws", "memory", "dynamodb", "sqs", "eventbridge"}
-SERVICES = {"consume", "sweep", "track", "status", "overview"}
+CORE |= {"exactly_once", "clock", "bulk", "peeling"}
+ADAPTERS = {"aws", "memory", "dynamodb", "table", "sqs", "eventbridge"}
+SERVICES = {"consume", "publish", "sweep", "track", "status", "overview"}
 
 
 def layer(module):
@@ -93,6 +93,18 @@ def test_handlers_load_no_more_than_they_use(handler):
     assert not loaded & {"asyncio", "aws_lambda_powertools.utilities.data_classes"}
     # Dead letters are rare: what sends them is loaded with the first.
     assert "xorack.sqs" not in loaded
+    # Nor do they compile the direct API, or what reads ids back.
+    assert not loaded & {"xorack.dynamodb", "xorack.memory", "xorack.peeling"}
+
+
+def test_the_sweeper_does_without_the_consumer():
+    assert "xorack.consume" not in loaded_by("import lambda_src.sweeper")
+
+
+def test_the_direct_api_and_its_table_have_one_home_for_who_uses_both():
+    from xorack import dynamodb, table
+
+    assert dynamodb.DynamoDBStore is table.DynamoDBStore
 
 
 def test_the_widget_only_looks():
