@@ -200,7 +200,18 @@ RAW = {
         "as deployed": {"milliseconds": {"all": [1000.0, 900.0]}, "batch_window_seconds": 1},
         "window_of_median": 500.0,
     },
-    "spark": {"results": [{"words": 100, "variants": {"untracked": {"cpu_ratio": 1.0}}}]},
+    "spark": {
+        "results": [
+            {
+                "words": 100,
+                "variants": {
+                    "untracked": {"cpu_ratio": 1.0, "warm_cpu_ratio": 1.0},
+                    "plain": {"cpu_ratio": 1.3, "warm_cpu_ratio": 1.1},
+                    "traced": {"cpu_ratio": 1.4, "warm_cpu_ratio": 1.2},
+                },
+            }
+        ]
+    },
 }
 
 
