@@ -15,7 +15,8 @@ import pytest
 from xorack.local.in_process import create_resources, definitions, definitions_of, locked_aws
 
 WRITERS = 8
-WRITES = 40
+WRITES = 15
+"""Without the lock, 10 each were enough to lose some in every run."""
 
 
 @pytest.fixture

@@ -8,6 +8,10 @@ from tests.simulation.test_schedules import SEEDS
 
 WITHIN = 1000
 """Seeds within which a mutant must be caught."""
+TELLING = {24, 59, 76, 91, 169, 216, 229}
+"""Of these, the ones that are the first to see some mutant."""
+ORDER = sorted(range(WITHIN), key=lambda seed: seed > 15 and seed not in TELLING)
+"""The same seeds, those that see most mutants before the others, to be done sooner."""
 
 
 def test_the_code_itself_survives_the_same_seeds():
@@ -18,7 +22,7 @@ def test_the_code_itself_survives_the_same_seeds():
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name):
     with planted(MUTANTS[name]):
-        done = campaign(range(WITHIN))
+        done = campaign(ORDER)
     assert done.failing, f"not caught by {WITHIN} schedules: {name}"
 
 
