@@ -32,7 +32,7 @@ demo: venv ## The whole way on this machine: DIR=folder for your own files, LOSE
 	@$(PY) -m xorack.cli demo $(if $(call GIVEN,DIR),--dir "$$DIR") $(if $(call GIVEN,LOSE),--lose "$$LOSE") $(ARGS)
 
 test: lint types ## Lint, types and the tests but the slow ones
-	@$(PY) -m pytest -m "not slow" -n 2 --dist loadfile $(ARGS)
+	@$(PY) -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-slow: venv ## The slow tests, and the types of the CDK
 	@$(PY) -m mypy --config-file= --python-version 3.10 --strict --follow-imports=silent \
