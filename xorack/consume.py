@@ -182,7 +182,7 @@ def _read_known(
     known: dict[str, Known] = {}
     to_read = []
     for tag, asked in by_tag.items():
-        if any(request.op == "create" for request in asked.requests):
+        if "create" in [request.op for request in asked.requests]:
             known[tag] = Known(None, fresh=False)
         else:
             to_read.append(tag)
@@ -243,13 +243,15 @@ def _account(one: _Done, messages: list[int], done: Consumed) -> list[tuple[Refu
     """Count what became of a chain's requests; return those that were refused."""
     refused = []
     kinds = Counter([outcome.kind for outcome in one.outcomes])
-    for (request, kind, error), message in zip(one.outcomes, messages, strict=True):
-        if kind == "applied":
-            done.created += request.op == "create"
-        elif kind == "refused":
-            done.outcomes["reused"] += isinstance(error, RequestIdReused)
-            refused.append((Refused(refused_body(request), str(error)), message))
     done.outcomes.update(kinds)
+    done.created += [kind for request, kind, _ in one.outcomes if request.op == "create"].count(
+        "applied"
+    )
+    if kinds["refused"]:
+        for (request, kind, error), message in zip(one.outcomes, messages, strict=True):
+            if kind == "refused":
+                done.outcomes["reused"] += isinstance(error, RequestIdReused)
+                refused.append((Refused(refused_body(request), str(error)), message))
     chain = one.chain
     if kinds["applied"] and chain is not None and chain.final:
         done.ended[chain.reason or chain.status] += 1
