@@ -1,7 +1,8 @@
 """Killed executors, speculative copies, jobs run again whole: what the table holds afterwards.
 
-The job is `tests.support.cluster_job`. What it sends is applied by the Lambda consumer's handler to
-a table; if a retry had been counted twice, chains would be acked with work left, or never.
+The job is `tests.support.cluster_job`, and at last the word count. What it sends is applied by the
+Lambda consumer's handler to a table; if a retry had been counted twice, chains would be acked with
+work left, or never.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from lambda_src import consumer
+from tests.support import cluster_pipeline
 from tests.support.cluster_job import CHAINS, UNITS
 from xorack.messages import parse
 
@@ -190,3 +194,34 @@ def test_speculative_copies_that_sent_too(world, queue, tmp_path, two_hosts):
     assert duplicates_in(starts) > 0
     assert duplicates_in(ends) > 0
     check(world, starts, ends)
+
+
+def test_files_that_change_between_a_task_s_attempts(world, queue, tmp_path, two_hosts):
+    """Tasks of ``split`` are killed and overtaken, and read other words: what is written counts."""
+    texts = {f"{name}.txt": " ".join([name, "one", "two"] * 500) for name in "abcdefghijkl"}
+    database, mishaps = tmp_path / "db", tmp_path / "mishaps"
+    database.mkdir()
+    mishaps.mkdir()
+    for name, text in texts.items():
+        (database / name).write_text(text)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", cluster_pipeline.__name__, two_hosts, str(database)),
+            *(str(tmp_path), queue.queue_url, str(mishaps)),
+        ],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    assert {path.name for path in mishaps.iterdir()} == set(cluster_pipeline.MISHAPS.values())
+    now = {name: (database / name).read_text().split() for name in texts}
+    changed = [name for name, words in now.items() if words != texts[name].split()]
+    assert len(changed) == len(cluster_pipeline.MISHAPS)
+    apply(queue.bodies)
+    units = {f"db/{name}": str(len(words) + 1) for name, words in now.items()}
+    assert table_of(world) == {tag: ("acked", total, total) for tag, total in units.items()}
+    assert len(world.events()) == len(texts)
+    counts = {row["word"]: row["count"] for row in pq.read_table(tmp_path / "counts").to_pylist()}
+    assert counts == Counter(word for words in now.values() for word in words)
