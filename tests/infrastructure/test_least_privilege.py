@@ -10,7 +10,7 @@ import pytest
 from botocore.client import BaseClient
 
 from lambda_src import consumer, sweeper, widget
-from xorack import dynamodb
+from xorack import table
 from xorack.cdk.settings import RESERVED_ATTRIBUTES
 from xorack.cdk.table import INDEX_NAME, TTL_ATTRIBUTE
 from xorack.messages import Request, pack
@@ -126,6 +126,6 @@ def test_widget(template: Template, calls: Calls) -> None:
 
 
 def test_the_library_and_the_stack_agree_on_names() -> None:
-    assert dynamodb.DUE_INDEX == INDEX_NAME
-    assert TTL_ATTRIBUTE in dynamodb._ATTRIBUTES
-    assert dynamodb._ATTRIBUTES == RESERVED_ATTRIBUTES
+    assert table.DUE_INDEX == INDEX_NAME
+    assert TTL_ATTRIBUTE in table._ATTRIBUTES
+    assert table._ATTRIBUTES == RESERVED_ATTRIBUTES
