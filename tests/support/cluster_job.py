@@ -74,7 +74,7 @@ class StumblingWriter(_Writer):
         if context.partitionId() == 2 and once(self._folder, f"{step}-killed-after-writing"):
             kill_executor()
         if context.partitionId() == 0 and once(self._folder, f"{step}-hung"):
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while time.monotonic() < deadline:
                 if (self._folder / f"{step}-overtaken").exists():
                     time.sleep(60)  # a task that lost is killed
