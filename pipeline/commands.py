@@ -36,7 +36,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--send-from",
         choices=("driver", "tasks"),
         default="driver",
-        help="tasks: for very many files, do not bring their stamps to the driver",
+        help="tasks: for very many files, send from the tasks, several at a time",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--verbose", action="store_true", help="show Spark's log and full errors")

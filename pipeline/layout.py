@@ -158,14 +158,9 @@ class Folder:
 
     def read_text(self, name: str) -> str | None:
         """The text of a small file in it; None if it is not there."""
-        file = self / name
-        if not file.exists():
+        if not (self / name).exists():
             return None
-        stream = self._call(self._system.open, file._path)
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+        return b"".join(self._pieces(name)).decode()
 
     def write_text(self, name: str, text: str) -> None:
         """Write a small file into it."""
@@ -196,23 +191,28 @@ class Folder:
             The values by the names of the columns.
         """
         columns = arrow_columns(schema)
-        stream = self._call(self._system.open, (self / _ROWS)._path)
-        try:
-            rest = b""
-            while some := self._call(stream.readNBytes, _AT_A_TIME):
-                *lines, rest = (rest + some).split(b"\n")
-                for line in lines:
-                    row = json.loads(line)
-                    yield {
-                        name: b64decode(row[name])
-                        if type_ == "binary" and name in row
-                        else row.get(name)
-                        for name, type_ in columns
-                    }
-        finally:
-            stream.close()
+        rest = b""
+        for piece in self._pieces(_ROWS):
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                row = json.loads(line)
+                yield {
+                    name: b64decode(row[name])
+                    if type_ == "binary" and name in row
+                    else row.get(name)
+                    for name, type_ in columns
+                }
         if rest:
             raise JobError(f"folder {self.place}: the last line of {_ROWS} is cut off")
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
+        """What is in a file, some at a time."""
+        stream = self._call(self._system.open, (self / name)._path)
+        try:
+            while piece := self._call(stream.readNBytes, _AT_A_TIME):
+                yield piece
+        finally:
+            stream.close()
 
     def _to_write(self, name: str) -> io.BufferedWriter:
         stream = self._call(self._system.create, (self / name)._path)

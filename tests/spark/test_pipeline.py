@@ -333,6 +333,18 @@ def test_folders_that_are_in_the_way_or_missing(spark, database, queue, tmp_path
     assert "of the run 'r1' but with another glob" in capfd.readouterr().err
 
 
+def test_a_task_that_says_nothing_is_no_file_without_words(spark, database):
+    """What tasks say of files reaches the driver with their success; if not, nothing is listed."""
+    root, texts = database
+    path, size = os.fsencode(root / "plain.txt"), len(texts["plain.txt"])
+    tasks = [[scan.Part(number, path, 0, size, size)] for number in range(2)]
+    rows, all_said = scan.scan_words(spark, tasks, reading.encoding_named("UTF-8"), "plain")
+    with pytest.raises(RuntimeError, match="0 of 2 tasks said what they read"):
+        all_said()
+    assert rows.count() == 10
+    assert [said[number].words for number, said in enumerate(all_said())] == [5, 5]
+
+
 def test_rows_that_are_written_are_read_by_python_and_by_spark(spark, tmp_path, monkeypatch):
     rows = [
         {"chain": -(1 << 63), "tag": 'a "b"\n\u2028é\U0001f600', "attempt": 1, "finished": 1 << 40},
