@@ -22,18 +22,19 @@ from typing import NamedTuple
 from xorack.chain import Chain, Outcome
 from xorack.clock import milliseconds
 from xorack.errors import RequestIdReused, shown
-from xorack.exactly_once import (
-    DEFAULT_RETENTION_MS,
-    Known,
-    Tally,
-    apply_requests,
-)
+from xorack.exactly_once import Known, Tally, apply_requests
 from xorack.messages import Refused, Request, parse, refused_body
-from xorack.ports import ChainStore, DeadLetters, Publisher, Unavailable
+from xorack.ports import (
+    DEFAULT_RETENTION_MS,
+    ChainStore,
+    DeadLetters,
+    Publisher,
+    Unavailable,
+)
 from xorack.publish import each, publish_owed
 from xorack.retry import RetryPolicy
 
-__all__ = ["Consumed", "Message", "consume", "publish_owed"]
+__all__ = ["Consumed", "Message", "consume"]
 
 _LOG = logging.getLogger("xorack")
 

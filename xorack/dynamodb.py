@@ -13,9 +13,9 @@ from typing import Any
 from xorack.chain import MAX_FOLD, Chain
 from xorack.clock import milliseconds
 from xorack.errors import TagNotFound, ZeroBufferNoOp
-from xorack.exactly_once import DEFAULT_RETENTION_MS, Known, apply_requests
+from xorack.exactly_once import Known, apply_requests
 from xorack.messages import Request, validate_tag
-from xorack.ports import Unavailable
+from xorack.ports import DEFAULT_RETENTION_MS, Unavailable
 from xorack.retry import Crowd, RetryPolicy
 from xorack.stamps import Stamp, UnackedStamp, xor_bytes
 from xorack.table import DUE_INDEX, DUE_SHARDS, DynamoDBStore

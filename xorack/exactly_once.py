@@ -28,7 +28,7 @@ from xorack.messages import Request
 from xorack.ports import DEFAULT_RETENTION_MS, ChainStore, Conflict, Unavailable
 from xorack.retry import Crowd, Retry, RetryPolicy
 
-__all__ = ["DEFAULT_RETENTION_MS", "Tally", "apply_requests", "write_retrying"]
+__all__ = ["Tally", "apply_requests", "write_retrying"]
 
 _STALE_AFTER = 0.005
 """Seconds of a wait after which what a conflict brought back is read anew: about a round trip.

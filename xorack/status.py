@@ -281,7 +281,7 @@ def fail(
         StaleLocalData: Others kept writing the chain until the retries were spent.
     """
     # Those who only look, such as the dashboard's widget, load none of it.
-    from xorack.consume import publish_owed
+    from xorack.publish import publish_owed
 
     policy = policy or RetryPolicy()
     request = Request("fail", tag, f"fail-{uuid.uuid4().hex}", reason=reason)
