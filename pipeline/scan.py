@@ -103,9 +103,9 @@ def scan_words(
 
     Returns:
         Rows of `pipeline.layout.WORDS_SCHEMA`. And a function to ask once they are written, which
-        gives what each task said of its files (see `pipeline.files.gathered`): that of the attempt
-        whose rows were written, since Spark counts what a task of an action adds to an accumulator
-        once, when it has succeeded, whichever of its attempts does.
+        gives what each task said of its files (see `pipeline.files.gathered`), in the tasks' order:
+        that of the attempt whose rows were written, since Spark counts what a task of an action
+        adds to an accumulator once, when it has succeeded, whichever of its attempts does.
     """
     from pipeline.layout import WORDS_SCHEMA
 
@@ -117,7 +117,7 @@ def scan_words(
     def all_said() -> list[dict[int, Said]]:
         if len(said.value) != len(tasks):
             raise RuntimeError(f"{len(said.value)} of {len(tasks)} tasks said what they read")
-        return list(said.value.values())
+        return [said.value[number] for number in sorted(said.value)]
 
     return numbers.mapInArrow(_scanner(encoding, packed, kind, said), WORDS_SCHEMA), all_said
 
