@@ -120,16 +120,18 @@ def _write(
     """Write the record of what is counted, then the counts; returns the record and the totals."""
     from pyspark.sql import Observation
 
-    from pipeline.layout import files_of, run_of, tracking_of
+    from pipeline.layout import files_of, tracking_of
 
     # What another attempt of this run left is overwritten; its name stays, in a hidden file.
     for leavings in folder.data():
         leavings.delete()
-    known = "number long, chain long, tag string, error string"
+    known = (
+        "number long, chain long, tag string, words long, error string, stamp binary, bounds long"
+    )
     files = list(files_of(source).read_rows(known))
-    void = [file["number"] for file in files if file["error"] is not None]
+    void = [file["number"] for file in files if file["error"] is not None and file["words"]]
     words = _words(spark, source, void, lose)
-    finished = _finished(spark, source, words, lose, (run_of(source) or {}).get("stamps", "traced"))
+    finished = _finished(spark, source, words, lose, files)
     counted = [
         {
             "chain": file["chain"],
@@ -138,7 +140,7 @@ def _write(
             **dict(zip(("finished", "stamp"), finished[file["number"]], strict=True)),
         }
         for file in files
-        if file["error"] is None and file["number"] in finished
+        if file["number"] in finished
     ]
     tracking_of(folder).write_rows(counted)
     seen = Observation()
@@ -157,8 +159,10 @@ def _words(spark: SparkSession, source: Folder, void: list[int], lose: int) -> D
     """The words that count: those of files that could be read to their end, but the lost ones."""
     from pyspark.sql import functions as F
 
-    from pipeline.layout import frame_of, words_in
+    from pipeline.layout import frame_of, words_as_written, words_in
 
+    if not void and not lose:
+        return words_as_written(spark, source)
     words = words_in(spark, source)
     if void:
         numbers = frame_of(spark, [(number,) for number in void], "number long")
@@ -171,41 +175,77 @@ def _words(spark: SparkSession, source: Folder, void: list[int], lose: int) -> D
 
 
 def _finished(
-    spark: SparkSession, source: Folder, words: DataFrame, lose: int, kind: Kind
+    spark: SparkSession, source: Folder, words: DataFrame, lose: int, files: list[dict[str, Any]]
 ) -> dict[int, tuple[int, bytes]]:
     """How many words are counted of a file, and their stamp, by the file's number.
 
+    To make the stamps costs several times what it does to see whether all words of a file are
+    there: then the stamp is that which the list of files has. Only others' are made.
+    """
+    from pipeline.layout import words_of
+    from pipeline.missing import Chain
+    from xorack.spark.parquet import can_read
+    from xorack.stamps import PLAIN_LENGTH
+
+    by_runs = not lose and can_read(words_of(source).uri)
+    seen = _runs(spark, source) if by_runs else _folded(spark, source, words, "plain")
+    finished: dict[int, tuple[int, bytes]] = {}
+    others: dict[Kind, list[int]] = {"plain": [], "traced": []}
+    for file in files:
+        number = file["number"]
+        if file["error"] is not None or number not in seen:
+            continue
+        chain = Chain(file["chain"], file["tag"], file["words"], file["stamp"])
+        whole = chain.of_all_words
+        # The first word of a traced stamp is the plain stamp of the same units.
+        known = file["bounds"] if by_runs else whole[:PLAIN_LENGTH]
+        if seen[number] == (chain.words, known):
+            finished[number] = (chain.words, whole)
+        else:
+            others["plain" if len(whole) == PLAIN_LENGTH else "traced"].append(number)
+    for kind, numbers in others.items():
+        if numbers:
+            finished.update(_folded(spark, source, words if lose else None, kind, numbers))
+    return finished
+
+
+def _runs(spark: SparkSession, source: Folder) -> dict[int, tuple[int, int]]:
+    """How many words there are of a file, and the bounds of their runs, by the file's number."""
+    from pipeline.files import POSITION_BITS
+    from pipeline.layout import words_as_written
+    from xorack.spark import fold_runs
+
+    files = words_as_written(spark, source).inputFiles()
+    found: dict[int, tuple[int, int]] = {}
+    for number, bounds, count in fold_runs(spark, files, "at", shift=POSITION_BITS).collect():
+        words, before = found.get(number, (0, 0))
+        found[number] = (words + count, before ^ bounds)
+    return found
+
+
+def _folded(
+    spark: SparkSession,
+    source: Folder,
+    words: DataFrame | None,
+    kind: Kind,
+    numbers: list[int] | None = None,
+) -> dict[int, tuple[int, bytes]]:
+    """Count and stamp of words by the file's number: of all files, or of those with some numbers.
+
     Files that count for nothing may be among them.
     """
-    import pyarrow.compute as pc
+    from pyspark.sql import functions as F
 
-    from pipeline.files import POSITION_BITS
-    from pipeline.layout import words_in, words_of
-    from xorack.spark import fold, fold_parquet, unit
-    from xorack.spark.parquet import can_read
-    from xorack.stamps import xor_bytes
+    from pipeline.layout import frame_of, words_in
+    from xorack.spark import fold, unit
 
-    if lose or not can_read(words_of(source).uri):
-        units = words.select("number", unit("at").alias("unit"))
-        folded = fold(units, "number", "unit", kind=kind)
-    else:
-        folded = fold_parquet(
-            spark,
-            words_in(spark, source).inputFiles(),
-            "number",
-            "at",
-            kind=kind,
-            derived={"number": pc.shift_right(pc.field("at"), pc.scalar(POSITION_BITS))},
-            merged=False,
-        )
-    finished: dict[int, tuple[int, bytes]] = {}
-    for number, stamp, count in folded.select("number", "stamp", "count").collect():
-        if number in finished:
-            before = finished[number]
-            finished[number] = (before[0] + count, xor_bytes(before[1], bytes(stamp)))
-        else:
-            finished[number] = (count, bytes(stamp))
-    return finished
+    words = words_in(spark, source) if words is None else words
+    if numbers is not None:
+        asked = frame_of(spark, [(number,) for number in numbers], "number long")
+        words = words.join(F.broadcast(asked), "number", "left_semi")
+    units = words.select("number", unit("at").alias("unit"))
+    folded = fold(units, "number", "unit", kind=kind).select("number", "count", "stamp")
+    return {number: (count, bytes(stamp)) for number, count, stamp in folded.collect()}
 
 
 def _totals() -> tuple[Column, Column]:

@@ -26,11 +26,13 @@ class Said:
     Attributes:
         words: How many there are.
         stamp: The XOR of their stamps; None if there are none.
+        bounds: What says which words they are: see `xorack.spark.fold_runs`.
         error: Why the file cannot be read; None if it could.
     """
 
     words: int = 0
     stamp: bytes | None = None
+    bounds: int = 0
     error: str | None = None
 
 
@@ -49,6 +51,7 @@ def gathered(tasks: Iterable[Mapping[int, Said]]) -> dict[int, Said]:
         for number, said in task.items():
             file = found.setdefault(number, Said())
             file.words += said.words
+            file.bounds ^= said.bounds
             if said.stamp is not None:
                 file.stamp = said.stamp if file.stamp is None else xor_bytes(file.stamp, said.stamp)
             if said.error is not None:

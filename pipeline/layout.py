@@ -2,18 +2,21 @@
 
     WORDS/
       words/      Parquet, one row a word
-        at        long    the word's place: the number of its file, shifted by 40 bits, and its
-                          position in the file (see `pipeline.reading`)
         word      string  the word
+        at        long    the word's place: the number of its file, shifted by 40 bits, and its
+                          position in the file (see `pipeline.reading`). Null where it is one more
+                          than in the row before: see `xorack.spark.consecutive`. So the files must
+                          stay as they were written; `words_in` gives rows with their places
       files/      JSON, one line a file; written last: where its _SUCCESS is, WORDS is whole
         number    long    the file's number, from 0
         chain     long    the chain's key: ``unit("tag")``, a unit id as signed 64 bits
         tag       string  the chain's tag: "<database's name>/<path in the database>"
         path      string  where the file was
         bytes     long    its size
-        words     long    how many words it has
-        error     string  why it could not be read, else null; its words, if any, do not count
+        words     long    how many words it has; with an error, how many were written all the same
+        error     string  why it could not be read, else null; its words do not count
         stamp     binary  the XOR of the stamps of the file's root unit and all its words
+        bounds    long    what says which words there are: see `xorack.spark.fold_runs`
       _run.json           which run made it
     COUNTS/       Parquet: word (string), count (long); its _SUCCESS is written last of all
       _tracking/  JSON, one line a chain of which words were counted; readers of COUNTS pass over
@@ -27,7 +30,8 @@
     COUNTS of `pipeline.repair` have two more:
       _missing/   Parquet, one row a word that was missing and is counted here
         chain     long    the key of the file's chain
-        at, word          as in WORDS
+        at        long    the word's place
+        word      string  the word
         tag       string  the tag of the attempt that finishes it
         path      string  where the file was
       _chains/    Parquet, one row a chain that the repair starts and finishes
@@ -59,6 +63,7 @@ from pyspark.sql import functions as F
 
 from pipeline.errors import JobError
 from pipeline.files import POSITION_BITS
+from xorack.spark import consecutive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,14 +86,15 @@ __all__ = [
     "rows_in",
     "run_of",
     "tracking_of",
+    "words_as_written",
     "words_in",
     "words_of",
 ]
 
-WORDS_SCHEMA = "at long, word string"
+WORDS_SCHEMA = "word string, at long"
 FILES_SCHEMA = (
     "number long, chain long, tag string, path string, bytes long, words long, error string, "
-    "stamp binary"
+    "stamp binary, bounds long"
 )
 COUNTS_SCHEMA = "word string, count long"
 TRACKING_SCHEMA = "chain long, tag string, attempt int, finished long, stamp binary"
@@ -356,17 +362,30 @@ def rows_in(spark: SparkSession, folder: Folder, schema: str) -> DataFrame:
     return spark.read.schema(schema).option("mode", "FAILFAST").json(folder.to_read())
 
 
-def words_in(spark: SparkSession, words: Folder) -> DataFrame:
-    """The words.
+def words_as_written(spark: SparkSession, words: Folder) -> DataFrame:
+    """The words as they are stored: of most of them the place is to be had by `words_in` only.
 
     Args:
         spark: The session.
         words: The folder.
 
     Returns:
-        ``at``, ``word`` and ``number``, the file's.
+        Rows of `WORDS_SCHEMA`.
     """
-    rows = spark.read.schema(WORDS_SCHEMA).parquet(words_of(words).to_read())
+    return spark.read.schema(WORDS_SCHEMA).parquet(words_of(words).to_read())
+
+
+def words_in(spark: SparkSession, words: Folder) -> DataFrame:
+    """The words and their places, at the price of sorting them.
+
+    Args:
+        spark: The session.
+        words: The folder.
+
+    Returns:
+        ``word``, ``at`` and ``number``, the file's.
+    """
+    rows = consecutive(words_as_written(spark, words), "at")
     return rows.withColumn("number", F.shiftright("at", POSITION_BITS))
 
 

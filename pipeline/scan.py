@@ -19,9 +19,10 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pipeline.files import POSITION_BITS, Said
 from pipeline.folder import Found, opened, shown_path
 from pipeline.reading import PIECE, Encoding, UnreadableFile, read_words
-from xorack.bulk import Folds, stamp_bytes, unit_ids
+from xorack.bulk import Folds, bounds_of_runs, stamp_bytes, unit_ids
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
     from xorack.spark import Kind
@@ -35,7 +36,7 @@ _TASK_FILES = 2_000
 _TASKS_A_CORE = 3
 _FILE_COSTS = 64 << 10
 """What opening a file costs, in bytes that could have been read instead."""
-_WORDS = pa.schema([("at", pa.int64()), ("word", pa.string())])
+_WORDS = pa.schema([("word", pa.string()), ("at", pa.int64())])
 
 
 class Part(NamedTuple):
@@ -148,11 +149,21 @@ def _scanner(
     return scan
 
 
+def _only(rows: NDArray[np.int64], values: NDArray[np.int64], length: int) -> pa.Array:
+    """A column that has values in some rows and is null in all others."""
+    column, bits = np.zeros(length, np.int64), np.zeros(length + 7 >> 3, np.uint8)
+    column[rows] = values
+    np.bitwise_or.at(bits, rows >> 3, (1 << (rows & 7)).astype(np.uint8))
+    buffers = [pa.py_buffer(bits), pa.py_buffer(column)]
+    return pa.Array.from_buffers(pa.int64(), length, buffers, length - len(rows))
+
+
 class _Rows:
     """A task's words in batches, so that small files do not make one each; and their stamps."""
 
     def __init__(self, kind: Kind) -> None:
         self._folds = Folds(kind)
+        self._bounds = Folds("plain")
         self._errors: dict[int, str] = {}
         self._begin()
 
@@ -180,13 +191,15 @@ class _Rows:
 
     def _flush(self) -> pa.RecordBatch:
         numbers, firsts, lengths = np.array(self._pieces, np.int64).T
-        ends = np.cumsum(lengths)
-        # Counted on from each piece's first place.
-        at = np.arange(ends[-1]) + np.repeat(firsts - ends + lengths, lengths)
-        self._folds.add(np.repeat(numbers, lengths), unit_ids(at))
+        begins = np.cumsum(lengths) - lengths
+        places = np.arange(self._gathered)
+        places += firsts[0] if len(firsts) == 1 else np.repeat(firsts - begins, lengths)
+        self._folds.add_runs(numbers, lengths, unit_ids(places))
+        self._bounds.add(numbers, bounds_of_runs(firsts, lengths))
         words = self._words[0] if len(self._words) == 1 else pa.concat_arrays(self._words)
+        at = _only(begins, firsts, self._gathered)
         self._begin()
-        return pa.RecordBatch.from_arrays([pa.array(at), words], schema=_WORDS)
+        return pa.RecordBatch.from_arrays([words, at], schema=_WORDS)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """The words that no batch has yet."""
@@ -199,6 +212,9 @@ class _Rows:
         for numbers, stamps, counts in self._folds.results():
             told = zip(numbers, stamp_bytes(stamps), counts.tolist(), strict=True)
             said.update((number, Said(words, stamp)) for number, stamp, words in told)
+        for numbers, bounds, _ in self._bounds.results():
+            for number, bound in zip(numbers, bounds[:, 0].view(np.int64).tolist(), strict=True):
+                said[number].bounds = bound
         for number, error in self._errors.items():
             said.setdefault(number, Said()).error = error
         return said

@@ -209,7 +209,11 @@ def _write(
     ]
     tasks = tasks_of(readable, encoding, spark.sparkContext.defaultParallelism)
     words, all_said = scan_words(spark, tasks, encoding, kind)
-    words.write.option("parquet.writer.version", "v2").parquet(words_of(folder).place)
+    (
+        words.write.option("parquet.writer.version", "v2")
+        .option("maxRecordsPerFile", 0)  # a file's first word has its place
+        .parquet(words_of(folder).place)
+    )
     # From here on, only what was written counts: what the files hold now may be something else.
     said = gathered(all_said())
     listed = [
@@ -227,12 +231,20 @@ def _listed(tag: str, file: Found, said: Said | None, kind: Kind) -> dict[str, A
     path, error = shown_path(file.path), said and said.error
     if file.problem is not None:
         error = f"{path} {file.problem}"
-    words, stamp = 0, None
-    if error is None:
-        words, stamp = (said.words, said.stamp) if said else (0, None)
+    words, stamp = (said.words, said.stamp) if said else (0, None)
+    if error is not None:
+        stamp = None
+    else:
         root = _root(tag, kind)
         stamp = root if stamp is None else xor_bytes(root, stamp)
-    return {"path": path, "bytes": file.size, "words": words, "error": error, "stamp": stamp}
+    return {
+        "path": path,
+        "bytes": file.size,
+        "words": words,
+        "error": error,
+        "stamp": stamp,
+        "bounds": said.bounds if said else 0,
+    }
 
 
 def _root(tag: str, kind: Kind) -> bytes:
@@ -260,7 +272,7 @@ def _send(
         sent = send(_requests_of(listed, arguments), **options)
     return {
         "files": len(files),
-        "words": sum(file["words"] for file in files),
+        "words": sum(file["words"] for file in files if file["error"] is None),
         "bytes": sum(file["bytes"] for file in files),
         "failed": sum(file["error"] is not None for file in files),
         "chains": sent.chains,
@@ -292,7 +304,7 @@ def _requests(file: dict[str, Any], arguments: argparse.Namespace) -> Iterator[d
     """The requests for a file: a create, and its stamp or its failure."""
     from pipeline.missing import detail_of
 
-    tag, words = file["tag"], file["words"]
+    tag, words = file["tag"], file["words"] if file["error"] is None else 0
     detail = {
         "path": file["path"],
         "bytes": file["bytes"],

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     Words = NDArray[np.uint64]
 
-__all__ = ["Folds", "fold_ids", "stamp_bytes", "unit_ids"]
+__all__ = ["Folds", "bounds_of_runs", "fold_ids", "stamp_bytes", "unit_ids"]
 
-_BLOCK = 8192
+_BLOCK = 16384
 """Ids hashed at a time: what is in between stays in the processor's cache, three times as quick."""
 _MOST_TABLES = 3
 _WORTH = 2
@@ -75,36 +75,38 @@ def unit_ids(*columns: NDArray[np.int64] | int) -> Words:
             values = column[block] if isinstance(column, np.ndarray) else np.int64(column)
             hashed = _xxh64(values, hashed, len(ids[block]))
         ids[block] = hashed
-    ids[ids == 0] = 1
+    if not ids.all():
+        ids[ids == 0] = 1
     return ids
 
 
 def _xxh64(values: NDArray[np.int64] | np.int64, seed: Words | int, count: int) -> Words:
     """XXH64 of longs, each with a seed: `xorack.hashing.xxh64_long`, step by step."""
-    k = np.empty(count, np.uint64)
-    k[:] = values.view(np.uint64)
-    k *= np.uint64(P2)
-    k = _rotated(k, 31)
-    k *= np.uint64(P1)
-    if isinstance(seed, int):
-        k ^= np.uint64((seed + P5 + 8) % (1 << 64))
-    else:
-        k ^= seed + np.uint64(P5 + 8)
-    h = _rotated(k, 27)
+    h, other = np.empty(count, np.uint64), np.empty(count, np.uint64)
+    h[:] = values.view(np.uint64)
+    h *= np.uint64(P2)
+    _rotate(h, 31, other)
+    h *= np.uint64(P1)
+    h ^= (
+        np.uint64((seed + P5 + 8) % (1 << 64))
+        if isinstance(seed, int)
+        else seed + np.uint64(P5 + 8)
+    )
+    _rotate(h, 27, other)
     h *= np.uint64(P1)
     h += np.uint64(P4)
-    h ^= h >> np.uint64(33)
-    h *= np.uint64(P2)
-    h ^= h >> np.uint64(29)
-    h *= np.uint64(P3)
-    h ^= h >> np.uint64(32)
+    for shift, factor in ((33, P2), (29, P3)):
+        h ^= np.right_shift(h, np.uint64(shift), out=other)
+        h *= np.uint64(factor)
+    h ^= np.right_shift(h, np.uint64(32), out=other)
     return h
 
 
-def _rotated(values: Words, bits: int) -> Words:
-    left: Words = values << np.uint64(bits)
-    left |= values >> np.uint64(64 - bits)
-    return left
+def _rotate(values: Words, bits: int, other: Words) -> None:
+    """Rotate to the left, in place; the other array is room to work in."""
+    np.left_shift(values, np.uint64(bits), out=other)
+    values >>= np.uint64(64 - bits)
+    values |= other
 
 
 def fold_ids(
@@ -140,13 +142,19 @@ def fold_ids(
     grids = [np.zeros(number * TRACED_CELLS ** (high - low), np.uint64) for low, high in spans]
     for begin in range(0, len(ids), _BLOCK):
         block = slice(begin, begin + _BLOCK)
-        hashed = _xxh64(ids[block].view(np.int64), SEED, len(ids[block]))
+        mine = ids[block]
+        hashed = _xxh64(mine.view(np.int64), SEED, len(mine))
         for (low, high), grid in zip(spans, grids, strict=True):
             cells = TRACED_CELLS ** (high - low)
-            cell = (hashed >> np.uint64(4 * low) & np.uint64(cells - 1)).view(np.int64)
+            cell = hashed >> np.uint64(4 * low)
+            cell &= np.uint64(cells - 1)
+            if number == 1 and len(mine) >= cells:
+                grid[:] ^= _sorted_sums(mine, cell, cells)
+                continue
+            where = cell.view(np.int64)
             if number > 1:
-                cell += groups[block] * cells
-            np.bitwise_xor.at(grid, cell, ids[block])
+                where += groups[block] * cells
+            np.bitwise_xor.at(grid, where, mine)
     for (low, high), grid in zip(spans, grids, strict=True):
         sides = high - low
         cube = grid.reshape(number, *(TRACED_CELLS,) * sides)
@@ -156,6 +164,38 @@ def fold_ids(
     # Each unit is in one cell of each table: the first table's sum is that of all units.
     words[:, 0] = np.bitwise_xor.reduce(tables[:, 0], axis=1)
     return words
+
+
+def _sorted_sums(ids: Words, cell: Words, cells: int) -> Words:
+    """The XOR of the ids of each cell: quicker than ``bitwise_xor.at`` by a third.
+
+    Small numbers are sorted by counting, and of sorted ids a cell's sum is the difference of two
+    sums of all ids so far.
+    """
+    small = cell.astype(np.uint8 if cells <= 1 << 8 else np.uint16)
+    order = np.argsort(small, kind="stable")
+    so_far = np.zeros(len(ids) + 1, np.uint64)
+    np.bitwise_xor.accumulate(ids.take(order), out=so_far[1:])
+    ends = np.cumsum(np.bincount(small, minlength=cells))
+    sums = so_far.take(ends)
+    sums[1:] ^= sums[:-1].copy()
+    return sums
+
+
+def bounds_of_runs(firsts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Words:
+    """Fold runs of consecutive numbers to what tells them apart, without a look at each number.
+
+    Their XOR does not depend on how runs are cut. It is the plain stamp of the runs where the stamp
+    of a number n is ``unit_id(n) ^ unit_id(n + 1)``, of which all but the ends cancel out.
+
+    Args:
+        firsts: The first number of each run.
+        lengths: How many numbers it has.
+
+    Returns:
+        Of each run the XOR of the ids of its first number and of the one after its last.
+    """
+    return unit_ids(firsts) ^ unit_ids(firsts + lengths)
 
 
 def stamp_bytes(words: Words) -> list[bytes]:
@@ -184,38 +224,64 @@ class Folds:
         self._words: Any = None
         self._counts: Any = None
 
-    def add(self, keys: NDArray[np.int64], ids: Words) -> None:
+    def add(
+        self, keys: NDArray[np.int64], ids: Words, counts: NDArray[np.int64] | None = None
+    ) -> None:
         """Add units.
 
         Args:
             keys: Of each unit the key of its chain. Quickest where units of one chain follow each
                 other.
             ids: The units' ids.
+            counts: How much each of them counts; 1 if None.
         """
+        begins = np.flatnonzero(keys[1:] != keys[:-1]) + 1
+        begins = np.concatenate(([0], begins)) if len(keys) else begins
+        lengths = np.diff(begins, append=len(keys))
+        added = lengths if counts is None or not len(keys) else np.add.reduceat(counts, begins)
+        self._add(keys[begins], lengths, ids, added)
+
+    def add_runs(self, keys: NDArray[np.int64], lengths: NDArray[np.int64], ids: Words) -> None:
+        """Add units of which it is known where those of one chain begin and end.
+
+        Args:
+            keys: Of each run of units the key of its chain.
+            lengths: How many units it has, at least one.
+            ids: The units' ids, run after run.
+        """
+        self._add(keys, lengths, ids, lengths)
+
+    def _add(
+        self,
+        keys: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        ids: Words,
+        counts: NDArray[np.int64],
+    ) -> None:
+        """Add runs of units, which count so much each."""
         if not len(keys):
             return
-        changes = np.flatnonzero(keys[1:] != keys[:-1]) + 1
-        begins = np.concatenate(([0], changes))
-        lengths = np.diff(begins, append=len(keys))
+        begins = np.cumsum(lengths) - lengths
         long = lengths >= _LONG_RUN
-        if len(begins) > 1 and long.any():
+        if len(keys) > 1 and long.any():
             # Each by itself: one group's ids need no number of it.
-            for begin, length in zip(begins[long].tolist(), lengths[long].tolist(), strict=True):
-                self.add(keys[begin : begin + length], ids[begin : begin + length])
-            rest = np.repeat(~long, lengths)
-            self.add(keys[rest], ids[rest])
+            for at in np.flatnonzero(long).tolist():
+                some, run = slice(at, at + 1), slice(begins[at], begins[at] + lengths[at])
+                self._add(keys[some], lengths[some], ids[run], counts[some])
+            ids = ids[np.repeat(~long, lengths)] if not long.all() else ids[:0]
+            self._add(keys[~long], lengths[~long], ids, counts[~long])
             return
-        found, runs = np.unique(keys[begins], return_inverse=True)
+        found, runs = np.unique(keys, return_inverse=True)
         if self._kind == "plain":
             ids, groups = np.bitwise_xor.reduceat(ids, begins), runs
         else:
             groups = np.repeat(runs, lengths)
         words = fold_ids(ids, groups, len(found), self._kind)
-        counts = np.zeros(len(found), np.int64)
-        np.add.at(counts, runs, lengths)
-        at = self._places(found.tolist(), words.shape[1])
-        self._words[at] ^= words
-        self._counts[at] += counts
+        added = np.zeros(len(found), np.int64)
+        np.add.at(added, runs, counts)
+        at_rows = self._places(found.tolist(), words.shape[1])
+        self._words[at_rows] ^= words
+        self._counts[at_rows] += added
 
     def results(self, rows: int = 4096) -> Iterator[tuple[list[int], Words, NDArray[np.int64]]]:
         """What has been added, some chains at a time.

@@ -12,10 +12,10 @@ import pytest
 
 from pipeline import count, layout, reading, scan, split
 from pipeline.errors import JobError
-from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA
+from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA, Folder, words_in
 from pipeline.words import counted, words
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
-from xorack import peel, traced, unit_id, xor
+from xorack import peel, plain, traced, unit_id, xor
 from xorack.consume import Message, consume
 from xorack.memory import MemoryStore
 
@@ -251,8 +251,7 @@ def test_encodings(spark, queue, tmp_path, encoding, capfd):
     (tmp_path / "db" / "a.txt").write_bytes(text.encode(encoding))
     assert run_split(queue, tmp_path / "db", tmp_path / "w", "--encoding", encoding) == 0
     assert json.loads(capfd.readouterr().out)["failed"] == 0
-    rows = spark.read.parquet(str(tmp_path / "w" / "words"))
-    found = rows.orderBy("at").collect()
+    found = words_in(spark, Folder(spark, str(tmp_path / "w"))).orderBy("at").collect()
     assert [row["word"] for row in found] == words(text)
     assert [row["at"] for row in found] == list(range(len(found)))
 
@@ -272,6 +271,37 @@ def queue_requests(queue):
     requests = queue.take()
     queue.bodies = bodies
     return requests
+
+
+@pytest.mark.parametrize("kind", ["traced", "plain"])
+def test_words_that_are_gone_stay_outstanding(
+    spark, database, queue, tmp_path, monkeypatch, kind, capfd
+):
+    """Some of the words that were written are not there to be counted: the chain says which."""
+    root, _ = database
+    monkeypatch.setattr(scan, "_TASK_BYTES", reading.PIECE)
+    acker = Acker()
+    some = ["--glob", "[lp]*.txt", "--exclude", "la[!r]*", "--stamps", kind]
+    assert run_split(queue, root, tmp_path / "w", *some) == 0
+    large = next(f for f in files_in(spark, tmp_path / "w") if f["tag"] == "my data/large.txt")
+    all_words = words_in(spark, Folder(spark, str(tmp_path / "w")))
+    all_words = all_words.where(f"number = {large['number']}").select("at").collect()
+    parts = sorted((tmp_path / "w" / "words").glob("*.parquet"))
+    assert len(parts) >= 4
+    parts[1].unlink()
+    left = words_in(spark, Folder(spark, str(tmp_path / "w")))
+    left = {row["at"] for row in left.where(f"number = {large['number']}").collect()}
+    gone = {row["at"] for row in all_words} - left
+    assert left
+    assert gone
+    assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
+    acker.apply(queue.bodies)
+    chain = acker.store.chains["my data/large.txt"]
+    assert (chain.started - chain.finished) == len(gone)
+    stamp = traced if kind == "traced" else plain
+    assert chain.stamp == xor(*(stamp(unit_id(at)) for at in gone))
+    assert acker.statuses() == {"open": 1, "acked": 2}
+    assert sum(counts_in(spark, tmp_path / "c").values()) == len(left) + 2 * 5
 
 
 def test_stamps_are_what_plain_python_makes(spark, database, queue, tmp_path, capfd):

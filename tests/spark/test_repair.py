@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pipeline import count, repair
-from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA
+from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA, Folder, words_in
 from pipeline.words import counted, words
 from tests.spark.test_pipeline import Acker, counts_in, prose, run_count, run_split
 from tests.support.queue_server import QueueServer
@@ -287,7 +287,7 @@ def without(units):
 
 def unit_ids(spark, runs, tag, most):
     first = file_number(spark, runs, tag) << 40
-    rows = spark.read.parquet(str(runs.words / "words")).where(
+    rows = words_in(spark, Folder(spark, str(runs.words))).where(
         F.col("at").between(first, first + (1 << 40) - 1)
     )
     return [unit_id(row["at"]) for row in rows.orderBy("at").limit(most).collect()]

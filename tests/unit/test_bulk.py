@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from xorack import plain, traced, unit_id
-from xorack.bulk import Folds, fold_ids, stamp_bytes, unit_ids
+from xorack.bulk import Folds, bounds_of_runs, fold_ids, stamp_bytes, unit_ids
 from xorack.errors import InvalidRequest
 from xorack.stamps import xor
 
@@ -31,7 +31,7 @@ def test_ids_without_an_array():
 
 def test_ids_of_many_blocks():
     positions = np.arange(-5, 40_000)
-    some = [0, 1, 8191, 8192, 8193, 16384, 40_004]
+    some = [0, 1, 16383, 16384, 16385, 32768, 40_004]
     assert unit_ids(9, positions)[some].tolist() == [unit_id(9, int(positions[at])) for at in some]
 
 
@@ -42,7 +42,7 @@ def test_unsigned_columns_count_by_their_bits():
 
 @pytest.mark.parametrize("kind", ["traced", "plain"])
 @pytest.mark.parametrize("number", [1, 2, 7, 300])
-@pytest.mark.parametrize("units", [0, 1, 40, 5_000, 9_000])
+@pytest.mark.parametrize("units", [0, 1, 40, 5_000, 20_000])
 def test_folds_are_those_of_single_stamps(kind, number, units):
     rng = np.random.default_rng(units * number)
     ids = rng.integers(1, 1 << 64, units, dtype=np.uint64)
@@ -126,3 +126,37 @@ def test_long_runs_between_short_ones(kind):
             for at in range(0, len(units), 100)
         ]
         assert [stamp] == stamp_bytes(np.bitwise_xor.reduce(parts))
+
+
+def test_units_that_count_for_several():
+    folds = Folds("plain")
+    keys, counts = np.array([4, 4, -1, 4]), np.array([3, 0, 7, 1])
+    folds.add(keys, unit_ids(keys), counts)
+    # Also those of long runs.
+    folds.add(np.repeat([4, -1], [9_000, 8_192]), unit_ids(np.arange(17_192)), np.full(17_192, 2))
+    (found, _, added), *_ = folds.results()
+    assert dict(zip(found, added.tolist(), strict=True)) == {4: 18_004, -1: 16_391}
+
+
+RUNS = st.lists(st.tuples(st.integers(-100, 100), st.integers(1, 20)), max_size=8)
+
+
+def folded(runs):
+    firsts, lengths = np.array(runs, np.int64).reshape(-1, 2).T
+    return int(np.bitwise_xor.reduce(bounds_of_runs(firsts, lengths))), int(lengths.sum())
+
+
+@given(RUNS, RUNS)
+def test_bounds_and_count_tell_runs_apart(runs, others):
+    """If one of them has each number once, they are equal where the numbers are."""
+    numbers = [
+        [at for first, length in of for at in range(first, first + length)] for of in (runs, others)
+    ]
+    assume(len(set(numbers[0])) == len(numbers[0]))
+    assert (folded(runs) == folded(others)) == (sorted(numbers[0]) == sorted(numbers[1]))
+
+
+@given(st.integers(-(1 << 62), 1 << 62), st.lists(st.integers(1, 1_000), min_size=1, max_size=9))
+def test_bounds_do_not_depend_on_where_a_run_is_cut(first, lengths):
+    firsts = first + np.cumsum([0, *lengths[:-1]])
+    assert folded([(first, sum(lengths))]) == folded(list(zip(firsts, lengths, strict=True)))

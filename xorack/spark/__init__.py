@@ -24,7 +24,7 @@ from xorack.spark.columns import (
     with_unit,
 )
 from xorack.spark.errors import DuplicateUnits, InvalidOption, NullUnits, UnsuitableColumns
-from xorack.spark.parquet import fold_parquet, xor_stamps
+from xorack.spark.parquet import consecutive, fold_parquet, fold_runs, xor_stamps
 from xorack.spark.requests import Options, Sent, check_queue, request_id
 from xorack.spark.sink import send, send_rows, ship_wheel
 
@@ -42,8 +42,10 @@ __all__ = [
     "UnsuitableColumns",
     "check_queue",
     "check_units",
+    "consecutive",
     "fold",
     "fold_parquet",
+    "fold_runs",
     "register",
     "request_id",
     "rows_of",

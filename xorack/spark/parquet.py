@@ -5,6 +5,11 @@ and their columns are integers, `fold_parquet` gives the same at a fraction of t
 the few columns with pyarrow, folds them with numpy (`xorack.bulk`), and hands on one row a chain.
 Reading the files is what makes it cheap: sending rows from the JVM to Python costs more than
 folding them in the JVM.
+
+What such a column costs is mostly that the JVM writes a value a row. Where a row is, as a rule, the
+one after the row before it, only the exceptions need to be stored: a column that is null where it
+is one more than in the row before. ``consecutive`` says that of a column; `consecutive` fills one
+in.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from xorack.spark.errors import UnsuitableColumns
@@ -26,12 +32,15 @@ if TYPE_CHECKING:
 
     from xorack.spark.columns import Kind
 
-__all__ = ["can_read", "fold_parquet", "xor_stamps"]
+__all__ = ["can_read", "consecutive", "fold_parquet", "fold_runs", "xor_stamps"]
 
 _BATCH_ROWS = 1 << 16
+_BATCH_RUNS = 1 << 18
 _TASK_BYTES = 32 << 20
 _LEAST_TASK_BYTES = 1 << 20
 _TASKS_A_CORE = 3
+_RUNS_QUICKER = 8
+"""How many times the bytes a task is given that only looks at runs, which takes no time."""
 _TASK_FILES = 1_000
 _URI_CHARACTERS = "%:/?#[]@!$&'()*+,;=~"
 
@@ -50,6 +59,7 @@ def fold_parquet(
     key: str,
     *columns: str,
     kind: Kind = "traced",
+    consecutive: str | None = None,
     where: Expression | None = None,
     derived: Mapping[str, Expression] | None = None,
     merged: bool = True,
@@ -70,8 +80,11 @@ def fold_parquet(
         *columns: The columns that the unit is made of, at least one: long. The key may be among
             them, and should be where positions repeat from chain to chain.
         kind: ``traced`` or ``plain``: see `xorack.spark.fold`.
+        consecutive: A column, one of those or what they are derived from, of which the files have
+            only what is not one more than in the row before: see `consecutive`.
         where: Which rows count: an expression of pyarrow's, of any columns; all if None.
-        derived: Columns, by name, that the files do not have: expressions of pyarrow's.
+        derived: Columns, by name, that the files do not have: expressions of pyarrow's. Where there
+            is a ``consecutive`` column, expressions are of it, of the key and of unit columns only.
         merged: Whether a chain has one row. If not, it has one for each task that read units of
             it: a shuffle less, where rows are folded again anyway, as `send` does in the driver.
         stamp: The name of the column of stamps.
@@ -91,12 +104,79 @@ def fold_parquet(
         raise UnsuitableColumns(f"kind: {kind!r}, expected 'traced' or 'plain'")
     tasks = _tasks(files, spark.sparkContext.defaultParallelism)
     numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
-    reader = _reader(tasks, key, columns, kind, where, dict(derived or {}))
+    rows = _Rows(list(dict.fromkeys((key, *columns))), consecutive, where, dict(derived or {}))
+    reader = _reader(tasks, key, columns, kind, rows)
     partial = numbers.mapInArrow(reader, "key long, stamp binary, count long")
     folded = xor_stamps(partial, "key") if merged else partial
     return folded.select(
         F.col("key").alias(key), F.col("stamp").alias(stamp), F.col("count").alias(count)
     )
+
+
+def fold_runs(
+    spark: SparkSession,
+    files: Iterable[str],
+    column: str,
+    *,
+    shift: int = 0,
+    key: str = "key",
+    bounds: str = "bounds",
+    count: str = "count",
+) -> DataFrame:
+    """Tell which rows of chains Parquet files hold, at the price of a look at each run of them.
+
+    The bounds of a run of consecutive numbers are `xorack.bulk.bounds_of_runs`, those of a chain
+    the XOR over its runs: wherever a run is cut, the place of the cut comes twice and is gone. The
+    bounds say which numbers come an odd number of times, and with the count that each comes once,
+    as surely as plain stamps do, of which they are made. So what is known of all rows of a chain,
+    their stamp above all, need not be made again where bounds and count are those of all rows.
+
+    Args:
+        spark: The session.
+        files: As for `fold_parquet`.
+        column: The column of numbers, long, stored as `consecutive` has it.
+        shift: By how many bits the number is shifted to the right to get the key of its chain; a
+            run is within a chain.
+        key: The name of the column of keys.
+        bounds: The name of the column of bounds.
+        count: The name of the column of counts.
+
+    Returns:
+        A frame of ``key``, ``bounds`` and ``count``, all long: one row for each chain and each task
+        that read rows of it, to be XORed and added up. Its job fails, naming file and column, as
+        that of `fold_parquet` does.
+
+    Raises:
+        OSError: A file is not there.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    tasks = _tasks(files, cores, _RUNS_QUICKER * _TASK_BYTES, 1)
+    numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
+    reader = _run_reader(tasks, column, shift)
+    return numbers.mapInArrow(reader, "key long, bounds long, count long").toDF(key, bounds, count)
+
+
+def consecutive(df: DataFrame, column: str) -> DataFrame:
+    """Fill in a column that Parquet files have where it is not one more than in the row before.
+
+    In Spark's terms, and in the JVM: rows of a file are brought together and sorted, which costs
+    more than most things that are done to them. `fold_parquet` does without.
+
+    Args:
+        df: What ``spark.read.parquet`` gave, nothing done to it: the files' rows have their order.
+        column: The column, long. It has a value in the first row of each file, and wherever it is
+            not one more than in the row before; elsewhere null. What writes such files writes each
+            in one piece: ``option("maxRecordsPerFile", 0)``, no sorting or sharing out of rows.
+
+    Returns:
+        The frame with the column filled in; null from the first row of a file to its first value.
+    """
+    file, row = F.col("_metadata.file_path"), F.col("_metadata.row_index")
+    place = df.select("*", file.alias("_xorack_file"), row.alias("_xorack_row"))
+    before = Window.partitionBy("_xorack_file").orderBy("_xorack_row")
+    ahead = F.last(F.col(column) - F.col("_xorack_row"), ignorenulls=True).over(before)
+    filled = place.withColumn(column, ahead + F.col("_xorack_row"))
+    return filled.select(*df.columns)
 
 
 def xor_stamps(df: DataFrame, key: str, *, stamp: str = "stamp", count: str = "count") -> DataFrame:
@@ -157,11 +237,13 @@ def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _tasks(files: Iterable[str], cores: int) -> list[list[_Slice]]:
+def _tasks(
+    files: Iterable[str], cores: int, most: int | None = None, a_core: int = _TASKS_A_CORE
+) -> list[list[_Slice]]:
     """Share files out to tasks: small ones together, large ones cut."""
     sized = [(uri, size) for uri, size in ((uri, _size(uri)) for uri in sorted(files)) if size]
     total = sum(size for _, size in sized)
-    target = min(_TASK_BYTES, max(_LEAST_TASK_BYTES, total // (cores * _TASKS_A_CORE)))
+    target = min(most or _TASK_BYTES, max(_LEAST_TASK_BYTES, -(-total // (cores * a_core))))
     tasks: list[list[_Slice]] = []
     filled = 0
     for uri, size in sized:
@@ -215,28 +297,63 @@ def _size(uri: str) -> int:
     return int(info.size)
 
 
-def _reader(
-    tasks: list[list[_Slice]],
-    key: str,
-    columns: Sequence[str],
-    kind: Kind,
-    where: Expression | None,
-    derived: dict[str, Expression],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    wanted = list(dict.fromkeys((key, *columns)))
+class _Rows(NamedTuple):
+    """Which rows of a file are read, and what of them.
 
+    Attributes:
+        columns: The columns, longs, some of them perhaps derived.
+        consecutive: As `fold_parquet` has it.
+        where: As `fold_parquet` has it.
+        derived: As `fold_parquet` has it.
+    """
+
+    columns: list[str]
+    consecutive: str | None
+    where: Expression | None
+    derived: dict[str, Expression]
+
+    def of(self, part: _Slice) -> Iterator[pa.RecordBatch]:
+        """The rows of a slice of a file."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        wanted = {name: self.derived.get(name, ds.field(name)) for name in self.columns}
+        stored = [name for name in self.columns if name not in self.derived]
+        if self.consecutive is not None:
+            stored = list(dict.fromkeys((*stored, self.consecutive)))
+            schema = pa.schema([(name, pa.int64()) for name in stored])
+            rows = _filled(part, stored, self.consecutive)
+            yield from ds.Scanner.from_batches(
+                rows, schema=schema, columns=wanted, filter=self.where, use_threads=False
+            ).to_batches()
+            return
+        system, path = _located(part.uri)
+        fragment = ds.ParquetFileFormat().make_fragment(path, system)
+        _check_columns(part.uri, stored, fragment.physical_schema.names)
+        if groups := _groups_in(part, fragment.metadata):
+            yield from fragment.subset(row_group_ids=groups).to_batches(
+                columns=wanted,
+                filter=self.where,
+                batch_size=_BATCH_ROWS,
+                use_threads=False,
+                batch_readahead=1,
+                fragment_readahead=1,
+            )
+
+
+def _reader(
+    tasks: list[list[_Slice]], key: str, columns: Sequence[str], kind: Kind, rows: _Rows
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         from xorack.bulk import Folds, stamp_bytes, unit_ids
 
         folds = Folds(kind)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for part in tasks[number]:
-                    for rows in _row_groups(part, wanted, where, derived):
-                        arrays = {name: _longs(rows, name, part.uri) for name in wanted}
-                        folds.add(arrays[key], unit_ids(*(arrays[name] for name in columns)))
+        for part in _parts(tasks, batches):
+            for some in rows.of(part):
+                arrays = {name: _longs(some, name, part.uri) for name in rows.columns}
+                folds.add(arrays[key], unit_ids(*(arrays[name] for name in columns)))
         for keys, words, counts in folds.results():
             yield pa.RecordBatch.from_arrays(
                 [pa.array(keys), pa.array(stamp_bytes(words), pa.binary()), pa.array(counts)],
@@ -246,45 +363,124 @@ def _reader(
     return read
 
 
-def _row_groups(
-    part: _Slice, columns: list[str], where: Expression | None, derived: dict[str, Expression]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice of a file."""
-    import pyarrow.dataset as ds
+def _run_reader(
+    tasks: list[list[_Slice]], column: str, shift: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import numpy as np
+        import pyarrow as pa
 
-    system, path = _located(part.uri)
-    fragment = ds.ParquetFileFormat().make_fragment(path, system)
-    metadata = fragment.metadata
+        from xorack.bulk import Folds, bounds_of_runs
+
+        folds = Folds("plain")
+        for part in _parts(tasks, batches):
+            for _, firsts, lengths in _runs(part, [column], column, _BATCH_RUNS):
+                folds.add(firsts >> shift, bounds_of_runs(firsts, lengths), lengths)
+        for keys, bounds, counts in folds.results():
+            columns = (np.array(keys), bounds[:, 0].view(np.int64), counts)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(one) for one in columns], ["key", "bounds", "count"]
+            )
+
+    return read
+
+
+def _parts(tasks: list[list[_Slice]], batches: Iterator[pa.RecordBatch]) -> Iterator[_Slice]:
+    """What the tasks read whose numbers come."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from tasks[number]
+
+
+def _groups_in(part: _Slice, metadata: Any) -> list[int]:
+    """The row groups of a slice of a file."""
     inside = []
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(0)
         first = chunk.dictionary_page_offset or chunk.data_page_offset
         if part.start <= first < part.end:
             inside.append(group)
-    known = {*fragment.physical_schema.names, *derived}
-    missing = [name for name in columns if name not in known]
-    if missing:
+    return inside
+
+
+def _check_columns(uri: str, wanted: list[str], there: list[str]) -> None:
+    if missing := [name for name in wanted if name not in there]:
         raise ValueError(
-            f"xorack: {part.uri} has no column {', '.join(missing)}: "
-            f"it has {', '.join(fragment.physical_schema.names)}"
-        )
-    if inside:
-        yield from fragment.subset(row_group_ids=inside).to_batches(
-            columns={name: derived.get(name, ds.field(name)) for name in columns},
-            filter=where,
-            batch_size=_BATCH_ROWS,
-            use_threads=False,
-            batch_readahead=1,
-            fragment_readahead=1,
+            f"xorack: {uri} has no column {', '.join(missing)}: it has {', '.join(there)}"
         )
 
 
-def _longs(rows: pa.RecordBatch, name: str, uri: str) -> NDArray[np.int64]:
+def _filled(part: _Slice, columns: list[str], consecutive: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice of a file, with what one column leaves out."""
+    import numpy as np
+    import pyarrow as pa
+
+    for rows, firsts, lengths in _runs(part, columns, consecutive, _BATCH_ROWS):
+        begins = np.cumsum(lengths) - lengths
+        values = np.arange(len(rows)) + np.repeat(firsts - begins, lengths)
+        arrays = [
+            pa.array(values) if name == consecutive else _checked(rows, name, part.uri)
+            for name in columns
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, columns)
+
+
+def _runs(
+    part: _Slice, columns: list[str], consecutive: str, batch_rows: int
+) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]]:
+    """The rows of a slice of a file, and of one column the runs: first numbers, lengths."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    system, path = _located(part.uri)
+    with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
+        _check_columns(part.uri, columns, file.schema_arrow.names)
+        groups = _groups_in(part, file.metadata)
+        following = _following(file, groups[0], consecutive, part.uri) if groups else None
+        for rows in file.iter_batches(batch_rows, groups, columns, use_threads=False):
+            column = _checked(rows, consecutive, part.uri)
+            begins = np.flatnonzero(column.is_valid())
+            firsts = column.drop_null().to_numpy()
+            if not (len(begins) and begins[0] == 0):
+                if following is None:
+                    raise ValueError(
+                        f"xorack: column {consecutive} is null in the first row of {part.uri}, "
+                        "from which the others count on"
+                    )
+                begins, firsts = np.append(0, begins), np.append(following, firsts)
+            lengths = np.diff(begins, append=len(rows))
+            following = int(firsts[-1] + lengths[-1])
+            yield rows, firsts, lengths
+
+
+def _following(file: Any, group: int, consecutive: str, uri: str) -> int | None:
+    """What a row group's first row has where it has null; None if nothing is before it."""
+    import numpy as np
+
+    since = 0
+    for before in reversed(range(group)):
+        batches = file.iter_batches(_BATCH_ROWS, [before], [consecutive], use_threads=False)
+        for rows in reversed(list(batches)):
+            column = _checked(rows, consecutive, uri)
+            if len(begins := np.flatnonzero(column.is_valid())):
+                last = int(begins[-1])
+                return int(column[last].as_py()) + len(rows) - last + since
+            since += len(rows)
+    return None
+
+
+def _checked(rows: pa.RecordBatch, name: str, uri: str) -> pa.Array:
+    """A column of longs."""
     import pyarrow as pa
 
     column = rows.column(name)
     if column.type != pa.int64():
         raise ValueError(f"xorack: unit column {name} of {uri} is {column.type}, expected int64")
+    return column
+
+
+def _longs(rows: pa.RecordBatch, name: str, uri: str) -> NDArray[np.int64]:
+    column = _checked(rows, name, uri)
     if column.null_count:
         raise ValueError(f"xorack: unit column {name} is null in {uri}; a unit needs a value")
     found: NDArray[np.int64] = column.to_numpy()
