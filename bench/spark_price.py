@@ -6,7 +6,10 @@ runs, for each kind of query anew, which costs about as much as the work of some
 is the price of a small job. *Warm*: one process does the jobs of all variants in turn, turn after
 turn; the first turns, in which Java compiles, do not count. This is what the work costs: the price
 that stays where there is more of it. Java's start and a first job of one row come before the clocks
-start. Whatever else the machine does falls on all variants, and medians are compared.
+start, and Java's garbage is collected before each job.
+
+The machine's speed changes by half within minutes. So a run is compared with the untracked one of
+the same turn or round, whose jobs run next to its own, and a ratio is the median of these.
 
 Untracked is the same work by the same reading code without anything that tracking needs: a row has
 a word and nothing more, no list of files is written, nothing is folded or sent. Tracked is
@@ -33,7 +36,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,7 +48,7 @@ VOCABULARY = 50_000
 GOALS = {"plain": 1.10, "traced": 1.25}
 WARM_UP = 2
 """Turns of a warm run that do not count."""
-WARM_TURNS = 5
+WARM_TURNS = 9
 _TICK = os.sysconf("SC_CLK_TCK")
 _MIB = 1 << 20
 
@@ -102,11 +105,13 @@ def _stat(process: int) -> list[str]:
 
 def cpu_seconds(root: int) -> float:
     """What a tree of processes has used so far; those that have ended and were waited for too."""
-    ticks = 0
-    for process in tree(root):
-        if stat := _stat(process):
-            ticks += sum(int(field) for field in stat[11:15])
-    return ticks / _TICK
+    return sum(sum(process_seconds(process)) for process in tree(root))
+
+
+def process_seconds(process: int) -> tuple[float, float]:
+    """What a process has used so far, and what those have that it started and waited for."""
+    ticks = [int(field) for field in _stat(process)[11:15]]
+    return sum(ticks[:2]) / _TICK, sum(ticks[2:]) / _TICK
 
 
 class Peaks(threading.Thread):
@@ -121,14 +126,18 @@ class Peaks(threading.Thread):
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
         self.java = self.worker = self.driver = 0
-        self._root = root
+        self.root = root
         self._over = threading.Event()
 
     def run(self) -> None:
         """Look four times a second."""
         while not self._over.wait(0.25):
-            for process in tree(self._root):
-                self._look_at(process)
+            self.look()
+
+    def look(self) -> None:
+        """Look at all processes."""
+        for process in tree(self.root):
+            self._look_at(process)
 
     def stop(self) -> None:
         """Stop watching."""
@@ -143,7 +152,7 @@ class Peaks(threading.Thread):
             return
         lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
         high = int(lines.get("VmHWM", "0 kB").split()[0]) << 10
-        if process == self._root:
+        if process == self.root:
             self.driver = max(self.driver, high)
         elif lines["Name"].strip() == "java":
             self.java = max(self.java, high)
@@ -166,18 +175,21 @@ def run_once(arguments: argparse.Namespace) -> None:
     variants, turns = arguments.run.split(","), []
     taken: dict[str, Any] = {"turns": turns, "counts": []}
     for turn in range(arguments.turns):
-        timed: dict[str, Any] = {}
-        for at in range(len(variants)):
-            variant = variants[(at + turn) % len(variants)]
-            place = out / f"{variant}-{turn}"
-            timed[variant] = {}
-            for name, job in _jobs(spark, variant, database, place, arguments.queue_url):
+        timed: dict[str, Any] = {variant: {} for variant in variants}
+        for name in ("split", "count"):
+            for at in range(len(variants)):
+                variant = variants[(at + turn) % len(variants)]
+                place = out / f"{variant}-{turn}"
+                job = _job(spark, name, variant, database, place, arguments.queue_url)
+                spark._jvm.System.gc()
                 wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
                 job()
                 timed[variant][name] = {
                     "wall": time.monotonic() - wall,
                     "cpu": cpu_seconds(os.getpid()) - cpu,
                 }
+        for variant in variants:
+            place = out / f"{variant}-{turn}"
             if turn == 0:
                 rows = spark.read.parquet(str(place / "counts")).selectExpr(
                     "sum(count)", "count(1)", "bit_xor(xxhash64(word, count))"
@@ -193,23 +205,21 @@ def run_once(arguments: argparse.Namespace) -> None:
     spark.stop()
 
 
-def _jobs(
-    spark: Any, variant: str, database: Path, out: Path, queue_url: str
-) -> Iterator[tuple[str, Any]]:
+def _job(
+    spark: Any, name: str, variant: str, database: Path, out: Path, queue_url: str
+) -> Callable[[], Any]:
     if variant == "untracked":
-        yield "split", lambda: untracked_split(spark, database, out / "words")
-        yield "count", lambda: untracked_count(spark, out / "words", out / "counts")
-        return
+        if name == "split":
+            return lambda: untracked_split(spark, database, out / "words")
+        return lambda: untracked_count(spark, out / "words", out / "counts")
     from pipeline import count, split
 
-    common = ["--queue-url", queue_url, "--run-id", "bench"]
-    words = ["--words", str(out / "words")]
-    split_given = split.parser().parse_args(
-        ["--database", str(database), "--name", out.name, *words, "--stamps", variant, *common]
-    )
-    count_given = count.parser().parse_args([*words, "--counts", str(out / "counts"), *common])
-    yield "split", lambda: split.split(split_given)
-    yield "count", lambda: count.count(count_given)
+    common = ["--words", str(out / "words"), "--queue-url", queue_url, "--run-id", "bench"]
+    if name == "split":
+        given = ["--database", str(database), "--name", out.name, "--stamps", variant, *common]
+        return lambda: split.split(split.parser().parse_args(given))
+    given = ["--counts", str(out / "counts"), *common]
+    return lambda: count.count(count.parser().parse_args(given))
 
 
 def untracked_split(spark: Any, database: Path, out: Path) -> None:
@@ -367,7 +377,7 @@ def _total(jobs: dict[str, Any], what: str) -> float:
 def _figures(
     runs: dict[str, list[dict[str, Any]]], warm_turns: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Medians, and their ratios to the untracked ones'."""
+    """Medians, and the medians of the ratios to the untracked run of the same round or turn."""
     figures: dict[str, Any] = {}
     for variant, of in runs.items():
         mine: dict[str, Any] = {}
@@ -375,10 +385,8 @@ def _figures(
         for before, turns in (("", alone), ("warm_", [turn[variant] for turn in warm_turns])):
             for what in ("wall", "cpu"):
                 for job in ("split", "count"):
-                    mine[f"{before}{job}_{what}"] = median(jobs[job][what] for jobs in turns)
-                totals = [_total(jobs, what) for jobs in turns]
-                mine[f"{before}{what}"] = median(totals)
-                mine[f"{before}{what}_of_all_runs"] = [round(total, 2) for total in totals]
+                    mine[f"{before}{job}_{what}_of_all"] = [jobs[job][what] for jobs in turns]
+                mine[f"{before}{what}_of_all"] = [_total(jobs, what) for jobs in turns]
         for what in ("java", "worker", "driver"):
             mine[f"{what}_mib"] = median(taken[what] for taken in of) / _MIB
         mine["words_mib"] = of[0]["bytes_of_words"] / _MIB
@@ -389,11 +397,13 @@ def _figures(
                 raise RuntimeError(f"{variant}: {mine['queue']}")
         figures[variant] = mine
     base = figures["untracked"]
-    for variant in VARIANTS:
-        mine = figures[variant]
-        timed = ("wall", "cpu", "split_cpu", "count_cpu")
-        memory = ("java_mib", "worker_mib", "driver_mib")
-        for what in (*timed, *(f"warm_{one}" for one in timed), *memory):
+    for mine in figures.values():
+        for what in [key.removesuffix("_of_all") for key in mine if key.endswith("_of_all")]:
+            all_mine, all_base = mine[f"{what}_of_all"], base[f"{what}_of_all"]
+            mine[what] = median(all_mine)
+            ratios = [one / other for one, other in zip(all_mine, all_base, strict=True)]
+            mine[f"{what}_ratio"], mine[f"{what}_ratios"] = median(ratios), sorted(ratios)
+        for what in ("java_mib", "worker_mib", "driver_mib"):
             mine[f"{what}_ratio"] = mine[what] / base[what]
     return {"variants": figures}
 
@@ -423,8 +433,10 @@ def table(results: list[dict[str, Any]]) -> str:
     for variant, goal in GOALS.items():
         for what, when in (("warm_cpu_ratio", "warm"), ("cpu_ratio", "by itself")):
             ratio = largest["variants"][variant][what]
+            ratios = largest["variants"][variant][f"{what}s"]
             lines.append(
-                f"\n{variant} at {largest['words']:,} words, {when}: {ratio:.2f} times the CPU; "
+                f"\n{variant} at {largest['words']:,} words, {when}: {ratio:.2f} times the CPU "
+                f"({ratios[0]:.2f} to {ratios[-1]:.2f}); "
                 f"the goal at 16,000,000 is at most {goal:.2f}: "
                 + ("met." if ratio <= goal else f"missed by {ratio - goal:.2f}.")
             )

@@ -23,6 +23,8 @@ from pipeline.commands import absolute, add_common, run, sink_options
 from pipeline.errors import JobError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from pipeline.layout import Folder
@@ -182,13 +184,20 @@ def _finished(
     To make the stamps costs several times what it does to see whether all words of a file are
     there: then the stamp is that which the list of files has. Only others' are made.
     """
-    from pipeline.layout import words_of
+    from pipeline.files import POSITION_BITS
+    from pipeline.layout import words_as_written, words_of
     from pipeline.missing import Chain
+    from xorack.spark import fold_runs
     from xorack.spark.parquet import can_read
     from xorack.stamps import PLAIN_LENGTH
 
     by_runs = not lose and can_read(words_of(source).uri)
-    seen = _runs(spark, source) if by_runs else _folded(spark, source, words, "plain")
+    seen: Mapping[int, tuple[int, int | bytes]]
+    if by_runs:
+        written = words_as_written(spark, source).inputFiles()
+        seen = fold_runs(spark, written, "at", shift=POSITION_BITS)
+    else:
+        seen = _folded(spark, source, words, "plain")
     finished: dict[int, tuple[int, bytes]] = {}
     others: dict[Kind, list[int]] = {"plain": [], "traced": []}
     for file in files:
@@ -207,20 +216,6 @@ def _finished(
         if numbers:
             finished.update(_folded(spark, source, words if lose else None, kind, numbers))
     return finished
-
-
-def _runs(spark: SparkSession, source: Folder) -> dict[int, tuple[int, int]]:
-    """How many words there are of a file, and the bounds of their runs, by the file's number."""
-    from pipeline.files import POSITION_BITS
-    from pipeline.layout import words_as_written
-    from xorack.spark import fold_runs
-
-    files = words_as_written(spark, source).inputFiles()
-    found: dict[int, tuple[int, int]] = {}
-    for number, bounds, count in fold_runs(spark, files, "at", shift=POSITION_BITS).collect():
-        words, before = found.get(number, (0, 0))
-        found[number] = (words + count, before ^ bounds)
-    return found
 
 
 def _folded(

@@ -215,10 +215,16 @@ class Folder:
         """What is in a file, some at a time."""
         stream = self._call(self._system.open, (self / name)._path)
         try:
-            while piece := self._call(stream.readNBytes, _AT_A_TIME):
-                yield piece
+            # As text of a character a byte: bytes come from Java one by one, in Python's own code.
+            while piece := self._call(self._next_text, stream):
+                yield piece.encode("latin-1")
         finally:
             stream.close()
+
+    def _next_text(self, stream: Any) -> str:
+        commons = self._jvm.org.apache.commons.io
+        some = commons.input.BoundedInputStream(stream, _AT_A_TIME)
+        return str(commons.IOUtils.toString(some, "ISO-8859-1"))
 
     def _to_write(self, name: str) -> io.BufferedWriter:
         stream = self._call(self._system.create, (self / name)._path)

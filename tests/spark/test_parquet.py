@@ -59,7 +59,7 @@ def test_it_is_the_fold_of_the_frame(spark, rows, tmp_path, kind, monkeypatch):
     # However it is shared out, and however little is looked at at a time.
     monkeypatch.setattr(parquet, "_TASK_BYTES", 50_000)
     monkeypatch.setattr(parquet, "_LEAST_TASK_BYTES", 1)
-    assert len(parquet._tasks(files, 2)) > 3
+    assert len(parquet._tasks(parquet._sized(files), 2)) > 3
     assert by_key(fold_parquet(spark, files, "chain", "chain", "pos", kind=kind)) == expected
 
 
@@ -216,25 +216,25 @@ def test_such_a_column_begins_with_a_value(spark, tmp_path):
     assert [row["at"] for row in filled.collect()] == [None, 5, 6]
 
 
-@pytest.mark.parametrize("task_bytes", [3_000, 1 << 25])
-def test_runs_tell_which_rows_there_are(spark, runs, monkeypatch, task_bytes):
+@pytest.mark.parametrize(("at_hand", "task_bytes"), [(1 << 25, 1), (0, 400), (0, 1 << 25)])
+def test_runs_tell_which_rows_there_are(spark, runs, monkeypatch, at_hand, task_bytes):
+    monkeypatch.setattr(parquet, "_AT_HAND_BYTES", at_hand)
     monkeypatch.setattr(parquet, "_TASK_BYTES", task_bytes)
     monkeypatch.setattr(parquet, "_LEAST_TASK_BYTES", 1)
     uris, meant = runs
-    found = {}
-    for key, bounds, count in fold_runs(spark, uris, "at", shift=47).collect():
-        before = found.get(key, (0, 0))
-        found[key] = (before[0] ^ bounds, before[1] + count)
-    assert sum(count for _, count in found.values()) == len(meant)
+    found = fold_runs(spark, uris, "at", shift=47)
+    assert sum(of.rows for of in found.values()) == len(meant)
     # Whatever is a run here: each row by itself.
     for key, told in found.items():
         mine = np.array([at for _, at in meant if at >> 47 == key])
         bounds = np.bitwise_xor.reduce(bounds_of_runs(mine, np.ones(len(mine), np.int64)))
-        assert told == (int(bounds.view(np.int64)), len(mine))
+        assert told == (len(mine), int(bounds.view(np.int64)))
 
 
-def test_runs_of_nothing_and_of_what_is_no_such_column(spark, tmp_path):
-    assert fold_runs(spark, [], "at").collect() == []
+@pytest.mark.parametrize("at_hand", [0, 1 << 25])
+def test_runs_of_nothing_and_of_what_is_no_such_column(spark, tmp_path, monkeypatch, at_hand):
+    monkeypatch.setattr(parquet, "_AT_HAND_BYTES", at_hand)
+    assert fold_runs(spark, [], "at") == {}
     file = tmp_path / "some.parquet"
     table = {"at": pa.array([None, 5], pa.int64()), "small": pa.array([1, 2], pa.int32())}
     pq.write_table(pa.table(table), file)
@@ -243,5 +243,7 @@ def test_runs_of_nothing_and_of_what_is_no_such_column(spark, tmp_path):
         ("small", "unit column small of file:"),
         ("place", "has no column place: it has at, small"),
     ]:
-        assert message in failure(fold_runs(spark, [file.as_uri()], column))
-    assert fold_runs(spark, [], "at", key="k", bounds="b", count="n").columns == ["k", "b", "n"]
+        with pytest.raises((ValueError, PythonException), match=message):
+            fold_runs(spark, [file.as_uri()], column)
+    with pytest.raises(FileNotFoundError, match=r"gone\.parquet"):
+        fold_runs(spark, [f"{file.as_uri()}.gone.parquet"], "at")

@@ -24,7 +24,7 @@ from xorack.spark.columns import (
     with_unit,
 )
 from xorack.spark.errors import DuplicateUnits, InvalidOption, NullUnits, UnsuitableColumns
-from xorack.spark.parquet import consecutive, fold_parquet, fold_runs, xor_stamps
+from xorack.spark.parquet import Runs, consecutive, fold_parquet, fold_runs, xor_stamps
 from xorack.spark.requests import Options, Sent, check_queue, request_id
 from xorack.spark.sink import send, send_rows, ship_wheel
 
@@ -38,6 +38,7 @@ __all__ = [
     "Kind",
     "NullUnits",
     "Options",
+    "Runs",
     "Sent",
     "UnsuitableColumns",
     "check_queue",

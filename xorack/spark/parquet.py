@@ -15,6 +15,7 @@ in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from xorack.spark.columns import Kind
 
-__all__ = ["can_read", "consecutive", "fold_parquet", "fold_runs", "xor_stamps"]
+__all__ = ["Runs", "can_read", "consecutive", "fold_parquet", "fold_runs", "xor_stamps"]
 
 _BATCH_ROWS = 1 << 16
 _BATCH_RUNS = 1 << 18
@@ -42,7 +43,22 @@ _TASKS_A_CORE = 3
 _RUNS_QUICKER = 8
 """How many times the bytes a task is given that only looks at runs, which takes no time."""
 _TASK_FILES = 1_000
+_ASKED_AT_ONCE = 16
+_AT_HAND_BYTES = 64 << 20
+"""What is read in the driver: its column of places is some KB, and a job takes half a second."""
 _URI_CHARACTERS = "%:/?#[]@!$&'()*+,;=~"
+
+
+class Runs(NamedTuple):
+    """What runs of consecutive numbers there are: see `fold_runs`.
+
+    Attributes:
+        rows: How many numbers.
+        bounds: The XOR of their bounds, signed.
+    """
+
+    rows: int
+    bounds: int
 
 
 class _Slice(NamedTuple):
@@ -102,7 +118,7 @@ def fold_parquet(
         raise UnsuitableColumns("fold_parquet needs at least one unit column")
     if kind not in ("traced", "plain"):
         raise UnsuitableColumns(f"kind: {kind!r}, expected 'traced' or 'plain'")
-    tasks = _tasks(files, spark.sparkContext.defaultParallelism)
+    tasks = _tasks(_sized(files), spark.sparkContext.defaultParallelism)
     numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
     rows = _Rows(list(dict.fromkeys((key, *columns))), consecutive, where, dict(derived or {}))
     reader = _reader(tasks, key, columns, kind, rows)
@@ -114,15 +130,8 @@ def fold_parquet(
 
 
 def fold_runs(
-    spark: SparkSession,
-    files: Iterable[str],
-    column: str,
-    *,
-    shift: int = 0,
-    key: str = "key",
-    bounds: str = "bounds",
-    count: str = "count",
-) -> DataFrame:
+    spark: SparkSession, files: Iterable[str], column: str, *, shift: int = 0
+) -> dict[int, Runs]:
     """Tell which rows of chains Parquet files hold, at the price of a look at each run of them.
 
     The bounds of a run of consecutive numbers are `xorack.bulk.bounds_of_runs`, those of a chain
@@ -132,28 +141,36 @@ def fold_runs(
     their stamp above all, need not be made again where bounds and count are those of all rows.
 
     Args:
-        spark: The session.
+        spark: The session. Its tasks read, but what is less than 64 MiB is read here: a task takes
+            longer to start.
         files: As for `fold_parquet`.
         column: The column of numbers, long, stored as `consecutive` has it.
         shift: By how many bits the number is shifted to the right to get the key of its chain; a
             run is within a chain.
-        key: The name of the column of keys.
-        bounds: The name of the column of bounds.
-        count: The name of the column of counts.
 
     Returns:
-        A frame of ``key``, ``bounds`` and ``count``, all long: one row for each chain and each task
-        that read rows of it, to be XORed and added up. Its job fails, naming file and column, as
-        that of `fold_parquet` does.
+        What there is of each chain, by its key.
 
     Raises:
         OSError: A file is not there.
+        ValueError: The column is not there, is no long, or does not begin with a value; names
+            column and file. From tasks, it comes as Spark's PythonException.
     """
-    cores = spark.sparkContext.defaultParallelism
-    tasks = _tasks(files, cores, _RUNS_QUICKER * _TASK_BYTES, 1)
-    numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
-    reader = _run_reader(tasks, column, shift)
-    return numbers.mapInArrow(reader, "key long, bounds long, count long").toDF(key, bounds, count)
+    sized, cores = _sized(files), spark.sparkContext.defaultParallelism
+    if sum(size for _, size in sized) <= _AT_HAND_BYTES:
+        here = (_Slice(uri, 0, size) for uri, size in sized)
+        told = _folded_runs(here, column, shift)
+        found: Iterable[tuple[Any, ...]] = [row for some in told for row in zip(*some, strict=True)]
+    else:
+        tasks = _tasks(sized, cores, _RUNS_QUICKER * _TASK_BYTES, 1)
+        numbers = spark.range(0, len(tasks), 1, len(tasks))
+        reader = _run_reader(tasks, column, shift)
+        found = numbers.mapInArrow(reader, "key long, bounds long, count long").collect()
+    chains: dict[int, Runs] = {}
+    for key, bounds, count in found:
+        before = chains.get(key, Runs(0, 0))
+        chains[key] = Runs(before.rows + int(count), before.bounds ^ int(bounds))
+    return chains
 
 
 def consecutive(df: DataFrame, column: str) -> DataFrame:
@@ -238,10 +255,12 @@ def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _tasks(
-    files: Iterable[str], cores: int, most: int | None = None, a_core: int = _TASKS_A_CORE
+    sized: Sequence[tuple[str, int]],
+    cores: int,
+    most: int | None = None,
+    a_core: int = _TASKS_A_CORE,
 ) -> list[list[_Slice]]:
     """Share files out to tasks: small ones together, large ones cut."""
-    sized = [(uri, size) for uri, size in ((uri, _size(uri)) for uri in sorted(files)) if size]
     total = sum(size for _, size in sized)
     target = min(most or _TASK_BYTES, max(_LEAST_TASK_BYTES, -(-total // (cores * a_core))))
     tasks: list[list[_Slice]] = []
@@ -255,6 +274,15 @@ def _tasks(
             tasks[-1].append(_Slice(uri, start, end))
             filled += end - start
     return tasks
+
+
+def _sized(files: Iterable[str]) -> list[tuple[str, int]]:
+    """Files that are not empty, and their sizes; asked side by side, as each may be a request."""
+    names = sorted(files)
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        return [
+            (uri, size) for uri, size in zip(names, pool.map(_size, names), strict=True) if size
+        ]
 
 
 def can_read(uri: str) -> bool:
@@ -367,22 +395,30 @@ def _run_reader(
     tasks: list[list[_Slice]], column: str, shift: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import numpy as np
         import pyarrow as pa
 
-        from xorack.bulk import Folds, bounds_of_runs
-
-        folds = Folds("plain")
-        for part in _parts(tasks, batches):
-            for _, firsts, lengths in _runs(part, [column], column, _BATCH_RUNS):
-                folds.add(firsts >> shift, bounds_of_runs(firsts, lengths), lengths)
-        for keys, bounds, counts in folds.results():
-            columns = (np.array(keys), bounds[:, 0].view(np.int64), counts)
+        for columns in _folded_runs(_parts(tasks, batches), column, shift):
             yield pa.RecordBatch.from_arrays(
-                [pa.array(one) for one in columns], ["key", "bounds", "count"]
+                [pa.array(one, pa.int64()) for one in columns], ["key", "bounds", "count"]
             )
 
     return read
+
+
+def _folded_runs(
+    parts: Iterable[_Slice], column: str, shift: int
+) -> Iterator[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
+    """Keys, bounds and counts of the rows of slices of files."""
+    import numpy as np
+
+    from xorack.bulk import Folds, bounds_of_runs
+
+    folds = Folds("plain")
+    for part in parts:
+        for _, firsts, lengths in _runs(part, [column], column, _BATCH_RUNS):
+            folds.add(firsts >> shift, bounds_of_runs(firsts, lengths), lengths)
+    for keys, bounds, counts in folds.results():
+        yield keys, bounds[:, 0].view(np.int64), counts
 
 
 def _parts(tasks: list[list[_Slice]], batches: Iterator[pa.RecordBatch]) -> Iterator[_Slice]:
