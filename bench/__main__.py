@@ -70,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "cold_start": cold_start.run,
         "latency": latency.run,
         "spark": spark.run,
+        "spark_scale": spark.run_scale,
     }
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
     parser.add_argument("--quick", action="store_true", help=argparse.SUPPRESS)

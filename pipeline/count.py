@@ -188,7 +188,7 @@ def _finished(
     from pipeline.layout import words_as_written, words_of
     from pipeline.missing import Chain
     from xorack.spark import fold_runs
-    from xorack.spark.parquet import can_read
+    from xorack.spark.files import can_read
     from xorack.stamps import PLAIN_LENGTH
 
     by_runs = not lose and can_read(words_of(source).uri)

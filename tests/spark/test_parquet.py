@@ -21,10 +21,11 @@ from xorack.spark import (
     fold,
     fold_parquet,
     fold_runs,
-    parquet,
     unit,
     xor_stamps,
 )
+from xorack.spark import files as files_module
+from xorack.spark import runs as runs_module
 
 pytestmark = pytest.mark.spark
 
@@ -57,9 +58,9 @@ def test_it_is_the_fold_of_the_frame(spark, rows, tmp_path, kind, monkeypatch):
     files = frame.inputFiles()
     assert by_key(fold_parquet(spark, files, "chain", "chain", "pos", kind=kind)) == expected
     # However it is shared out, and however little is looked at at a time.
-    monkeypatch.setattr(parquet, "_TASK_BYTES", 50_000)
-    monkeypatch.setattr(parquet, "_LEAST_TASK_BYTES", 1)
-    assert len(parquet._tasks(parquet._sized(files), 2)) > 3
+    monkeypatch.setattr(files_module, "TASK_BYTES", 50_000)
+    monkeypatch.setattr(files_module, "LEAST_TASK_BYTES", 1)
+    assert len(files_module.slices_of(files_module.with_sizes(files), 2)) > 3
     assert by_key(fold_parquet(spark, files, "chain", "chain", "pos", kind=kind)) == expected
 
 
@@ -113,8 +114,8 @@ def test_what_is_no_unit_is_named(spark, tmp_path):
 
 
 def test_places_that_tasks_can_read(tmp_path):
-    assert parquet.can_read(tmp_path.as_uri())
-    assert not parquet.can_read("nothing://bucket/words")
+    assert files_module.can_read(tmp_path.as_uri())
+    assert not files_module.can_read("nothing://bucket/words")
 
 
 def test_stamps_are_added_up(spark):
@@ -163,8 +164,8 @@ def runs(tmp_path):
 
 @pytest.mark.parametrize("task_bytes", [3_000, 1 << 25])
 def test_a_column_that_is_stored_where_it_does_not_count_on(spark, runs, monkeypatch, task_bytes):
-    monkeypatch.setattr(parquet, "_TASK_BYTES", task_bytes)
-    monkeypatch.setattr(parquet, "_LEAST_TASK_BYTES", 1)
+    monkeypatch.setattr(files_module, "TASK_BYTES", task_bytes)
+    monkeypatch.setattr(files_module, "LEAST_TASK_BYTES", 1)
     uris, meant = runs
     expected = {
         key: (xor(*(traced(unit_id(at)) for at in units)), len(units))
@@ -218,9 +219,9 @@ def test_such_a_column_begins_with_a_value(spark, tmp_path):
 
 @pytest.mark.parametrize(("at_hand", "task_bytes"), [(1 << 25, 1), (0, 400), (0, 1 << 25)])
 def test_runs_tell_which_rows_there_are(spark, runs, monkeypatch, at_hand, task_bytes):
-    monkeypatch.setattr(parquet, "_AT_HAND_BYTES", at_hand)
-    monkeypatch.setattr(parquet, "_TASK_BYTES", task_bytes)
-    monkeypatch.setattr(parquet, "_LEAST_TASK_BYTES", 1)
+    monkeypatch.setattr(runs_module, "_AT_HAND_BYTES", at_hand)
+    monkeypatch.setattr(files_module, "TASK_BYTES", task_bytes)
+    monkeypatch.setattr(files_module, "LEAST_TASK_BYTES", 1)
     uris, meant = runs
     found = fold_runs(spark, uris, "at", shift=47)
     assert sum(of.rows for of in found.values()) == len(meant)
@@ -233,7 +234,7 @@ def test_runs_tell_which_rows_there_are(spark, runs, monkeypatch, at_hand, task_
 
 @pytest.mark.parametrize("at_hand", [0, 1 << 25])
 def test_runs_of_nothing_and_of_what_is_no_such_column(spark, tmp_path, monkeypatch, at_hand):
-    monkeypatch.setattr(parquet, "_AT_HAND_BYTES", at_hand)
+    monkeypatch.setattr(runs_module, "_AT_HAND_BYTES", at_hand)
     assert fold_runs(spark, [], "at") == {}
     file = tmp_path / "some.parquet"
     table = {"at": pa.array([None, 5], pa.int64()), "small": pa.array([1, 2], pa.int32())}

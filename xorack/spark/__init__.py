@@ -24,8 +24,9 @@ from xorack.spark.columns import (
     with_unit,
 )
 from xorack.spark.errors import DuplicateUnits, InvalidOption, NullUnits, UnsuitableColumns
-from xorack.spark.parquet import Runs, consecutive, fold_parquet, fold_runs, xor_stamps
+from xorack.spark.parquet import fold_parquet, xor_stamps
 from xorack.spark.requests import Options, Sent, check_queue, request_id
+from xorack.spark.runs import Runs, consecutive, fold_runs
 from xorack.spark.sink import send, send_rows, ship_wheel
 
 if TYPE_CHECKING:

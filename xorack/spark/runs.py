@@ -1,0 +1,209 @@
+"""Runs of consecutive numbers in Parquet files: stored by their firsts, seen without each number.
+
+What a column of units costs is mostly that the JVM writes a value a row. Where a row is, as a rule,
+the one after the row before it, only the exceptions need to be stored: a column that is null where
+it is one more than in the row before. `consecutive` fills such a column in, in the JVM, and
+`xorack.spark.fold_parquet` does as it folds; `fold_runs` tells what is there by the runs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from xorack.spark.files import (
+    BATCH_ROWS,
+    Slice,
+    check_columns,
+    groups_in,
+    located,
+    long_column,
+    parts_of,
+    slices_of,
+    with_sizes,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Runs", "consecutive", "filled_rows", "fold_runs"]
+
+_BATCH_RUNS = 1 << 18
+_QUICKER = 8
+"""How many times the bytes a task is given that looks at nothing but runs."""
+_AT_HAND_BYTES = 64 << 20
+"""What is read in the driver: its column of places is some KB, and a job takes half a second."""
+
+
+class Runs(NamedTuple):
+    """What runs of consecutive numbers there are: see `fold_runs`.
+
+    Attributes:
+        rows: How many numbers.
+        bounds: The XOR of their bounds, signed.
+    """
+
+    rows: int
+    bounds: int
+
+
+def fold_runs(
+    spark: SparkSession, files: Iterable[str], column: str, *, shift: int = 0
+) -> dict[int, Runs]:
+    """Tell which rows of chains Parquet files hold, at the price of a look at each run of them.
+
+    The bounds of a run of consecutive numbers are `xorack.bulk.bounds_of_runs`, those of a chain
+    the XOR over its runs: wherever a run is cut, the place of the cut comes twice and is gone. The
+    bounds say which numbers come an odd number of times, and with the count that each comes once,
+    as surely as plain stamps do, of which they are made. So what is known of all rows of a chain,
+    their stamp above all, need not be made again where bounds and count are those of all rows.
+
+    Args:
+        spark: The session. Its tasks read, but what is less than 64 MiB is read here: a task takes
+            longer to start.
+        files: As for `fold_parquet`.
+        column: The column of numbers, long, stored as `consecutive` has it.
+        shift: By how many bits the number is shifted to the right to get the key of its chain; a
+            run is within a chain.
+
+    Returns:
+        What there is of each chain, by its key.
+
+    Raises:
+        OSError: A file is not there.
+        ValueError: The column is not there, is no long, or does not begin with a value; names
+            column and file. From tasks, it comes as Spark's PythonException.
+    """
+    known = with_sizes(files)
+    if sum(size for _, size in known) <= _AT_HAND_BYTES:
+        here = _folded_runs((Slice(uri, 0, size) for uri, size in known), column, shift)
+        found: Iterable[tuple[Any, ...]] = [row for some in here for row in zip(*some, strict=True)]
+    else:
+        cores = spark.sparkContext.defaultParallelism
+        tasks = slices_of(known, cores, a_core=1, times=_QUICKER)
+        numbers = spark.range(0, len(tasks), 1, len(tasks))
+        reader = _run_reader(tasks, column, shift)
+        found = numbers.mapInArrow(reader, "key long, bounds long, count long").collect()
+    chains: dict[int, Runs] = {}
+    for key, bounds, count in found:
+        before = chains.get(key, Runs(0, 0))
+        chains[key] = Runs(before.rows + int(count), before.bounds ^ int(bounds))
+    return chains
+
+
+def consecutive(df: DataFrame, column: str) -> DataFrame:
+    """Fill in a column that Parquet files have where it is not one more than in the row before.
+
+    In Spark's terms, and in the JVM: rows of a file are brought together and sorted, which costs
+    more than most things that are done to them. `fold_parquet` does without.
+
+    Args:
+        df: What ``spark.read.parquet`` gave, nothing done to it: the files' rows have their order.
+        column: The column, long. It has a value in the first row of each file, and wherever it is
+            not one more than in the row before; elsewhere null. What writes such files writes each
+            in one piece: ``option("maxRecordsPerFile", 0)``, no sorting or sharing out of rows.
+
+    Returns:
+        The frame with the column filled in; null from the first row of a file to its first value.
+    """
+    file, row = F.col("_metadata.file_path"), F.col("_metadata.row_index")
+    place = df.select("*", file.alias("_xorack_file"), row.alias("_xorack_row"))
+    before = Window.partitionBy("_xorack_file").orderBy("_xorack_row")
+    ahead = F.last(F.col(column) - F.col("_xorack_row"), ignorenulls=True).over(before)
+    filled = place.withColumn(column, ahead + F.col("_xorack_row"))
+    return filled.select(*df.columns)
+
+
+def _run_reader(
+    tasks: list[list[Slice]], column: str, shift: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for columns in _folded_runs(parts_of(tasks, batches), column, shift):
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(one, pa.int64()) for one in columns], ["key", "bounds", "count"]
+            )
+
+    return read
+
+
+def _folded_runs(
+    parts: Iterable[Slice], column: str, shift: int
+) -> Iterator[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
+    """Keys, bounds and counts of the rows of slices of files."""
+    import numpy as np
+
+    from xorack.bulk import Folds, bounds_of_runs
+
+    folds = Folds("plain")
+    for part in parts:
+        for _, firsts, lengths in _runs(part, [column], column, _BATCH_RUNS):
+            folds.add(firsts >> shift, bounds_of_runs(firsts, lengths), lengths)
+    for keys, bounds, counts in folds.results():
+        yield keys, bounds[:, 0].view(np.int64), counts
+
+
+def filled_rows(part: Slice, columns: list[str], consecutive: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice of a file, with what one column leaves out."""
+    import numpy as np
+    import pyarrow as pa
+
+    for rows, firsts, lengths in _runs(part, columns, consecutive, BATCH_ROWS):
+        begins = np.cumsum(lengths) - lengths
+        values = np.arange(len(rows)) + np.repeat(firsts - begins, lengths)
+        arrays = [
+            pa.array(values) if name == consecutive else long_column(rows, name, part.uri)
+            for name in columns
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, columns)
+
+
+def _runs(
+    part: Slice, columns: list[str], consecutive: str, batch_rows: int
+) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]]:
+    """The rows of a slice of a file, and of one column the runs: first numbers, lengths."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    system, path = located(part.uri)
+    with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
+        check_columns(part.uri, columns, file.schema_arrow.names)
+        groups = groups_in(part, file.metadata)
+        following = _following(file, groups[0], consecutive, part.uri) if groups else None
+        for rows in file.iter_batches(batch_rows, groups, columns, use_threads=False):
+            column = long_column(rows, consecutive, part.uri)
+            begins = np.flatnonzero(column.is_valid())
+            firsts = column.drop_null().to_numpy()
+            if not (len(begins) and begins[0] == 0):
+                if following is None:
+                    raise ValueError(
+                        f"xorack: column {consecutive} is null in the first row of {part.uri}, "
+                        "from which the others count on"
+                    )
+                begins, firsts = np.append(0, begins), np.append(following, firsts)
+            lengths = np.diff(begins, append=len(rows))
+            following = int(firsts[-1] + lengths[-1])
+            yield rows, firsts, lengths
+
+
+def _following(file: Any, group: int, consecutive: str, uri: str) -> int | None:
+    """What a row group's first row has where it has null; None if nothing is before it."""
+    import numpy as np
+
+    since = 0
+    for before in reversed(range(group)):
+        batches = file.iter_batches(BATCH_ROWS, [before], [consecutive], use_threads=False)
+        for rows in reversed(list(batches)):
+            column = long_column(rows, consecutive, uri)
+            if len(begins := np.flatnonzero(column.is_valid())):
+                last = int(begins[-1])
+                return int(column[last].as_py()) + len(rows) - last + since
+            since += len(rows)
+    return None
