@@ -1,4 +1,4 @@
-"""What tracking costs on Spark, as parts of the report: `bench.spark_price`, `bench.spark_scale`."""
+"""What tracking costs on Spark, as parts of the report."""
 
 from __future__ import annotations
 
