@@ -82,6 +82,7 @@ __all__ = [
     "files_of",
     "frame_of",
     "missing_of",
+    "names_in",
     "reason_of",
     "rows_in",
     "run_of",
@@ -331,6 +332,11 @@ def arrow_columns(schema: str) -> list[tuple[str, str]]:
         "double": "float64",
     }
     return [(name, types[type_]) for name, type_ in map(str.split, schema.split(", "))]
+
+
+def names_in(schema: str) -> list[str]:
+    """The names of a schema's columns."""
+    return [name for name, _ in arrow_columns(schema)]
 
 
 def frame_of(spark: SparkSession, rows: Iterable[tuple[Any, ...]], schema: str) -> DataFrame:

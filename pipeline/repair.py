@@ -284,12 +284,19 @@ def _chains(
     """
     from pyspark.sql import functions as F
 
-    from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA, files_of, rows_in, tracking_of
+    from pipeline.layout import (
+        FILES_SCHEMA,
+        TRACKING_SCHEMA,
+        files_of,
+        frame_of,
+        rows_in,
+        tracking_of,
+    )
     from pipeline.missing import base_of
 
     files = rows_in(spark, files_of(source), FILES_SCHEMA)
     tracking = rows_in(spark, tracking_of(before), TRACKING_SCHEMA)
-    asked = spark.createDataFrame([(one.tag,) for one in failed], "tag string")
+    asked = frame_of(spark, [(one.tag,) for one in failed], "tag string")
     latest = {
         row["tag"]: row["chain"]
         for row in tracking.where("attempt > 1")
@@ -365,7 +372,8 @@ def _write(
     # What another attempt of this run left is overwritten; its name stays, in a hidden file.
     for leavings in folder.data():
         leavings.delete()
-    about = spark.createDataFrame(
+    about = layout.frame_of(
+        spark,
         [(one.chain.key, one.tag, one.path) for one in plan.attempts],
         "chain long, tag string, path string",
     ).hint("broadcast")
@@ -373,7 +381,7 @@ def _write(
     try:
         (
             rows.join(about, "chain")
-            .select(*_names(layout.MISSING_SCHEMA))
+            .select(*layout.names_in(layout.MISSING_SCHEMA))
             .write.parquet(layout.missing_of(folder).place)
         )
     finally:
@@ -384,15 +392,13 @@ def _write(
     counted = layout.rows_in(spark, layout.tracking_of(before), layout.TRACKING_SCHEMA)
     (
         counted.join(about, "chain", "left_anti")
-        .select(*_names(layout.TRACKING_SCHEMA))
-        .unionByName(
-            spark.createDataFrame([_counted(one) for one in plan.attempts], layout.TRACKING_SCHEMA)
-        )
+        .select(*layout.names_in(layout.TRACKING_SCHEMA))
+        .unionByName(layout.frame_of(spark, map(_counted, plan.attempts), layout.TRACKING_SCHEMA))
         .write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
         .json(layout.tracking_of(folder).place)
     )
     chains = [_new_chain(one, plan.run_id) for one in plan.attempts]
-    spark.createDataFrame(chains, layout.CHAINS_SCHEMA).write.parquet(
+    layout.frame_of(spark, chains, layout.CHAINS_SCHEMA).write.parquet(
         layout.chains_of(folder).place
     )
     told = {"skipped": plan.skipped, "never_started": plan.never_started}
@@ -566,12 +572,10 @@ def _root(tag: str) -> int:
 
 def _longs(spark: SparkSession, values: Iterable[int], name: str) -> DataFrame:
     """A small frame of 64-bit integers, signed or not."""
+    from pipeline.layout import frame_of
+
     signed = {value - (1 << 64) if value >> 63 == 1 else value for value in values}
-    return spark.createDataFrame([(value,) for value in sorted(signed)], f"{name} long")
-
-
-def _names(schema: str) -> list[str]:
-    return [column.split()[0] for column in schema.split(", ")]
+    return frame_of(spark, [(value,) for value in sorted(signed)], f"{name} long")
 
 
 def _listed(tags: Iterable[str], about: Callable[[int], str] | None = None) -> str:
