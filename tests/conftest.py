@@ -27,6 +27,7 @@ _LONGEST = (
     "functional/test_faults_in_process.py",
     "functional/test_dynamodb_acker.py",
     "spark/test_parquet.py",
+    "spark/test_runs.py",
     "functional/test_moto_lock.py",
     "functional/test_handlers.py",
     "e2e/test_examples.py",

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Runs", "consecutive", "filled_rows", "fold_runs"]
 
-_BATCH_RUNS = 1 << 18
 _QUICKER = 8
 """How many times the bytes a task is given that looks at nothing but runs."""
 _AT_HAND_BYTES = 64 << 20
@@ -144,7 +143,7 @@ def _folded_runs(
 
     folds = Folds("plain")
     for part in parts:
-        for _, firsts, lengths in _runs(part, [column], column, _BATCH_RUNS):
+        for _, firsts, lengths in _runs(part, [column], column):
             folds.add(firsts >> shift, bounds_of_runs(firsts, lengths), lengths)
     for keys, bounds, counts in folds.results():
         yield keys, bounds[:, 0].view(np.int64), counts
@@ -155,7 +154,7 @@ def filled_rows(part: Slice, columns: list[str], consecutive: str) -> Iterator[p
     import numpy as np
     import pyarrow as pa
 
-    for rows, firsts, lengths in _runs(part, columns, consecutive, BATCH_ROWS):
+    for rows, firsts, lengths in _runs(part, columns, consecutive):
         begins = np.cumsum(lengths) - lengths
         values = np.arange(len(rows)) + np.repeat(firsts - begins, lengths)
         arrays = [
@@ -166,7 +165,7 @@ def filled_rows(part: Slice, columns: list[str], consecutive: str) -> Iterator[p
 
 
 def _runs(
-    part: Slice, columns: list[str], consecutive: str, batch_rows: int
+    part: Slice, columns: list[str], consecutive: str
 ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]]:
     """The rows of a slice of a file, and of one column the runs: first numbers, lengths."""
     import numpy as np
@@ -177,10 +176,8 @@ def _runs(
         check_columns(part.uri, columns, file.schema_arrow.names)
         groups = groups_in(part, file.metadata)
         following = _following(file, groups[0], consecutive, part.uri) if groups else None
-        for rows in file.iter_batches(batch_rows, groups, columns, use_threads=False):
-            column = long_column(rows, consecutive, part.uri)
-            begins = np.flatnonzero(column.is_valid())
-            firsts = column.drop_null().to_numpy()
+        for rows in file.iter_batches(BATCH_ROWS, groups, columns, use_threads=False):
+            begins, firsts = _stored(long_column(rows, consecutive, part.uri))
             if not (len(begins) and begins[0] == 0):
                 if following is None:
                     raise ValueError(
@@ -193,17 +190,32 @@ def _runs(
             yield rows, firsts, lengths
 
 
-def _following(file: Any, group: int, consecutive: str, uri: str) -> int | None:
-    """What a row group's first row has where it has null; None if nothing is before it."""
+def _stored(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that are not null, and what they have.
+
+    By the column's own buffers: to make a mask of numpy's, pyarrow loads pandas, 45 MiB and half a
+    second of CPU.
+    """
     import numpy as np
 
+    validity, values = column.buffers()
+    rows = slice(column.offset, column.offset + len(column))
+    longs = np.frombuffer(values, np.int64)[rows]
+    if validity is None:
+        return np.arange(len(column)), longs
+    bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[rows]
+    begins = np.flatnonzero(bits)
+    return begins, longs[begins]
+
+
+def _following(file: Any, group: int, consecutive: str, uri: str) -> int | None:
+    """What a row group's first row has where it has null; None if nothing is before it."""
     since = 0
     for before in reversed(range(group)):
         batches = file.iter_batches(BATCH_ROWS, [before], [consecutive], use_threads=False)
         for rows in reversed(list(batches)):
-            column = long_column(rows, consecutive, uri)
-            if len(begins := np.flatnonzero(column.is_valid())):
-                last = int(begins[-1])
-                return int(column[last].as_py()) + len(rows) - last + since
+            begins, firsts = _stored(long_column(rows, consecutive, uri))
+            if len(begins):
+                return int(firsts[-1] - begins[-1]) + len(rows) + since
             since += len(rows)
     return None
