@@ -192,12 +192,13 @@ def _finished(
     from xorack.stamps import PLAIN_LENGTH
 
     by_runs = not lose and can_read(words_of(source).uri)
+    placed = words if lose else None
     seen: Mapping[int, tuple[int, int | bytes]]
     if by_runs:
         written = words_as_written(spark, source).inputFiles()
         seen = fold_runs(spark, written, "at", shift=POSITION_BITS)
     else:
-        seen = _folded(spark, source, words, "plain")
+        seen = _folded(spark, source, placed, "plain")
     finished: dict[int, tuple[int, bytes]] = {}
     others: dict[Kind, list[int]] = {"plain": [], "traced": []}
     for file in files:
@@ -214,7 +215,7 @@ def _finished(
             others["plain" if len(whole) == PLAIN_LENGTH else "traced"].append(number)
     for kind, numbers in others.items():
         if numbers:
-            finished.update(_folded(spark, source, words if lose else None, kind, numbers))
+            finished.update(_folded(spark, source, placed, kind, numbers))
     return finished
 
 
@@ -227,7 +228,8 @@ def _folded(
 ) -> dict[int, tuple[int, bytes]]:
     """Count and stamp of words by the file's number: of all files, or of those with some numbers.
 
-    Files that count for nothing may be among them.
+    Of words with their places, or of all that there are, if None. Files that count for nothing may
+    be among them.
     """
     from pyspark.sql import functions as F
 

@@ -273,6 +273,20 @@ def queue_requests(queue):
     return requests
 
 
+def test_words_in_a_place_that_spark_alone_can_read(
+    spark, database, queue, tmp_path, monkeypatch, capfd
+):
+    root, texts = database
+    acker = Acker()
+    monkeypatch.setattr("xorack.spark.files.can_read", lambda uri: False)
+    for number, glob in enumerate(("*", "plain.txt")):  # with words that do not count, and without
+        assert run_split(queue, root, tmp_path / f"w{number}", "--glob", glob, "--name", glob) == 0
+        assert run_count(queue, tmp_path / f"w{number}", tmp_path / f"c{number}") == 0
+    acker.apply(queue.bodies)
+    acked = {tag for tag, chain in acker.store.chains.items() if chain.status == "acked"}
+    assert acked == {f"*/{name}" for name in texts} | {"plain.txt/plain.txt"}
+
+
 @pytest.mark.parametrize("kind", ["traced", "plain"])
 def test_words_that_are_gone_stay_outstanding(
     spark, database, queue, tmp_path, monkeypatch, kind, capfd
