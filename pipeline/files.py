@@ -26,14 +26,14 @@ class Said:
     Attributes:
         words: How many there are.
         stamp: The XOR of their stamps; None if there are none.
-        bounds: What says which words they are: see `xorack.spark.fold_runs`.
         error: Why the file cannot be read; None if it could.
+        bounds: What says which words they are: see `xorack.spark.fold_runs`.
     """
 
     words: int = 0
     stamp: bytes | None = None
-    bounds: int = 0
     error: str | None = None
+    bounds: int = 0
 
 
 def gathered(tasks: Iterable[Mapping[int, Said]]) -> dict[int, Said]:

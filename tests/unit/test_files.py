@@ -6,9 +6,15 @@ from xorack import traced, unit_id, xor
 
 def test_what_is_said_in_parts_is_put_together():
     parts = [traced(unit_id(at)) for at in range(3)]
-    tasks = [{0: Said(5, parts[0]), 7: Said(1, parts[1])}, {0: Said(7, parts[2])}]
-    assert gathered(tasks) == {0: Said(12, xor(parts[0], parts[2])), 7: Said(1, parts[1])}
-    assert tasks[0][0] == Said(5, parts[0])
+    tasks = [
+        {0: Said(5, parts[0], bounds=0b0110), 7: Said(1, parts[1], bounds=-1)},
+        {0: Said(7, parts[2], bounds=0b1010)},
+    ]
+    assert gathered(tasks) == {
+        0: Said(12, xor(parts[0], parts[2]), bounds=0b1100),
+        7: Said(1, parts[1], bounds=-1),
+    }
+    assert tasks[0][0] == Said(5, parts[0], bounds=0b0110)
 
 
 def test_what_is_wrong_is_said_once_and_always_the_same():
