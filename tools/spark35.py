@@ -22,7 +22,8 @@ NEEDS: Final = (
     *("boto3==1.44.5", "pyee==13.0.1", "xxhash==4.1.0", "pytest==9.2.0", "pytest-timeout==2.4.0"),
     "hypothesis==6.170.15",
 )
-TESTS: Final = tuple(f"tests/spark/test_{name}.py" for name in ("columns", "send", "parquet", "runs"))
+_TESTED: Final = ("columns", "send", "parquet", "runs")
+TESTS: Final = tuple(f"tests/spark/test_{name}.py" for name in _TESTED)
 
 
 def set_up() -> Path:
