@@ -39,7 +39,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = ("untracked", "plain", "traced")
@@ -160,6 +160,9 @@ class Peaks(threading.Thread):
             self.worker = max(self.worker, high)
 
 
+Watch = TypeVar("Watch", bound=Peaks)
+
+
 # One run, in a process of its own
 
 
@@ -270,31 +273,48 @@ def untracked_count(spark: Any, words: Path, out: Path) -> None:
 # All runs
 
 
-def measure(
-    variants: tuple[str, ...], database: Path, queue: Any, turns: int = 1
-) -> dict[str, Any]:
-    """One process that does the jobs of some variants, some times."""
-    out = Path(tempfile.mkdtemp(prefix="xorack-price-"))
-    begun = len(queue.bodies)
+def watched(command: list[str], watch: type[Watch]) -> tuple[str, Watch]:
+    """Run a process that sends to a queue of the bench's, and watch it.
+
+    Args:
+        command: The process.
+        watch: How it is watched.
+
+    Returns:
+        What it printed, and the watch.
+
+    Raises:
+        RuntimeError: It failed.
+    """
     environment = {
         **os.environ,
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "testing",
         "AWS_DEFAULT_REGION": "eu-west-1",
     }
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        watching = watch(process.pid)
+        watching.start()
+        printed, _ = process.communicate()
+        watching.stop()
+    if process.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+    return printed, watching
+
+
+def measure(
+    variants: tuple[str, ...], database: Path, queue: Any, turns: int = 1
+) -> dict[str, Any]:
+    """One process that does the jobs of some variants, some times."""
+    out = Path(tempfile.mkdtemp(prefix="xorack-price-"))
+    begun = len(queue.bodies)
     command = [sys.executable, "-m", "bench.spark_price", "--run", ",".join(variants)]
     command += ["--turns", str(turns)]
     command += ["--database", str(database), "--out", str(out), "--queue-url", queue.queue_url]
     try:
-        with subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-        ) as process:
-            peaks = Peaks(process.pid)
-            peaks.start()
-            printed, _ = process.communicate()
-            peaks.stop()
-        if process.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+        printed, peaks = watched(command, Peaks)
     finally:
         shutil.rmtree(out, ignore_errors=True)
     taken: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])

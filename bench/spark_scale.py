@@ -18,14 +18,13 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from bench.spark_price import ROOT, Peaks, applied, cpu_seconds, process_seconds
+from bench.spark_price import Peaks, applied, cpu_seconds, process_seconds, watched
 
 _MIB = 1 << 20
 _SMALL = 600
@@ -82,22 +81,8 @@ class _Watch(Peaks):
 def run_job(name: str, *arguments: str) -> dict[str, Any]:
     """One job in a process of its own: its summary and what it took."""
     command = [sys.executable, "-m", f"pipeline.{name}", "--run-id", "bench", "--json", *arguments]
-    environment = {
-        **os.environ,
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "eu-west-1",
-    }
     begun = time.monotonic()
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
-        watch = _Watch(process.pid)
-        watch.start()
-        printed, _ = process.communicate()
-        watch.stop()
-    if process.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+    printed, watch = watched(command, _Watch)
     return {
         "summary": json.loads(printed),
         "wall": time.monotonic() - begun,

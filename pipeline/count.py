@@ -185,7 +185,7 @@ def _finished(
     there: then the stamp is that which the list of files has. Only others' are made.
     """
     from pipeline.files import POSITION_BITS
-    from pipeline.layout import words_as_written, words_of
+    from pipeline.layout import words_of
     from pipeline.missing import Chain
     from xorack.spark import fold_runs
     from xorack.spark.files import can_read
@@ -195,8 +195,7 @@ def _finished(
     placed = words if lose else None
     seen: Mapping[int, tuple[int, int | bytes]]
     if by_runs:
-        written = words_as_written(spark, source).inputFiles()
-        seen = fold_runs(spark, written, "at", shift=POSITION_BITS)
+        seen = fold_runs(spark, words.inputFiles(), "at", shift=POSITION_BITS)
     else:
         seen = _folded(spark, source, placed, "plain")
     finished: dict[int, tuple[int, bytes]] = {}

@@ -12,13 +12,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F
 
 from xorack import plain, traced, unit_id, xor
-from xorack.spark import (
-    UnsuitableColumns,
-    fold,
-    fold_parquet,
-    unit,
-    xor_stamps,
-)
+from xorack.spark import UnsuitableColumns, fold, fold_parquet, unit, xor_stamps
 from xorack.spark import files as files_module
 
 pytestmark = pytest.mark.spark
