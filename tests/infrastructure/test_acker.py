@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from aws_cdk import (
     App,
     Duration,
+    Environment,
     Stack,
+    aws_ec2,
     aws_events,
     aws_events_targets,
     aws_iam,
@@ -20,6 +23,7 @@ from aws_cdk import (
 from aws_cdk.assertions import Template as Assertions
 
 from xorack.cdk.acker import Acker
+from xorack.cdk.function import Network
 from xorack.cdk.settings import SettingError, Settings
 
 
@@ -253,3 +257,190 @@ def test_two_ackers_of_one_stack_are_told_apart_by_their_metrics() -> None:
     assert services == {"Mine-First", "Mine-Second"}
     resources = Assertions.from_stack(stack).find_resources("AWS::CloudWatch::Dashboard").values()
     assert len({json.dumps(held["Properties"]["DashboardName"]) for held in resources}) == 2
+
+
+# -- what others bring, and what they mistake ------------------------------------------------------
+
+HERE = Environment(account="111111111111", region="eu-west-1")
+THERE = "arn:aws:iam::222222222222:role/loader"
+
+
+def functions_environments(stack: Stack) -> list[dict[str, Any]]:
+    functions = Assertions.from_stack(stack).find_resources("AWS::Lambda::Function").values()
+    return [held["Properties"]["Environment"]["Variables"] for held in functions]
+
+
+@pytest.mark.parametrize("env", [HERE, None])
+def test_a_bus_of_another_account_is_called_by_its_arn(env: Environment | None) -> None:
+    # By its name alone, EventBridge would look for it in this account.
+    stack = Stack(App(), "Mine", env=env)
+    arn = "arn:aws:events:eu-west-1:222222222222:event-bus/all"
+    bus = aws_events.EventBus.from_event_bus_arn(stack, "All", arn)
+    acker = Acker(stack, "Acker", bus=bus)
+    named = [held.get("EVENT_BUS_NAME") for held in functions_environments(stack)]
+    assert sorted(filter(None, named)) == [arn, arn]
+    if env is not None:
+        with pytest.raises(ValueError, match="rule: Mine/All is a bus of account 222222222222"):
+            acker.events.rule("Done", targets=[])
+
+
+def test_a_bus_of_this_account_is_called_by_its_name() -> None:
+    stack = Stack(App(), "Mine", env=HERE)
+    Acker(stack, "Acker", bus=aws_events.EventBus.from_event_bus_name(stack, "All", "all"))
+    named = [held.get("EVENT_BUS_NAME") for held in functions_environments(stack)]
+    assert sorted(filter(None, named)) == ["all", "all"]
+
+
+def policy_of(stack: Stack, queue: aws_sqs.IQueue) -> list[dict[str, Any]]:
+    """What a queue's own policy allows."""
+    mine = {"Ref": logical_id(stack, queue)}
+    policies = Assertions.from_stack(stack).find_resources("AWS::SQS::QueuePolicy").values()
+    return [
+        statement
+        for held in policies
+        if held["Properties"]["Queues"] == [mine]
+        for statement in held["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Allow"
+    ]
+
+
+def test_a_sender_of_another_account_is_let_in_by_the_queue_and_the_key() -> None:
+    stack = Stack(App(), "Mine", env=HERE)
+    key = aws_kms.Key(stack, "Key")
+    acker = Acker(stack, "Acker", encryption_key=key)
+    acker.grant_send(aws_iam.Role.from_role_arn(stack, "Loader", THERE))
+    (statement,) = policy_of(stack, acker.queue.queue)
+    assert statement["Action"] == "sqs:SendMessage"
+    assert statement["Principal"] == {"AWS": THERE}
+    (held,) = Assertions.from_stack(stack).find_resources("AWS::KMS::Key").values()
+    allowed = held["Properties"]["KeyPolicy"]["Statement"]
+    assert [one["Action"] for one in allowed if one["Principal"] == {"AWS": THERE}] == [
+        ["kms:Decrypt", "kms:GenerateDataKey"]
+    ]
+
+
+def test_a_service_that_sends_is_let_in_by_the_queue() -> None:
+    stack = Stack(App(), "Mine", env=HERE)
+    acker = Acker(stack, "Acker")
+    acker.grant_send(aws_iam.ServicePrincipal("scheduler.amazonaws.com"))
+    (statement,) = policy_of(stack, acker.queue.queue)
+    assert statement["Principal"] == {"Service": "scheduler.amazonaws.com"}
+
+
+def test_a_right_that_cannot_be_given_is_not_silently_left_out() -> None:
+    stack = Stack(App(), "Mine", env=HERE)
+    there = aws_iam.Role.from_role_arn(stack, "There", THERE)
+    mine = Acker(stack, "Acker")
+    theirs = Acker(
+        stack,
+        "Theirs",
+        queue=aws_sqs.Queue.from_queue_arn(stack, "Q", "arn:aws:sqs:eu-west-1:111111111111:q"),
+    )
+    with pytest.raises(ValueError, match=r"grant_send: the policy of .*Mine/Q cannot be changed"):
+        theirs.grant_send(there)
+    service = aws_iam.ServicePrincipal("scheduler.amazonaws.com")
+    for grantee, name in ((there, "Mine/There"), (service, "scheduler.amazonaws.com")):
+        line = re.escape(f"grant_read: {name}") + ".* expected a role, user or group of"
+        with pytest.raises(ValueError, match=line):
+            mine.grant_read(grantee)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"settings": {"batch_size": 5}}, "settings is {'batch_size': 5}: expected a Settings"),
+        ({"queue": "https://q"}, "queue is 'https://q': expected an IQueue"),
+        ({"dead_letters": "arn"}, "dead_letters is 'arn': expected an IQueue"),
+        ({"bus": "all"}, "bus is 'all': expected an IEventBus"),
+        ({"encryption_key": "alias/x"}, "encryption_key is 'alias/x': expected an IKey"),
+        ({"alarm_topic": "arn"}, "alarm_topic is 'arn': expected an ITopic"),
+        ({"network": "vpc-1"}, "network is 'vpc-1': expected a Network"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_named(given: dict[str, Any], line: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(line)):
+        Acker(Stack(App(), "Mine"), "Acker", **given)
+
+
+def test_a_vpc_alone_is_no_network() -> None:
+    stack = Stack(App(), "Mine")
+    with pytest.raises(TypeError, match="vpc is 'vpc-1': expected an IVpc"):
+        Network(vpc="vpc-1")  # type: ignore[arg-type]
+    vpc = aws_ec2.Vpc(stack, "Vpc")
+    with pytest.raises(TypeError, match=r"network is .*: expected a Network"):
+        Acker(stack, "Acker", network=vpc)  # type: ignore[arg-type]
+
+
+def test_what_is_in_another_region_is_refused() -> None:
+    stack = Stack(App(), "Mine", env=HERE)
+    other = "us-east-1:111111111111"
+    given = {
+        "queue": aws_sqs.Queue.from_queue_arn(stack, "Q", f"arn:aws:sqs:{other}:q"),
+        "dead_letters": aws_sqs.Queue.from_queue_arn(stack, "D", f"arn:aws:sqs:{other}:d"),
+        "bus": aws_events.EventBus.from_event_bus_arn(
+            stack, "B", f"arn:aws:events:{other}:event-bus/b"
+        ),
+        "encryption_key": aws_kms.Key.from_key_arn(stack, "K", f"arn:aws:kms:{other}:key/k"),
+        "alarm_topic": aws_sns.Topic.from_topic_arn(stack, "T", f"arn:aws:sns:{other}:t"),
+    }
+    for name, held in given.items():
+        line = f"{name}: .* is in us-east-1, expected eu-west-1"
+        with pytest.raises(ValueError, match=line):
+            Acker(stack, f"With-{name}", **{name: held})  # type: ignore[arg-type]
+
+
+def test_an_alias_is_no_key_for_roles() -> None:
+    # A statement on an alias allows nothing: the functions would be denied when they run.
+    stack = Stack(App(), "Mine")
+    alias = aws_kms.Alias.from_alias_name(stack, "Alias", "alias/mine")
+    with pytest.raises(
+        ValueError, match="encryption_key: Mine/Alias is an alias, expected the key"
+    ):
+        Acker(stack, "Acker", encryption_key=alias)
+    queue = brought(stack, encryption_master_key=alias)
+    with pytest.raises(ValueError, match="queue: Mine/Alias is an alias, expected the key"):
+        Acker(stack, "Other", queue=queue)
+
+
+def test_a_queue_is_not_its_own_dead_letters() -> None:
+    # What is refused would come back, and be refused, for ever.
+    stack = Stack(App(), "Mine")
+    queue = brought(stack)
+    with pytest.raises(ValueError, match="dead_letters: Mine/Mine is the queue itself"):
+        Acker(stack, "Acker", queue=queue, dead_letters=queue)
+    arn = "arn:aws:sqs:eu-west-1:111111111111:q"
+    one, same = (aws_sqs.Queue.from_queue_arn(stack, name, arn) for name in ("One", "Same"))
+    with pytest.raises(ValueError, match="dead_letters: Mine/Same is the queue itself"):
+        Acker(stack, "Imported", queue=one, dead_letters=same)
+
+
+def test_dead_letters_that_the_queue_does_not_use_are_refused() -> None:
+    # Alarms and `xorack redrive` would look at one queue, while SQS moves messages to another.
+    stack = Stack(App(), "Mine")
+    used, other = (
+        aws_sqs.Queue(stack, name, retention_period=Duration.days(14)) for name in ("Used", "Other")
+    )
+    queue = brought(
+        stack, dead_letter_queue=aws_sqs.DeadLetterQueue(queue=used, max_receive_count=3)
+    )
+    with pytest.raises(ValueError, match=r"dead_letters: Mine/Other .* Mine/Mine are Mine/Used"):
+        Acker(stack, "Acker", queue=queue, dead_letters=other)
+    Acker(stack, "Fitting", queue=queue, dead_letters=used)
+
+
+def test_dead_letters_that_go_as_soon_as_they_come_are_refused() -> None:
+    stack = Stack(App(), "Mine")
+    letters = aws_sqs.Queue(stack, "Letters")
+    with pytest.raises(
+        ValueError, match=r"dead_letters: .* 345600 seconds, expected more than the"
+    ):
+        Acker(stack, "Acker", dead_letters=letters)
+
+
+def test_a_queue_without_dead_letters_is_warned_of() -> None:
+    stack = Stack(App(), "Mine")
+    acker = Acker(stack, "Acker", queue=brought(stack))
+    (said,) = acker.queue.node.metadata
+    assert said.type == "aws:cdk:warning"
+    assert said.data.startswith("Mine/Mine has no dead-letter queue")
+    assert not Acker(stack, "Own").queue.node.metadata

@@ -8,6 +8,7 @@ import re
 from aws_cdk import aws_events, aws_iam, aws_kms, aws_sns, aws_sqs
 from constructs import Construct
 
+from xorack.cdk.brought import check_key, check_kind, check_region, from_outside, who
 from xorack.cdk.consumer import Consumer
 from xorack.cdk.events import AckEvents
 from xorack.cdk.function import Network, Surroundings, let_logs_use, read_with, send_with
@@ -71,9 +72,24 @@ class Acker(Construct):
 
         Raises:
             SettingError: A setting makes no sense.
-            ValueError: `queue` is one that this cannot work with.
+            TypeError: What was given is of another kind than what it is given as.
+            ValueError: What was given is of the right kind, but cannot be worked with.
         """
         super().__init__(scope, construct_id)
+        if settings is not None and not isinstance(settings, Settings):
+            raise TypeError(f"settings is {settings!r}: expected a Settings")
+        if network is not None and not isinstance(network, Network):
+            raise TypeError(f"network is {network!r}: expected a Network")
+        for name, given, attribute, kind in (
+            ("queue", queue, "queue_arn", "an IQueue"),
+            ("dead_letters", dead_letters, "queue_arn", "an IQueue"),
+            ("bus", bus, "event_bus_arn", "an IEventBus"),
+            ("encryption_key", encryption_key, "key_arn", "an IKey"),
+            ("alarm_topic", alarm_topic, "topic_arn", "an ITopic"),
+        ):
+            check_kind(name, given, attribute, kind)
+            check_region(name, given, self)
+        check_key("encryption_key", encryption_key)
         settings = settings or Settings()
         if settings.service is None:
             # Two ackers, in one stack or in two, must not count as one.
@@ -121,26 +137,44 @@ class Acker(Construct):
         """Let somebody send requests: a Spark job, a producer.
 
         Args:
-            grantee: Who may.
+            grantee: Who may. Somebody of another account, or a service, is let in by the queue's
+                policy, and by that of its key.
 
         Returns:
             The grant.
+
+        Raises:
+            ValueError: It takes the queue's policy, and the queue is an imported one.
         """
         queue = self.queue.queue
-        grant = aws_iam.Grant.add_to_principal(
-            grantee=grantee, actions=["sqs:SendMessage"], resource_arns=[queue.queue_arn]
+        made_here = isinstance(queue.node.default_child, aws_sqs.CfnQueue)
+        if not made_here and from_outside(grantee, queue.env.account):
+            raise ValueError(
+                f"grant_send: the policy of {queue.node.path} cannot be changed, since it was "
+                f"imported: it has to let {who(grantee)} in by itself"
+            )
+        grant = aws_iam.Grant.add_to_principal_or_resource(
+            grantee=grantee,
+            actions=["sqs:SendMessage"],
+            resource_arns=[queue.queue_arn],
+            resource=queue,
         )
-        return _with_key(grant, grantee, send_with(queue.encryption_master_key))
+        key = queue.encryption_master_key
+        return _with_key(grant, grantee, key, send_with(key))
 
     def grant_read(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
         """Let somebody look at chains: a dashboard, `xorack show` and `xorack list`.
 
         Args:
-            grantee: Who may.
+            grantee: Who may: a role, user or group of the account that the table is in.
 
         Returns:
             The grant.
+
+        Raises:
+            ValueError: The grantee is somebody else, whom nothing here could let in.
         """
+        table = self.table.table
         grant = aws_iam.Grant.add_to_principal(
             grantee=grantee,
             actions=[
@@ -150,21 +184,24 @@ class Acker(Construct):
                 "dynamodb:Query",
                 "dynamodb:Scan",
             ],
-            resource_arns=[self.table.table.table_arn, self.table.index_arn],
+            resource_arns=[table.table_arn, self.table.index_arn],
         )
-        return _with_key(grant, grantee, read_with(self.table.table.encryption_key))
+        if not grant.success or from_outside(grantee, table.env.account):
+            raise ValueError(
+                f"grant_read: {who(grantee)} reads nothing of this account: expected a "
+                "role, user or group of it (which others may assume)"
+            )
+        return _with_key(grant, grantee, table.encryption_key, read_with(table.encryption_key))
 
 
 def _with_key(
     grant: aws_iam.Grant,
     grantee: aws_iam.IGrantable,
+    key: aws_kms.IKey | None,
     statements: list[aws_iam.PolicyStatement],
 ) -> aws_iam.Grant:
     """A grant and what the key of its resource takes besides."""
-    for statement in statements:
-        grant = grant.combine(
-            aws_iam.Grant.add_to_principal(
-                grantee=grantee, actions=statement.actions, resource_arns=statement.resources
-            )
-        )
+    if key is not None:
+        for statement in statements:
+            grant = grant.combine(key.grant(grantee, *statement.actions))
     return grant

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from aws_cdk import aws_events
+from aws_cdk import Stack, aws_events
 from constructs import Construct
+
+from xorack.cdk.brought import known_to_differ
 
 SOURCE: Final = "xorack"
 STATUSES: Final = ("acked", "failed")
@@ -47,8 +49,14 @@ class AckEvents(Construct):
             The rule.
 
         Raises:
-            ValueError: A status is neither `acked` nor `failed`, or there is none.
+            ValueError: A status is neither `acked` nor `failed`, or there is none; or the bus is
+                another account's, which alone can make rules on it.
         """
+        if known_to_differ(self.bus.env.account, Stack.of(self).account):
+            raise ValueError(
+                f"rule: {self.bus.node.path} is a bus of account {self.bus.env.account}, expected "
+                "one of this account: a rule has to be made in the account of its bus"
+            )
         if not statuses or not set(statuses) <= set(STATUSES):
             raise ValueError(f"statuses is {list(statuses)!r}: expected some of {STATUSES}")
         return aws_events.Rule(

@@ -24,6 +24,7 @@ from aws_cdk import (
 )
 from constructs import Construct
 
+from xorack.cdk.brought import check_kind
 from xorack.cdk.code import functions_code
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import removal_policy
@@ -60,6 +61,9 @@ class Network:
     vpc: aws_ec2.IVpc
     subnets: aws_ec2.SubnetSelection | None = None
     security_groups: Sequence[aws_ec2.ISecurityGroup] = ()
+
+    def __post_init__(self) -> None:
+        check_kind("vpc", self.vpc or "", "vpc_id", "an IVpc")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +130,7 @@ class PythonFunction(Construct):
         handler = f"lambda_src.{name}.handler"
         environment = {"TABLE_NAME": around.table.table_name}
         if not only_reads:
-            environment["EVENT_BUS_NAME"] = around.bus.event_bus_name
+            environment["EVENT_BUS_NAME"] = _name_of(around.bus, self)
             environment["DEAD_LETTER_QUEUE_URL"] = around.dead_letters.queue_url
         self.log_group = aws_logs.LogGroup(
             self,
@@ -259,6 +263,12 @@ def let_logs_use(key: aws_kms.IKey, scope: Construct) -> None:
             conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
         )
     )
+
+
+def _name_of(bus: aws_events.IEventBus, scope: Construct) -> str:
+    """What events are put to: by a name alone, EventBridge would look in this account."""
+    mine = bus.env.account == Stack.of(scope).account
+    return bus.event_bus_name if mine else bus.event_bus_arn
 
 
 def _powertools(scope: Construct, settings: Settings) -> aws_lambda.ILayerVersion:

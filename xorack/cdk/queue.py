@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import Duration, aws_kms, aws_sqs
+from aws_cdk import Annotations, Duration, aws_kms, aws_sqs
 from constructs import Construct
 
+from xorack.cdk.brought import check_key
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import removal_policy
 
@@ -41,6 +42,12 @@ class StampQueue(Construct):
             named = getattr(queue, "dead_letter_queue", None)
             if dead_letters is None and named is not None:
                 dead_letters = named.queue
+            elif dead_letters is not None and named is not None:
+                _check_same(dead_letters, named.queue, queue)
+            key = queue.encryption_master_key
+            # AWS's own key lets in whoever may use the queue.
+            if key is not None and ":alias/aws/" not in key.key_arn:
+                check_key("queue", key)
         made: dict[str, Any] = {
             "encryption": (
                 aws_sqs.QueueEncryption.SQS_MANAGED
@@ -76,6 +83,18 @@ class StampQueue(Construct):
                 raise ValueError(
                     f"{name}: {queue.node.path} is a FIFO queue, expected a standard one"
                 )
+        if self.dead_letters.queue_arn == self.queue.queue_arn:
+            raise ValueError(
+                f"dead_letters: {self.dead_letters.node.path} is the queue itself, expected "
+                "another one: what is refused would come back, for ever"
+            )
+        resource: Any = self.queue.node.default_child
+        if isinstance(resource, aws_sqs.CfnQueue) and resource.redrive_policy is None:
+            Annotations.of(self).add_warning_v2(
+                "xorack:no-dead-letter-queue",
+                f"{self.queue.node.path} has no dead-letter queue: a message that fails again and "
+                "again is tried until it is too old, and is lost then, without an alarm",
+            )
         visibility = _known(self.queue, "visibility_timeout", _SQS_VISIBILITY_SECONDS)
         if visibility is not None and visibility < settings.visibility_timeout_seconds:
             raise ValueError(
@@ -87,11 +106,26 @@ class StampQueue(Construct):
             _known(queue, "message_retention_period", _SQS_RETENTION_SECONDS) or 0
             for queue in (self.queue, self.dead_letters)
         ]
+        if 0 < waits[1] <= waits[0]:
+            raise ValueError(
+                f"dead_letters: {self.dead_letters.node.path} keeps messages for {waits[1]} "
+                f"seconds, expected more than the queue ({waits[0]}), since a dead letter's age "
+                "counts from when it was first sent"
+            )
         if sum(waits) >= settings.retention_seconds:
             raise ValueError(
                 f"queue: messages may come back for {sum(waits)} seconds, expected less than "
                 f"retention_days, {settings.retention_days} days"
             )
+
+
+def _check_same(given: aws_sqs.IQueue, named: aws_sqs.IQueue, queue: aws_sqs.IQueue) -> None:
+    """Alarms and redriving look at one queue of dead letters: there must be no other."""
+    if given.queue_arn != named.queue_arn:
+        raise ValueError(
+            f"dead_letters: {given.node.path} was given, but the dead letters of "
+            f"{queue.node.path} are {named.node.path}: expected these, or none given"
+        )
 
 
 def _known(queue: aws_sqs.IQueue, attribute: str, default: int) -> int | None:
