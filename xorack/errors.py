@@ -11,6 +11,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidToken",
     "LessThanTwoBuffers",
+    "NotAChain",
     "RequestIdReused",
     "SendFailed",
     "StaleLocalData",
@@ -134,6 +135,20 @@ class RequestIdReused(InvalidRequest):
             request_id,
             "an id of its own: a request of this id that said otherwise was applied",
         )
+
+
+class NotAChain(XorAckError, ValueError):
+    """An item that some other program wrote into the table: it cannot be read as a chain.
+
+    Attributes:
+        tag: The item's tag.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, tag: object, why: str) -> None:
+        super().__init__(f"tag: {shown(tag)} is an item that is no chain: {why}")
+        self.tag = tag
+        self.why = why
 
 
 class InvalidToken(XorAckError, ValueError):

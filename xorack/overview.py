@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from xorack.chain import Chain
 from xorack.clock import milliseconds
 from xorack.events import rfc3339
@@ -22,7 +24,7 @@ from xorack.ports import ChainStore, Unavailable
 from xorack.status import ChainStatus, status_of
 from xorack.table import DynamoDBStore
 
-__all__ = ["MAX_CHAINS", "Overview", "Theme", "render", "unfinished"]
+__all__ = ["MAX_CHAINS", "Overview", "Theme", "read_readable", "render", "unfinished"]
 
 Theme = Literal["light", "dark"]
 
@@ -81,7 +83,7 @@ def unfinished(
     while looked < len(tags) and len(found) < limit:
         page = tags[looked : looked + limit]
         looked += len(page)
-        chains = _read(store, page, unreadable)
+        chains = read_readable(store, page, unreadable)
         owed += sum(chain.owed for chain in chains)
         found += (status_of(chain, at) for chain in chains if not chain.final)
     more = more or looked < len(tags) or len(found) > limit
@@ -89,17 +91,32 @@ def unfinished(
     return Overview(at, tuple(found[:limit]), owed, tuple(unreadable), more)
 
 
-def _read(store: ChainStore, tags: Sequence[str], unreadable: list[tuple[str, str]]) -> list[Chain]:
-    """Chains in the order of their tags; an item that is none does not hide the others."""
+def read_readable(
+    store: ChainStore, tags: Sequence[str], unreadable: list[tuple[str, str]]
+) -> list[Chain]:
+    """Read chains; an item that is none does not hide the others.
+
+    Args:
+        store: Where they are kept.
+        tags: Which.
+        unreadable: Where items that are no chains are added: tag and what is wrong.
+
+    Returns:
+        The chains that are there, in the order of their tags.
+
+    Raises:
+        Unavailable: Try again.
+    """
     try:
         chains = store.read(tags)
-    except Unavailable:
-        raise
+    except (Unavailable, BotoCoreError, ClientError):
+        raise  # the table's trouble, and not an item's
     except Exception as problem:  # noqa: BLE001 - whatever some other program wrote there
         if len(tags) == 1:
-            unreadable.append((tags[0], f"{type(problem).__name__}: {problem}"))
+            generic = f"{type(problem).__name__}: {problem}"
+            unreadable.append((tags[0], getattr(problem, "why", generic)))
             return []
-        return [chain for tag in tags for chain in _read(store, [tag], unreadable)]
+        return [chain for tag in tags for chain in read_readable(store, [tag], unreadable)]
     return [chains[tag] for tag in tags if tag in chains]
 
 

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from xorack import aws
 from xorack.chain import Chain, deadline_of
 from xorack.clock import milliseconds
-from xorack.errors import TagNotFound, XorAckError
+from xorack.errors import NotAChain, TagNotFound, XorAckError
 from xorack.events import outstanding_of, rfc3339
 from xorack.exactly_once import Tally, apply_requests
 from xorack.messages import Request, validate_tag
@@ -202,6 +202,7 @@ def look_up(store: ChainStore, tag: str, *, now: Callable[[], int] = millisecond
 
     Raises:
         InvalidRequest: The tag is none.
+        NotAChain: What is there under this tag is some other program's.
         TagNotFound: There is no such chain.
         Unavailable: Try again.
     """
@@ -216,6 +217,7 @@ def list_chains(
     statuses: Collection[str] = STATUSES,
     *,
     now: Callable[[], int] = milliseconds,
+    strange: Callable[[NotAChain], None] | None = None,
 ) -> Iterator[ChainStatus]:
     """Read how chains stand, in no order. Reads the table until the caller has enough.
 
@@ -223,14 +225,16 @@ def list_chains(
         store: The table.
         statuses: Which chains.
         now: The clock.
+        strange: Is told of items that are no chains, and the others are read all the same.
 
     Yields:
         Their statuses.
 
     Raises:
+        NotAChain: There is such an item, and nobody to tell.
         Unavailable: Try again.
     """
-    for chain in store.scan():
+    for chain in store.scan(strange):
         if chain.status in statuses:
             yield status_of(chain, now())
 

@@ -11,14 +11,14 @@ Marks that were moved out of a chain are items of the same table, their key the 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack import aws
 from xorack.chain import MARK_BYTES, MARK_KEY_BYTES, Chain
-from xorack.errors import InvalidRequest, TagNotFound
+from xorack.errors import InvalidRequest, NotAChain, TagNotFound
 from xorack.ports import DEFAULT_RETENTION_MS, Conflict, Unavailable
 
 __all__ = ["DUE_INDEX", "DUE_SHARDS", "DynamoDBStore", "due_shard"]
@@ -122,17 +122,24 @@ class DynamoDBStore:
         return item
 
     def from_item(self, item: Item) -> Chain:
-        """Read a chain out of an item, of ours or of xor-ack-dynamodb."""
+        """Read a chain out of an item, of ours or of xor-ack-dynamodb.
+
+        Raises:
+            NotAChain: Some other program's item.
+        """
         fields: dict[str, Any] = {"tag": item[self.partition_key]["S"], "status": "open"}
-        for name in _STRINGS:
-            if name in item:
-                fields[name] = item[name]["S"]
-        for name in _BINARIES:
-            if name in item:
-                fields[name] = bytes(item[name]["B"])
-        for name in _NUMBERS:
-            if name in item:
-                fields[name] = int(item[name]["N"])
+        try:
+            for name in _STRINGS:
+                if name in item:
+                    fields[name] = item[name]["S"]
+            for name in _BINARIES:
+                if name in item:
+                    fields[name] = bytes(item[name]["B"])
+            for name in _NUMBERS:
+                if name in item:
+                    fields[name] = int(item[name]["N"])
+        except (KeyError, ValueError) as error:
+            raise NotAChain(fields["tag"], _strange(name, item[name])) from error
         for name in _FLAGS:
             fields[name] = name in item
         return Chain(**fields)
@@ -326,8 +333,19 @@ class DynamoDBStore:
                 return
             more = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
-    def scan(self) -> Iterator[Chain]:
-        """All chains, in no order, page by page: reads the whole table, eventually consistent."""
+    def scan(self, strange: Callable[[NotAChain], None] | None = None) -> Iterator[Chain]:
+        """All chains, in no order, page by page: reads the whole table, eventually consistent.
+
+        Args:
+            strange: Is told of items that are no chains, and the others are read all the same.
+
+        Yields:
+            The chains.
+
+        Raises:
+            NotAChain: There is such an item, and nobody to tell.
+            Unavailable: Try again.
+        """
         more: dict[str, Any] = {}
         while True:
             page = self._call(
@@ -336,7 +354,15 @@ class DynamoDBStore:
                 ExpressionAttributeNames={"#mark": "mark"},
                 **more,
             )
-            yield from map(self.from_item, page["Items"])
+            for item in page["Items"]:
+                try:
+                    chain = self.from_item(item)
+                except NotAChain as error:
+                    if strange is None:
+                        raise
+                    strange(error)
+                else:
+                    yield chain
             if "LastEvaluatedKey" not in page:
                 return
             more = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
@@ -391,6 +417,16 @@ class DynamoDBStore:
                 if rounds >= _UNPROCESSED_ROUNDS:
                     raise Unavailable(_unprocessed("BatchGetItem", len(still)))
                 wanted = still
+
+
+def _strange(name: str, value: dict[str, Any]) -> str:
+    """What is wrong with an attribute that is not what a chain has under its name."""
+    (kind,) = value
+    told = f"of type {kind}" if kind != "N" else f"{value[kind]}"
+    wanted = (
+        "a String" if name in _STRINGS else "a Binary" if name in _BINARIES else "a whole number"
+    )
+    return f"its {name} is {told}, expected {wanted}"
 
 
 def _sorted_out(error: Exception) -> Exception:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xorack.chain import Chain
 from xorack.clock import milliseconds
 from xorack.messages import validate_tag
-from xorack.overview import unfinished
+from xorack.overview import read_readable, unfinished
 from xorack.status import ChainStatus, status_of
 from xorack.table import DynamoDBStore
 
@@ -89,26 +89,29 @@ class Watcher:
 
     def _look_at_named(self) -> Look:
         wanted = [tag for tag in self.tags if tag not in self._ended]
-        read = self._store.read(wanted) if wanted else {}
+        unreadable: list[tuple[str, str]] = []
+        read = read_readable(self._store, wanted, unreadable) if wanted else []
         at = self._now()
-        found = [status_of(read[tag], at) for tag in wanted if tag in read]
-        missing = tuple(tag for tag in wanted if tag not in read)
-        return self._seen(at, found, missing=missing)
+        found = [status_of(chain, at) for chain in read]
+        there = {chain.tag for chain in read}.union(tag for tag, _ in unreadable)
+        missing = tuple(tag for tag in wanted if tag not in there)
+        return self._seen(at, found, missing=missing, unreadable=tuple(unreadable))
 
     def _look_at_unfinished(self) -> Look:
         seen = unfinished(self._store, self._limit, now=self._now)
         tags = {one.chain.tag for one in seen.chains}
         gone = [tag for tag in self._known if tag not in tags]
-        read = self._store.read(gone) if gone else {}
+        unreadable = list(seen.unreadable)
+        read = read_readable(self._store, gone, unreadable) if gone else []
         # One that goes on, and is only no longer among the nearest deadlines, is out of sight.
-        ended = [status_of(chain, seen.at) for chain in read.values() if chain.final]
+        ended = [status_of(chain, seen.at) for chain in read if chain.final]
         ended.sort(key=lambda one: (one.chain.ended_at or 0, one.chain.tag))
         return self._seen(
             seen.at,
             [*seen.chains, *ended],
             more=seen.more,
             owed=seen.owed,
-            unreadable=seen.unreadable,
+            unreadable=tuple(unreadable),
         )
 
     def _seen(

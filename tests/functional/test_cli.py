@@ -489,3 +489,83 @@ def test_signs_that_the_terminal_does_not_know_are_no_trouble(stack, monkeypatch
         monkeypatch.setattr(sys, "stdout", printed)
         assert main(arguments) == 0
         assert shown in printed.buffer.getvalue()
+
+
+# -- items that are no chains ----------------------------------------------------------------------
+
+
+def put_strange(aws, tag="strange"):
+    """What some other program may have written into the table."""
+    aws.client("dynamodb").put_item(
+        TableName=aws.table_name, Item={"tag": {"S": tag}, "stamp": {"S": "text"}}
+    )
+
+
+STRANGE = "error: tag: 'strange' is an item that is no chain: its stamp is of type S, expected a Bi"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("show", "strange"), ("fail", "strange", "--reason", "x")], ids=["show", "fail"]
+)
+def test_an_item_that_is_no_chain_is_one_line(stack, xorack, arguments):
+    put_strange(stack)
+    status, out, err = xorack(*arguments)
+    assert (status, out, len(err)) == (1, [], 1)
+    assert err[0].startswith(STRANGE)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_list_shows_the_chains_beside_an_item_that_is_none(stack, xorack, options):
+    put_strange(stack)
+    for number in range(3):
+        start(stack, f"chain/{number}")
+    status, out, err = xorack("list", *options)
+    assert status == 1
+    assert sum("chain/" in line for line in out) == 3
+    assert len(err) == 1
+    assert err[0].startswith(STRANGE)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Makes stdout a terminal of that many columns, as far as its reader can tell."""
+
+    def of(columns, term="xterm-256color"):
+        monkeypatch.setenv("TTY_COMPATIBLE", "1")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("TERM", term)
+        monkeypatch.setenv("COLUMNS", str(columns))
+
+    return of
+
+
+@pytest.mark.parametrize("columns", [30, 40, 80, 120])
+def test_no_terminal_is_too_narrow_for_a_table(stack, xorack, terminal, columns):
+    reason = "the source was withdrawn by its owner; " * 6
+    start(stack, "books/failed", timeout=86_400)
+    apply(stack, Request("fail", "books/failed", "f", reason=reason))
+    apply(stack, Request("create", "books/large", "c", traced(1), 12_345, timeout=1001))
+    terminal(columns)
+    out = re.sub("\x1b\\[[0-9;]*m", "", "\n".join(xorack("list")[1]))
+    for whole in ("books/failed", "books/large", "0/12,345", "16 min 40 s", "66.6 %"):
+        assert whole in out
+    # What is long may go on in further lines; nothing of it is missing.
+    assert re.sub(r"\s", "", out).count("withdrawn") == 6
+
+
+def test_one_long_tag_leaves_the_other_lines_readable(stack, xorack):
+    start(stack, "short")
+    start(stack, "long" * 200)
+    _, out, _ = xorack("list")
+    lines = {line.split()[0]: line for line in out}
+    assert len(lines["short"]) < 120
+    assert lines["short"].index("open") == lines["TAG"].index("STATUS")
+    assert "long" * 200 in lines
+
+
+def test_list_says_that_a_deadline_has_passed(stack, xorack):
+    start(stack, timeout=0.001)
+    assert " passed" in xorack("list")[1][1]

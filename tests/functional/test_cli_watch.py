@@ -8,7 +8,16 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from tests.functional.test_cli import TAG, apply, finish, stack, start, store, xorack  # noqa: F401
+from tests.functional.test_cli import (  # noqa: F401
+    TAG,
+    apply,
+    finish,
+    put_strange,
+    stack,
+    start,
+    store,
+    xorack,
+)
 from xorack import traced
 from xorack.cli import watch as shown
 from xorack.messages import Request
@@ -120,6 +129,15 @@ def test_one_that_is_only_out_of_sight_has_not_ended(stack):  # noqa: F811
     look = watcher.look()
     assert [one.chain.tag for one in look.chains] == ["sooner"]
     assert look.ended == ()
+
+
+def test_a_named_item_that_is_no_chain_is_told_and_the_others_are_watched(stack, xorack, naps):  # noqa: F811
+    start(stack)
+    put_strange(stack)
+    naps.append(lambda: finish(stack))
+    status, out, err = xorack("watch", TAG, "strange")
+    assert (status, len(out)) == (1, 2)
+    assert err == ["strange: cannot be read: its stamp is of type S, expected a Binary"]
 
 
 def screen(look, *, width=100, height=20, named=False):

@@ -1,10 +1,14 @@
 """A chain that cannot be read fails its own messages and no others."""
 
+import pytest
+
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from xorack.chain import Chain
 from xorack.consume import Message, consume
+from xorack.errors import NotAChain
 from xorack.memory import MemoryStore
 from xorack.messages import Request, pack
+from xorack.table import DynamoDBStore
 
 
 class DamagedStore(MemoryStore):
@@ -31,3 +35,23 @@ def test_a_damaged_item_does_not_hold_up_the_batch():
     assert "KeyError" in done.failed["0"]
     assert [event["tag"] for event in bus.events] == ["good"]
     assert len(letters.letters) == 1
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        ({"stamp": {"S": "text"}}, "its stamp is of type S, expected a Binary"),
+        ({"status": {"NULL": True}}, "its status is of type NULL, expected a String"),
+        ({"started": {"N": "1.5"}}, "its started is 1.5, expected a whole number"),
+        (
+            {"created_at": {"S": "yesterday"}},
+            "its created_at is of type S, expected a whole number",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_item_is_told(item, why):
+    store = DynamoDBStore("table", client=object())
+    with pytest.raises(NotAChain) as caught:
+        store.from_item({"tag": {"S": "evil\n"}, **item})
+    assert str(caught.value) == f"tag: 'evil\\n' is an item that is no chain: {why}"
+    assert (caught.value.tag, caught.value.why) == ("evil\n", why)

@@ -6,7 +6,7 @@ import errno
 import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,8 +16,9 @@ from xorack import __version__
 from xorack.cli import screen
 from xorack.cli.trouble import EXPECTED, explain, printable
 from xorack.clock import milliseconds
+from xorack.errors import NotAChain
 from xorack.overview import MAX_CHAINS
-from xorack.status import STATUSES, Resources
+from xorack.status import STATUSES, ChainStatus, Resources
 
 __all__ = ["cli", "run"]
 
@@ -216,19 +217,29 @@ def show(tag: str, as_json: bool, where: Where) -> None:
 )
 @_as_json
 @_where
-def list_(statuses: tuple[str, ...], limit: int, as_json: bool, where: Where) -> None:
+def list_(statuses: tuple[str, ...], limit: int, as_json: bool, where: Where) -> int:
     """List chains, in no order; reads the table until there are enough of them.
 
-    With --json, one JSON object a line.
+    With --json, one JSON object a line. Items that some other program wrote into the table, and
+    that are no chains, are named on stderr; the exit status is 1 then.
     """
     from xorack.status import list_chains
 
     store, _ = where.open()
-    found = list_chains(store, statuses or STATUSES)
+    strange: list[NotAChain] = []
+    found = list_chains(store, statuses or STATUSES, strange=strange.append)
     if as_json:
         for status in itertools.islice(found, limit or None):
             screen.print_json(status.to_json())
-        return
+    else:
+        _print_list(found, statuses, limit)
+    for one in strange:
+        _complain(str(one))
+    return int(bool(strange))
+
+
+def _print_list(found: Iterator[ChainStatus], statuses: Sequence[str], limit: int) -> None:
+    """Print chains as a table, and whether there are more."""
     chains = list(itertools.islice(found, limit or None))
     more = bool(limit) and next(found, None) is not None
     now = milliseconds()
@@ -239,7 +250,7 @@ def list_(statuses: tuple[str, ...], limit: int, as_json: bool, where: Where) ->
             screen.percent(one),
             f"{one.chain.finished:,}/{one.chain.started:,}",
             "?" if one.age_ms is None else screen.span(one.age_ms),
-            "" if one.deadline is None else screen.span(max(0, one.deadline - now)),
+            screen.time_left(one.deadline, now),
             printable(one.chain.reason or one.chain.failing or ""),
         )
         for one in chains
@@ -248,7 +259,7 @@ def list_(statuses: tuple[str, ...], limit: int, as_json: bool, where: Where) ->
         screen.say("no chains" + (f" that are {' or '.join(statuses)}" if statuses else ""))
         return
     heads = ("TAG", "STATUS", "DONE", "UNITS", "AGE", "TIME LEFT", "REASON")
-    screen.print_rows(heads, rows, right={2, 3, 4, 5})
+    screen.print_rows(heads, rows, right={2, 3, 4, 5}, fold={0, 6})
     if more:
         screen.say(f"the first {limit:,}; there are more: --limit 0 lists all", error=True)
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -25,9 +26,16 @@ __all__ = [
     "print_status",
     "say",
     "span",
+    "time_left",
 ]
 
 _COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
+_GAP = 2
+"""Blanks between columns; it is rich's own measure."""
+_FOLDED = 12
+"""Columns of a table that a cell which goes on in further lines takes at least."""
+_PADDED = 60
+"""One tag of 1,024 bytes would move all other lines' columns out of sight."""
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 
@@ -73,6 +81,21 @@ def span(milliseconds: int) -> str:
             whole, rest = divmod(milliseconds, unit)
             return f"{whole} {name}" + (f" {rest // part} {part_name}" if rest // part else "")
     raise AssertionError("unreachable")
+
+
+def time_left(deadline: int | None, now: int) -> str:
+    """The time until a deadline, for a column; nothing where there is none.
+
+    Args:
+        deadline: Milliseconds since 1970.
+        now: Likewise.
+
+    Returns:
+        The text.
+    """
+    if deadline is None:
+        return ""
+    return "passed" if deadline <= now else span(deadline - now)
 
 
 def percent(status: ChainStatus) -> str:
@@ -174,27 +197,31 @@ def print_rows(
     rows: Iterable[Sequence[str]],
     *,
     right: Collection[int],
-    fold: Collection[int] = (0,),
+    fold: Collection[int],
 ) -> None:
-    """Print a table: framed on a terminal, else aligned columns whose lines are never cut.
+    """Print a table: no cell is ever cut.
+
+    On a terminal that has the room, long cells go on in further lines. Elsewhere a row is a line,
+    in columns but for what is far longer than the others.
 
     Args:
         heads: The columns' names.
         rows: The cells.
         right: Columns that are aligned to the right.
-        fold: Columns that may go on in a further line of a narrow terminal.
+        fold: Columns that may go on in a further line of a terminal.
     """
     cells = [list(row) for row in rows]
+    lines = [list(heads), *cells]
+    widths = [max(cell_len(line[at]) for line in lines) for at in range(len(heads))]
     out = console()
-    if not out.is_terminal:
-        lines = [list(heads), *cells]
-        widths = [max(len(line[at]) for line in lines) for at in range(len(heads))]
+    least = [min(width, _FOLDED) if at in fold else width for at, width in enumerate(widths)]
+    if not out.is_terminal or sum(least) + _GAP * (len(heads) - 1) > out.width:
         for line in lines:
-            padded = [
-                cell.rjust(width) if at in right else cell.ljust(width)
-                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ]
-            say("  ".join(padded).rstrip())
+            padded = []
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True)):
+                space = " " * (min(width, _PADDED) - cell_len(cell))
+                padded.append(space + cell if at in right else cell + space)
+            say((" " * _GAP).join(padded).rstrip())
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for at, head in enumerate(heads):

@@ -89,7 +89,7 @@ def _over(watcher: Watcher, look: Look) -> bool:
 
 
 def _status(look: Look) -> int:
-    return int(any(one.chain.status == "failed" for one in look.ended))
+    return int(bool(look.unreadable) or any(one.chain.status == "failed" for one in look.ended))
 
 
 def _clock(at: int) -> str:
