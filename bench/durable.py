@@ -20,14 +20,15 @@ from xorack.chain import Chain
 from xorack.consume import Message, consume
 from xorack.dynamodb import DynamoDBAcker, DynamoDBStore
 from xorack.errors import StaleLocalData, TagExists, TagNotFound
-from xorack.local.in_process import Resources, create_resources, locked_aws
+from xorack.local.embedded import EmbeddedAWS
+from xorack.local.in_process import Resources, create_resources
 from xorack.memory import MemoryStore
 from xorack.messages import Request, pack
 from xorack.retry import RetryPolicy
 from xorack.stamps import traced, xor_bytes
 
 LATENCY = 0.004
-"""Seconds added to each call: about what DynamoDB takes to answer; moto answers from memory."""
+"""Seconds added to each call: about what DynamoDB takes to answer; an emulator answers at once."""
 WRITERS = (1, 8, 64)
 SINGLE = "one chain"
 MANY = "a chain each"
@@ -333,10 +334,10 @@ def run(quick: bool = False) -> Section:
     section = Section(
         "dynamodb",
         "Over DynamoDB",
-        "The same table on moto in this process, with the lock that makes it atomic. The peer is a "
-        "reimplementation of what xor-ack-dynamodb does: consistent `GetItem`, conditional "
-        "`PutItem` of the whole item (`DeleteItem` at zero), and a caller that retries on a "
-        "conflict. Traced stamps, 648 bytes.",
+        "The same table in the embedded AWS, a process of its own. The peer is a reimplementation "
+        "of what xor-ack-dynamodb does: consistent `GetItem`, conditional `PutItem` of the whole "
+        "item (`DeleteItem` at zero), and a caller that retries on a conflict. Traced stamps, 648 "
+        "bytes.",
     )
     counts = Table(
         ["stamp requests on one chain", "way", "round trips a stamp", "write units", "read units"],
@@ -352,13 +353,15 @@ def run(quick: bool = False) -> Section:
         note=f"Stamps a second; each call waits {LATENCY * 1000:g} ms besides, about what DynamoDB "
         f"takes. {rounds} rounds in turn of {lasting:g} s, on one chain after up to 4 s in which "
         "the writers find out how many they are. *At once*, *back-off*: how the peer's "
-        "caller retries. *An acker each*: as in processes of their own. *One acker*: threads that "
-        "share it write together. With a chain each, moto itself, in Python, is measured: its "
-        "updates cost more than its puts. *Consumer*: one, batches of 1,000 messages of one "
-        "request each, over as many chains as the writers have.",
+        "caller retries. *An acker each*: as in processes of their own; who writes an item on "
+        "condition that nobody else did has one winner a round trip, however the others wait, so "
+        "no acker of its own can be 20 times another. *One acker*: threads that share it write "
+        "together. *Consumer*: one, batches of 1,000 messages of one request each, over as many "
+        "chains as the writers have. With a chain each the emulator, one process in Python, is at "
+        "its limit.",
     )  # fmt: skip
     section.tables += [counts, speeds]
-    with locked_aws() as aws:
+    with EmbeddedAWS() as aws:
         resources = create_resources(aws)
         for requests in (10, 60, 200) if quick else (10, 60, 1000):
             ways = counted(resources, requests)

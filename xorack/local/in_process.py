@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from unittest.mock import patch
 
 from xorack.local.isolation import REGION, isolation
@@ -143,6 +143,14 @@ def _queue_attributes(properties: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(properties[name]) for name in names if name in properties}
 
 
+class AnAWS(Protocol):
+    """An AWS that resources can be made in: the in-process one, or the embedded one."""
+
+    def client(self, service: str, **options: Option) -> Client:
+        """Returns a boto3 client for it."""
+        ...
+
+
 class InProcessAWS:
     """The in-process AWS while it lasts: makes clients for it."""
 
@@ -176,7 +184,7 @@ class InProcessAWS:
 
 @dataclass(frozen=True)
 class Resources:
-    """The stack's resources in the in-process AWS.
+    """The stack's resources.
 
     Attributes:
         aws: Where they are.
@@ -188,7 +196,7 @@ class Resources:
         events_queue_url: A queue that a rule on the bus sends every event to: a subscriber.
     """
 
-    aws: InProcessAWS
+    aws: AnAWS
     table_name: str
     partition_key: str
     queue_url: str
@@ -197,7 +205,7 @@ class Resources:
     events_queue_url: str
 
     def client(self, service: str, **options: Option) -> Client:
-        """Returns a boto3 client; see `InProcessAWS.client`.
+        """Returns a boto3 client; see the AWS's own `client`.
 
         Args:
             service: Name of the service.
@@ -288,7 +296,7 @@ def locked_aws(*, lock: bool = True) -> Iterator[InProcessAWS]:
 
 
 def create_resources(
-    aws: InProcessAWS,
+    aws: AnAWS,
     described: Definitions | None = None,
     *,
     partition_key: str = "tag",
