@@ -5,11 +5,17 @@ CloudWatch calls it in the name of whoever looks at the dashboard; it reads, and
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from lambda_src.environment import chain_store
 from xorack.errors import InvalidRequest
-from xorack.overview import MAX_CHAINS, render, unfinished
+from xorack.overview import MAX_CHAINS, Theme, render, render_trouble, unfinished
+from xorack.ports import Unavailable
+
+_LOG = logging.getLogger("xorack")
 
 _DEFAULT_LIMIT = 20
 
@@ -39,11 +45,11 @@ def handler(event: dict[str, Any], context: Any) -> str:
         context: The Lambda context.
 
     Returns:
-        HTML; or, asked to describe itself, Markdown.
+        HTML, also where the table cannot be read: it says why; or, asked to describe itself,
+        Markdown.
 
     Raises:
         InvalidRequest: A parameter, or the function's environment, is not what it must be.
-        Unavailable: The table could not be read; refresh to try again.
     """
     del context
     if event.get("describe"):
@@ -52,4 +58,10 @@ def handler(event: dict[str, Any], context: Any) -> str:
     if type(limit) is not int or not 1 <= limit <= MAX_CHAINS:
         raise InvalidRequest("limit", limit, f"a whole number from 1 to {MAX_CHAINS}")
     dark = (event.get("widgetContext") or {}).get("theme") == "dark"
-    return render(unfinished(chain_store(), limit), "dark" if dark else "light")
+    theme: Theme = "dark" if dark else "light"
+    store = chain_store()
+    try:
+        return render(unfinished(store, limit), theme)
+    except (Unavailable, BotoCoreError, ClientError) as trouble:
+        _LOG.error("chains not read: %s", trouble)
+        return render_trouble(str(trouble), theme)

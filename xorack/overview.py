@@ -24,7 +24,15 @@ from xorack.ports import ChainStore, Unavailable
 from xorack.status import ChainStatus, status_of
 from xorack.table import DynamoDBStore
 
-__all__ = ["MAX_CHAINS", "Overview", "Theme", "read_readable", "render", "unfinished"]
+__all__ = [
+    "MAX_CHAINS",
+    "Overview",
+    "Theme",
+    "read_readable",
+    "render",
+    "render_trouble",
+    "unfinished",
+]
 
 Theme = Literal["light", "dark"]
 
@@ -187,6 +195,23 @@ def render(overview: Overview, theme: Theme = "light") -> str:
     ]
     parts.append("</div>")
     return "".join(parts)
+
+
+def render_trouble(why: str, theme: Theme = "light") -> str:
+    """The page where the table cannot be read: whoever looks is told why.
+
+    Args:
+        why: What is wrong.
+        theme: What it is shown on.
+
+    Returns:
+        HTML, as `render` makes it.
+    """
+    style = _STYLE.format(**_COLOURS[theme])
+    return (
+        f'<style>{style}</style><div class="xorack"><p><b class="late">The chains cannot be read.'
+        f"</b> {_text(why, 500)}</p></div>"
+    )
 
 
 def _summary(overview: Overview) -> str:

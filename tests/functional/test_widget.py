@@ -125,6 +125,21 @@ def test_it_describes_itself_without_looking(monkeypatch):
     assert "**limit**" in told
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("TABLE_NAME", "gone", "ResourceNotFoundException"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9/<b>", "http://127.0.0.1:9/&lt;b&gt;"),
+    ],
+)
+def test_whoever_looks_is_told_why_the_table_cannot_be_read(world, monkeypatch, name, value, why):
+    monkeypatch.setenv(name, value)
+    page = handler(CONTEXT, None)
+    assert "The chains cannot be read." in page
+    assert why in page
+    assert page.endswith("</div>")
+
+
 @pytest.mark.parametrize("limit", [0, 101, "20", 2.0, True, None])
 def test_a_limit_that_is_none_is_named(world, limit):
     with pytest.raises(InvalidRequest, match=r"limit: .*, expected a whole number from 1 to 100"):
