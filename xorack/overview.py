@@ -143,7 +143,7 @@ _COLOURS = {
 
 _STYLE = """
 .xorack{{color:{text};font-size:13px;line-height:1.45;overflow-x:auto}}
-.xorack p{{margin:0 0 10px}}
+.xorack p{{margin:0 0 10px;overflow-wrap:anywhere}}
 .xorack table{{border-collapse:collapse;width:100%;min-width:860px;table-layout:fixed}}
 .xorack th{{text-align:left;font-weight:600;font-size:12px;color:{faint};padding:4px 16px 6px 0;
 border-bottom:2px solid {line};background:none}}

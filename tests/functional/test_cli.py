@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -569,3 +571,87 @@ def test_one_long_tag_leaves_the_other_lines_readable(stack, xorack):
 def test_list_says_that_a_deadline_has_passed(stack, xorack):
     start(stack, timeout=0.001)
     assert " passed" in xorack("list")[1][1]
+
+
+# -- what a shell may do ---------------------------------------------------------------------------
+
+
+def test_without_a_command_there_is_the_help(xorack):
+    status, out, err = xorack()
+    assert (status, out) == (2, [])
+    assert err == xorack("--help")[1]
+
+
+def test_the_list_of_commands_says_what_each_is_for(xorack, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = "\n".join(xorack("--help")[1])
+    assert "..." not in text.partition("Commands:")[2]
+    assert "Example" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("list", "--stack"),
+        ("list", "--table"),
+        ("show", "--region"),
+        ("redrive", "--stack"),
+        ("redrive", "--dead-letters"),
+        ("redrive", "--queue"),
+    ],
+)
+def test_an_option_that_is_empty_is_named(xorack, command, option):
+    # As of `--stack "$STACK"` where there is no such variable.
+    status, out, err = xorack(command, *([TAG] if command == "show" else []), option, "")
+    assert (status, out) == (2, [])
+    assert err == [
+        f"error: Invalid value for '{option}': it is empty (see: xorack {command} --help)"
+    ]
+
+
+def shell(line, **environ):
+    """Runs a line of a shell in which `xorack` is the command line."""
+    command = f"xorack() {{ '{sys.executable}' -m xorack.cli \"$@\"; }}; {line}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, **environ},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
+
+
+def test_a_closed_stdout_is_no_trouble():
+    assert shell("xorack --help >&-") == (0, [], [])
+    assert shell("xorack shwo >&- 2>&-") == (2, [], [])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_one_line():
+    assert shell("xorack --help >/dev/full") == (
+        1,
+        [],
+        ["error: cannot write: No space left on device"],
+    )
+
+
+def test_an_answer_that_is_not_of_aws_is_one_line():
+    # As of a proxy, or a Wi-Fi that wants one to log in.
+    class Portal(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html><body>Please log in<br></html>")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Portal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = {**KEYS, **PLACE, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"}
+        status, out, err = child("list", **place)
+        server.shutdown()
+    assert (status, out, len(err)) == (1, [], 1)
+    assert err[0].startswith("error: what answered is not AWS")

@@ -178,3 +178,24 @@ def test_a_wrong_tag_is_one_line(stack, xorack):  # noqa: F811
     status, out, err = xorack("watch", "")
     assert (status, out) == (1, [])
     assert err[0].startswith("error: tag: ''")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_no_time_is_cut(stack, width):  # noqa: F811
+    start(stack, "a", timeout=1001)
+    start(stack, "b", timeout=86_399)
+    lines = screen(Watcher(store(stack)).look(), width=width)
+    assert [re.search(r"16 min \d+ s$|23 h 59 min$", line) is not None for line in lines[2:]] == [
+        True
+    ] * 2
+    assert all(re.match(r"[ab] +open +", line) for line in lines[2:])
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(stack, xorack, naps, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    start(stack, timeout=3600)
+    naps.append(lambda: finish(stack))
+    status, out, _ = xorack("watch")
+    assert (status, len(out)) == (0, 2)
+    assert out[1].endswith(f"6/6  {TAG}")

@@ -23,6 +23,7 @@ from xorack.status import STATUSES, ChainStatus, Resources
 __all__ = ["cli", "run"]
 
 _INTERRUPTED = 130
+_CANNOT_WRITE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -35,17 +36,35 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the shell's >&-
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - it is closed with us
         # A tag may hold what the terminal's encoding has no sign for.
-        if hasattr(stream, "reconfigure"):
+        if hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+        return status
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE or error.filename is not None:
+            raise
+        # Python would complain of what is left as it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever closed a pipe has read enough.
+        if error.errno != errno.EPIPE:
+            _complain(f"cannot write: {error.strerror}")
+        return 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run the command line but for what is wrong with its output."""
     try:
         status = cli.main(
             args=None if arguments is None else list(arguments),
             prog_name="xorack",
             standalone_mode=False,
         )
-        sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -62,12 +81,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except EXPECTED as error:
         _complain(explain(error))
         return 1
-    except OSError as error:
-        if error.errno != errno.EPIPE:
-            raise
-        # Whoever read our output has read enough. Python would complain as it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 def _complain(message: str) -> None:
@@ -76,11 +89,26 @@ def _complain(message: str) -> None:
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit status: 0; 1 if something went wrong; 2 for a mistake in the arguments.",
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+    epilog="""Examples, of a stack named orders:
+
+\b
+  xorack list --stack orders --status failed
+  xorack show --stack orders order/17
+  xorack watch --stack orders order/17 order/18 && echo all done
+  xorack redrive --stack orders --look
+
+Exit status: 0; 1 if something went wrong; 2 for a mistake in the arguments; 130 when interrupted.
+XORACK_STACK and XORACK_TABLE in the environment stand for --stack and --table.""",
 )
 @click.version_option(__version__, prog_name="xorack")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Know when everything that came out of a file has been processed."""
+    if context.invoked_subcommand is None:
+        screen.say(context.get_help(), error=True)
+        context.exit(2)
 
 
 @dataclass(frozen=True)
@@ -150,11 +178,21 @@ class Where:
         return DynamoDBStore(table, key, dynamodb), bus
 
 
+def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Refuse what a shell makes of a variable that it does not know."""
+    if value == "":
+        raise click.BadParameter("it is empty")
+    return value
+
+
 _region = click.option(
-    "--region", help="The AWS region.  [default: as your AWS configuration says]"
+    "--region",
+    callback=_not_empty,
+    help="The AWS region.  [default: as your AWS configuration says]",
 )
 _stack = click.option(
     "--stack",
+    callback=_not_empty,
     envvar="XORACK_STACK",
     default="xorack",
     show_default=True,
@@ -173,7 +211,10 @@ def _where(command: Command) -> Command:
     for option in (
         _region,
         click.option(
-            "--table", envvar="XORACK_TABLE", help="The table, in place of a stack that names it."
+            "--table",
+            envvar="XORACK_TABLE",
+            callback=_not_empty,
+            help="The table, in place of a stack that names it.",
         ),
         _stack,
     ):
@@ -184,7 +225,10 @@ def _where(command: Command) -> Command:
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-@cli.command(epilog='Example: xorack show "database/file13"')
+@cli.command(
+    epilog='Example: xorack show "database/file13"',
+    short_help="Show how a chain stands, and what of it is outstanding.",
+)
 @click.argument("tag")
 @_as_json
 @_where
@@ -200,7 +244,11 @@ def show(tag: str, as_json: bool, where: Where) -> None:
         screen.print_status(status, milliseconds())
 
 
-@cli.command("list", epilog="Example: xorack list --status open --status pending")
+@cli.command(
+    "list",
+    epilog="Example: xorack list --status open --status pending",
+    short_help="List chains, all or of some status.",
+)
 @click.option(
     "--status",
     "statuses",
@@ -292,7 +340,10 @@ def fail(tag: str, reason: str, as_json: bool, where: Where) -> None:
         raise click.ClickException(f"{tag} is {chain.status} already: nothing changed")
 
 
-@cli.command(epilog="Example: xorack watch order/17 order/18 && echo all done")
+@cli.command(
+    epilog="Example: xorack watch order/17 order/18 && echo all done",
+    short_help="Watch chains as they go on.",
+)
 @click.argument("tags", nargs=-1, metavar="[TAG]...")
 @click.option(
     "--interval",
@@ -342,8 +393,18 @@ def watch(
     is_flag=True,
     help="Only show what there is and why.",
 )
-@click.option("--dead-letters", metavar="URL", help="The dead-letter queue, in place of a stack's.")
-@click.option("--queue", metavar="URL", help="Where they go, in place of a stack's queue.")
+@click.option(
+    "--dead-letters",
+    metavar="URL",
+    callback=_not_empty,
+    help="The dead-letter queue, in place of a stack's.",
+)
+@click.option(
+    "--queue",
+    metavar="URL",
+    callback=_not_empty,
+    help="Where they go, in place of a stack's queue.",
+)
 @_as_json
 @_region
 @_stack

@@ -37,7 +37,7 @@ def run_demo(options: Options) -> int:
         The exit status: 0, or 1 if a file was not acked or a word not counted.
     """
     out = screen.console()
-    if out.is_terminal:
+    if screen.can_redraw(out):
         with _LiveScreen(out) as live:
             result = demo(options, live)
     else:

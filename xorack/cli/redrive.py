@@ -134,7 +134,7 @@ def _move(
         TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
         TimeRemainingColumn(compact=True),
         console=out,
-        disable=quiet or not out.is_terminal,
+        disable=quiet or not screen.can_redraw(out),
         transient=True,
     )
     with bar:

@@ -17,6 +17,7 @@ from xorack.events import rfc3339
 from xorack.status import ChainStatus
 
 __all__ = [
+    "can_redraw",
     "colour",
     "console",
     "describe",
@@ -42,6 +43,11 @@ _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 def console() -> Console:
     """A console on what stdout is now; a pipe gets no colour, no padding and no line breaks."""
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def can_redraw(out: Console) -> bool:
+    """Whether what was printed can be drawn over: a pipe, or a dumb terminal, shows it twice."""
+    return out.is_terminal and not out.is_dumb_terminal
 
 
 def say(text: str, *, error: bool = False) -> None:

@@ -13,13 +13,14 @@ from botocore.exceptions import (
     ProfileNotFound,
     ReadTimeoutError,
 )
+from botocore.parsers import ResponseParserError
 
 from xorack.errors import XorAckError
 from xorack.ports import Unavailable
 
 __all__ = ["EXPECTED", "explain", "printable"]
 
-EXPECTED = (XorAckError, ClientError, BotoCoreError)
+EXPECTED = (XorAckError, ClientError, BotoCoreError, ResponseParserError)
 """The errors that `explain` has words for; any other is a defect of ours."""
 
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
@@ -70,6 +71,8 @@ def explain(error: BaseException) -> str:
     if isinstance(error, (EndpointConnectionError, ConnectTimeoutError, ReadTimeoutError)):
         url = getattr(error, "kwargs", {}).get("endpoint_url", "AWS")
         return f"cannot reach {url}: is the network up, and the region right?"
+    if isinstance(error, ResponseParserError):
+        return "what answered is not AWS: is there a proxy, or a network that wants a login first?"
     if isinstance(error, ClientError):
         return _explain_refusal(error)
     return " ".join(str(error).split())

@@ -42,7 +42,7 @@ def run_watch(watcher: Watcher, interval: float, *, as_json: bool) -> int:
     """
     out = screen.console()
     look = watcher.look()
-    if as_json or not out.is_terminal:
+    if as_json or not screen.can_redraw(out):
         return _watch_lines(watcher, look, interval, as_json=as_json)
     with Live(console=out, auto_refresh=False, transient=False) as live:
         trouble = ""
@@ -155,24 +155,26 @@ class _Screen:
 
 
 def _table(chains: list[ChainStatus], look: Look, width: int) -> Table:
-    wide = width >= 90
+    wide, barred = width >= 90, width >= 60
     # The cursor waits at the end of the last line. The terminal's echo of Ctrl-C must fit behind
     # it, or the screen moves up by a line and the last drawing misses its place.
     table = Table(box=None, pad_edge=False, header_style="bold", width=max(20, width - 3))
-    table.add_column("TAG", ratio=1, no_wrap=True, overflow="ellipsis", min_width=8)
+    table.add_column("TAG", ratio=1, no_wrap=True, overflow="ellipsis", min_width=6)
     table.add_column("STATUS", no_wrap=True, width=7)
-    table.add_column("", width=24 if wide else 10)
+    if barred:
+        table.add_column("", width=24 if wide else 10)
     table.add_column("DONE", justify="right", no_wrap=True, width=6)
     if wide:
         table.add_column("UNITS", justify="right", no_wrap=True)
         table.add_column("AGE", justify="right", no_wrap=True)
-    table.add_column("TIME LEFT", justify="right", no_wrap=True)
+    # Where even that has no room, it shows: "1 h" of "1 h 20 min" would be believed.
+    table.add_column("TIME LEFT", justify="right", no_wrap=True, overflow="ellipsis")
     for one in chains:
         chain = one.chain
         cells: list[Text | ProgressBar] = [
             Text(printable(chain.tag)),
             Text(chain.status, style=screen.colour(chain.status)),
-            _bar(one),
+            *([_bar(one)] if barred else []),
             Text(screen.percent(one)),
         ]
         if wide:
