@@ -49,7 +49,7 @@ def requests_to_open(tag: str, shards: int, timeout: float | None = None) -> lis
 
     Args:
         tag: The whole.
-        shards: How many, at least 2: its busiest rate of writes over 50 a second.
+        shards: How many, at least 2: docs/capacity.md says how to choose.
         timeout: Seconds until they fail.
 
     Returns:

@@ -22,6 +22,7 @@ from aws_cdk import (
 )
 from aws_cdk.assertions import Template as Assertions
 
+from bench import capacity
 from xorack.cdk.acker import Acker
 from xorack.cdk.function import Network
 from xorack.cdk.settings import SettingError, Settings
@@ -444,3 +445,16 @@ def test_a_queue_without_dead_letters_is_warned_of() -> None:
     assert said.type == "aws:cdk:warning"
     assert said.data.startswith("Mine/Mine has no dead-letter queue")
     assert not Acker(stack, "Own").queue.node.metadata
+
+
+def test_the_model_of_cost_counts_the_alarms_that_there_are(
+    mine: tuple[Stack, Acker, Assertions],
+) -> None:
+    alarms = mine[2].find_resources("AWS::CloudWatch::Alarm").values()
+    # An alarm is paid for by the metrics that it looks at.
+    looked_at = [
+        sum("MetricStat" in one for one in held["Properties"].get("Metrics", [{"MetricStat": 1}]))
+        for held in alarms
+    ]
+    assert sum(looked_at) == capacity.ALARMS
+    mine[2].resource_count_is("AWS::CloudWatch::Dashboard", 1)
