@@ -1,6 +1,11 @@
 # Everything here sets up what it needs first: a Python (3.10 or later) and make are enough.
 
-PYTHON ?= python3
+# python3, or where that is too old, the newest that the tests were run on; or the one you name.
+FITS := -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
+  "$$python" $(FITS) && { echo "$$python"; exit; }; done; echo python3)
+endif
 ARGS ?=
 PY := .venv/bin/python
 
@@ -20,12 +25,16 @@ GIVEN = $(filter command,$(origin $(1)))
 help: ## What there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-venv: ## Set up .venv (every other target does this first)
+# What runs PYTHON itself says first what is wrong with it.
+.PHONY: python
+python:
 	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
 	  echo "error: there is no $(PYTHON): install Python 3.10 or later, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+	@"$(PYTHON)" $(FITS) || { \
 	  version=`"$(PYTHON)" --version 2>&1`; \
 	  echo "error: $(PYTHON) is no Python 3.10 or later ($${version:-it does not run}): name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+
+venv: python ## Set up .venv (every other target does this first)
 	@"$(PYTHON)" tools/venv.py $(SAME_PYTHON)
 
 demo: venv ## The whole way on this machine: DIR=folder for your own files, LOSE=what to lose
@@ -39,7 +48,7 @@ test-slow: venv ## The slow tests, and the types of the CDK
 	  --cache-dir .mypy_cache/infra-slow -p infra -p xorack.cdk
 	@$(PY) -m pytest -m slow $(ARGS)
 
-test-spark35: ## The library's Spark part on PySpark 3.5, in a .venv-spark35 of its own
+test-spark35: python ## The library's Spark part on PySpark 3.5, in a .venv-spark35 of its own
 	@"$(PYTHON)" tools/spark35.py $(ARGS)
 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
@@ -73,10 +82,10 @@ wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
 	  --wheel-dir dist .
 	@ls dist/*.whl
 
-lock: ## Renew requirements.lock: ARGS="--upgrade", ARGS="--upgrade-package click"
+lock: python ## Renew requirements.lock: ARGS="--upgrade", ARGS="--upgrade-package click"
 	@"$(PYTHON)" -m tools.dependencies lock $(ARGS)
 
-audit: ## Look for known vulnerabilities of what is locked: ARGS="-s osv" asks OSV
+audit: python ## Look for known vulnerabilities of what is locked: ARGS="-s osv" asks OSV
 	@"$(PYTHON)" -m tools.dependencies audit $(ARGS)
 
 clean: ## Remove what was built, not .venv

@@ -166,26 +166,54 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
+# The targets that run PYTHON itself; all others run what `venv` made.
+RUN_IT = ("venv", "lock", "audit", "test-spark35")
+
+
+@pytest.mark.parametrize("target", RUN_IT)
+def test_a_python_that_is_too_old_is_named(tmp_path: Path, target: str) -> None:
     old = script(
         tmp_path / "python3", 'case "$1" in --version) echo Python 3.8.10;; *) exit 1;; esac\n'
     )
-    ran = make("venv", f"PYTHON={old}")
+    ran = make(target, f"PYTHON={old}")
     assert ran.returncode != 0
     assert f"error: {old} is no Python 3.10 or later (Python 3.8.10): name one" in ran.stderr
 
 
-def test_a_python_that_does_not_run_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", RUN_IT)
+def test_a_python_that_does_not_run_is_named(tmp_path: Path, target: str) -> None:
     broken = script(tmp_path / "python3", "exit 127\n")
-    ran = make("venv", f"PYTHON={broken}")
+    ran = make(target, f"PYTHON={broken}")
     assert ran.returncode != 0
     assert f"error: {broken} is no Python 3.10 or later (it does not run)" in ran.stderr
 
 
-def test_a_python_that_is_not_there_is_named() -> None:
-    ran = make("venv", "PYTHON=/nowhere/python3")
+@pytest.mark.parametrize("target", RUN_IT)
+def test_a_python_that_is_not_there_is_named(target: str) -> None:
+    ran = make(target, "PYTHON=/nowhere/python3")
     assert ran.returncode != 0
     assert "error: there is no /nowhere/python3: install Python 3.10 or later" in ran.stderr
+
+
+def test_where_python3_is_too_old_a_newer_one_is_found(tmp_path: Path) -> None:
+    script(tmp_path / "python3", "exit 1\n")
+    script(tmp_path / "python3.13", "exit 127\n")  # as pyenv has them: named, but not there
+    script(tmp_path / "python3.11", f'exec {sys.executable} "$@"\n')
+    for target, runs in (
+        ("venv", '"python3.11" tools/venv.py'),
+        ("lock", '"python3.11" -m tools.dependencies lock'),
+    ):
+        ran = make("-n", target, PATH=str(tmp_path))
+        assert ran.returncode == 0, ran.stderr
+        assert runs in ran.stdout
+        assert "--same-python" not in ran.stdout
+
+
+def test_where_no_python_will_do_python3_is_the_one_complained_of(tmp_path: Path) -> None:
+    script(tmp_path / "python3", 'case "$1" in --version) echo Python 3.9.18;; *) exit 1;; esac\n')
+    ran = make("venv", PATH=str(tmp_path))
+    assert ran.returncode != 0
+    assert "error: python3 is no Python 3.10 or later (Python 3.9.18): name one" in ran.stderr
 
 
 def test_the_demo_is_told_what_make_is_told(tmp_path: Path) -> None:
