@@ -108,6 +108,11 @@ def xor_bytes(first: bytes, second: bytes) -> bytes:
     return x.to_bytes(length, "little")
 
 
+def _check_bytes(field: str, value: object) -> None:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise InvalidRequest(field, value, "bytes")
+
+
 def xor(*stamps: bytes) -> Stamp:
     """XOR across all stamps.
 
@@ -120,9 +125,12 @@ def xor(*stamps: bytes) -> Stamp:
     Raises:
         LessThanTwoBuffers: Fewer than two stamps.
         BufferLengthsUnequal: The lengths differ.
+        InvalidRequest: Not bytes.
     """
     if len(stamps) < 2:
         raise LessThanTwoBuffers
+    for stamp in stamps:
+        _check_bytes("stamp", stamp)
     length = len(stamps[0])
     folded = 0
     for stamp in stamps:
@@ -244,7 +252,7 @@ def peel(residual: bytes) -> Outstanding:
     A traced residual (648 bytes) is peeled: a value that hashes to the very cell it stands in may
     be an id; it is taken out of its other cells, and so on. A mixture of ids hashes to its cell by
     chance once in 16 times, so what two cells agree on is taken first, and what rests on one cell
-    counts only if everything ends at zero. Up to about 20 units are read back whole.
+    counts only if everything ends at zero. Up to about 30 units are read back whole.
 
     A plain residual (8 bytes) is one id, if one unit is outstanding; where more are, it is a
     mixture that no look at it can tell from an id: hold the counts (started - finished) against it.
@@ -257,7 +265,11 @@ def peel(residual: bytes) -> Outstanding:
     Returns:
         The ids found and whether they are all. It always ends: hostile bytes cost at most some
         hundred passes over 80 cells.
+
+    Raises:
+        InvalidRequest: Not bytes.
     """
+    _check_bytes("residual", residual)
     if not any(residual):
         return Outstanding(frozenset(), True)
     if len(residual) == PLAIN_LENGTH:

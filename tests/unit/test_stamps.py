@@ -163,3 +163,11 @@ def test_stamps_end_to_end_are_xored_as_one_by_one(length, count):
     for at in range(0, len(stamps), length):
         one_by_one ^= int.from_bytes(stamps[at : at + length], "little")
     assert xor_end_to_end(stamps, length) == one_by_one
+
+
+@pytest.mark.parametrize("wrong", ["text", 7, None, [1, 2, 3, 4]])
+def test_what_is_not_bytes_is_refused_by_name(wrong):
+    with pytest.raises(errors.InvalidRequest, match="stamp: "):
+        xorack.xor(b"four", wrong)
+    with pytest.raises(errors.InvalidRequest, match="residual: "):
+        xorack.peel(wrong)
