@@ -87,6 +87,22 @@ def test_no_role_is_shared_and_nobody_else_may_anything(template: Template) -> N
         ]
 
 
+def test_no_policy_of_a_resource_lets_anybody_in(template: Template) -> None:
+    # Besides those of roles: the queues', which refuse only, and who may call the sweeper.
+    kinds = {held["Type"] for held in template.resources.values()}
+    assert {kind for kind in kinds if kind.endswith(("Policy", "Permission", "Url", "Grant"))} == {
+        "AWS::SQS::QueuePolicy",
+        "AWS::Lambda::Permission",
+    }
+    for policy in template.of("AWS::SQS::QueuePolicy").values():
+        statements = policy["Properties"]["PolicyDocument"]["Statement"]
+        assert {statement["Effect"] for statement in statements} == {"Deny"}
+    for held in template.resources.values():
+        assert not {"ResourcePolicy", "Policy"} & set(held["Properties"]), held["Type"]
+    _, permission = template.one("AWS::Lambda::Permission")
+    assert permission["Principal"] == "events.amazonaws.com"
+
+
 @pytest.mark.parametrize("tracing", [False, True])
 def test_the_only_wildcard_is_x_rays(synthesise: Synthesise, tracing: bool) -> None:
     made = synthesise(tracing=tracing)
