@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from pathlib import Path
 
@@ -130,7 +131,8 @@ def test_context_gives_text_and_settings_are_typed() -> None:
 
 
 def test_each_setting_is_described() -> None:
-    described = re.findall(r"^        (\w+): ", Settings.__doc__ or "", re.MULTILINE)
+    # getdoc: a docstring keeps its indentation up to Python 3.12 only.
+    described = re.findall(r"^    (\w+): ", inspect.getdoc(Settings) or "", re.MULTILINE)
     assert described[: len(Settings.names())] == list(Settings.names())
 
 
