@@ -1,7 +1,9 @@
 """`xorack watch` and the service behind it, over moto in process."""
 
 import json
+import os
 import re
+import sys
 import time
 from types import SimpleNamespace
 
@@ -180,7 +182,7 @@ def test_a_wrong_tag_is_one_line(stack, xorack):  # noqa: F811
     assert err[0].startswith("error: tag: ''")
 
 
-@pytest.mark.parametrize("width", [40, 60, 80])
+@pytest.mark.parametrize("width", [30, 40, 60, 80])
 def test_no_time_is_cut(stack, width):  # noqa: F811
     start(stack, "a", timeout=1001)
     start(stack, "b", timeout=86_399)
@@ -199,3 +201,13 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(stack, xorack, naps, 
     status, out, _ = xorack("watch")
     assert (status, len(out)) == (0, 2)
     assert out[1].endswith(f"6/6  {TAG}")
+
+
+def test_who_reads_no_more_is_not_waited_for(stack, xorack, naps, monkeypatch):  # noqa: F811
+    start(stack, timeout=3600)
+    reader, writer = os.pipe()
+    naps += [lambda: os.close(reader), lambda: pytest.fail("it goes on")]
+    with os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        monkeypatch.setattr(sys, "stderr", sys.stderr)  # click wraps it
+        assert xorack("watch")[0] == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import select
 import sys
 import time
 from datetime import datetime, timezone
@@ -77,11 +79,23 @@ def _watch_lines(watcher: Watcher, look: Look, interval: float, *, as_json: bool
             return _status(look)
         while True:
             time.sleep(interval)
+            if _nobody_reads():
+                raise BrokenPipeError(errno.EPIPE, "nobody reads")
             try:
                 look = watcher.look()
                 break
             except Unavailable as error:
                 screen.say(f"trying again: {printable(explain(error))}", error=True)
+
+
+def _nobody_reads() -> bool:
+    """Whether stdout is a pipe whose reader is gone: `| head -1` waits for no further line."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # no such call here, or no file
+        return False
 
 
 def _over(watcher: Watcher, look: Look) -> bool:
@@ -155,27 +169,28 @@ class _Screen:
 
 
 def _table(chains: list[ChainStatus], look: Look, width: int) -> Table:
-    wide, barred = width >= 90, width >= 60
+    wide, barred, told = width >= 90, width >= 60, width >= 40
     # The cursor waits at the end of the last line. The terminal's echo of Ctrl-C must fit behind
     # it, or the screen moves up by a line and the last drawing misses its place.
     table = Table(box=None, pad_edge=False, header_style="bold", width=max(20, width - 3))
-    table.add_column("TAG", ratio=1, no_wrap=True, overflow="ellipsis", min_width=6)
+    table.add_column("TAG", ratio=1, no_wrap=True, overflow="ellipsis", min_width=5)
     table.add_column("STATUS", no_wrap=True, width=7)
     if barred:
         table.add_column("", width=24 if wide else 10)
-    table.add_column("DONE", justify="right", no_wrap=True, width=6)
+    if told:
+        table.add_column("DONE", justify="right", no_wrap=True, width=6)
     if wide:
         table.add_column("UNITS", justify="right", no_wrap=True)
         table.add_column("AGE", justify="right", no_wrap=True)
-    # Where even that has no room, it shows: "1 h" of "1 h 20 min" would be believed.
-    table.add_column("TIME LEFT", justify="right", no_wrap=True, overflow="ellipsis")
+    # The last to go: "1 h" of "1 h 20 min" would be believed.
+    table.add_column("TIME LEFT", justify="right", no_wrap=True)
     for one in chains:
         chain = one.chain
         cells: list[Text | ProgressBar] = [
             Text(printable(chain.tag)),
             Text(chain.status, style=screen.colour(chain.status)),
             *([_bar(one)] if barred else []),
-            Text(screen.percent(one)),
+            *([Text(screen.percent(one))] if told else []),
         ]
         if wide:
             age = "?" if one.age_ms is None else screen.span(one.age_ms)
