@@ -67,6 +67,22 @@ def _figure(unit: str, values: list[int]) -> dict[str, Any]:
     return {"Unit": unit, "StorageResolution": 60, "Value": [float(value) for value in values]}
 
 
+def spread(values: list[int], most: int) -> list[int]:
+    """Values that stand for all: no more than `most`, at least 2, evenly from least to greatest.
+
+    Args:
+        values: Any number.
+        most: How many may be told.
+
+    Returns:
+        The values themselves where they are few.
+    """
+    if len(values) <= most:
+        return values
+    ordered = sorted(values)
+    return [ordered[n * (len(values) - 1) // (most - 1)] for n in range(most)]
+
+
 def _measure(done: Consumed) -> None:
     """The figures of a batch, as embedded metrics and as one line of the log."""
     failed = sum(done.ended.values()) - done.ended["acked"]
@@ -91,5 +107,5 @@ def _measure(done: Consumed) -> None:
     # What `add_metric` does, once for all: one by one, they take as long as a batch of ten.
     metrics.metric_set.update({name: _figure(_COUNT, [count]) for name, count in counts.items()})
     if done.latencies:  # one metric holds a hundred values and is flushed then
-        metrics.metric_set["AckLatency"] = _figure(_MILLISECONDS, done.latencies[:99])
+        metrics.metric_set["AckLatency"] = _figure(_MILLISECONDS, spread(done.latencies, 99))
     logger.info("batch", extra={"counts": counts})

@@ -331,3 +331,12 @@ def test_the_figures_are_what_powertools_makes_of_them_one_by_one(world, capsys)
     one_by_one.flush_metrics()
     assert len(figures["AckLatency"]) == 3
     assert figures == printed()
+
+
+def test_of_many_latencies_those_are_told_that_stand_for_all():
+    from lambda_src.consumer import spread
+
+    assert spread([3, 1, 2], 3) == [3, 1, 2]
+    told = spread(list(range(10_000, 0, -1)), 99)
+    assert len(told) == 99
+    assert (told[0], told[49], told[-1]) == (1, 5000, 10_000)

@@ -444,3 +444,8 @@ def test_nothing_may_stand_after_a_message(more):
     requests, refused = parse(body + " \n" + more)
     assert len(requests) == (not more)
     assert [letter.reason[:5] for letter in refused] == ["body:"] * bool(more)
+
+
+def test_a_reason_that_is_a_status_is_counted_as_a_failure(world):
+    done = world.consume(message(create("a"), Request("fail", "a", "f", reason="acked")))
+    assert done.ended == {"failed": 1}
