@@ -44,7 +44,7 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
             whole batch comes again.
     """
     known = environment()
-    letters = dead_letters()
+    letters = dead_letters(context)
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise InvalidRequest("event", event, "an SQS event with Records")
     if not event["Records"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +37,8 @@ _READ = (
 )
 _SPARE_SECONDS = 3.0
 """Time kept for what comes after the writes: events, dead letters, metrics, the answer."""
+_ANSWER_SECONDS = 1.0
+"""Of this, time that is kept for the metrics and the answer alone."""
 _SENDS = RetryPolicy(attempts=5, cap=1.0)
 
 
@@ -61,8 +64,9 @@ class DeadLetters:
     Hardly any batch holds one: what sending takes is imported, and its client made, at the first.
     """
 
-    def __init__(self, queue_url: str) -> None:
+    def __init__(self, queue_url: str, context: Any = None) -> None:
         self._queue_url = queue_url
+        self.context = context
 
     @cached_property
     def _queue(self) -> DeadLetterQueue:
@@ -72,7 +76,10 @@ class DeadLetters:
 
     def send(self, refused: Sequence[Refused]) -> list[int]:
         """See `xorack.ports.DeadLetters.send`."""
-        return self._queue.send(refused) if refused else []
+        if not refused:
+            return []
+        self._queue.policy = replace(_SENDS, time_left=_time_left(self.context, _ANSWER_SECONDS))
+        return self._queue.send(refused)
 
 
 def environment() -> Environment:
@@ -87,8 +94,11 @@ def environment() -> Environment:
     return _environment(_variables())
 
 
-def dead_letters() -> DeadLetters:
+def dead_letters(context: Any = None) -> DeadLetters:
     """The dead-letter queue, for the function that has one; its client is made once, likewise.
+
+    Args:
+        context: The Lambda context: letters that there is no time for are told, not sent.
 
     Returns:
         The queue.
@@ -96,7 +106,9 @@ def dead_letters() -> DeadLetters:
     Raises:
         InvalidRequest: The variable is missing; the error names it.
     """
-    return _dead_letters(_variables())
+    letters = _dead_letters(_variables())
+    letters.context = context
+    return letters
 
 
 def chain_store() -> DynamoDBStore:
@@ -169,12 +181,15 @@ def policy_within(context: Any) -> RetryPolicy:
     Returns:
         The policy.
     """
-    left: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
-    if left is None:
+    if getattr(context, "get_remaining_time_in_millis", None) is None:
         return RetryPolicy(attempts=12)
-    remaining = left
+    return RetryPolicy(attempts=1000, time_left=_time_left(context, _SPARE_SECONDS))
 
-    def time_left() -> float:
-        return remaining() / 1000 - _SPARE_SECONDS
 
-    return RetryPolicy(attempts=1000, time_left=time_left)
+def _time_left(context: Any, spare: float) -> Callable[[], float]:
+    """Seconds left of an invocation, but for some to spare; no end of them without a clock."""
+    remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
+    if remaining is None:
+        return lambda: float("inf")
+    clock = remaining
+    return lambda: clock() / 1000 - spare

@@ -137,7 +137,7 @@ def consume(
             asked.messages.append(index)
         if wrong:
             refused.extend((letter, index) for letter in wrong)
-    done.outcomes["refused"] += len(refused)
+    done.outcomes["refused"] += sum(letter.held for letter, _ in refused)
 
     known = _read_known(by_tag, store, policy)
 

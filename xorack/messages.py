@@ -440,11 +440,13 @@ class Refused(NamedTuple):
 
     Attributes:
         body: A message body that holds just this: for the dead-letter queue.
-        reason: Why, one line that names the field.
+        reason: Why, one line that names the field; of several requests, the first's.
+        held: How many requests it holds; 1 for a message that is refused whole.
     """
 
     body: str
     reason: str
+    held: int = 1
 
 
 class Parsed(NamedTuple):
@@ -462,11 +464,14 @@ _DECODER = json.JSONDecoder(parse_constant=_no_constant)
 """Made once: `json.loads` with an option makes one each time."""
 _scan: Callable[[str, int], tuple[Any, int]] = vars(_DECODER)["scan_once"]
 _SHALLOW = 100
+_APART = 100
+"""Wrong requests of a message that get a letter each. The rest gets one together: 40 KB of rubbish
+would be 20,000 letters otherwise, and keep an invocation from the others' messages."""
 
 
-def _body(raw: object) -> str:
-    """A message of one raw request."""
-    return json.dumps({"version": VERSION, "requests": [raw]}, separators=(",", ":"))
+def _body(*raws: object) -> str:
+    """A message of raw requests."""
+    return json.dumps({"version": VERSION, "requests": raws}, separators=(",", ":"))
 
 
 def refused_body(request: Request) -> str:
@@ -484,8 +489,9 @@ def refused_body(request: Request) -> str:
 def parse(body: str) -> Parsed:
     """Read a message. Never raises: whatever is wrong comes back as refused.
 
-    A request that is wrong is refused alone; a message that is wrong as such (not JSON, nested too
-    deep, another version, no list of requests, too many of them) is refused whole.
+    A request that is wrong is refused alone, beyond a hundred together with the others that are
+    wrong; a message that is wrong as such (not JSON, nested too deep, another version, no list of
+    requests, too many of them) is refused whole.
 
     Args:
         body: The SQS message's body.
@@ -506,11 +512,21 @@ def parse(body: str) -> Parsed:
         _check_depth(body, raws)
     except InvalidRequest as error:
         return Parsed([], [Refused(body if isinstance(body, str) else str(body), str(error))])
+    others: list[object] = []
+    why = ""
     for index, raw in enumerate(raws[len(requests) :], len(requests)):
         try:
             requests.append(_read_at_once(raw) or Request.from_json(raw))
         except InvalidRequest as error:
-            refused.append(Refused(_body(raw), f"requests[{index}].{error}"))
+            if len(refused) < _APART:
+                refused.append(Refused(_body(raw), f"requests[{index}].{error}"))
+                continue
+            why = why or f"requests[{index}].{error}"
+            others.append(raw)
+    if others:
+        if len(others) > 1:
+            why += f" (and {len(others) - 1} more of this message)"
+        refused.append(Refused(_body(*others), why, len(others)))
     return Parsed(requests, refused)
 
 

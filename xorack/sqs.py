@@ -193,12 +193,19 @@ class DeadLetterQueue:
         self.policy = policy or RetryPolicy(attempts=5)
 
     def send(self, refused: Sequence[Refused]) -> list[int]:
-        """See `xorack.ports.DeadLetters.send`."""
+        """See `xorack.ports.DeadLetters.send`.
+
+        What the policy leaves no time for is not sent, and told: better than to be cut off, with
+        whatever else came along.
+        """
         messages = [_dead_letter(position, letter) for position, letter in enumerate(refused)]
         unsent = [m.position for m in messages if m.size > MAX_BODY_BYTES]
         fitting = (message for message in messages if message.size <= MAX_BODY_BYTES)
         for batch in _batches(fitting):
-            unsent.extend(_send_batch(self.client, self.queue_url, batch, self.policy))
+            if self.policy.time_left() <= 0:
+                unsent.extend(message.position for message in batch)
+            else:
+                unsent.extend(_send_batch(self.client, self.queue_url, batch, self.policy))
         return sorted(unsent)
 
 

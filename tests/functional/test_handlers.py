@@ -137,6 +137,36 @@ def test_a_body_of_one_mebibyte_is_refused_with_its_reason(world):
     assert gzip.decompress(base64.b64decode(letter["Body"])).decode() == body
 
 
+class ShortOfTime:
+    """A Lambda context whose clock runs by itself: each look at it costs a second."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def get_remaining_time_in_millis(self):
+        self.seconds -= 1
+        return self.seconds * 1000
+
+
+def test_a_flood_of_wrong_requests_does_not_hold_up_its_neighbours(world):
+    rubbish = json.dumps({"version": 1, "requests": [1] * 10_000})
+    event = {
+        "Records": [
+            {"messageId": f"m{n}", "body": body}
+            for n, body in enumerate([message(Request.create("t", "c", b"\1")), *[rubbish] * 50])
+        ]
+    }
+    from lambda_src.consumer import handler
+
+    answer = handler(event, ShortOfTime(60))
+    failed = {item["itemIdentifier"] for item in answer["batchItemFailures"]}
+    # Some letters were sent, for the rest there was no time: only that comes again.
+    assert item(world, "t")
+    assert "m0" not in failed
+    assert 0 < len(failed) <= 50
+    assert 0 < len(world.dead_letters()) <= 600
+
+
 def test_when_the_dead_letter_queue_is_away_the_message_stays(world):
     body = message(Request.create("t", "c", b"\1"))
     with refused("SendMessageBatch", "AccessDenied", times=99):

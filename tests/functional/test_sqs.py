@@ -104,6 +104,15 @@ def test_dead_letters_carry_their_reason(aws, client):
         assert reason.isascii()
 
 
+def test_letters_that_there_is_no_time_for_are_told_and_those_before_are_sent(aws, client):
+    left = iter([1.0, 0.5, 0.0, -1.0])
+    policy = RetryPolicy(time_left=lambda: next(left))
+    letters = [Refused(f'{{"n":{n}}}', "bad") for n in range(35)]
+    queue = DeadLetterQueue(aws.dead_letter_queue_url, client, policy=policy)
+    assert queue.send(letters) == list(range(20, 35))
+    assert len(aws.dead_letters()) == 20
+
+
 def test_dead_letters_that_cannot_be_sent_are_told(aws, client):
     letters = [Refused("a", "r"), Refused("b", "r")]
     gone = DeadLetterQueue(aws.dead_letter_queue_url + "x", client, policy=FAST)

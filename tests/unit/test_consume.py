@@ -427,7 +427,7 @@ def test_a_message_holds_what_each_of_its_requests_is_when_looked_at_closely(raw
     assert requests == expected
     assert list(map(repr, requests)) == list(map(repr, expected))
     assert [type(request) for request in requests] == [Request] * len(expected)
-    assert [reason for _, reason in refused] == wrong
+    assert [letter.reason for letter in refused] == wrong
 
 
 def test_what_was_read_cannot_be_changed():
@@ -444,6 +444,13 @@ def test_nothing_may_stand_after_a_message(more):
     requests, refused = parse(body + " \n" + more)
     assert len(requests) == (not more)
     assert [letter.reason[:5] for letter in refused] == ["body:"] * bool(more)
+
+
+def test_wrong_requests_that_share_a_letter_are_counted_each(world):
+    done = world.consume(json.dumps({"version": 1, "requests": [1] * 500}))
+    assert done.failed == {}
+    assert done.outcomes["refused"] == 500
+    assert len(world.letters.letters) == 101
 
 
 def test_a_reason_that_is_a_status_is_counted_as_a_failure(world):

@@ -144,6 +144,22 @@ def test_a_refused_request_is_named_and_those_around_it_stay(wrong, named):
     assert json.loads(letter.body) == {"version": 1, "requests": [wrong]}
 
 
+def test_many_wrong_requests_of_a_message_are_not_as_many_letters():
+    # 40 KB of rubbish would be 20,000 letters: an invocation's time, and its neighbours'.
+    wrong = [*range(19_998), {**GOOD, "tag": ""}]
+    requests, refused = parse(body(*wrong[:5_000], GOOD, *wrong[5_000:]))
+    assert [request.id for request in requests] == ["i"]
+    assert len(refused) == 101
+    assert [letter.reason.partition(":")[0] for letter in refused] == [
+        f"requests[{index}].request" for index in range(101)
+    ]
+    assert refused[-1].reason.endswith(" (and 19898 more of this message)")
+    # Nothing is lost: the letters' bodies are messages, and hold all that was wrong.
+    held = [raw for letter in refused for raw in json.loads(letter.body)["requests"]]
+    assert held == wrong
+    assert sum(letter.held for letter in refused) == len(wrong)
+
+
 def test_detail_nested_too_deep_is_refused():
     deep = {}
     for _ in range(70):
