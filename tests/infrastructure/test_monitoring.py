@@ -74,6 +74,7 @@ def test_what_is_watched(template: Template) -> None:
         (sweeper, "Invocations"),
         ("xorack", "EventsOwedAfterSweep"),
         ("xorack", "SweepProblems"),
+        ("xorack", "SweepsIncomplete"),
         ("xorack", "ChainsFailed"),
     }
     assert len(alarms) == len(template.of("AWS::CloudWatch::Alarm"))
@@ -103,7 +104,7 @@ def test_a_message_on_its_second_try_is_no_alarm(synthesise: Synthesise) -> None
     assert alarm["Threshold"] == 2 * made.queue()[1]["VisibilityTimeout"]
 
 
-@pytest.mark.parametrize("metric", ["EventsOwedAfterSweep", "SweepProblems"])
+@pytest.mark.parametrize("metric", ["EventsOwedAfterSweep", "SweepProblems", "SweepsIncomplete"])
 def test_what_the_next_sweep_makes_good_is_no_alarm(template: Template, metric: str) -> None:
     # The sweeper says it once a minute, zero included: the least of five is above zero only if all
     # of them are.
@@ -124,6 +125,8 @@ def test_alarms_tell_the_topic_that_is_set(template: Template, synthesise: Synth
     assert all("AlarmActions" not in alarm for alarm in watched(template).values())
     told = synthesise(alarm_topic_arn=TOPIC)
     assert {tuple(alarm["AlarmActions"]) for alarm in watched(told).values()} == {(TOPIC,)}
+    # What is over, too: or whoever was woken has to look whether it is.
+    assert {tuple(alarm["OKActions"]) for alarm in watched(told).values()} == {(TOPIC,)}
 
 
 def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template: Template) -> None:
@@ -213,7 +216,7 @@ def test_what_is_drawn_and_watched_is_what_the_functions_emit(
     assert {metric[2:] for metric in drawn} == {("service", "xorack")}
     assert set(known.values()) == {("xorack", "xorack")}
     # The gauges that alarms take the least of come from the sweeper alone.
-    assert not {"EventsOwedAfterSweep", "SweepProblems"} & set(by_consumer)
+    assert not {"EventsOwedAfterSweep", "SweepProblems", "SweepsIncomplete"} & set(by_consumer)
 
 
 def test_latency_is_shown_as_percentiles(template: Template) -> None:

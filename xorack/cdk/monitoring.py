@@ -121,6 +121,11 @@ class Monitoring(Construct):
             "For five minutes there were chains that the sweeper could not end: see its log.",
         )
         self._alarm(
+            "SweeperBehind",
+            self._own("SweepsIncomplete", "Minimum"),
+            "For five minutes no sweep came to the end of what is due: chains end late.",
+        )
+        self._alarm(
             "ChainsFailed",
             self._own("ChainsFailed", "Sum"),
             f"More than {settings.failed_chains_threshold} chains failed within five minutes: see "
@@ -151,7 +156,9 @@ class Monitoring(Construct):
             treat_missing_data=missing,
         )
         if self._topic is not None:
-            alarm.add_alarm_action(aws_cloudwatch_actions.SnsAction(self._topic))
+            tell = aws_cloudwatch_actions.SnsAction(self._topic)
+            alarm.add_alarm_action(tell)
+            alarm.add_ok_action(tell)
         self.alarms[construct_id] = alarm
 
     # -- metrics -------------------------------------------------------------------------------
@@ -284,6 +291,7 @@ class Monitoring(Construct):
                     self._own("MessagesFailed", label="Messages that come again"),
                     self._own("EventsOwedAfterSweep", "Maximum", label="Events owed"),
                     self._own("SweepProblems", "Maximum", label="Chains not ended by the sweeper"),
+                    self._own("SweepsIncomplete", label="Sweeps out of time"),
                 ],
             ),
         ]
