@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 import time
 import zlib
@@ -30,7 +31,18 @@ from xorack.messages import MAX_BODY_BYTES, pack, parse
 from xorack.retry import RetryPolicy
 from xorack.sqs import send_bodies
 
-__all__ = ["KINDS", "Group", "Kind", "MoveFailed", "Moved", "Survey", "move", "survey"]
+__all__ = [
+    "KINDS",
+    "Group",
+    "Kind",
+    "MoveFailed",
+    "Moved",
+    "NoQueue",
+    "Survey",
+    "feeds",
+    "move",
+    "survey",
+]
 
 Kind = Literal["failed", "refused", "malformed"]
 KINDS: tuple[Kind, ...] = ("failed", "refused", "malformed")
@@ -47,11 +59,17 @@ _WAIT_SECONDS = 1
 _POLL_SECONDS = 2.0
 _MAX_UNPACKED = 8 * MAX_BODY_BYTES
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'(?:\.\.\.)?|"(?:[^"\\]|\\.)*"(?:\.\.\.)?""")
+_CUT = re.compile(r"""(?<=: )b?(?:'[^']{70,}|"[^"]{70,})\.\.\.(?=,)""")
+"""A long value as an error repeats it: cut, and so without the quote at its end."""
 _INDEX = re.compile(r"^requests\[\d+\]")
 
 
 class MoveFailed(XorAckError):
     """SQS began to move the letters and did not come to the end."""
+
+
+class NoQueue(XorAckError):
+    """There is no such queue."""
 
 
 @dataclass
@@ -127,6 +145,38 @@ class _Letter:
     tag: str | None
     packed: bool
     bodies: tuple[str, ...]
+
+
+def feeds(queue_url: str, dead_letters_url: str, client: Any = None) -> bool:
+    """Whether SQS moves a queue's dead letters to another queue.
+
+    Args:
+        queue_url: The queue.
+        dead_letters_url: The other one.
+        client: A boto3 SQS client; one of the default chain if None.
+
+    Returns:
+        False also where it has no dead-letter queue.
+
+    Raises:
+        NoQueue: There is no such queue.
+        botocore.exceptions.ClientError: What SQS refused.
+    """
+    client = aws.client("sqs") if client is None else client
+    try:
+        attributes = client.get_queue_attributes(
+            QueueUrl=queue_url, AttributeNames=["RedrivePolicy"]
+        ).get("Attributes", {})
+    except ClientError as error:
+        # The code's name depends on the protocol that boto3 speaks.
+        code = aws.error_code(error)
+        if "NonExistentQueue" not in code and "QueueDoesNotExist" not in code:
+            raise
+        region = client.meta.region_name
+        raise NoQueue(f"queue {queue_url} does not exist in {region}") from error
+    target = json.loads(attributes.get("RedrivePolicy", "{}")).get("deadLetterTargetArn", "")
+    # An ARN and a URL both end in account and name.
+    return bool(target) and target.split(":")[-2:] == dead_letters_url.split("/")[-2:]
 
 
 def survey(queue_url: str, client: Any = None, *, limit: int = 1000) -> Survey:
@@ -425,4 +475,4 @@ def _unpacked(body: str) -> str | None:
 
 def _general(reason: str) -> str:
     """A reason without what differs from letter to letter."""
-    return _QUOTED.sub("'…'", _INDEX.sub("requests[…]", reason))
+    return _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason)))

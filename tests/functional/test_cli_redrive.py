@@ -462,3 +462,44 @@ def test_mistakes_are_one_line(aws, xorack, sqs):  # noqa: F811
     assert status == 1
     assert len(err) == 1
     assert "does not exist" in err[0]
+
+
+def test_a_queue_is_not_redriven_into_itself_nor_the_wrong_way_round(aws, xorack, sqs):  # noqa: F811
+    put_failed(aws, 1)
+    itself = ("--dead-letters", aws.dead_letter_queue_url, "--queue", aws.dead_letter_queue_url)
+    swapped = ("--dead-letters", aws.queue_url, "--queue", aws.dead_letter_queue_url)
+    for both, said in (
+        (itself, "--queue is the queue of --dead-letters"),
+        (swapped, "--dead-letters is a queue whose dead letters go to --queue: are they swapped?"),
+    ):
+        status, out, err = xorack("redrive", "--yes", *both)
+        assert (status, out) == (2, [])
+        assert err == [f"error: {said} (see: xorack redrive --help)"]
+    assert len(aws.dead_letters()) == 1
+
+
+def test_a_queue_that_is_not_there_is_named(aws, xorack, sqs):  # noqa: F811
+    gone = aws.queue_url.rpartition("/")[0] + "/gone"
+    for both in ((gone, aws.queue_url), (aws.dead_letter_queue_url, gone)):
+        status, out, err = xorack("redrive", "--yes", "--dead-letters", both[0], "--queue", both[1])
+        assert (status, out, err) == (1, [], [f"error: queue {gone} does not exist in us-east-1"])
+
+
+def test_texts_that_were_cut_are_one_reason(stack, sqs):  # noqa: F811
+    for number in range(3):
+        body = f"{number}, no JSON: " + "it's <b>" * 30
+        put(stack, body, error=parse(body).refused[0].reason)
+    found = service.survey(stack.dead_letter_queue_url, stack.client("sqs"))
+    assert [(group.count, group.reason.partition(", expected")[0]) for group in found.groups] == [
+        (3, "body: '…'")
+    ]
+
+
+def test_a_table_of_reasons_has_an_end(stack, xorack, sqs):  # noqa: F811
+    for number in range(25):
+        put(stack, "{}", error=f"version: {number}, expected 1")
+    _, out, _ = xorack("redrive", "--look")
+    assert sum("version:" in line for line in out) == 20
+    assert "and 5 dead letters of 5 further reasons: --json has all" in out
+    _, out, _ = xorack("redrive", "--look", "--json")
+    assert len(json.loads(out[0])["groups"]) == 25

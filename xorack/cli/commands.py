@@ -385,6 +385,23 @@ def watch(
         return 0
 
 
+def _check_queues(client: Any, dead_letters: str, queue: str) -> None:
+    """Refuse queues that are not there, the same, or swapped: live messages would become dead."""
+    from xorack.redrive import NoQueue, feeds
+
+    try:
+        feeds(queue, dead_letters, client)
+        swapped = feeds(dead_letters, queue, client)
+    except NoQueue as error:
+        raise click.ClickException(str(error)) from error
+    if dead_letters == queue:
+        raise click.UsageError("--queue is the queue of --dead-letters")
+    if swapped:
+        raise click.UsageError(
+            "--dead-letters is a queue whose dead letters go to --queue: are they swapped?"
+        )
+
+
 @cli.command(epilog="Example: xorack redrive --stack orders --yes")
 @click.option("--all", "all_", is_flag=True, help="Also what was refused for its chain's state.")
 @click.option("--force", is_flag=True, help="All of them, also what no consumer would take.")
@@ -437,6 +454,8 @@ def redrive(
     if dead_letters is None or queue is None:
         resources = place.find()
         dead_letters, queue = resources.dead_letter_queue_url, resources.queue_url
+    else:
+        _check_queues(place.client("sqs"), dead_letters, queue)
     chosen: Chosen = "malformed" if force else "refused" if all_ else "failed"
     return run_redrive(
         place.client("sqs"),

@@ -18,6 +18,8 @@ __all__ = ["Chosen", "run_redrive"]
 Chosen: TypeAlias = Kind
 """The worst kind of letter that goes back; those that are worth more go, too."""
 
+_SHOWN = 20
+"""Reasons: whoever sends rubbish may be refused for as many as he likes."""
 _STAYS = {
     "refused": "refused for how their chains were. If you mended those: --all sends them, too",
     "malformed": "of no form that any consumer takes. --force sends them all the same",
@@ -96,9 +98,13 @@ def _print_survey(found: Survey, kinds: tuple[Kind, ...]) -> None:
             printable(one.reason),
             "" if one.example is None else printable(one.example),
         )
-        for one in found.groups
+        for one in found.groups[:_SHOWN]
     ]
     screen.print_rows(("LETTERS", "", "REASON", "FOR EXAMPLE"), rows, right={0}, fold={2, 3})
+    if further := found.groups[_SHOWN:]:
+        count = sum(one.count for one in further)
+        reasons = f"{len(further)} further reason{'' if len(further) == 1 else 's'}"
+        screen.say(f"and {_letters(count)} of {reasons}: --json has all")
     if not found.complete:
         screen.say(f"the first {found.seen:,} of about {found.about:,}")
     for kind in KINDS:

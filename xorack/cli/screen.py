@@ -35,7 +35,7 @@ _GAP = 2
 """Blanks between columns; it is rich's own measure."""
 _FOLDED = 12
 """Columns of a table that a cell which goes on in further lines takes at least."""
-_PADDED = 60
+_PADDED = 80
 """One tag of 1,024 bytes would move all other lines' columns out of sight."""
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
