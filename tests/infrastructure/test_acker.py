@@ -363,6 +363,16 @@ def test_what_is_of_the_wrong_kind_is_named(given: dict[str, Any], line: str) ->
         Acker(Stack(App(), "Mine"), "Acker", **given)
 
 
+@pytest.mark.parametrize("grant", ["grant_send", "grant_read"])
+@pytest.mark.parametrize("grantee", [None, THERE])
+def test_a_grantee_that_is_none_is_named(
+    mine: tuple[Stack, Acker, Assertions], grant: str, grantee: Any
+) -> None:
+    line = re.escape(f"grantee is {grantee!r}: expected an IGrantable, such as a role")
+    with pytest.raises(TypeError, match=line):
+        getattr(mine[1], grant)(grantee)
+
+
 def test_a_vpc_alone_is_no_network() -> None:
     stack = Stack(App(), "Mine")
     with pytest.raises(TypeError, match="vpc is 'vpc-1': expected an IVpc"):

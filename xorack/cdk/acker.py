@@ -8,7 +8,14 @@ import re
 from aws_cdk import aws_events, aws_iam, aws_kms, aws_sns, aws_sqs
 from constructs import Construct
 
-from xorack.cdk.brought import check_key, check_kind, check_region, from_outside, who
+from xorack.cdk.brought import (
+    check_grantee,
+    check_key,
+    check_kind,
+    check_region,
+    from_outside,
+    who,
+)
 from xorack.cdk.consumer import Consumer
 from xorack.cdk.events import AckEvents
 from xorack.cdk.function import Network, Surroundings, let_logs_use, read_with, send_with
@@ -144,8 +151,10 @@ class Acker(Construct):
             The grant.
 
         Raises:
+            TypeError: The grantee is none.
             ValueError: It takes the queue's policy, and the queue is an imported one.
         """
+        check_grantee(grantee)
         queue = self.queue.queue
         made_here = isinstance(queue.node.default_child, aws_sqs.CfnQueue)
         if not made_here and from_outside(grantee, queue.env.account):
@@ -172,8 +181,10 @@ class Acker(Construct):
             The grant.
 
         Raises:
+            TypeError: The grantee is none.
             ValueError: The grantee is somebody else, whom nothing here could let in.
         """
+        check_grantee(grantee)
         table = self.table.table
         grant = aws_iam.Grant.add_to_principal(
             grantee=grantee,

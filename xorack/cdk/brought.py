@@ -62,6 +62,19 @@ def check_key(name: str, key: aws_kms.IKey | None) -> None:
         )
 
 
+def check_grantee(grantee: object) -> None:
+    """Refuse what no right can be given to.
+
+    Args:
+        grantee: What was given.
+
+    Raises:
+        TypeError: It is no grantee.
+    """
+    if not hasattr(grantee, "grant_principal"):
+        raise TypeError(f"grantee is {grantee!r}: expected an IGrantable, such as a role")
+
+
 def who(grantee: aws_iam.IGrantable) -> str:
     """Somebody, in words.
 
