@@ -376,6 +376,15 @@ def test_a_table_that_is_not_there_is_named(aws, xorack):
             ["redrive", "--queue", "x"],
             "error: --dead-letters and --queue go together (see: xorack ",
         ),
+        (["watch", "--interval", "nan"], "error: Invalid value for '--interval': nan is no number"),
+        (
+            ["list", "--limit", "9" * 20],
+            "error: Invalid value for '--limit': 99999999999999999999 ",
+        ),
+        (
+            ["demo", "--encoding", "utf-9"],
+            "error: Invalid value for '--encoding': 'utf-9' is not known",
+        ),
         (["demo", "--port", "0"], "error: Invalid value for '--port': 0 is not in the range"),
     ],
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import itertools
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -187,6 +189,22 @@ def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str 
     return value
 
 
+def _a_number(_: click.Context, __: click.Parameter, value: float) -> float:
+    """Refuse what is outside of every range, and click lets through."""
+    if math.isnan(value):
+        raise click.BadParameter("nan is no number")
+    return value
+
+
+def _known_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Refuse an encoding that no job knows, before anything is started."""
+    try:
+        codecs.lookup(value)
+    except (LookupError, ValueError):
+        raise click.BadParameter(f"{value!r} is not known") from None
+    return value
+
+
 _region = click.option(
     "--region",
     callback=_not_empty,
@@ -260,7 +278,7 @@ def show(tag: str, as_json: bool, where: Where) -> None:
 )
 @click.option(
     "--limit",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 1_000_000_000),
     default=100,
     show_default=True,
     help="Stop after so many chains; 0: never.",
@@ -350,6 +368,7 @@ def fail(tag: str, reason: str, as_json: bool, where: Where) -> None:
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1, max=3600),
+    callback=_a_number,
     default=2.0,
     show_default=True,
     help="Seconds between looks.",
@@ -475,7 +494,13 @@ def redrive(
     metavar="DIR",
     help="A folder tree of text files.  [default: the sources of Python's standard library]",
 )
-@click.option("--encoding", default="UTF-8", show_default=True, help="Of the files in DIR.")
+@click.option(
+    "--encoding",
+    default="UTF-8",
+    show_default=True,
+    callback=_known_encoding,
+    help="Of the files in DIR.",
+)
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
