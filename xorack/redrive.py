@@ -65,7 +65,7 @@ _INDEX = re.compile(r"^requests\[\d+\]")
 
 
 class MoveFailed(XorAckError):
-    """SQS began to move the letters and did not come to the end."""
+    """SQS began to move the letters and did not come to the end, or does not tell."""
 
 
 class NoQueue(XorAckError):
@@ -298,7 +298,12 @@ def _watch_task(
     try:
         while True:
             # Done tasks have no handle any more, and the newest is the first.
-            (task, *_) = client.list_message_move_tasks(SourceArn=source, MaxResults=1)["Results"]
+            try:
+                told = client.list_message_move_tasks(SourceArn=source, MaxResults=1)
+            except ClientError as error:
+                why = f"SQS goes on to move them, and does not tell how far it is: {error}"
+                raise MoveFailed(why) from error
+            (task, *_) = told["Results"]
             moved = int(task.get("ApproximateNumberOfMessagesMoved", 0))
             total = int(task.get("ApproximateNumberOfMessagesToMove") or about)
             progress(moved, max(total, moved))

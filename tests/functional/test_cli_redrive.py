@@ -503,3 +503,17 @@ def test_a_table_of_reasons_has_an_end(stack, xorack, sqs):  # noqa: F811
     assert "and 5 dead letters of 5 further reasons: --json has all" in out
     _, out, _ = xorack("redrive", "--look", "--json")
     assert len(json.loads(out[0])["groups"]) == 25
+
+
+def test_who_may_not_look_at_sqs_own_move_is_told_that_it_goes_on(stack, xorack, sqs):  # noqa: F811
+    sqs.refuses = None
+    put_failed(stack, 1)
+
+    def refuse(_):
+        raise refusal("AccessDenied", "ListMessageMoveTasks")
+
+    sqs.before["ListMessageMoveTasks"] = refuse
+    status, _, err = xorack("redrive", "--yes")
+    assert (status, len(err)) == (1, 1)
+    assert err[0].startswith("error: SQS goes on to move them, and does not tell how far it is: ")
+    assert "AccessDenied" in err[0]
