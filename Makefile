@@ -1,6 +1,6 @@
 # Everything here sets up what it needs first: a Python (3.10 or later) and make are enough.
 
-# python3, or where that is too old, the newest that the tests were run on; or the one you name.
+# python3, or where that is too old, the newest that is found; or the one you name.
 FITS := -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null
 ifeq ($(origin PYTHON),undefined)
 PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
