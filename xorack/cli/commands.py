@@ -70,8 +70,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code
-    except SystemExit:  # click's answer to a pipe that nobody reads
-        return 1
+    except SystemExit as done:  # click's answer to a shell that completes, a pipe nobody reads
+        return done.code if isinstance(done.code, int) else int(bool(done.code))
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "xorack"
         _complain(f"{error.format_message().rstrip('.')} (see: {command} --help)")
