@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack import aws
-from xorack.chain import MARK_BYTES, MARK_KEY_BYTES, Chain
-from xorack.errors import InvalidRequest, NotAChain, TagNotFound
+from xorack.chain import MARK_BYTES, MARK_KEY_BYTES, Chain, Status
+from xorack.errors import InvalidRequest, NotAChain, TagNotFound, shown
 from xorack.ports import DEFAULT_RETENTION_MS, Conflict, Unavailable
 
 __all__ = ["DUE_INDEX", "DUE_SHARDS", "DynamoDBStore", "due_shard"]
@@ -45,7 +45,11 @@ _NUMBERS = (
     "due_at",
     "spilled",
 )
+_TIMES = ("born", "created_at", "touched_at", "ended_at", "deadline", "due_at")
+_LAST_TIME = 253_402_300_799_999
+"""The end of the year 9999, in milliseconds since 1970."""
 _STRINGS = ("status", "detail", "failing", "reason")
+_STATUSES: tuple[str, ...] = get_args(Status)
 _BINARIES = ("stamp", "marks")
 _FLAGS = ("owed", "extended")
 _DERIVED = ("due_shard", "expires_at")
@@ -140,6 +144,13 @@ class DynamoDBStore:
                     fields[name] = int(item[name]["N"])
         except (KeyError, ValueError) as error:
             raise NotAChain(fields["tag"], _strange(name, item[name])) from error
+        for name in _TIMES:
+            if not 0 <= (fields.get(name) or 0) <= _LAST_TIME:
+                why = f"its {name} is {fields[name]}, expected milliseconds since 1970"
+                raise NotAChain(fields["tag"], why)
+        if (status := fields["status"]) not in _STATUSES:
+            why = f"its status is {shown(status)}, expected {' or '.join(_STATUSES)}"
+            raise NotAChain(fields["tag"], why)
         for name in _FLAGS:
             fields[name] = name in item
         return Chain(**fields)

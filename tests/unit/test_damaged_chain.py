@@ -47,6 +47,15 @@ def test_a_damaged_item_does_not_hold_up_the_batch():
             {"created_at": {"S": "yesterday"}},
             "its created_at is of type S, expected a whole number",
         ),
+        (
+            {"deadline": {"N": "253402300800000"}},
+            "its deadline is 253402300800000, expected milliseconds since 1970",
+        ),
+        ({"ended_at": {"N": "-1"}}, "its ended_at is -1, expected milliseconds since 1970"),
+        (
+            {"status": {"S": "done"}},
+            "its status is 'done', expected pending or open or acked or failed",
+        ),
     ],
 )
 def test_what_is_wrong_with_an_item_is_told(item, why):
