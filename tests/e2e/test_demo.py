@@ -174,9 +174,17 @@ def test_a_machine_without_java_is_one_line(work, database, tmp_path):
     assert line.startswith("error: no Java 17 or later found for Spark: JAVA_HOME=")
 
 
-def test_an_encoding_that_is_none_is_one_line(work, database):
+def test_what_a_job_cannot_do_is_one_line(work, database):
+    done, *_ = demo(work, "--dir", database, "--encoding", "rot13")
+    assert done.returncode == 1
+    assert done.stderr == "error: split: encoding 'rot13' is not one of text files\n"
+
+
+def test_an_encoding_that_is_none_is_one_line_and_nothing_is_started(work, database):
     done, *_ = demo(work, "--dir", database, "--encoding", "klingon")
-    assert (done.returncode, done.stderr) == (1, "error: split: encoding 'klingon' is not known\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: Invalid value for '--encoding': 'klingon' is not known")
 
 
 @pytest.mark.slow
