@@ -243,10 +243,14 @@ def test_leaving_ends_what_still_runs(tmp_path):
 @proc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_children_too(tmp_path, number):
+    # Whoever runs the tests under nohup has them ignore SIGHUP; so would the program then.
     program = f"""
-        import sys
+        import signal, sys
         from pathlib import Path
         from xorack.demo.children import Children, Interrupted, interruptible
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         code = {textwrap.dedent(GRANDCHILD.format(then="time.sleep(600)"))!r}
         try:
             with interruptible(), Children() as children:
