@@ -6,7 +6,7 @@ from tests.simulation.campaign import campaign
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.test_schedules import SEEDS
 
-WITHIN = 1000
+WITHIN = 500
 """Seeds within which a mutant must be caught."""
 TELLING = {24, 59, 76, 91, 169, 216, 229}
 """Of these, the ones that are the first to see some mutant."""

@@ -11,8 +11,8 @@ from tests.simulation.schedule import Recipe, run
 from tests.simulation.shrink import Shrinker
 from tests.simulation.world import KINDS
 
-SEEDS = 1000
-"""Schedules that `make test` runs; `make test-slow` runs twice as many others."""
+SEEDS = 500
+"""Schedules that `make test` runs; `make test-slow` runs four times as many others."""
 BROKEN = MUTANTS["owed is crossed off before the event is published"]
 
 
@@ -20,8 +20,8 @@ BROKEN = MUTANTS["owed is crossed off before the event is published"]
     "seeds",
     [
         pytest.param(range(SEEDS), id="first"),
-        pytest.param(range(SEEDS, 2 * SEEDS), id="second", marks=pytest.mark.slow),
-        pytest.param(range(2 * SEEDS, 3 * SEEDS), id="third", marks=pytest.mark.slow),
+        pytest.param(range(SEEDS, 3 * SEEDS), id="second", marks=pytest.mark.slow),
+        pytest.param(range(3 * SEEDS, 5 * SEEDS), id="third", marks=pytest.mark.slow),
     ],
 )
 def test_whatever_happens_the_acker_is_right(seeds):
@@ -29,7 +29,7 @@ def test_whatever_happens_the_acker_is_right(seeds):
     failing = [f"seed {result.recipe.seed}: {result.violation}" for result in done.failing]
     assert not failing, f"{failing}; python -m tests.simulation {done.failing[0].recipe.seed}"
     # It only says something if all of it happened.
-    assert done.schedules == SEEDS
+    assert done.schedules == len(seeds)
     assert done.most_chains > 200
     assert done.faults.keys() == KINDS.keys()
     assert done.faults.total() > 10_000

@@ -287,7 +287,7 @@ def test_words_in_a_place_that_spark_alone_can_read(
     assert acked == {f"*/{name}" for name in texts} | {"plain.txt/plain.txt"}
 
 
-@pytest.mark.parametrize("kind", ["traced", "plain"])
+@pytest.mark.parametrize("kind", ["traced", pytest.param("plain", marks=pytest.mark.slow)])
 def test_words_that_are_gone_stay_outstanding(
     spark, database, queue, tmp_path, monkeypatch, kind, capfd
 ):
