@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xorack import aws
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xorack.messages import Refused
-    from xorack.sqs import DeadLetterQueue
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 """By which the metrics and logs of several ackers are told apart."""
@@ -64,22 +63,20 @@ class DeadLetters:
     Hardly any batch holds one: what sending takes is imported, and its client made, at the first.
     """
 
-    def __init__(self, queue_url: str, context: Any = None) -> None:
-        self._queue_url = queue_url
-        self.context = context
-
-    @cached_property
-    def _queue(self) -> DeadLetterQueue:
-        from xorack.sqs import DeadLetterQueue
-
-        return DeadLetterQueue(self._queue_url, aws.client("sqs"), policy=_SENDS)
+    def __init__(self, variables: _Variables, context: Any = None) -> None:
+        self._queue_url = _text(variables, "DEAD_LETTER_QUEUE_URL")
+        self._variables = variables
+        self._context = context
 
     def send(self, refused: Sequence[Refused]) -> list[int]:
         """See `xorack.ports.DeadLetters.send`."""
         if not refused:
             return []
-        self._queue.policy = replace(_SENDS, time_left=_time_left(self.context, _ANSWER_SECONDS))
-        return self._queue.send(refused)
+        from xorack.sqs import DeadLetterQueue
+
+        policy = replace(_SENDS, time_left=_time_left(self._context, _ANSWER_SECONDS))
+        client = _letters_client(self._variables)
+        return DeadLetterQueue(self._queue_url, client, policy=policy).send(refused)
 
 
 def environment() -> Environment:
@@ -106,9 +103,7 @@ def dead_letters(context: Any = None) -> DeadLetters:
     Raises:
         InvalidRequest: The variable is missing; the error names it.
     """
-    letters = _dead_letters(_variables())
-    letters.context = context
-    return letters
+    return DeadLetters(_variables(), context)
 
 
 def chain_store() -> DynamoDBStore:
@@ -158,8 +153,8 @@ def _store(variables: _Variables) -> DynamoDBStore:
 
 
 @lru_cache(maxsize=4)
-def _dead_letters(variables: _Variables) -> DeadLetters:
-    return DeadLetters(_text(variables, "DEAD_LETTER_QUEUE_URL"))
+def _letters_client(_: _Variables) -> Any:
+    return aws.client("sqs")
 
 
 @lru_cache(maxsize=4)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from xorack.errors import InvalidRequest, shown
+from xorack.stamps import check_bytes
 
 __all__ = [
     "MAX_BODY_BYTES",
@@ -102,9 +103,7 @@ def validate_stamp(stamp: object) -> bytes:
     Raises:
         InvalidRequest: It is not.
     """
-    if not isinstance(stamp, (bytes, bytearray, memoryview)):
-        raise InvalidRequest("stamp", stamp, "bytes")
-    stamp = bytes(stamp)
+    stamp = bytes(check_bytes("stamp", stamp))
     if not 1 <= len(stamp) <= MAX_STAMP_BYTES:
         raise InvalidRequest("stamp", f"{len(stamp)} bytes", f"1 to {MAX_STAMP_BYTES} bytes")
     if not any(stamp):

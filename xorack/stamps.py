@@ -22,6 +22,7 @@ __all__ = [
     "TRACED_TABLES",
     "Outstanding",
     "Stamp",
+    "check_bytes",
     "peel",
     "plain",
     "traced",
@@ -108,9 +109,22 @@ def xor_bytes(first: bytes, second: bytes) -> bytes:
     return x.to_bytes(length, "little")
 
 
-def _check_bytes(field: str, value: object) -> None:
+def check_bytes(field: str, value: object) -> bytes | bytearray | memoryview:
+    """Check that something is bytes.
+
+    Args:
+        field: What it is called.
+        value: What was given.
+
+    Returns:
+        The same.
+
+    Raises:
+        InvalidRequest: It is not.
+    """
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise InvalidRequest(field, value, "bytes")
+    return value
 
 
 def xor(*stamps: bytes) -> Stamp:
@@ -130,7 +144,7 @@ def xor(*stamps: bytes) -> Stamp:
     if len(stamps) < 2:
         raise LessThanTwoBuffers
     for stamp in stamps:
-        _check_bytes("stamp", stamp)
+        check_bytes("stamp", stamp)
     length = len(stamps[0])
     folded = 0
     for stamp in stamps:
@@ -269,7 +283,7 @@ def peel(residual: bytes) -> Outstanding:
     Raises:
         InvalidRequest: Not bytes.
     """
-    _check_bytes("residual", residual)
+    check_bytes("residual", residual)
     if not any(residual):
         return Outstanding(frozenset(), True)
     if len(residual) == PLAIN_LENGTH:
