@@ -370,3 +370,15 @@ def test_of_many_latencies_those_are_told_that_stand_for_all():
     told = spread(list(range(10_000, 0, -1)), 99)
     assert len(told) == 99
     assert (told[0], told[49], told[-1]) == (1, 5000, 10_000)
+
+
+def test_a_large_batch_tells_its_slowest_chain_too(world, monkeypatch, capsys):
+    from lambda_src import consumer
+    from xorack.consume import Consumed
+
+    latencies = list(range(1, 1001))
+    monkeypatch.setattr(consumer, "consume", lambda *_, **__: Consumed(latencies=latencies))
+    assert handle("whatever") == []
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+    told = json.loads(line)["AckLatency"]
+    assert (len(told), told[0], told[-1]) == (99, 1, 1000)
