@@ -38,7 +38,7 @@ venv: python ## Set up .venv (every other target does this first)
 	@"$(PYTHON)" tools/venv.py $(SAME_PYTHON)
 
 demo: venv ## The whole way on this machine: DIR=folder for your own files, LOSE=what to lose
-	@$(PY) -m xorack.cli demo $(if $(call GIVEN,DIR),--dir "$$DIR") $(if $(call GIVEN,LOSE),--lose "$$LOSE") $(ARGS)
+	@$(PY) -m demo $(if $(call GIVEN,DIR),--dir "$$DIR") $(if $(call GIVEN,LOSE),--lose "$$LOSE") $(ARGS)
 
 test: lint types ## Lint, types and the tests but the slow ones
 	@$(PY) -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

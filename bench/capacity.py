@@ -22,12 +22,13 @@ from typing import Any
 
 from bench.harness import Table, figure
 from bench.marks import NOW, WeighedStore, item_bytes
-from xorack.chain import MAX_FOLD, Chain, published
-from xorack.exactly_once import apply_requests
-from xorack.messages import MAX_BODY_BYTES, MAX_REQUESTS, Request, pack
-from xorack.retry import RetryPolicy
-from xorack.stamps import traced, xor
-from xorack.table import DUE_SHARDS
+from xorack.acker.chain_writer import apply_requests
+from xorack.aws.dynamodb_store import DUE_SHARDS
+from xorack.core.chain import MAX_FOLD, Chain, published
+from xorack.core.message import MAX_BODY_BYTES, MAX_REQUESTS, pack
+from xorack.core.request import Request
+from xorack.core.retry import RetryPolicy
+from xorack.core.stamp import traced, xor
 
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.json"
 DAY = 86_400

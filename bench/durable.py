@@ -16,16 +16,18 @@ from botocore.exceptions import ClientError
 
 from bench.harness import Goal, Section, Table, figure, interleaved, medians
 from bench.marks import item_bytes
-from xorack.chain import Chain
-from xorack.consume import Message, consume
-from xorack.dynamodb import DynamoDBAcker, DynamoDBStore
-from xorack.errors import StaleLocalData, TagExists, TagNotFound
+from tests.support.in_process import Resources, create_resources
+from xorack.acker.consumer import Message, consume
+from xorack.acker.memory_store import MemoryStore
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.client.dynamodb_acker import DynamoDBAcker
+from xorack.core.chain import Chain
+from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.retry import RetryPolicy
+from xorack.core.stamp import traced, xor_bytes
 from xorack.local.embedded import EmbeddedAWS
-from xorack.local.in_process import Resources, create_resources
-from xorack.memory import MemoryStore
-from xorack.messages import Request, pack
-from xorack.retry import RetryPolicy
-from xorack.stamps import traced, xor_bytes
 
 LATENCY = 0.004
 """Seconds added to each call: about what DynamoDB takes to answer; an emulator answers at once."""
@@ -311,7 +313,7 @@ def _pool() -> Any:
 def folded_units(requests_in_batch: int) -> dict[str, float]:
     """Write units a request when so many of one chain come in each batch, weighed by `marks`."""
     from bench.marks import WeighedStore as InMemory
-    from xorack.exactly_once import apply_requests
+    from xorack.acker.chain_writer import apply_requests
 
     store = InMemory()
     total = max(1000, 3 * requests_in_batch)

@@ -20,9 +20,10 @@ from typing import Any
 from unittest.mock import patch
 
 from bench.harness import Goal, Section, Table, figure
-from xorack.local.in_process import Resources, create_resources, locked_aws
-from xorack.messages import Request, pack
-from xorack.stamps import traced
+from tests.support.in_process import Resources, create_resources, locked_aws
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.stamp import traced
 
 _CALL_SECONDS = 0.005
 """What an update of an item may take on AWS, until it is answered."""
@@ -87,7 +88,7 @@ def _handler(
     """The handler on these resources, and the client that it writes chains by, or one instead."""
     with patch.dict(os.environ, resources.environ()), redirect_stdout(StringIO()):
         from lambda_src import consumer
-        from xorack.consume import consume
+        from xorack.acker.consumer import consume
 
         known = consumer.environment()
         client = Timed(known.store.client if instead is None else instead)

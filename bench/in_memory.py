@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Any
 
 from bench.harness import Goal, Section, Table, figure, interleaved, medians
-from xorack.memory import Acker
-from xorack.stamps import _numpy
+from xorack.client.memory_acker import Acker
+from xorack.core.stamp import _numpy
 
 LENGTHS = (8, 64, 648)
 VERSION = "0.1.0"

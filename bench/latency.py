@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness import Section, Table, figure
-from xorack.messages import Request
-from xorack.sqs import send
-from xorack.stamps import traced
+from xorack.aws.sqs import send
+from xorack.core.request import Request
+from xorack.core.stamp import traced
 
 PERCENTILES = (50, 90, 99, 100)
 WINDOWS: dict[str, dict[str, Any]] = {

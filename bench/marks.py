@@ -1,6 +1,6 @@
 """What it costs to apply each request exactly once: write units by design, counted.
 
-Drives the real loop (`xorack.exactly_once`) with requests that come one by one, weighs each write
+Drives the real loop (`xorack.acker.chain_writer`) with requests that come one by one, weighs each write
 as DynamoDB does (a write unit for each KB begun of the larger of the item before and after; twice
 that in a transaction; a read unit for each 4 KB begun, consistent), and sets the designs that were
 not taken beside it, by their arithmetic. Run it: ``python -m bench.marks``.
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
-from xorack.chain import MARK_BYTES, Chain
-from xorack.dynamodb import DynamoDBStore
-from xorack.exactly_once import Known, apply_requests
-from xorack.memory import MemoryStore
-from xorack.messages import Request
-from xorack.retry import RetryPolicy
-from xorack.stamps import traced
+from xorack.acker.chain_writer import Known, apply_requests
+from xorack.acker.memory_store import MemoryStore
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.chain import MARK_BYTES, Chain
+from xorack.core.request import Request
+from xorack.core.retry import RetryPolicy
+from xorack.core.stamp import traced
 
 TAG = "database/2026/11/file-000013.txt"
 NOW = 1_800_000_000_000

@@ -8,7 +8,7 @@ from functools import reduce
 from statistics import median
 
 from bench.harness import Section, Table, figure
-from xorack.stamps import TRACED_LENGTH, peel, traced, xor_bytes
+from xorack.core.stamp import TRACED_LENGTH, peel, traced, xor_bytes
 
 OUTSTANDING = (1, 8, 16, 24, 32, 48)
 

@@ -330,8 +330,8 @@ def applied(bodies: list[str]) -> dict[str, Any]:
     write less.
     """
     from tests.support.fakes import FakeBus, FakeDeadLetters
-    from xorack.consume import Message, consume
-    from xorack.memory import MemoryStore
+    from xorack.acker.consumer import Message, consume
+    from xorack.acker.memory_store import MemoryStore
 
     store, writes, requests = MemoryStore(), 0, 0
     for begin in range(0, len(bodies), 10):

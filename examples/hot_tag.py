@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from xorack import traced, unit_id, xor
-from xorack.messages import Request
-from xorack.sqs import send
+from xorack.aws.sqs import send
+from xorack.core.request import Request
 
 PATTERN = {
     "source": ["xorack"],

@@ -1,7 +1,7 @@
 """The queue's consumer: applies stamp requests to their chains, publishes what ended.
 
 The event source mapping must report batch item failures; what is returned are the messages that
-come again. What they mean is in `xorack.consume`.
+come again. What they mean is in `xorack.acker.consumer`.
 
 Powertools' batch utility is not used: it calls a function a record, and a batch is folded before
 anything of it is applied. What would be left for it is the answer, and importing it takes longer
@@ -16,8 +16,8 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from lambda_src.environment import SERVICE, dead_letters, environment, policy_within
-from xorack.consume import Consumed, Message, consume
-from xorack.errors import InvalidRequest
+from xorack.acker.consumer import Consumed, Message, consume
+from xorack.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse

@@ -8,16 +8,16 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xorack import aws
-from xorack.errors import InvalidRequest
-from xorack.eventbridge import EventBus
-from xorack.retry import RetryPolicy
-from xorack.table import DynamoDBStore
+from xorack.aws.client import make_client
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.eventbridge import EventBus
+from xorack.core.errors import InvalidRequest
+from xorack.core.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xorack.messages import Refused
+    from xorack.core.message import Refused
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 """By which the metrics and logs of several ackers are told apart."""
@@ -58,7 +58,7 @@ class Environment(NamedTuple):
 
 
 class DeadLetters:
-    """A `xorack.ports.DeadLetters` that costs nothing while there are no letters.
+    """A `xorack.core.ports.DeadLetters` that costs nothing while there are no letters.
 
     Hardly any batch holds one: what sending takes is imported, and its client made, at the first.
     """
@@ -69,10 +69,10 @@ class DeadLetters:
         self._context = context
 
     def send(self, refused: Sequence[Refused]) -> list[int]:
-        """See `xorack.ports.DeadLetters.send`."""
+        """See `xorack.core.ports.DeadLetters.send`."""
         if not refused:
             return []
-        from xorack.sqs import DeadLetterQueue
+        from xorack.aws.sqs import DeadLetterQueue
 
         policy = replace(_SENDS, time_left=_time_left(self._context, _ANSWER_SECONDS))
         client = _letters_client(self._variables)
@@ -147,21 +147,21 @@ def _store(variables: _Variables) -> DynamoDBStore:
     return DynamoDBStore(
         _text(variables, "TABLE_NAME"),
         dict(variables)["PARTITION_KEY"] or "tag",
-        aws.client("dynamodb"),
+        make_client("dynamodb"),
         retention=_seconds(variables, "RETENTION_SECONDS", 30 * _DAY),
     )
 
 
 @lru_cache(maxsize=4)
 def _letters_client(_: _Variables) -> Any:
-    return aws.client("sqs")
+    return make_client("sqs")
 
 
 @lru_cache(maxsize=4)
 def _environment(variables: _Variables) -> Environment:
     return Environment(
         store=_store(variables),
-        bus=EventBus(_text(variables, "EVENT_BUS_NAME"), aws.client("events"), policy=_SENDS),
+        bus=EventBus(_text(variables, "EVENT_BUS_NAME"), make_client("events"), policy=_SENDS),
         default_timeout=_seconds(variables, "DEFAULT_TIMEOUT_SECONDS", _DAY),
         retention=_seconds(variables, "RETENTION_SECONDS", 30 * _DAY),
     )

@@ -8,7 +8,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from lambda_src.environment import SERVICE, environment, policy_within
-from xorack.sweep import sweep
+from xorack.acker.sweeper import sweep
 
 logger = Logger(service=SERVICE, name="xorack")
 metrics = Metrics(namespace="xorack", service=SERVICE)

@@ -11,9 +11,9 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambda_src.environment import chain_store
-from xorack.errors import InvalidRequest
-from xorack.overview import MAX_CHAINS, Theme, render, render_trouble, unfinished
-from xorack.ports import Unavailable
+from xorack.core.errors import InvalidRequest
+from xorack.core.ports import Unavailable
+from xorack.ops.dashboard import MAX_CHAINS, Theme, render, render_trouble, unfinished
 
 _LOG = logging.getLogger("xorack")
 

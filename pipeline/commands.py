@@ -82,7 +82,7 @@ def run(
     Returns:
         The exit status: 0, or 1 with the reason on stderr.
     """
-    from xorack.errors import XorAckError
+    from xorack.core.errors import XorAckError
 
     begun = time.monotonic()
     try:

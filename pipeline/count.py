@@ -187,9 +187,9 @@ def _finished(
     from pipeline.files import POSITION_BITS
     from pipeline.layout import words_of
     from pipeline.missing import Chain
+    from xorack.core.stamp import PLAIN_LENGTH
     from xorack.spark import fold_runs
     from xorack.spark.files import can_read
-    from xorack.stamps import PLAIN_LENGTH
 
     by_runs = not lose and can_read(words_of(source).uri)
     placed = words if lose else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from xorack.stamps import xor_bytes
+from xorack.core.stamp import xor_bytes
 
 __all__ = ["MOST_FILES", "POSITION_BITS", "Said", "gathered", "position_of"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.errors import JobError
-from xorack.errors import XorAckError
-from xorack.hashing import unit_id
-from xorack.messages import MAX_DETAIL_BYTES, MAX_TAG_BYTES
-from xorack.stamps import PLAIN_LENGTH, peel, plain, traced, xor_bytes
+from xorack.core.errors import XorAckError
+from xorack.core.hashing import unit_id
+from xorack.core.request import MAX_DETAIL_BYTES, MAX_TAG_BYTES
+from xorack.core.stamp import PLAIN_LENGTH, peel, plain, traced, xor_bytes
 
 __all__ = [
     "Chain",

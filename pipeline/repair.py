@@ -456,8 +456,8 @@ def _missing(spark: SparkSession, source: Folder, plan: _Plan) -> tuple[DataFram
 def _check(missing: DataFrame, plan: _Plan) -> None:
     """Hold the words that were written against the stamps, before anything is made of them."""
     from pipeline.missing import Inconsistent
+    from xorack.core.stamp import PLAIN_LENGTH
     from xorack.spark import fold, unit
-    from xorack.stamps import PLAIN_LENGTH
 
     plain = len(plan.attempts[0].chain.stamp) == PLAIN_LENGTH
     units = missing.select("chain", unit("at").alias("unit"))
@@ -565,7 +565,7 @@ def _key(tag: str) -> int:
 
 def _root(tag: str) -> int:
     """A chain's root unit."""
-    from xorack.hashing import unit_id
+    from xorack.core.hashing import unit_id
 
     return unit_id(tag)
 

@@ -19,7 +19,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pipeline.files import POSITION_BITS, Said
 from pipeline.folder import Found, opened, shown_path
 from pipeline.reading import PIECE, Encoding, UnreadableFile, read_words
-from xorack.bulk import Folds, bounds_of_runs, stamp_bytes, unit_ids
+from xorack.spark.arrays import Folds, bounds_of_runs, stamp_bytes, unit_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

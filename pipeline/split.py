@@ -26,7 +26,7 @@ if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the
 from pipeline.commands import absolute, add_common, run, sink_options
 from pipeline.errors import JobError
 from pipeline.files import MOST_FILES, POSITION_BITS
-from xorack.stamps import plain, traced, xor_bytes
+from xorack.core.stamp import plain, traced, xor_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,7 +155,7 @@ def split(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _chains_of(found: list[Found], name: str) -> dict[int, tuple[str, Found]]:
     """Tag and file by the chain's key, signed."""
-    from xorack.hashing import unit_id
+    from xorack.core.hashing import unit_id
 
     if len(found) > MOST_FILES:
         raise JobError(f"database has {len(found):,} files, more than {MOST_FILES:,}")
@@ -177,7 +177,7 @@ def _chains_of(found: list[Found], name: str) -> dict[int, tuple[str, Found]]:
 
 def _tag(name: str, relative: str) -> str:
     """The chain's tag: a path that is too long for one ends in its hash."""
-    from xorack.hashing import unit_id
+    from xorack.core.hashing import unit_id
 
     tag = f"{name}/{relative}"
     if len(tag.encode()) <= _TAG_BYTES:
@@ -249,7 +249,7 @@ def _listed(tag: str, file: Found, said: Said | None, kind: Kind) -> dict[str, A
 
 def _root(tag: str, kind: Kind) -> bytes:
     """The stamp of a file's root unit."""
-    from xorack.hashing import unit_id
+    from xorack.core.hashing import unit_id
 
     return bytes(traced(unit_id(tag)) if kind == "traced" else plain(unit_id(tag)))
 

@@ -51,8 +51,8 @@ def _no_real_aws():
 
 @pytest.fixture
 def aws():
-    """The stack's table, queues and bus on moto in process; see `xorack.local.in_process`."""
-    from xorack.local.in_process import create_resources, locked_aws
+    """The stack's table, queues and bus on moto in process; see `tests.support.in_process`."""
+    from tests.support.in_process import create_resources, locked_aws
 
     with locked_aws() as started:
         yield create_resources(started)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from tools.chromium import NoChromium, picture
-from xorack.chain import Chain
-from xorack.overview import Overview, Theme, render
-from xorack.stamps import traced, xor_bytes
-from xorack.status import ChainStatus, status_of
+from xorack.core.chain import Chain
+from xorack.core.stamp import traced, xor_bytes
+from xorack.ops.dashboard import Overview, Theme, render
+from xorack.ops.status import ChainStatus, status_of
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "docs" / "images"
 NOW: Final = 1_772_442_000_000  # 2026-03-02, nine in the morning

@@ -10,33 +10,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xorack import errors as errors
-    from xorack.dynamodb import DynamoDBAcker as DynamoDBAcker
-    from xorack.hashing import unit_id as unit_id
-    from xorack.memory import Acker as Acker
-    from xorack.stamps import Outstanding as Outstanding
-    from xorack.stamps import Stamp as Stamp
-    from xorack.stamps import peel as peel
-    from xorack.stamps import plain as plain
-    from xorack.stamps import traced as traced
-    from xorack.stamps import xor as xor
-    from xorack.track import Token as Token
-    from xorack.track import Tracker as Tracker
+    from xorack.client.dynamodb_acker import DynamoDBAcker as DynamoDBAcker
+    from xorack.client.memory_acker import Acker as Acker
+    from xorack.client.tracker import Token as Token
+    from xorack.client.tracker import Tracker as Tracker
+    from xorack.core import errors as errors
+    from xorack.core.hashing import unit_id as unit_id
+    from xorack.core.stamp import Outstanding as Outstanding
+    from xorack.core.stamp import Stamp as Stamp
+    from xorack.core.stamp import peel as peel
+    from xorack.core.stamp import plain as plain
+    from xorack.core.stamp import traced as traced
+    from xorack.core.stamp import xor as xor
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Acker": "xorack.memory",
-    "DynamoDBAcker": "xorack.dynamodb",
-    "Outstanding": "xorack.stamps",
-    "Stamp": "xorack.stamps",
-    "Token": "xorack.track",
-    "Tracker": "xorack.track",
-    "peel": "xorack.stamps",
-    "plain": "xorack.stamps",
-    "traced": "xorack.stamps",
-    "unit_id": "xorack.hashing",
-    "xor": "xorack.stamps",
+    "Acker": "xorack.client.memory_acker",
+    "DynamoDBAcker": "xorack.client.dynamodb_acker",
+    "Outstanding": "xorack.core.stamp",
+    "Stamp": "xorack.core.stamp",
+    "Token": "xorack.client.tracker",
+    "Tracker": "xorack.client.tracker",
+    "peel": "xorack.core.stamp",
+    "plain": "xorack.core.stamp",
+    "traced": "xorack.core.stamp",
+    "unit_id": "xorack.core.hashing",
+    "xor": "xorack.core.stamp",
 }
 
 __all__ = [*_HOMES, "errors"]  # noqa: PLE0604

@@ -43,7 +43,7 @@ def database(tmp_path):
 
 
 def command(work, *arguments):
-    return [sys.executable, "-m", "xorack.cli", "demo", f"--work={work}", *map(str, arguments)]
+    return [sys.executable, "-m", "demo", f"--work={work}", *map(str, arguments)]
 
 
 def demo(work, *arguments, **environ):

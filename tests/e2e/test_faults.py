@@ -15,12 +15,12 @@ from functools import reduce
 import pytest
 
 import xorack
-from xorack.errors import SendFailed
+from tests.support.proxy import FaultProxy, Faults, total
+from xorack.aws.sqs import send
+from xorack.core.errors import SendFailed
+from xorack.core.request import Request
 from xorack.local.deploy import deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
-from xorack.local.proxy import FaultProxy, Faults, total
-from xorack.messages import Request
-from xorack.sqs import send
 
 pytestmark = pytest.mark.embedded
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 import xorack
-from xorack.clock import milliseconds
-from xorack.dynamodb import DynamoDBStore
-from xorack.exactly_once import apply_requests
-from xorack.messages import Request
-from xorack.retry import RetryPolicy
+from xorack.acker.chain_writer import apply_requests
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.clock import milliseconds
+from xorack.core.request import Request
+from xorack.core.retry import RetryPolicy
 
 pytestmark = pytest.mark.embedded
 

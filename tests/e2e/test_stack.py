@@ -10,10 +10,10 @@ from functools import reduce
 import pytest
 
 import xorack
+from xorack.aws.sqs import send
+from xorack.core.request import Request
 from xorack.local.deploy import deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
-from xorack.messages import Request
-from xorack.sqs import send
 
 pytestmark = pytest.mark.embedded
 

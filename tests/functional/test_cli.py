@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from xorack import traced, unit_id
+from xorack.acker.consumer import Message, consume
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.eventbridge import EventBus
+from xorack.aws.sqs import DeadLetterQueue
 from xorack.cli import main
-from xorack.clock import milliseconds
-from xorack.consume import Message, consume
-from xorack.dynamodb import DynamoDBStore
-from xorack.eventbridge import EventBus
-from xorack.messages import Request, pack
-from xorack.sqs import DeadLetterQueue
-from xorack.stamps import xor
+from xorack.core.clock import milliseconds
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.stamp import xor
 
 ROOT = Path(__file__).parents[2]
 TAG = "books/moby.txt"
@@ -189,7 +190,7 @@ def test_show_of_a_chain_that_is_not_there(stack, xorack):
 
 
 def test_show_finds_the_tables_own_key(xorack):
-    from xorack.local.in_process import create_resources, locked_aws
+    from tests.support.in_process import create_resources, locked_aws
 
     with locked_aws() as started:
         aws = create_resources(started, partition_key="id")

@@ -12,11 +12,12 @@ from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 
 from tests.functional.test_cli import stack, xorack  # noqa: F401 - fixtures
-from xorack import redrive as service
-from xorack.errors import SendFailed
-from xorack.messages import Refused, Request, pack, parse
-from xorack.retry import RetryPolicy
-from xorack.sqs import DeadLetterQueue
+from xorack.aws.sqs import DeadLetterQueue
+from xorack.core.errors import SendFailed
+from xorack.core.message import Refused, pack, parse
+from xorack.core.request import Request
+from xorack.core.retry import RetryPolicy
+from xorack.ops import dead_letters as service
 
 
 class Sqs:

@@ -22,9 +22,9 @@ from tests.functional.test_cli import (  # noqa: F401
 )
 from xorack import traced
 from xorack.cli import watch as shown
-from xorack.messages import Request
-from xorack.ports import Unavailable
-from xorack.watch import Watcher
+from xorack.core.ports import Unavailable
+from xorack.core.request import Request
+from xorack.ops.watch import Watcher
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from botocore.exceptions import ClientError
 
 from tests.support.faults import answers_lost, counted, refused
 from xorack import DynamoDBAcker, Stamp, errors, xor
-from xorack.aws import CONFIG
-from xorack.clock import milliseconds
-from xorack.retry import Crowd, RetryPolicy
+from xorack.aws.client import CONFIG
+from xorack.core.clock import milliseconds
+from xorack.core.retry import Crowd, RetryPolicy
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_a_chain_from_here_is_finished_by_the_npm_package(aws, acker, client, it
 
 
 def test_another_partition_key(aws, client):
-    from xorack.local.in_process import create_resources
+    from tests.support.in_process import create_resources
 
     other = create_resources(aws.aws, partition_key="tagID")
     acker = DynamoDBAcker(other.table_name, "tagID", client)

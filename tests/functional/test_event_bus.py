@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.support.faults import answers_lost, refused
-from xorack.aws import CONFIG
-from xorack.chain import Chain
-from xorack.eventbridge import EventBus
-from xorack.events import event_id
-from xorack.retry import RetryPolicy
+from xorack.aws.client import CONFIG
+from xorack.aws.eventbridge import EventBus
+from xorack.core.chain import Chain
+from xorack.core.event import event_id
+from xorack.core.retry import RetryPolicy
 
 DONE = Chain("t", b"\0", "acked", 1, 1, born=1000, created_at=1000, ended_at=61_500, owed=True)
 FAST = RetryPolicy(attempts=4, base=0.001)

@@ -14,9 +14,9 @@ from moto.core.models import botocore_stubber
 
 from tests.functional.test_handlers import handle, item, message, world  # noqa: F401
 from tests.support.faults import wire_error
-from xorack.messages import Request
-from xorack.retry import RetryPolicy
-from xorack.stamps import plain, xor
+from xorack.core.request import Request
+from xorack.core.retry import RetryPolicy
+from xorack.core.stamp import plain, xor
 
 OPERATIONS = {
     "UpdateItem",

@@ -7,9 +7,10 @@ import json
 import pytest
 
 from tests.support.faults import answers_lost, refused
-from xorack.errors import InvalidRequest
-from xorack.messages import Request, pack
-from xorack.stamps import traced, xor
+from xorack.core.errors import InvalidRequest
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.stamp import traced, xor
 
 
 class Context:
@@ -264,7 +265,7 @@ def test_an_event_that_is_none_is_named(world):
 
 
 def test_another_partition_key(aws, monkeypatch):
-    from xorack.local.in_process import create_resources
+    from tests.support.in_process import create_resources
 
     other = create_resources(aws.aws, partition_key="tagID")
     for name, value in other.environ().items():
@@ -274,7 +275,7 @@ def test_another_partition_key(aws, monkeypatch):
 
 
 def test_the_sweeper_ends_and_publishes(world, monkeypatch):
-    import xorack.sweep
+    import xorack.acker.sweeper
 
     handle(
         message(
@@ -290,11 +291,13 @@ def test_the_sweeper_ends_and_publishes(world, monkeypatch):
             )
         )
     assert sweep()["ChainsLookedAt"] == 0
-    real = xorack.sweep.milliseconds()
+    real = xorack.acker.sweeper.milliseconds()
 
     def later(seconds):
         # The handler's clock is a default argument of the service.
-        monkeypatch.setitem(xorack.sweep.sweep.__kwdefaults__, "now", lambda: real + seconds * 1000)
+        monkeypatch.setitem(
+            xorack.acker.sweeper.sweep.__kwdefaults__, "now", lambda: real + seconds * 1000
+        )
 
     later(100)
     counts = sweep()
@@ -312,7 +315,7 @@ def test_the_sweeper_ends_and_publishes(world, monkeypatch):
 
 
 def test_the_sweeper_does_without_an_index(world, monkeypatch):
-    import xorack.sweep
+    import xorack.acker.sweeper
 
     client = world.client("dynamodb")
     client.create_table(
@@ -323,8 +326,8 @@ def test_the_sweeper_does_without_an_index(world, monkeypatch):
     )
     monkeypatch.setenv("TABLE_NAME", "by-hand")
     handle(message(Request.create("late", "c", traced(7), timeout=10)))
-    real = xorack.sweep.milliseconds()
-    monkeypatch.setitem(xorack.sweep.sweep.__kwdefaults__, "now", lambda: real + 100_000)
+    real = xorack.acker.sweeper.milliseconds()
+    monkeypatch.setitem(xorack.acker.sweeper.sweep.__kwdefaults__, "now", lambda: real + 100_000)
     assert sweep()["ChainsTimedOut"] == 1
 
 
@@ -374,7 +377,7 @@ def test_of_many_latencies_those_are_told_that_stand_for_all():
 
 def test_a_large_batch_tells_its_slowest_chain_too(world, monkeypatch, capsys):
     from lambda_src import consumer
-    from xorack.consume import Consumed
+    from xorack.acker.consumer import Consumed
 
     latencies = list(range(1, 1001))
     monkeypatch.setattr(consumer, "consume", lambda *_, **__: Consumed(latencies=latencies))

@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError
 
-from xorack.local.proxy import FaultProxy, Faults, total
+from tests.support.proxy import FaultProxy, Faults, total
 
 
 class Target(BaseHTTPRequestHandler):

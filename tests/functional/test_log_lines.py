@@ -9,8 +9,9 @@ import re
 import pytest
 
 from tests.support.faults import refused
-from xorack.messages import Request, pack
-from xorack.stamps import traced
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.stamp import traced
 
 INJECTED = 'a\n{"level":"ERROR","message":"all is lost"}\r\n\x1b[31m\u2028\u202e'
 SECRET = "the-detail-is-nobodys-business"

@@ -12,7 +12,7 @@ from functools import reduce
 import boto3
 import pytest
 
-from xorack.local.in_process import create_resources, definitions, definitions_of, locked_aws
+from tests.support.in_process import create_resources, definitions, definitions_of, locked_aws
 
 WRITERS = 8
 WRITES = 15

@@ -5,12 +5,13 @@ import json
 import pytest
 
 from tests.support.faults import answers_lost, refused
-from xorack.aws import CONFIG
-from xorack.errors import InvalidRequest, SendFailed
-from xorack.messages import Refused, Request, parse
-from xorack.retry import RetryPolicy
-from xorack.sqs import DeadLetterQueue, send
-from xorack.stamps import traced
+from xorack.aws.client import CONFIG
+from xorack.aws.sqs import DeadLetterQueue, send
+from xorack.core.errors import InvalidRequest, SendFailed
+from xorack.core.message import Refused, parse
+from xorack.core.request import Request
+from xorack.core.retry import RetryPolicy
+from xorack.core.stamp import traced
 
 FAST = RetryPolicy(attempts=6, base=0.001, cap=0.002)
 

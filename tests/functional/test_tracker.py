@@ -8,10 +8,10 @@ import pytest
 from tests.functional.test_handlers import handle, item, world  # noqa: F401
 from tests.support.faults import refused
 from xorack import Token, Tracker, unit_id
-from xorack.aws import CONFIG
-from xorack.errors import InvalidRequest, InvalidToken, SendFailed, XorAckError
-from xorack.messages import parse
-from xorack.retry import RetryPolicy
+from xorack.aws.client import CONFIG
+from xorack.core.errors import InvalidRequest, InvalidToken, SendFailed, XorAckError
+from xorack.core.message import parse
+from xorack.core.retry import RetryPolicy
 
 
 @pytest.fixture

@@ -6,13 +6,14 @@ import pytest
 from botocore.client import BaseClient
 
 from lambda_src.widget import handler
-from xorack.consume import Message, consume
-from xorack.dynamodb import DUE_SHARDS, DynamoDBStore
-from xorack.errors import InvalidRequest
-from xorack.eventbridge import EventBus
-from xorack.messages import Request, pack
-from xorack.sqs import DeadLetterQueue
-from xorack.stamps import traced
+from xorack.acker.consumer import Message, consume
+from xorack.aws.dynamodb_store import DUE_SHARDS, DynamoDBStore
+from xorack.aws.eventbridge import EventBus
+from xorack.aws.sqs import DeadLetterQueue
+from xorack.core.errors import InvalidRequest
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.stamp import traced
 
 CONTEXT = {"widgetContext": {"dashboardName": "xorack", "theme": "light", "params": {}}}
 

@@ -6,9 +6,9 @@ import pytest
 
 from tools import chromium
 from tools.screenshots import NOW, page, sample
-from xorack.chain import Chain
-from xorack.overview import Overview, render
-from xorack.status import status_of
+from xorack.core.chain import Chain
+from xorack.ops.dashboard import Overview, render
+from xorack.ops.status import status_of
 
 pytestmark = pytest.mark.browser
 

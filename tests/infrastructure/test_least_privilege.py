@@ -10,11 +10,12 @@ import pytest
 from botocore.client import BaseClient
 
 from lambda_src import consumer, sweeper, widget
-from xorack import table
+from xorack.aws import dynamodb_store as table
 from xorack.cdk.settings import RESERVED_ATTRIBUTES
 from xorack.cdk.table import INDEX_NAME, TTL_ATTRIBUTE
-from xorack.messages import Request, pack
-from xorack.stamps import plain
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.stamp import plain
 
 from .templates import Template
 from .test_functions import allowed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xorack.local.in_process import create_resources, definitions, definitions_of, locked_aws
+from tests.support.in_process import create_resources, definitions, definitions_of, locked_aws
 
 
 @pytest.mark.parametrize("key", ["tag", "chain"])

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from lambda_src import consumer, sweeper
-from xorack.messages import Request, pack
-from xorack.stamps import plain
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.stamp import plain
 
 from .templates import Template, target
 

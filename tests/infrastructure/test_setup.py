@@ -229,7 +229,7 @@ def test_the_demo_is_told_what_make_is_told(tmp_path: Path) -> None:
         log.unlink(missing_ok=True)
         ran = make("demo", f"PY={python}", *arguments, DIR="/not/from/the/environment")
         assert ran.returncode == 0, ran.stderr
-        assert log.read_text().splitlines() == ["-m", "xorack.cli", "demo", *expected]
+        assert log.read_text().splitlines() == ["-m", "demo", *expected]
 
 
 def test_every_target_that_runs_something_sets_up_first() -> None:

@@ -5,10 +5,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xorack.chain import apply, mark_of
-from xorack.events import event_detail
-from xorack.messages import Request, pack, parse
-from xorack.stamps import peel, plain, traced, xor
+from xorack.core.chain import apply, mark_of
+from xorack.core.event import event_detail
+from xorack.core.message import pack, parse
+from xorack.core.request import Request
+from xorack.core.stamp import peel, plain, traced, xor
 
 NOW = 1_700_000_000_000
 

@@ -14,8 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from xorack import chain, consume, eventbridge, events, exactly_once, sweep
-from xorack.dynamodb import DynamoDBStore
+from xorack.acker import chain_writer as exactly_once
+from xorack.acker import consumer as consume
+from xorack.acker import sweeper as sweep
+from xorack.aws import eventbridge
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core import chain
+from xorack.core import event as events
 
 
 class Edit(NamedTuple):
@@ -97,8 +102,8 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
         Edit(
             DynamoDBStore.write,
             "item = self.to_item(after)",
-            "from xorack.eventbridge import EventBus\n"
-            "from xorack.retry import RetryPolicy\n"
+            "from xorack.aws.eventbridge import EventBus\n"
+            "from xorack.core.retry import RetryPolicy\n"
             "if after.final and not (before and before.final):\n"
             "    once = RetryPolicy(attempts=1)\n"
             "    EventBus('bus', self.client, policy=once).publish([after])\n"

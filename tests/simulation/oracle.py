@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from tests.simulation.aws import Item, Table
 from tests.simulation.plan import Asked, ChainPlan, canonical
 from tests.simulation.world import Machine, World
-from xorack.chain import INLINE_MARKS, MARK_BYTES, mark_of
-from xorack.events import rfc3339
-from xorack.stamps import TRACED_LENGTH
+from xorack.core.chain import INLINE_MARKS, MARK_BYTES, mark_of
+from xorack.core.event import rfc3339
+from xorack.core.stamp import TRACED_LENGTH
 
 MARK = mark_of  # as it is now, whatever a mutant makes of it
 _KEPT = ("owed", "due_at", "due_shard", "rev", "expires_at")

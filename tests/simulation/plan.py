@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 
-from xorack.messages import Request
-from xorack.stamps import plain, traced
+from xorack.core.request import Request
+from xorack.core.stamp import plain, traced
 
 DAY = 86_400
 

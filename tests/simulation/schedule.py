@@ -17,19 +17,20 @@ from types import SimpleNamespace
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-import xorack.dynamodb
+import xorack.client.dynamodb_acker
 from tests.simulation.aws import BUS, DEAD_LETTERS, QUEUE, TABLE, Bus, Client, Queue, Table
 from tests.simulation.oracle import Oracle
 from tests.simulation.plan import DAY, Asked, ChainPlan, plan
 from tests.simulation.world import KINDS, RARER, Killed, Machine, Violation, World
-from xorack.consume import Message, consume
-from xorack.dynamodb import DynamoDBAcker, DynamoDBStore
-from xorack.errors import SendFailed, StaleLocalData, TagExists, TagNotFound
-from xorack.eventbridge import EventBus
-from xorack.ports import Unavailable
-from xorack.retry import RetryPolicy
-from xorack.sqs import DeadLetterQueue, send
-from xorack.sweep import sweep
+from xorack.acker.consumer import Message, consume
+from xorack.acker.sweeper import sweep
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.eventbridge import EventBus
+from xorack.aws.sqs import DeadLetterQueue, send
+from xorack.client.dynamodb_acker import DynamoDBAcker
+from xorack.core.errors import SendFailed, StaleLocalData, TagExists, TagNotFound
+from xorack.core.ports import Unavailable
+from xorack.core.retry import RetryPolicy
 
 DEFAULT_TIMEOUT = 20 * DAY * 1000
 RETENTION = 60 * DAY * 1000
@@ -152,7 +153,7 @@ def _rates(seed: int, salt: int) -> dict[str, float]:
 @contextmanager
 def _simulated(world: World) -> Iterator[None]:
     """The direct API's clock and ids are the simulation's; logging is off."""
-    module = xorack.dynamodb
+    module = xorack.client.dynamodb_acker
     real = module.milliseconds, module.uuid
     module.milliseconds = lambda: world.current.now()  # noqa: PLW0108 - whoever runs by then
     module.uuid = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=world.current.next_id))

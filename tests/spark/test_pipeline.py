@@ -16,8 +16,8 @@ from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA, Folder, words_in
 from pipeline.words import counted, words
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from xorack import peel, plain, traced, unit_id, xor
-from xorack.consume import Message, consume
-from xorack.memory import MemoryStore
+from xorack.acker.consumer import Message, consume
+from xorack.acker.memory_store import MemoryStore
 
 pytestmark = pytest.mark.spark
 

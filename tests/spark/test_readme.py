@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.fakes import FakeBus, FakeDeadLetters
-from xorack.consume import Message, consume
-from xorack.dynamodb import DynamoDBStore
-from xorack.eventbridge import EventBus
-from xorack.memory import MemoryStore
-from xorack.sqs import DeadLetterQueue
+from xorack.acker.consumer import Message, consume
+from xorack.acker.memory_store import MemoryStore
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.eventbridge import EventBus
+from xorack.aws.sqs import DeadLetterQueue
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)

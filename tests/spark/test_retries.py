@@ -22,7 +22,7 @@ import pytest
 from lambda_src import consumer
 from tests.support import cluster_pipeline
 from tests.support.cluster_job import CHAINS, UNITS
-from xorack.messages import parse
+from xorack.core.message import parse
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 

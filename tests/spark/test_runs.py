@@ -13,10 +13,10 @@ from pyspark.errors import PythonException
 
 from tests.spark.test_parquet import by_key, failure
 from xorack import plain, traced, unit_id, xor
-from xorack.bulk import bounds_of_runs
 from xorack.spark import consecutive, fold_parquet, fold_runs
 from xorack.spark import files as files_module
 from xorack.spark import runs as runs_module
+from xorack.spark.arrays import bounds_of_runs
 
 pytestmark = pytest.mark.spark
 

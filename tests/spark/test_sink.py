@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from xorack import traced, unit_id, xor
-from xorack.errors import SendFailed
+from xorack.core.errors import SendFailed
 from xorack.spark import InvalidOption, UnsuitableColumns, fold, register, request_id, send, unit
 
 pytestmark = pytest.mark.spark

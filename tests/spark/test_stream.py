@@ -16,7 +16,7 @@ import pytest
 from pipeline.words import counted
 from tests.spark.test_pipeline import Acker
 from tests.spark.test_retries import apply, duplicates_in, table_of, world  # noqa: F401
-from xorack.messages import parse
+from xorack.core.message import parse
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 

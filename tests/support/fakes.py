@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xorack.chain import Chain
-from xorack.events import event_detail
-from xorack.messages import Refused
-from xorack.retry import RetryPolicy
+from xorack.core.chain import Chain
+from xorack.core.event import event_detail
+from xorack.core.message import Refused
+from xorack.core.retry import RetryPolicy
 
 NO_WAIT = RetryPolicy(attempts=20, sleep=lambda seconds: None)
 """Tries again at once."""

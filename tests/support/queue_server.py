@@ -12,7 +12,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from xorack.messages import Request, parse
+from xorack.core.message import parse
+from xorack.core.request import Request
 
 NO_QUEUE = "com.amazonaws.sqs#QueueDoesNotExist"
 

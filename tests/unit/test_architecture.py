@@ -1,4 +1,4 @@
-"""Dependencies point one way, entry points -> services -> adapters -> core; imports stay lean."""
+"""A folder imports only from folders below it, and imports stay lean."""
 
 import ast
 import subprocess
@@ -9,62 +9,65 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-CORE = {"errors", "hashing", "stamps", "messages", "chain", "events", "retry", "ports"}
-CORE |= {"exactly_once", "clock", "bulk", "peeling"}
-ADAPTERS = {"aws", "memory", "dynamodb", "table", "sqs", "eventbridge"}
-SERVICES = {"consume", "publish", "sweep", "track", "status", "overview"}
+FLOORS = [
+    ["xorack/core"],
+    ["xorack/aws"],
+    ["xorack/acker", "xorack/cdk"],
+    ["xorack/client", "xorack/ops", "xorack/spark", "xorack/local", "infra"],
+    ["xorack/cli", "lambda_src", "pipeline"],
+    ["demo"],
+]
+"""The folders, lowest floor first. A folder imports only from lower floors, and from itself."""
+
+FLOOR = {folder: number for number, folders in enumerate(FLOORS, 1) for folder in folders}
+AWS_FREE = {"boto3", "botocore", "click", "rich", "pyspark", "pyarrow", "aws_cdk"}
 
 
-def layer(module):
-    """How high a module stands; what it imports must not stand higher."""
+def folder_of(module):
+    """The folder of ours that a dotted name lies in, or None."""
     parts = module.split(".")
-    if parts[0] in ("lambda_src", "pipeline", "infra", "app"):
-        return 4
-    if parts == ["xorack"]:
-        return 0
-    name = parts[1]
-    if name in CORE:
-        return 0
-    if name in ADAPTERS:
-        return 1
-    if name in SERVICES or name == "spark":
-        return 2
-    return 3  # cli, demo, local
+    if parts[0] == "xorack":
+        return "/".join(parts[:2])
+    return parts[0] if parts[0] in FLOOR else None
 
 
 def imports(path):
-    """The modules of ours that a file imports when it is run, wherever in it."""
+    """The modules that a file imports, wherever in it."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            if node.module in ("xorack", "lambda_src"):
+            if node.module in ("xorack", *FLOOR):
                 yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-def module_of(path):
-    parts = list(path.relative_to(ROOT).with_suffix("").parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+FILES = [(folder, path) for folder in FLOOR for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
-FILES = sorted(
-    path
-    for folder in ("xorack", "lambda_src", "pipeline")
-    for path in (ROOT / folder).rglob("*.py")
-    if path != ROOT / "xorack" / "__init__.py"  # its names are loaded when they are used
-)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_arrows_point_down(path):
-    own = module_of(path)
+@pytest.mark.parametrize(("folder", "path"), FILES, ids=lambda value: str(value).split("main/")[-1])
+def test_a_folder_imports_only_from_floors_below(folder, path):
     for imported in imports(path):
-        top = imported.split(".")[0]
-        if top in ("xorack", "lambda_src", "pipeline", "infra"):
-            assert layer(imported) <= layer(own), f"{own} imports {imported}"
-        if layer(own) == 0:
-            assert top not in ("boto3", "botocore", "click", "rich", "pyspark"), own
+        other = folder_of(imported)
+        if other is None or other == folder or other == "xorack":
+            continue
+        name = f"{path.relative_to(ROOT)} imports {imported}"
+        if other in FLOOR:
+            assert FLOOR[other] < FLOOR[folder], name
+        else:  # a name of the package's face, such as xorack.traced
+            assert FLOOR[folder] > 4, f"{name} through the face of the package"
+
+
+def test_every_folder_has_a_floor():
+    folders = {f"xorack/{path.parent.name}" for path in (ROOT / "xorack").glob("*/__init__.py")}
+    assert folders == {folder for folder in FLOOR if folder.startswith("xorack/")}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "xorack" / "core").glob("*.py")), ids=lambda p: p.name
+)
+def test_the_core_does_no_io(path):
+    assert not {name.split(".")[0] for name in imports(path)} & AWS_FREE
 
 
 def loaded_by(statement):
@@ -81,7 +84,9 @@ def test_importing_the_package_loads_next_to_nothing():
 
 
 def test_the_core_loads_no_aws():
-    loaded = loaded_by("from xorack import xor, traced, peel, unit_id; import xorack.exactly_once")
+    loaded = loaded_by(
+        "from xorack import xor, traced, peel, unit_id; import xorack.acker.chain_writer"
+    )
     assert not loaded & {"boto3", "botocore", "pyee", "asyncio"}
 
 
@@ -92,21 +97,18 @@ def test_handlers_load_no_more_than_they_use(handler):
     # What each cold start would wait for: an event loop, and a class for every event there is.
     assert not loaded & {"asyncio", "aws_lambda_powertools.utilities.data_classes"}
     # Dead letters are rare: what sends them is loaded with the first.
-    assert "xorack.sqs" not in loaded
+    assert "xorack.aws.sqs" not in loaded
     # Nor do they compile the direct API, or what reads ids back.
-    assert not loaded & {"xorack.dynamodb", "xorack.memory", "xorack.peeling"}
+    assert not {name for name in loaded if name.startswith("xorack.client")}
+    assert "xorack.core.peeling" not in loaded
 
 
 def test_the_sweeper_does_without_the_consumer():
-    assert "xorack.consume" not in loaded_by("import lambda_src.sweeper")
-
-
-def test_the_direct_api_and_its_table_have_one_home_for_who_uses_both():
-    from xorack import dynamodb, table
-
-    assert dynamodb.DynamoDBStore is table.DynamoDBStore
+    assert "xorack.acker.consumer" not in loaded_by("import lambda_src.sweeper")
 
 
 def test_the_widget_only_looks():
     loaded = loaded_by("import lambda_src.widget")
-    assert not loaded & {"aws_lambda_powertools", "xorack.consume", "xorack.sweep"}
+    assert not loaded & {
+        "aws_lambda_powertools", "xorack.acker.consumer", "xorack.acker.sweeper"
+    }  # fmt: skip

@@ -10,7 +10,7 @@ from bench import __main__ as bench
 from bench import capacity, durable, handling, latency, peeling, plots
 from bench.harness import Goal, Section, Table, figure, interleaved, medians
 from xorack import errors
-from xorack.stamps import traced
+from xorack.core.stamp import traced
 
 
 def test_variants_take_turns_and_another_one_is_first_each_round():

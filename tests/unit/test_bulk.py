@@ -6,9 +6,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from xorack import plain, traced, unit_id
-from xorack.bulk import Folds, bounds_of_runs, fold_ids, stamp_bytes, unit_ids
-from xorack.errors import InvalidRequest
-from xorack.stamps import xor
+from xorack.core.errors import InvalidRequest
+from xorack.core.stamp import xor
+from xorack.spark.arrays import Folds, bounds_of_runs, fold_ids, stamp_bytes, unit_ids
 
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xorack.chain import (
+from xorack.core.chain import (
     INLINE_MARKS,
     MARK_BYTES,
     Chain,
@@ -13,8 +13,8 @@ from xorack.chain import (
     mark_of,
     published,
 )
-from xorack.errors import BufferLengthsUnequal, RequestIdReused, TagExists
-from xorack.messages import Request
+from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
+from xorack.core.request import Request
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000

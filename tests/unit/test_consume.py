@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
-from xorack.consume import Message, consume
-from xorack.errors import InvalidRequest
-from xorack.memory import MemoryStore
-from xorack.messages import Request, pack, parse
-from xorack.ports import Unavailable
-from xorack.retry import RetryPolicy
-from xorack.stamps import traced, xor
-from xorack.sweep import sweep
+from xorack.acker.consumer import Message, consume
+from xorack.acker.memory_store import MemoryStore
+from xorack.acker.sweeper import sweep
+from xorack.core.errors import InvalidRequest
+from xorack.core.message import pack, parse
+from xorack.core.ports import Unavailable
+from xorack.core.request import Request
+from xorack.core.retry import RetryPolicy
+from xorack.core.stamp import traced, xor
 
 NOW = 1_700_000_000_000
 

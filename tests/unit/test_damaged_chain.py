@@ -3,12 +3,13 @@
 import pytest
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
-from xorack.chain import Chain
-from xorack.consume import Message, consume
-from xorack.errors import NotAChain
-from xorack.memory import MemoryStore
-from xorack.messages import Request, pack
-from xorack.table import DynamoDBStore
+from xorack.acker.consumer import Message, consume
+from xorack.acker.memory_store import MemoryStore
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.chain import Chain
+from xorack.core.errors import NotAChain
+from xorack.core.message import pack
+from xorack.core.request import Request
 
 
 class DamagedStore(MemoryStore):

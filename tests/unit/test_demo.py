@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xorack.chain import Chain
-from xorack.cli.demo import _LiveScreen, _PlainScreen, _print_result
-from xorack.demo.assembly import Assembly
-from xorack.demo.children import Children, Interrupted, interruptible
-from xorack.demo.database import Database, gather_python, user_database
-from xorack.demo.errors import BadDatabase, DemoFailed
-from xorack.demo.run import Result, Unacked, _why_not, _work_folder
-from xorack.demo.watching import Ended, Seen
+from demo.assembly import Assembly
+from demo.children import Children, Interrupted, interruptible
+from demo.database import Database, gather_python, user_database
+from demo.display import _LiveScreen, _PlainScreen, _print_result
+from demo.errors import BadDatabase, DemoFailed
+from demo.run import Result, Unacked, _why_not, _work_folder
+from demo.watching import Ended, Seen
+from xorack.core.chain import Chain
 
 # -- the database ----------------------------------------------------------------------------------
 
@@ -115,7 +115,12 @@ class FakeSynth:
 
 @pytest.fixture
 def checkout(tmp_path):
-    for name in ("infra/stack.py", "lambda_src/consumer.py", "xorack/chain.py", "xorack/cli/x.py"):
+    for name in (
+        "infra/stack.py",
+        "lambda_src/consumer.py",
+        "xorack/core/chain.py",
+        "xorack/cli/x.py",
+    ):
         path = tmp_path / "checkout" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("1")
@@ -136,7 +141,9 @@ def test_the_stack_is_synthesised_once(checkout, tmp_path):
     assert assembly.template == made
 
 
-@pytest.mark.parametrize("name", ["infra/stack.py", "xorack/chain.py", "cdk.json", "infra/new.py"])
+@pytest.mark.parametrize(
+    "name", ["infra/stack.py", "xorack/core/chain.py", "cdk.json", "infra/new.py"]
+)
 def test_the_stack_is_synthesised_again_when_a_source_changes(checkout, tmp_path, name):
     assembly = Assembly(checkout, tmp_path / "cdk")
     assembly.synthesise(FakeSynth())
@@ -247,7 +254,7 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
     program = f"""
         import signal, sys
         from pathlib import Path
-        from xorack.demo.children import Children, Interrupted, interruptible
+        from demo.children import Children, Interrupted, interruptible
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -6,13 +6,13 @@ import json
 import pytest
 from rich.console import Console
 
+from demo.display import _print_lost
+from demo.errors import DemoFailed
+from demo.losing import Lost, Repair, hurt_chains, write_events
+from demo.watching import Ended
 from pipeline.missing import read_events
 from tests.unit.test_demo import printed, result
 from xorack.cli.commands import run
-from xorack.cli.demo import _print_lost
-from xorack.demo.errors import DemoFailed
-from xorack.demo.losing import Lost, Repair, hurt_chains, write_events
-from xorack.demo.watching import Ended
 
 ID, OTHER = "00000000000000aa", "00000000000000bb"
 

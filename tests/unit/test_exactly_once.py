@@ -3,13 +3,13 @@
 import pytest
 
 from tests.support.fakes import NO_WAIT
-from xorack.chain import Chain, apply, mark_key
-from xorack.errors import StaleLocalData, TagExists, TagNotFound
-from xorack.exactly_once import Known, Tally, apply_requests, write_retrying
-from xorack.memory import MemoryStore
-from xorack.messages import Request
-from xorack.ports import Conflict, Unavailable
-from xorack.retry import Crowd, RetryPolicy
+from xorack.acker.chain_writer import Known, Tally, apply_requests, write_retrying
+from xorack.acker.memory_store import MemoryStore
+from xorack.core.chain import Chain, apply, mark_key
+from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
+from xorack.core.ports import Conflict, Unavailable
+from xorack.core.request import Request
+from xorack.core.retry import Crowd, RetryPolicy
 
 NOW = 1_700_000_000_000
 

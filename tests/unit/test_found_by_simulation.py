@@ -3,13 +3,13 @@
 import pytest
 
 from tests.support.fakes import NO_WAIT
-from xorack.chain import Chain, apply
-from xorack.errors import RequestIdReused, StaleLocalData, TagExists
-from xorack.exactly_once import Known, apply_requests
-from xorack.memory import MemoryStore
-from xorack.messages import Request
-from xorack.ports import Conflict
-from xorack.retry import RetryPolicy
+from xorack.acker.chain_writer import Known, apply_requests
+from xorack.acker.memory_store import MemoryStore
+from xorack.core.chain import Chain, apply
+from xorack.core.errors import RequestIdReused, StaleLocalData, TagExists
+from xorack.core.ports import Conflict
+from xorack.core.request import Request
+from xorack.core.retry import RetryPolicy
 
 ONCE = RetryPolicy(attempts=1, sleep=lambda seconds: None)
 

@@ -6,8 +6,8 @@ import pytest
 import xxhash
 
 from xorack import unit_id
-from xorack.errors import InvalidRequest
-from xorack.hashing import _xxh64_long, xxh64_long
+from xorack.core.errors import InvalidRequest
+from xorack.core.hashing import _xxh64_long, xxh64_long
 
 
 def test_the_pure_form_is_xxh64():
@@ -50,5 +50,5 @@ def test_unit_id_names_what_is_wrong(parts, named):
 
 
 def test_an_id_is_never_zero(monkeypatch):
-    monkeypatch.setattr("xorack.hashing.xxh64_long", lambda x, seed=42: 0)
+    monkeypatch.setattr("xorack.core.hashing.xxh64_long", lambda x, seed=42: 0)
     assert unit_id(5) == 1

@@ -7,9 +7,10 @@ import pytest
 from examples.hot_tag import PATTERN, handler, request_of, requests_to_open, root_of, shard_of
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from xorack import traced, unit_id, xor
-from xorack.consume import Message, consume
-from xorack.memory import MemoryStore
-from xorack.messages import Request, pack
+from xorack.acker.consumer import Message, consume
+from xorack.acker.memory_store import MemoryStore
+from xorack.core.message import pack
+from xorack.core.request import Request
 
 TAG, SHARDS, WORK = "database", 4, [unit_id("database", n) for n in range(40)]
 

@@ -77,7 +77,7 @@ def test_a_tag_may_be_used_again_once_it_is_gone(acker, told):
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 63, 64, 65, 1000])
 def test_many_at_once_are_as_one_by_one(acker, told, length, count, numpy, monkeypatch):
     if not numpy:
-        monkeypatch.setattr("xorack.stamps._numpy", lambda: None)
+        monkeypatch.setattr("xorack.core.stamp._numpy", lambda: None)
     stamps = [random.Random(i).randbytes(length) for i in range(count)]
     root = b"\1" * length
     acker.add("many", root)

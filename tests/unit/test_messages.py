@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from xorack.errors import InvalidRequest
-from xorack.messages import MAX_BODY_BYTES, Request, pack, parse
-from xorack.stamps import traced
+from xorack.core.errors import InvalidRequest
+from xorack.core.message import MAX_BODY_BYTES, pack, parse
+from xorack.core.request import Request
+from xorack.core.stamp import traced
 
 ONE = base64.b64encode(b"\1").decode()
 GOOD = {"op": "stamp", "tag": "t", "id": "i", "stamp": ONE}

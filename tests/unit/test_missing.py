@@ -20,7 +20,7 @@ from pipeline.missing import (
     read_events,
 )
 from xorack import plain, traced, unit_id, xor
-from xorack.messages import Request
+from xorack.core.request import Request
 
 KEY = unit_id("db/a.txt")
 

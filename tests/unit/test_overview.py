@@ -5,11 +5,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from xorack.chain import Chain
-from xorack.overview import Overview, render, unfinished
-from xorack.ports import Unavailable
-from xorack.stamps import traced, xor
-from xorack.status import status_of
+from xorack.core.chain import Chain
+from xorack.core.ports import Unavailable
+from xorack.core.stamp import traced, xor
+from xorack.ops.dashboard import Overview, render, unfinished
+from xorack.ops.status import status_of
 
 NOW = 1_000_000_000
 MINUTE = 60_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xorack.retry import Crowd, RetryPolicy
+from xorack.core.retry import Crowd, RetryPolicy
 
 
 def test_waits_are_drawn_from_a_growing_span_up_to_the_cap():

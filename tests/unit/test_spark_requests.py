@@ -7,6 +7,7 @@ import datetime
 import pytest
 
 from xorack import plain, traced, xor
+from xorack.aws.sqs import SendReport
 from xorack.spark import requests
 from xorack.spark.errors import InvalidOption, UnsuitableColumns
 from xorack.spark.requests import (
@@ -18,7 +19,6 @@ from xorack.spark.requests import (
     request_id,
     row_columns,
 )
-from xorack.sqs import SendReport
 
 URL = "https://sqs.eu-north-1.amazonaws.com/123456789012/stamps"
 COLUMNS = ["tag", "op", "stamp", "started", "finished", "detail", "timeout"]

@@ -7,8 +7,8 @@ import pytest
 
 import xorack
 from xorack import Stamp, errors, peel, plain, traced, unit_id, xor
-from xorack.hashing import xxh64_long
-from xorack.stamps import TRACED_LENGTH, UnackedStamp, xor_end_to_end
+from xorack.core.hashing import xxh64_long
+from xorack.core.stamp import TRACED_LENGTH, UnackedStamp, xor_end_to_end
 
 
 def test_xor_of_the_seeds_example():

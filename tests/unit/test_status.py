@@ -3,11 +3,11 @@
 import pytest
 
 from xorack import plain, traced
-from xorack.chain import Chain
-from xorack.errors import TagNotFound
-from xorack.memory import MemoryStore
-from xorack.stamps import xor
-from xorack.status import look_up, status_of
+from xorack.acker.memory_store import MemoryStore
+from xorack.core.chain import Chain
+from xorack.core.errors import TagNotFound
+from xorack.core.stamp import xor
+from xorack.ops.status import look_up, status_of
 
 NOW = 1_000_000
 

@@ -8,14 +8,6 @@ import re
 from aws_cdk import aws_events, aws_iam, aws_kms, aws_sns, aws_sqs
 from constructs import Construct
 
-from xorack.cdk.brought import (
-    check_grantee,
-    check_key,
-    check_kind,
-    check_region,
-    from_outside,
-    who,
-)
 from xorack.cdk.consumer import Consumer
 from xorack.cdk.events import AckEvents
 from xorack.cdk.function import Network, Surroundings, let_logs_use, read_with, send_with
@@ -24,6 +16,14 @@ from xorack.cdk.queue import StampQueue
 from xorack.cdk.settings import Settings
 from xorack.cdk.sweeper import Sweeper
 from xorack.cdk.table import ChainTable
+from xorack.cdk.validation import (
+    check_grantee,
+    check_key,
+    check_kind,
+    check_region,
+    from_outside,
+    who,
+)
 from xorack.cdk.widget import ChainsWidget
 
 

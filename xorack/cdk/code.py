@@ -26,7 +26,6 @@ ASSET_EXCLUDES: Final = (
     "/xorack/spark",
     "/xorack/local",
     "/xorack/cli",
-    "/xorack/demo",
     "__pycache__",
     "*.pyc",
     ".*",

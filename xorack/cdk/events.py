@@ -8,7 +8,7 @@ from typing import Final
 from aws_cdk import Stack, aws_events
 from constructs import Construct
 
-from xorack.cdk.brought import known_to_differ
+from xorack.cdk.validation import known_to_differ
 
 SOURCE: Final = "xorack"
 STATUSES: Final = ("acked", "failed")

@@ -24,10 +24,10 @@ from aws_cdk import (
 )
 from constructs import Construct
 
-from xorack.cdk.brought import check_kind
 from xorack.cdk.code import functions_code
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import removal_policy
+from xorack.cdk.validation import check_kind
 
 _RUNTIME: Final = aws_lambda.Runtime.PYTHON_3_13
 _NETWORK_ACTIONS: Final = (

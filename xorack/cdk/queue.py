@@ -7,9 +7,9 @@ from typing import Any
 from aws_cdk import Annotations, Duration, aws_kms, aws_sqs
 from constructs import Construct
 
-from xorack.cdk.brought import check_key
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import removal_policy
+from xorack.cdk.validation import check_key
 
 _SQS_VISIBILITY_SECONDS = 30
 _SQS_RETENTION_SECONDS = 4 * 86_400

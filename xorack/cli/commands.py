@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import codecs
 import errno
+import importlib
 import itertools
 import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from xorack import __version__
 from xorack.cli import screen
-from xorack.cli.trouble import EXPECTED, explain, printable
-from xorack.clock import milliseconds
-from xorack.errors import NotAChain
-from xorack.overview import MAX_CHAINS
-from xorack.status import STATUSES, ChainStatus, Resources
+from xorack.cli.error_messages import EXPECTED, explain, printable
+from xorack.core.clock import milliseconds
+from xorack.core.errors import NotAChain
+from xorack.ops.dashboard import MAX_CHAINS
+from xorack.ops.status import STATUSES, ChainStatus, Resources
 
 __all__ = ["cli", "run"]
 
@@ -29,11 +30,12 @@ _CANNOT_WRITE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None = None, command: click.Command | None = None) -> int:
     """Run the command line; whatever is wrong becomes a line on stderr and an exit status.
 
     Args:
         arguments: The arguments; the process's by default.
+        command: The command to run; by default `cli`.
 
     Returns:
         The exit status.
@@ -45,7 +47,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = _run(arguments)
+        status = _run(arguments, command or cli)
         sys.stdout.flush()
         return status
     except OSError as error:
@@ -59,12 +61,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
     """Run the command line but for what is wrong with its output."""
     try:
-        status = cli.main(
+        status = command.main(
             args=None if arguments is None else list(arguments),
-            prog_name="xorack",
+            prog_name="xorack" if command is cli else f"xorack {command.name}",
             standalone_mode=False,
         )
         return status if isinstance(status, int) else 0
@@ -73,8 +75,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     except SystemExit as done:  # click's answer to a shell that completes, a pipe nobody reads
         return done.code if isinstance(done.code, int) else int(bool(done.code))
     except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "xorack"
-        _complain(f"{error.format_message().rstrip('.')} (see: {command} --help)")
+        path = error.ctx.command_path if error.ctx else "xorack"
+        _complain(f"{error.format_message().rstrip('.')} (see: {path} --help)")
         return error.exit_code
     except click.ClickException as error:
         _complain(error.format_message())
@@ -131,10 +133,10 @@ class Where:
 
     def client(self, service: str) -> Any:
         """A boto3 client."""
-        from xorack import aws
+        from xorack.aws.client import make_client
 
         try:
-            return aws.client(service, **({"region_name": self.region} if self.region else {}))
+            return make_client(service, **({"region_name": self.region} if self.region else {}))
         except ValueError as error:  # botocore's word on a region or an endpoint that is none
             raise click.ClickException(str(error)) from error
 
@@ -147,7 +149,7 @@ class Where:
         Returns:
             What its outputs name.
         """
-        from xorack.status import NotAStack, find_stack
+        from xorack.ops.status import NotAStack, find_stack
 
         try:
             return find_stack(self.stack, self.client("cloudformation"))
@@ -162,9 +164,9 @@ class Where:
         """
         from botocore.exceptions import ClientError
 
-        from xorack.aws import error_code
-        from xorack.dynamodb import DynamoDBStore
-        from xorack.status import partition_key_of
+        from xorack.aws.client import error_code
+        from xorack.aws.dynamodb_store import DynamoDBStore
+        from xorack.ops.status import partition_key_of
 
         bus = None
         table = self.table
@@ -193,15 +195,6 @@ def _a_number(_: click.Context, __: click.Parameter, value: float) -> float:
     """Refuse what is outside of every range, and click lets through."""
     if math.isnan(value):
         raise click.BadParameter("nan is no number")
-    return value
-
-
-def _known_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
-    """Refuse an encoding that no job knows, before anything is started."""
-    try:
-        codecs.lookup(value)
-    except (LookupError, ValueError):
-        raise click.BadParameter(f"{value!r} is not known") from None
     return value
 
 
@@ -254,7 +247,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for
 @_where
 def show(tag: str, as_json: bool, where: Where) -> None:
     """Show how the chain TAG stands: progress, deadline, and what is outstanding."""
-    from xorack.status import look_up
+    from xorack.ops.status import look_up
 
     store, _ = where.open()
     status = look_up(store, tag)
@@ -291,7 +284,7 @@ def list_(statuses: tuple[str, ...], limit: int, as_json: bool, where: Where) ->
     With --json, one JSON object a line. Items that some other program wrote into the table, and
     that are no chains, are named on stderr; the exit status is 1 then.
     """
-    from xorack.status import list_chains
+    from xorack.ops.status import list_chains
 
     store, _ = where.open()
     strange: list[NotAChain] = []
@@ -342,8 +335,8 @@ def fail(tag: str, reason: str, as_json: bool, where: Where) -> None:
 
     With --table, the event is left to the stack's sweeper.
     """
-    from xorack.eventbridge import EventBus
-    from xorack.status import fail as fail_chain
+    from xorack.aws.eventbridge import EventBus
+    from xorack.ops.status import fail as fail_chain
 
     store, bus = where.open()
     publisher = None if bus is None else EventBus(bus, where.client("events"))
@@ -392,7 +385,7 @@ def watch(
     A chain that is not there yet is waited for. With --json, one JSON object a change.
     """
     from xorack.cli.watch import run_watch
-    from xorack.watch import Watcher
+    from xorack.ops.watch import Watcher
 
     store, _ = where.open()
     watcher = Watcher(store, tags, limit=limit)
@@ -406,7 +399,7 @@ def watch(
 
 def _check_queues(client: Any, dead_letters: str, queue: str) -> None:
     """Refuse queues that are not there, the same, or swapped: live messages would become dead."""
-    from xorack.redrive import NoQueue, feeds
+    from xorack.ops.dead_letters import NoQueue, feeds
 
     try:
         feeds(queue, dead_letters, client)
@@ -487,60 +480,24 @@ def redrive(
     )
 
 
-@cli.command(epilog="Example: xorack demo --dir ~/texts")
-@click.option(
-    "--dir",
-    "folder",
-    metavar="DIR",
-    help="A folder tree of text files.  [default: the sources of Python's standard library]",
-)
-@click.option(
-    "--encoding",
-    default="UTF-8",
-    show_default=True,
-    callback=_known_encoding,
-    help="Of the files in DIR.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    help="The embedded AWS's port on 127.0.0.1.  [default: a free one]",
-)
-@click.option(
-    "--lose",
-    type=click.IntRange(0, 1_000_000),
-    default=0,
-    metavar="N",
-    help="Lose N words as they are counted; see them named, and repaired.",
-)
-@click.option("--work", hidden=True, help="Where all that it makes lies.  [default: .demo]")
-def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: str | None) -> int:
-    """See it all work on this machine, without an AWS account.
+def _add_demo(checkout: Path) -> None:
+    """Add the command `demo` where the repository is at hand: the demo is not in the wheel."""
+    if not (checkout / "demo" / "command.py").is_file():
+        return
 
-    Starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark jobs
-    over a database of text files: one splits the files into words, one counts the words. Each
-    file is a chain, acked when the last of its words is counted. Needs a checkout.
-    """
-    from pathlib import Path
-
-    from xorack.cli.demo import run_demo
-    from xorack.demo.children import Interrupted
-    from xorack.demo.errors import BadDatabase
-    from xorack.demo.run import Options
-
-    if folder == "":
-        raise click.BadParameter("it is empty", param_hint="--dir")
-    options = Options(
-        folder=None if folder is None else Path(folder),
-        encoding=encoding,
-        port=port,
-        lose=lose,
-        **({} if work is None else {"work": Path(work)}),
+    @cli.command(
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True},
+        short_help="Run the word count from files to acked events on this machine.",
     )
-    try:
-        return run_demo(options)
-    except Interrupted:
-        screen.say("interrupted", error=True)
-        return _INTERRUPTED
-    except BadDatabase as error:
-        raise click.BadParameter(str(error), param_hint="--dir") from error
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def demo(arguments: tuple[str, ...]) -> int:
+        sys.path.insert(0, str(checkout))
+        command: click.Command = importlib.import_module("demo.command").demo
+        status = command.main(
+            list(arguments), prog_name="xorack demo", standalone_mode=False
+        )
+        return status if isinstance(status, int) else 0
+
+
+_add_demo(Path(__file__).parents[2])

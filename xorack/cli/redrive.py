@@ -10,8 +10,8 @@ import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from xorack.cli import screen
-from xorack.cli.trouble import printable
-from xorack.redrive import KINDS, Kind, Moved, Survey, move, survey
+from xorack.cli.error_messages import printable
+from xorack.ops.dead_letters import KINDS, Kind, Moved, Survey, move, survey
 
 __all__ = ["Chosen", "run_redrive"]
 

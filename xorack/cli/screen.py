@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from xorack.cli.trouble import printable
-from xorack.events import rfc3339
-from xorack.status import ChainStatus
+from xorack.cli.error_messages import printable
+from xorack.core.event import rfc3339
+from xorack.ops.status import ChainStatus
 
 __all__ = [
     "can_redraw",

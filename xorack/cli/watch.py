@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from xorack.cli import screen
-from xorack.cli.trouble import explain, printable
-from xorack.events import rfc3339
-from xorack.ports import Unavailable
-from xorack.status import ChainStatus
-from xorack.watch import Look, Watcher
+from xorack.cli.error_messages import explain, printable
+from xorack.core.event import rfc3339
+from xorack.core.ports import Unavailable
+from xorack.ops.status import ChainStatus
+from xorack.ops.watch import Look, Watcher
 
 __all__ = ["run_watch"]
 

@@ -2,7 +2,7 @@
 
 Two engines, each for what it does best:
 
-* :mod:`xorack.local.in_process`: moto inside the test's own process, made atomic by a lock. Fast,
+* :mod:`tests.support.in_process`: moto inside the test's own process, made atomic by a lock. Fast,
   strict about types, no Lambda. Unit and functional tests.
 * :mod:`xorack.local.embedded`: ministack as a child process. Takes the synthesised CDK template
   whole and runs the Lambda functions by the queue's event source mapping. The demo, and tests from

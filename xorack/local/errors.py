@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xorack.errors import XorAckError
+from xorack.core.errors import XorAckError
 
 
 class LocalError(XorAckError):

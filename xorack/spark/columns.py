@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from xorack.errors import InvalidRequest
+from xorack.core.errors import InvalidRequest
+from xorack.core.stamp import TRACED_CELLS, TRACED_TABLES
 from xorack.spark.errors import DuplicateUnits, NullUnits, UnsuitableColumns
-from xorack.stamps import TRACED_CELLS, TRACED_TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

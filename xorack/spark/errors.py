@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xorack.errors import XorAckError
+from xorack.core.errors import XorAckError
 
 __all__ = ["DuplicateUnits", "InvalidOption", "NullUnits", "UnsuitableColumns"]
 

@@ -2,7 +2,7 @@
 
 `xorack.spark.fold` takes any frame and stays in the JVM. Where the units are rows of Parquet files
 and their columns are integers, `fold_parquet` gives the same at a fraction of the CPU: a task reads
-the few columns with pyarrow, folds them with numpy (`xorack.bulk`), and hands on one row a chain.
+the few columns with pyarrow, folds them with numpy (`xorack.spark.arrays`), and hands on one row a chain.
 Reading the files is what makes it cheap: sending rows from the JVM to Python costs more than
 folding them in the JVM.
 """
@@ -208,7 +208,7 @@ def _reader(
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from xorack.bulk import Folds, stamp_bytes, unit_ids
+        from xorack.spark.arrays import Folds, stamp_bytes, unit_ids
 
         folds = Folds(kind)
         for part in parts_of(tasks, batches):

@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from xorack.errors import InvalidRequest, XorAckError, shown
-from xorack.messages import Op, Request
+from xorack.core.errors import InvalidRequest, XorAckError, shown
+from xorack.core.request import Op, Request
+from xorack.core.stamp import xor_bytes
 from xorack.spark.errors import InvalidOption, UnsuitableColumns
-from xorack.stamps import xor_bytes
 
 __all__ = [
     "COLUMNS",
@@ -201,7 +201,7 @@ class Options:
         """
         from botocore.exceptions import InvalidRegionError, NoRegionError
 
-        from xorack.aws import client
+        from xorack.aws.client import make_client
 
         in_url = _REGION_OF_URL.match(self.queue_url)
         settings: dict[str, str] = {}
@@ -210,7 +210,7 @@ class Options:
         if endpoint := self.endpoint_url or self._endpoint_in_url():
             settings["endpoint_url"] = endpoint
         try:
-            return client("sqs", **settings)
+            return make_client("sqs", **settings)
         except NoRegionError:
             raise InvalidOption(
                 "region", "is required: neither the queue's URL nor the environment says one"
@@ -469,7 +469,7 @@ def deliver(
         options: Where to.
         run: The run's id, or the streaming query's.
         batch: The micro-batch.
-        send: `xorack.sqs.send`, or another of its kind.
+        send: `xorack.aws.sqs.send`, or another of its kind.
 
     Returns:
         What was sent.
@@ -482,7 +482,7 @@ def deliver(
     if not requests:
         return Sent()
     if send is None:
-        from xorack import sqs
+        from xorack.aws import sqs
 
         send = sqs.send
     report = send(options.queue_url, requests, client=options.client())
@@ -514,7 +514,7 @@ def check_queue(options: Options) -> None:
 def _ask_queue(queue_url: str, region: str | None, endpoint_url: str | None) -> None:
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from xorack.aws import error_code, is_transient
+    from xorack.aws.client import error_code, is_transient
 
     asked = Options(queue_url, step="ask", region=region, endpoint_url=endpoint_url)
     try:

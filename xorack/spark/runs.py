@@ -57,7 +57,7 @@ def fold_runs(
 ) -> dict[int, Runs]:
     """Tell which rows of chains Parquet files hold, at the price of a look at each run of them.
 
-    The bounds of a run of consecutive numbers are `xorack.bulk.bounds_of_runs`, those of a chain
+    The bounds of a run of consecutive numbers are `xorack.spark.arrays.bounds_of_runs`, those of a chain
     the XOR over its runs: wherever a run is cut, the place of the cut comes twice and is gone. The
     bounds say which numbers come an odd number of times, and with the count that each comes once,
     as surely as plain stamps do, of which they are made. So what is known of all rows of a chain,
@@ -139,7 +139,7 @@ def _folded_runs(
     """Keys, bounds and counts of the rows of slices of files."""
     import numpy as np
 
-    from xorack.bulk import Folds, bounds_of_runs
+    from xorack.spark.arrays import Folds, bounds_of_runs
 
     folds = Folds("plain")
     for part in parts:

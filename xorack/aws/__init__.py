@@ -1,0 +1,1 @@
+"""Adapters: chains, requests and events over DynamoDB, SQS and EventBridge."""

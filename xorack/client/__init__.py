@@ -1,0 +1,1 @@
+"""What producers use: `Tracker`, `DynamoDBAcker`, and `Acker` in memory."""

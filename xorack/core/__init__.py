@@ -1,0 +1,1 @@
+"""What a chain is and does. Pure: no I/O, and no import of any other folder."""

@@ -1,0 +1,1 @@
+"""What operators use: the status of chains, watching them, dead letters, the dashboard page."""
