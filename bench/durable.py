@@ -112,10 +112,10 @@ class WeighedStore(DynamoDBStore):
         self.write_units += ceil(max(sizes) / 1024)
         super().write(before, after)
 
-    def keep_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """A unit each mark."""
         self.write_units += len(marks) // 16
-        super().keep_marks(chain, marks, until)
+        super().put_spilled_marks(chain, marks, until)
 
     def _batch_get(self, keys: list[str]) -> Iterator[dict[str, dict[str, Any]]]:
         self.read_units += len(keys)  # none of these is larger than 4 KB

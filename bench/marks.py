@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
-from xorack.acker.chain_writer import Known, apply_requests
+from xorack.acker.chain_writer import CachedChain, apply_requests
 from xorack.acker.memory_store import MemoryStore
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import MARK_BYTES, Chain
@@ -61,22 +61,22 @@ class WeighedStore(MemoryStore):
         if was != now:
             self.writes += (was is not None) + (now is not None)
 
-    def look_up_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Weigh a read of each key, also of those that are not there."""
         self.reads += len(keys)
-        return super().look_up_marks(chain, keys)
+        return super().get_spilled_marks(chain, keys)
 
-    def keep_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """Weigh an item each mark."""
         for _ in range(0, len(marks), MARK_BYTES):
             self._charge(len(chain.tag) + 60 + MARK_BYTES)
-        super().keep_marks(chain, marks, until)
+        super().put_spilled_marks(chain, marks, until)
 
 
 def taken(requests: int) -> WeighedStore:
     """The design that was taken, driven for real."""
     store = WeighedStore()
-    known = Known(None, fresh=False)
+    known = CachedChain(None, fresh=False)
     for number in range(requests):
         op = "create" if number == 0 else "stamp"
         request = Request(op, TAG, f"request-{number}", traced(number + 1), 1)
@@ -84,7 +84,7 @@ def taken(requests: int) -> WeighedStore:
             store, TAG, [request], now=lambda: NOW, policy=RetryPolicy(), known=known,
             default_timeout=86_400_000,
         )  # fmt: skip
-        known = Known(applied.chain, fresh=True)
+        known = CachedChain(applied.chain, fresh=True)
     return store
 
 

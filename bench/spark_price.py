@@ -339,7 +339,7 @@ def applied(bodies: list[str]) -> dict[str, Any]:
             Message(str(begin + at), body) for at, body in enumerate(bodies[begin : begin + 10])
         ]
         done = consume(batch, store, FakeBus(), FakeDeadLetters())
-        writes += done.tally.writes
+        writes += done.stats.writes
         requests += sum(done.outcomes.values())
     statuses = Counter(str(chain.status) for chain in store.chains.values())
     return {

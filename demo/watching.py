@@ -136,7 +136,7 @@ class Watcher:
                 self._changed.wait(timeout=0.5)
         # The consumer publishes first and crosses off then: it is still at it.
         until = time.monotonic() + patience_seconds
-        while any(chain.owed for chain in self._store.scan()):
+        while any(chain.event_pending for chain in self._store.scan()):
             if time.monotonic() >= until:
                 return False
             time.sleep(_PAUSE_SECONDS)

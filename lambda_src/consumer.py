@@ -16,7 +16,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from lambda_src.environment import SERVICE, dead_letters, environment, policy_within
-from xorack.acker.consumer import Consumed, Message, consume
+from xorack.acker.consumer import BatchResult, Message, consume
 from xorack.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -83,14 +83,14 @@ def spread(values: list[int], most: int) -> list[int]:
     return [ordered[n * (len(values) - 1) // (most - 1)] for n in range(most)]
 
 
-def _measure(done: Consumed) -> None:
+def _measure(done: BatchResult) -> None:
     """The figures of a batch, as embedded metrics and as one line of the log."""
     failed = done.ended["failed"]
     counts = {
         "RequestsApplied": done.outcomes["applied"],
         "RequestsDuplicate": done.outcomes["duplicate"],
         "RequestsLate": done.outcomes["late"],
-        "RequestsRefused": done.outcomes["refused"],
+        "RequestsRejected": done.outcomes["rejected"],
         "RequestIdsReused": done.outcomes["reused"],
         "ChainsCreated": done.created,
         "ChainsAcked": done.ended["acked"],
@@ -98,10 +98,10 @@ def _measure(done: Consumed) -> None:
         # Whatever reason a `fail` gives, it was asked for: a metric a reason would have no end.
         "ChainsFailedOnRequest": failed,
         "EventsPublished": done.events,
-        "EventsOwed": done.owed,
-        "Writes": done.tally.writes,
-        "Conflicts": done.tally.conflicts,
-        "MarksSpilled": done.tally.spilled,
+        "EventsPending": done.event_pending,
+        "Writes": done.stats.writes,
+        "Conflicts": done.stats.conflicts,
+        "MarksSpilled": done.stats.spilled,
         "MessagesFailed": len(done.failed),
     }
     # What `add_metric` does, once for all: one by one, they take as long as a batch of ten.

@@ -17,7 +17,7 @@ from xorack.core.retry import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xorack.core.message import Refused
+    from xorack.core.message import Rejected
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 """By which the metrics and logs of several ackers are told apart."""
@@ -68,7 +68,7 @@ class DeadLetters:
         self._variables = variables
         self._context = context
 
-    def send(self, refused: Sequence[Refused]) -> list[int]:
+    def send(self, refused: Sequence[Rejected]) -> list[int]:
         """See `xorack.core.ports.DeadLetters.send`."""
         if not refused:
             return []

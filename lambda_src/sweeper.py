@@ -38,13 +38,13 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         "ChainsTimedOut": swept.ended["timed out"],
         "ChainsNeverCreated": swept.ended["never created"],
         "EventsPublished": swept.events,
-        "EventsOwed": swept.owed,
+        "EventsPending": swept.event_pending,
         # The same, of the sweeper alone: a gauge, once a minute, of what nobody could publish.
-        "EventsOwedAfterSweep": swept.owed,
+        "EventsPendingAfterSweep": swept.event_pending,
         "SweepProblems": swept.problems,
         "SweepsIncomplete": int(not swept.complete),
-        "Writes": swept.tally.writes,
-        "Conflicts": swept.tally.conflicts,
+        "Writes": swept.stats.writes,
+        "Conflicts": swept.stats.conflicts,
     }
     for name, count in counts.items():
         metrics.add_metric(name=name, unit=MetricUnit.Count, value=count)

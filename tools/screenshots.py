@@ -48,7 +48,7 @@ def sample() -> Overview:
     found.append(_status(chance, "billing/retry/9f31", 3, 0, 7, 233, 410, 3, pending=True))
     found.append(_status(chance, "sensors/lisbon/2026-03-02T08", 0, 0, 4, 236, 9, 2))
     found.sort(key=lambda one: one.deadline or 0)
-    return Overview(NOW, tuple(found), owed=1, more=True)
+    return Overview(NOW, tuple(found), event_pending=1, more=True)
 
 
 def _status(
@@ -67,17 +67,17 @@ def _status(
     stamp = bytes(len(traced(1)))
     for _ in range(60 if named is None else named):
         stamp = xor_bytes(stamp, traced(chance.getrandbits(64) | 1))
-    born = NOW - round(age * _MINUTE)
+    first_seen_at = NOW - round(age * _MINUTE)
     chain = Chain(
         tag,
         stamp,
         "pending" if pending else "open",
         started=started,
         finished=finished,
-        rev=1,
-        born=born,
-        created_at=None if pending else born,
-        touched_at=NOW - quiet * _SECOND,
+        version=1,
+        first_seen_at=first_seen_at,
+        created_at=None if pending else first_seen_at,
+        last_stamp_at=NOW - quiet * _SECOND,
         deadline=NOW + round(left * _MINUTE),
     )
     return status_of(chain, NOW)

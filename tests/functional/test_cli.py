@@ -73,7 +73,7 @@ def apply(aws, *requests):
         DeadLetterQueue(aws.dead_letter_queue_url, aws.client("sqs")),
     )
     assert not done.failed
-    assert done.outcomes["refused"] == 0
+    assert done.outcomes["rejected"] == 0
 
 
 def start(aws, tag=TAG, **options):
@@ -124,7 +124,7 @@ def test_show_prints_json_for_programs(stack, xorack):
     assert (told["started"], told["finished"], told["percent"]) == (6, 4, 66.6)
     assert told["outstanding"] == sorted(f"{word:016x}" for word in WORDS[3:])
     assert told["outstanding_complete"] is True
-    assert told["event_owed"] is False
+    assert told["event_pending"] is False
     assert told["reason"] is None
     assert 0 <= told["age_seconds"] < 60
 
@@ -146,7 +146,7 @@ def test_show_of_an_event_that_is_owed(stack, xorack):
     stack.client("dynamodb").update_item(
         TableName=stack.table_name,
         Key={"tag": {"S": TAG}},
-        UpdateExpression="SET #s = :f, owed = :one, ended_at = :now",
+        UpdateExpression="SET #s = :f, event_pending = :one, ended_at = :now",
         ExpressionAttributeNames={"#s": "status"},
         ExpressionAttributeValues={
             ":f": {"S": "failed"},
@@ -155,8 +155,8 @@ def test_show_of_an_event_that_is_owed(stack, xorack):
         },
     )
     told = fields(xorack("show", TAG)[1])
-    assert (told["event"], told["took"]) == ("still owed", "5.0 s")
-    assert json.loads(xorack("show", TAG, "--json")[1][0])["event_owed"] is True
+    assert (told["event"], told["took"]) == ("pending", "5.0 s")
+    assert json.loads(xorack("show", TAG, "--json")[1][0])["event_pending"] is True
 
 
 def test_show_of_a_chain_of_the_npm_package(stack, xorack):
@@ -282,7 +282,7 @@ def test_fail_ends_a_chain_and_tells(stack, xorack):
     assert event["detail"]["reason"] == "withdrawn"
     assert len(event["detail"]["outstanding"]) == 2
     chain = store(stack).read([TAG])[TAG]
-    assert (chain.status, chain.owed) == ("failed", False)
+    assert (chain.status, chain.event_pending) == ("failed", False)
 
     assert xorack("fail", TAG, "--reason", "again") == (
         1,
@@ -309,7 +309,7 @@ def test_fail_by_the_table_alone_leaves_the_event_to_the_sweeper(stack, xorack):
     start(stack)
     status, out, _ = xorack("fail", TAG, "--reason", "x", "--table", stack.table_name, "--json")
     told = json.loads(out[0])
-    assert (status, told["status"], told["event_owed"], told["changed"]) == (
+    assert (status, told["status"], told["event_pending"], told["changed"]) == (
         0,
         "failed",
         True,
@@ -317,7 +317,7 @@ def test_fail_by_the_table_alone_leaves_the_event_to_the_sweeper(stack, xorack):
     )
     assert stack.events() == []
     chain = store(stack).read([TAG])[TAG]
-    assert chain.owed
+    assert chain.event_pending
     assert chain.due_at is not None
     assert chain.due_at <= milliseconds() + 120_000
 

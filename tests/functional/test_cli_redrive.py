@@ -14,7 +14,7 @@ from botocore.validate import ParamValidator
 from tests.functional.test_cli import stack, xorack  # noqa: F401 - fixtures
 from xorack.aws.sqs import DeadLetterQueue
 from xorack.core.errors import SendFailed
-from xorack.core.message import Refused, pack, parse
+from xorack.core.message import Rejected, pack, parse
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 from xorack.ops import dead_letters as service
@@ -150,7 +150,7 @@ def put_failed(aws, *numbers):
 
 def put_refused(aws, *numbers):
     letters = [
-        Refused(*pack([request(number)]), f"tag: 'books/{number}' already exists")
+        Rejected(*pack([request(number)]), f"tag: 'books/{number}' already exists")
         for number in numbers
     ]
     assert not DeadLetterQueue(aws.dead_letter_queue_url, aws.client("sqs")).send(letters)
@@ -386,7 +386,7 @@ def test_what_is_refused_again_does_not_go_round_in_circles(stack, sqs):  # noqa
     done = service.move(
         stack.dead_letter_queue_url,
         stack.queue_url,
-        ["failed", "refused"],
+        ["failed", "rejected"],
         found,
         client,
         progress=consume_at_once,
@@ -422,7 +422,7 @@ def test_a_packed_letter_too_large_for_a_message_becomes_several():
             },
         }
     )
-    assert letter.kind == "refused"
+    assert letter.kind == "rejected"
     assert len(letter.bodies) > 1
     assert [r for part in letter.bodies for r in parse(part).requests] == requests
 

@@ -48,7 +48,7 @@ def test_the_seeds_walk(acker, item):
     # A tombstone, and its event owed to whoever publishes.
     left = item("database/file13")
     assert left["status"] == {"S": "acked"}
-    assert left["owed"] == {"N": "1"}
+    assert left["event_pending"] == {"N": "1"}
     assert int(left["expires_at"]["N"]) * 1000 > int(left["ended_at"]["N"]) + 29 * 86_400_000
     assert "due_shard" in left
     assert acker.stamp("database/file13", B).acked
@@ -232,7 +232,7 @@ def test_retries_are_spent(aws, client):
         client.update_item(
             TableName=aws.table_name,
             Key={"tag": {"S": "t"}},
-            UpdateExpression="ADD rev :one",
+            UpdateExpression="ADD version :one",
             ExpressionAttributeValues={":one": {"N": "1"}},
         )
 

@@ -11,7 +11,17 @@ from xorack.core.chain import Chain
 from xorack.core.event import event_id
 from xorack.core.retry import RetryPolicy
 
-DONE = Chain("t", b"\0", "acked", 1, 1, born=1000, created_at=1000, ended_at=61_500, owed=True)
+DONE = Chain(
+    "t",
+    b"\0",
+    "acked",
+    1,
+    1,
+    first_seen_at=1000,
+    created_at=1000,
+    ended_at=61_500,
+    event_pending=True,
+)
 FAST = RetryPolicy(attempts=4, base=0.001)
 
 
@@ -35,10 +45,10 @@ def test_events_arrive(aws, bus):
 
 
 def test_copies_have_one_id_and_other_chains_another():
-    assert event_id(DONE) == event_id(replace(DONE, owed=False, rev=9))
+    assert event_id(DONE) == event_id(replace(DONE, event_pending=False, version=9))
     others = [
         replace(DONE, tag="u"),
-        replace(DONE, born=2000),
+        replace(DONE, first_seen_at=2000),
         replace(DONE, status="failed"),
     ]
     assert len({event_id(chain) for chain in (DONE, *others)}) == 4

@@ -98,7 +98,7 @@ def test_from_messages_to_the_acked_event(world):
     assert detail["detail"] == {"bucket": "b"}
     left = item(world, "database/file13")
     assert left["status"] == {"S": "acked"}
-    assert "owed" not in left
+    assert "event_pending" not in left
     assert "due_at" not in left
     assert handle(*map(message, ends)) == []
     assert world.events() == []
@@ -181,11 +181,11 @@ def test_events_not_accepted_are_owed_and_come_again(world):
     body = message(Request.create("t", "c", b"\1"), Request.stamp_("t", "s", b"\1", finished=1))
     with refused("PutEvents", "AccessDeniedException", times=99):
         assert handle(body) == ["m0"]
-    assert item(world, "t")["owed"] == {"N": "1"}
+    assert item(world, "t")["event_pending"] == {"N": "1"}
     assert world.events() == []
     assert handle(body) == []
     (event,) = world.events()
-    assert "owed" not in item(world, "t")
+    assert "event_pending" not in item(world, "t")
     assert event["detail"]["status"] == "acked"
 
 
@@ -377,10 +377,10 @@ def test_of_many_latencies_those_are_told_that_stand_for_all():
 
 def test_a_large_batch_tells_its_slowest_chain_too(world, monkeypatch, capsys):
     from lambda_src import consumer
-    from xorack.acker.consumer import Consumed
+    from xorack.acker.consumer import BatchResult
 
     latencies = list(range(1, 1001))
-    monkeypatch.setattr(consumer, "consume", lambda *_, **__: Consumed(latencies=latencies))
+    monkeypatch.setattr(consumer, "consume", lambda *_, **__: BatchResult(latencies=latencies))
     assert handle("whatever") == []
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
     told = json.loads(line)["AckLatency"]

@@ -8,7 +8,7 @@ from tests.support.faults import answers_lost, refused
 from xorack.aws.client import CONFIG
 from xorack.aws.sqs import DeadLetterQueue, send
 from xorack.core.errors import InvalidRequest, SendFailed
-from xorack.core.message import Refused, parse
+from xorack.core.message import Rejected, parse
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import traced
@@ -94,7 +94,7 @@ def test_an_answer_lost_sends_twice_and_says_so_by_the_same_ids(aws, client):
 
 
 def test_dead_letters_carry_their_reason(aws, client):
-    letters = [Refused(f'{{"n":{n}}}', f"field{n}: bad é\u2028\n") for n in range(23)]
+    letters = [Rejected(f'{{"n":{n}}}', f"field{n}: bad é\u2028\n") for n in range(23)]
     assert DeadLetterQueue(aws.dead_letter_queue_url, client).send(letters) == []
     arrived = aws.dead_letters()
     assert len(arrived) == 23
@@ -108,14 +108,14 @@ def test_dead_letters_carry_their_reason(aws, client):
 def test_letters_that_there_is_no_time_for_are_told_and_those_before_are_sent(aws, client):
     left = iter([1.0, 0.5, 0.0, -1.0])
     policy = RetryPolicy(time_left=lambda: next(left))
-    letters = [Refused(f'{{"n":{n}}}', "bad") for n in range(35)]
+    letters = [Rejected(f'{{"n":{n}}}', "bad") for n in range(35)]
     queue = DeadLetterQueue(aws.dead_letter_queue_url, client, policy=policy)
     assert queue.send(letters) == list(range(20, 35))
     assert len(aws.dead_letters()) == 20
 
 
 def test_dead_letters_that_cannot_be_sent_are_told(aws, client):
-    letters = [Refused("a", "r"), Refused("b", "r")]
+    letters = [Rejected("a", "r"), Rejected("b", "r")]
     gone = DeadLetterQueue(aws.dead_letter_queue_url + "x", client, policy=FAST)
     assert gone.send(letters) == [0, 1]
     assert DeadLetterQueue(aws.dead_letter_queue_url, client).send([]) == []

@@ -73,7 +73,7 @@ def test_what_is_watched(template: Template) -> None:
         (sweeper, "Errors"),
         (sweeper, "Throttles"),
         (sweeper, "Invocations"),
-        ("xorack", "EventsOwedAfterSweep"),
+        ("xorack", "EventsPendingAfterSweep"),
         ("xorack", "SweepProblems"),
         ("xorack", "SweepsIncomplete"),
         ("xorack", "ChainsFailed"),
@@ -105,7 +105,7 @@ def test_a_message_on_its_second_try_is_no_alarm(synthesise: Synthesise) -> None
     assert alarm["Threshold"] == 2 * made.queue()[1]["VisibilityTimeout"]
 
 
-@pytest.mark.parametrize("metric", ["EventsOwedAfterSweep", "SweepProblems", "SweepsIncomplete"])
+@pytest.mark.parametrize("metric", ["EventsPendingAfterSweep", "SweepProblems", "SweepsIncomplete"])
 def test_what_the_next_sweep_makes_good_is_no_alarm(template: Template, metric: str) -> None:
     # The sweeper says it once a minute, zero included: the least of five is above zero only if all
     # of them are.
@@ -211,13 +211,13 @@ def test_what_is_drawn_and_watched_is_what_the_functions_emit(
     wanted = {name for _, name, *_ in drawn}
     wanted |= {metric for place, metric in watched(template) if place == "xorack"}
     assert wanted <= set(known)
-    assert {"RequestsApplied", "RequestsDuplicate", "RequestsLate", "RequestsRefused", "Conflicts",
+    assert {"RequestsApplied", "RequestsDuplicate", "RequestsLate", "RequestsRejected", "Conflicts",
             "AckLatency", "ChainsCreated", "ChainsAcked", "ChainsTimedOut", "ChainsNeverCreated",
-            "ChainsFailedOnRequest", "EventsOwedAfterSweep"} <= wanted  # fmt: skip
+            "ChainsFailedOnRequest", "EventsPendingAfterSweep"} <= wanted  # fmt: skip
     assert {metric[2:] for metric in drawn} == {("service", "xorack")}
     assert set(known.values()) == {("xorack", "xorack")}
     # The gauges that alarms take the least of come from the sweeper alone.
-    assert not {"EventsOwedAfterSweep", "SweepProblems", "SweepsIncomplete"} & set(by_consumer)
+    assert not {"EventsPendingAfterSweep", "SweepProblems", "SweepsIncomplete"} & set(by_consumer)
 
 
 def test_latency_is_shown_as_percentiles(template: Template) -> None:

@@ -52,7 +52,7 @@ def end(batches):
 
 def told(chain):
     """What a chain says, without how many writes it took and in what order its marks came."""
-    return replace(chain, marks=b"", rev=0), {
+    return replace(chain, marks=b"", version=0), {
         chain.marks[at : at + 16] for at in range(0, len(chain.marks), 16)
     }
 

@@ -74,7 +74,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
             "from dataclasses import replace\n"
             "bare = replace(after, marks=chain.marks if chain else b'')\n"
             "store.write(chain, bare)\n"
-            "after = replace(after, rev=after.rev + 1)\n"
+            "after = replace(after, version=after.version + 1)\n"
             "store.write(bare, after)",
         ),
     ),
@@ -84,9 +84,9 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
             "store.write(chain, after)",
             "from dataclasses import replace\n"
             "if chain is not None:\n"
-            "    marked = replace(chain, marks=after.marks, spilled=after.spilled, rev=after.rev)\n"
+            "    marked = replace(chain, marks=after.marks, spilled=after.spilled, version=after.version)\n"
             "    store.write(chain, marked)\n"
-            "    chain, after = marked, replace(after, rev=after.rev + 1)\n"
+            "    chain, after = marked, replace(after, version=after.version + 1)\n"
             "store.write(chain, after)",
         ),
     ),
@@ -110,22 +110,22 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
             "item = self.to_item(after)",
         ),
     ),
-    "the event is not owed, whoever ends the chain publishes it": (
-        Edit(chain._ended, "owed=True", "owed=False"),
+    "no event is pending, whoever ends the chain publishes it": (
+        Edit(chain._ended, "event_pending=True", "event_pending=False"),
         Edit(
             consume.consume,
-            "one.chain.owed:",
+            "one.chain.event_pending:",
             "one.chain.final and any(kind == 'applied' for _, kind, _ in one.outcomes):",
         ),
-        Edit(sweep.sweep, "if after.owed:", "if after.final and not before.final:"),
+        Edit(sweep.sweep, "if after.event_pending:", "if after.final and not before.final:"),
     ),
-    "owed is crossed off before the event is published": (
+    "the event is marked as published before it is published": (
         Edit(
-            consume.publish_owed,
+            consume.publish_pending,
             "unpublished = publisher.publish(chains)",
             "for chain in chains:\n"
             "    try:\n"
-            "        write_retrying(store, chain, _cross_off(chain), policy, tally)\n"
+            "        write_retrying(store, chain, _mark_published(chain), policy, stats)\n"
             "    except Exception:\n"
             "        pass\n"
             "unpublished = publisher.publish(chains)",
@@ -143,7 +143,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
         Edit(
             DynamoDBStore.write,
             "item = self.to_item(after)",
-            "if after.status == 'acked' and not after.owed:\n"
+            "if after.status == 'acked' and not after.event_pending:\n"
             "    self._call('delete_item', Key=self._key(after.tag))\n"
             "    return\n"
             "item = self.to_item(after)",
@@ -168,18 +168,18 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
             "current = conflict.chain",
             "from dataclasses import replace\n"
             "there = conflict.chain\n"
-            "current = there and replace(current, rev=there.rev, stamp=there.stamp)",
+            "current = there and replace(current, version=there.version, stamp=there.stamp)",
         ),
     ),
     "after a conflict the old state is written": (
         Edit(
             exactly_once._apply_part,
-            "known = Known(conflict.chain, fresh=True)",
+            "known = CachedChain(conflict.chain, fresh=True)",
             "from dataclasses import replace\n"
             "there = conflict.chain\n"
             "if chain is not None and there is not None:\n"
-            "    there = replace(chain, rev=there.rev, stamp=there.stamp)\n"
-            "known = Known(there, fresh=True)",
+            "    there = replace(chain, version=there.version, stamp=there.stamp)\n"
+            "known = CachedChain(there, fresh=True)",
         ),
     ),
     "what a failed condition brings back is ignored": (
@@ -192,10 +192,10 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "the write has no condition": (
         Edit(DynamoDBStore.write, "ConditionExpression=condition", "ConditionExpression=None"),
     ),
-    "the write's condition leaves rev out": (
+    "the write's condition leaves the version out": (
         Edit(
             DynamoDBStore.write,
-            'condition += " AND #rev = :old_rev"',
+            'condition += " AND #version = :old_version"',
             "pass",
         ),
     ),
@@ -232,7 +232,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "marks leave the chain before they are copied": (
         Edit(
             exactly_once._apply_part,
-            "store.keep_marks(chain, moved, until)",
+            "store.put_spilled_marks(chain, moved, until)",
             "later = (chain, moved, until)",
         ),
         Edit(
@@ -240,11 +240,11 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
             "store.write(chain, after)",
             "store.write(chain, after)\n"
             "if after.spilled != (chain.spilled if chain else 0):\n"
-            "    store.keep_marks(*later)",
+            "    store.put_spilled_marks(*later)",
         ),
     ),
     "marks that a batch write left out are forgotten": (
-        Edit(DynamoDBStore.keep_marks, "if not left:", "if True:"),
+        Edit(DynamoDBStore.put_spilled_marks, "if not left:", "if True:"),
     ),
     "keys that a batch read left out are forgotten": (
         Edit(DynamoDBStore._batch_get, "wanted = still", "wanted = []"),
@@ -259,7 +259,7 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
             "    held = known.chain.marks\n"
             "    kept = [held[at : at + 16] for at in range(0, len(held), 16)]\n"
             "    kept = b''.join(mark for mark in kept if mark[:12] not in ours)\n"
-            "    known = Known(replace(known.chain, marks=kept), known.fresh)\n"
+            "    known = CachedChain(replace(known.chain, marks=kept), known.fresh)\n"
             "chain = known.chain",
         ),
     ),

@@ -21,7 +21,7 @@ from xorack.core.event import rfc3339
 from xorack.core.stamp import TRACED_LENGTH
 
 MARK = mark_of  # as it is now, whatever a mutant makes of it
-_KEPT = ("owed", "due_at", "due_shard", "rev", "expires_at")
+_KEPT = ("event_pending", "due_at", "due_shard", "version", "expires_at")
 _LONGEST = 30 * 60_000
 """Most milliseconds between reading the clock and the write that carries what was read."""
 
@@ -157,9 +157,10 @@ class Oracle:
         names = " ".join(f"+{one.name}" for one in new)
         states = [_text(item, "status") or "-" for item in (before, after)]
         state = states[1] if states[0] == states[1] else " -> ".join(states)
-        owed = ", event owed" if "owed" in after else ""
+        event_pending = ", event owed" if "event_pending" in after else ""
         self.world.tell(
-            self.world.current, f"{key} rev {_number(after, 'rev')}: {state} {names}{owed}"
+            self.world.current,
+            f"{key} rev {_number(after, 'version')}: {state} {names}{event_pending}",
         )
 
     def _unchanged(self, key: str, final: Item, after: Item, new: list[Asked]) -> None:
@@ -247,7 +248,7 @@ class Oracle:
         elif before is not None:
             self._must(deadline == _number(before, "deadline"), key, "the deadline moved")
         if any(one.request and one.request.stamp for one in new):
-            self._must(near(_number(item, "touched_at")), key, "touched_at is not now")
+            self._must(near(_number(item, "last_stamp_at")), key, "last_stamp_at is not now")
 
     @staticmethod
     def due(item: Item | None) -> int | None:
@@ -255,7 +256,7 @@ class Oracle:
         times = []
         if (deadline := _number(item, "deadline")) is not None:
             times.append(deadline)
-        idle, touched = _number(item, "idle_timeout"), _number(item, "touched_at")
+        idle, touched = _number(item, "idle_timeout"), _number(item, "last_stamp_at")
         if idle is not None and touched is not None:
             times.append(touched + idle)
         return min(times, default=None)
@@ -392,7 +393,7 @@ class Oracle:
             else:
                 self._must(item is not None, tag, "its tombstone is gone")
                 self._must(truth.event, tag, "ended, and no event went out")
-                self._must(item and "owed" not in item, tag, "its event is still owed")
+                self._must(item and "event_pending" not in item, tag, "its event is still owed")
                 self._must(item and "expires_at" in item, tag, "its tombstone has no TTL")
             if self._plain_sailing(sent):
                 self._must(_text(item, "status") == "acked", tag, "all was sent, and not acked")

@@ -13,7 +13,7 @@ from tests.simulation.world import KINDS
 
 SEEDS = 500
 """Schedules that `make test` runs; `make test-slow` runs four times as many others."""
-BROKEN = MUTANTS["owed is crossed off before the event is published"]
+BROKEN = MUTANTS["the event is marked as published before it is published"]
 
 
 @pytest.mark.parametrize(

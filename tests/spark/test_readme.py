@@ -42,7 +42,7 @@ def consumed(aws):
         DeadLetterQueue(aws.dead_letter_queue_url, aws.client("sqs")),
     )
     assert not done.failed
-    assert done.outcomes["refused"] == 0
+    assert done.outcomes["rejected"] == 0
     return {chain.tag: chain for chain in store.scan()}
 
 

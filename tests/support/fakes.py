@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail
-from xorack.core.message import Refused
+from xorack.core.message import Rejected
 from xorack.core.retry import RetryPolicy
 
 NO_WAIT = RetryPolicy(attempts=20, sleep=lambda seconds: None)
@@ -34,10 +34,10 @@ class FakeDeadLetters:
     """Keeps what is sent; refuses all if `broken`."""
 
     def __init__(self) -> None:
-        self.letters: list[Refused] = []
+        self.letters: list[Rejected] = []
         self.broken = False
 
-    def send(self, refused: Sequence[Refused]) -> list[int]:
+    def send(self, refused: Sequence[Rejected]) -> list[int]:
         if self.broken:
             return list(range(len(refused)))
         self.letters.extend(refused)

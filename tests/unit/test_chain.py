@@ -48,12 +48,12 @@ def test_create_opens_with_its_stamp_and_settings():
     assert kinds == [["applied"]]
     assert chain.status == "open"
     assert chain.stamp == b"\x01"
-    assert (chain.started, chain.finished, chain.rev) == (1, 0, 1)
-    assert chain.created_at == chain.born == chain.touched_at == NOW
+    assert (chain.started, chain.finished, chain.version) == (1, 0, 1)
+    assert chain.created_at == chain.first_seen_at == chain.last_stamp_at == NOW
     assert chain.deadline == NOW + 60_000
     assert chain.due_at == NOW + 5000
     assert chain.detail == '{"a":1}'
-    assert not chain.owed
+    assert not chain.event_pending
 
 
 def test_the_default_timeout_is_for_creates_that_name_none():
@@ -68,7 +68,7 @@ def test_acked_when_created_zero_and_counts_equal():
     assert kinds[1] == ["applied"]
     assert chain.status == "acked"
     assert chain.ended_at == NOW + 1000
-    assert chain.owed
+    assert chain.event_pending
     assert chain.reason is None
 
 
@@ -95,10 +95,10 @@ def test_a_pending_chain_of_zero_is_not_acked():
 
 def test_a_second_create_is_refused_by_tag_exists():
     chain, kinds = run([create()], [create("d", b"\x07"), stamp("s", b"\x02")])
-    assert kinds[1] == ["refused", "applied"]
+    assert kinds[1] == ["rejected", "applied"]
     assert chain.stamp == b"\x03"
     _, kinds = run([create("x"), create("y")])
-    assert kinds == [["applied", "refused"]]
+    assert kinds == [["applied", "rejected"]]
     applied = apply(chain, [create("z")], now=NOW)
     assert isinstance(applied.outcomes[0].error, TagExists)
     assert applied.chain is chain
@@ -109,7 +109,7 @@ def test_fail_is_sticky_before_create():
     assert (chain.status, chain.failing) == ("pending", "broken")
     chain, _ = run([create(detail={"a": 1})], chain=chain)
     assert (chain.status, chain.reason) == ("failed", "broken")
-    assert chain.owed
+    assert chain.event_pending
     assert chain.detail
 
 
@@ -134,7 +134,7 @@ def test_ends_are_final_and_what_comes_then_is_late(end):
     assert after is chain
     assert expire(chain, NOW + 100 * DAY) is chain
     again, kinds = run([create("other"), create(), end], chain=chain)
-    assert kinds == [["refused", "duplicate", "duplicate"]]
+    assert kinds == [["rejected", "duplicate", "duplicate"]]
     assert again is chain
 
 
@@ -157,7 +157,7 @@ def test_a_used_id_that_says_something_else_is_refused():
         assert isinstance(applied.outcomes[0].error, RequestIdReused)
         assert applied.chain is chain
     _, kinds = run([stamp("a", b"\x01"), stamp("a", b"\x02")])
-    assert kinds == [["applied", "refused"]]
+    assert kinds == [["applied", "rejected"]]
 
 
 def test_marks_elsewhere_count():
@@ -172,7 +172,7 @@ def test_marks_elsewhere_count():
 def test_a_stamp_of_another_length_is_refused_and_named():
     chain, _ = run([create()])
     applied = apply(chain, [stamp("s", b"\x01\x02"), stamp("u", b"\x04")], now=NOW)
-    assert [o.kind for o in applied.outcomes] == ["refused", "applied"]
+    assert [o.kind for o in applied.outcomes] == ["rejected", "applied"]
     assert isinstance(applied.outcomes[0].error, BufferLengthsUnequal)
     assert "2 bytes, expected 1" in str(applied.outcomes[0].error)
     assert applied.chain.stamp == b"\x05"
@@ -180,7 +180,7 @@ def test_a_stamp_of_another_length_is_refused_and_named():
 
 def test_the_creates_length_counts_within_a_batch():
     chain, kinds = run([stamp("s", b"\x01\x02"), create()])
-    assert kinds == [["refused", "applied"]]
+    assert kinds == [["rejected", "applied"]]
     assert chain.stamp == b"\x01"
 
 
@@ -206,8 +206,8 @@ def test_deadlines_pass():
     chain, _ = run([create(timeout=60)])
     assert expire(chain, NOW + 59_999) is chain
     late = expire(chain, NOW + 60_000)
-    assert (late.status, late.reason, late.owed) == ("failed", "timed out", True)
-    assert late.rev == chain.rev + 1
+    assert (late.status, late.reason, late.event_pending) == ("failed", "timed out", True)
+    assert late.version == chain.version + 1
     chain, _ = run([stamp("s")])
     assert expire(chain, NOW + DAY).reason == "never created"
     assert not expire(chain, NOW + DAY).created
@@ -235,22 +235,22 @@ def test_progress_keeps_a_chain_alive_and_costs_no_index_write():
 
 def test_a_fail_that_waits_for_its_create_is_no_progress():
     chain, _ = run([create(idle_timeout=10)], [Request.extend("t", "e", 1000)], step=5000)
-    assert chain.touched_at == NOW
+    assert chain.last_stamp_at == NOW
 
 
 def test_an_item_of_the_npm_package_is_an_open_chain():
     chain, _ = run([stamp("s", b"\x01")], chain=Chain("t", b"\x01", "open"))
     assert chain.status == "acked"
     assert chain.created_at is None
-    assert chain.born == NOW
+    assert chain.first_seen_at == NOW
 
 
 def test_published_crosses_off():
     chain, _ = run([create()], [fail()])
     told = published(chain)
-    assert not told.owed
+    assert not told.event_pending
     assert told.due_at is None
-    assert told.rev == chain.rev + 1
+    assert told.version == chain.version + 1
 
 
 def test_marks_are_moved_out_when_they_would_be_many():

@@ -77,7 +77,7 @@ def test_from_messages_to_an_event(world):
     assert [event["tag"] for event in world.bus.events] == ["b"]
     assert (done.created, done.ended["acked"], done.events) == (2, 1, 1)
     # Three messages, two chains: one write a chain, one to cross the event off.
-    assert done.tally.writes == 3
+    assert done.stats.writes == 3
     world.now += 1500
     done = world.consume(message(Request.stamp_("a", "w3", traced(3), finished=1)))
     assert done.latencies == [1500]
@@ -93,7 +93,7 @@ def test_from_messages_to_an_event(world):
         "finished": 3,
         "detail": {"x": 1},
     }
-    assert not world.store.chains["a"].owed
+    assert not world.store.chains["a"].event_pending
 
 
 def test_a_failed_chain_names_what_is_outstanding(world):
@@ -146,7 +146,7 @@ def test_refused_requests_go_away_with_the_reason_and_the_others_apply(world):
     (length,) = (reason for reason in by_reason if "1 bytes, expected 648" in reason)
     assert json.loads(by_reason[length])["requests"] == [wrong]
     assert "rubbish" in by_reason.values()
-    assert done.outcomes["refused"] == 3
+    assert done.outcomes["rejected"] == 3
 
 
 def test_a_second_create_and_a_reused_id_are_refused_and_counted(world):
@@ -157,7 +157,7 @@ def test_a_second_create_and_a_reused_id_are_refused_and_counted(world):
             Request.stamp_("a", "create", traced(7), started=1),
         )
     )
-    assert (done.outcomes["refused"], done.outcomes["reused"]) == (2, 1)
+    assert (done.outcomes["rejected"], done.outcomes["reused"]) == (2, 1)
     assert {"tag: 'a' already exists"} < {letter.reason for letter in world.letters.letters}
     assert [parse(letter.body).requests[0].id for letter in world.letters.letters] == [
         "other",
@@ -211,14 +211,14 @@ def test_an_event_that_is_not_taken_stays_owed_and_goes_out_later_under_its_id(w
     body = message(create("a"), finish("a"))
     done = world.consume(body, message(create("b")))
     assert list(done.failed) == ["m0"]
-    assert (done.events, done.owed) == (0, 1)
-    assert world.store.chains["a"].owed
+    assert (done.events, done.event_pending) == (0, 1)
+    assert world.store.chains["a"].event_pending
     world.bus.refuse = set()
     done = world.consume(body)
     assert done.failed == {}
     assert done.outcomes["duplicate"] == 2
     assert [e["tag"] for e in world.bus.events] == ["a"]
-    assert not world.store.chains["a"].owed
+    assert not world.store.chains["a"].event_pending
 
 
 def test_a_crash_after_the_state_leaves_the_event_to_the_sweeper(world):
@@ -450,7 +450,7 @@ def test_nothing_may_stand_after_a_message(more):
 def test_wrong_requests_that_share_a_letter_are_counted_each(world):
     done = world.consume(json.dumps({"version": 1, "requests": [1] * 500}))
     assert done.failed == {}
-    assert done.outcomes["refused"] == 500
+    assert done.outcomes["rejected"] == 500
     assert len(world.letters.letters) == 101
 
 

@@ -23,7 +23,7 @@ class DamagedStore(MemoryStore):
 
 def test_a_damaged_item_does_not_hold_up_the_batch():
     store = DamagedStore()
-    store.write(None, Chain("good", b"\1", "open", rev=1))
+    store.write(None, Chain("good", b"\1", "open", version=1))
     bus, letters = FakeBus(), FakeDeadLetters()
     bodies = [
         *pack([Request.stamp_("damaged", "a", b"\1")]),

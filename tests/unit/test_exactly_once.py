@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.fakes import NO_WAIT
-from xorack.acker.chain_writer import Known, Tally, apply_requests, write_retrying
+from xorack.acker.chain_writer import CachedChain, WriteStats, apply_requests, write_retrying
 from xorack.acker.memory_store import MemoryStore
 from xorack.core.chain import Chain, apply, mark_key
 from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
@@ -28,9 +28,9 @@ class FaultyStore(MemoryStore):
         self.reads = 0
         self.looked_up = []
 
-    def look_up_marks(self, chain, keys):
+    def get_spilled_marks(self, chain, keys):
         self.looked_up += keys
-        return super().look_up_marks(chain, keys)
+        return super().get_spilled_marks(chain, keys)
 
     def read(self, tags):
         self.reads += 1
@@ -80,18 +80,18 @@ def test_a_lost_answer_applies_once_and_counts_as_applied(store, fault):
 def test_another_writers_state_comes_with_the_conflict(store):
     store.script = ["other", "other"]
     store.others = [stamp("x", b"\x04"), stamp("y", b"\x08")]
-    tally = Tally()
+    stats = WriteStats()
     at_once = RetryPolicy(sleep=lambda s: None, draw=lambda: 0.0)
-    run(store, stamp("s", b"\x03"), tally=tally, policy=at_once)
+    run(store, stamp("s", b"\x03"), stats=stats, policy=at_once)
     assert store.chains["t"].stamp == b"\x1f"
-    assert (tally.writes, tally.conflicts) == (3, 2)
+    assert (stats.writes, stats.conflicts) == (3, 2)
     assert store.reads == 1
 
 
 def test_what_another_writer_applied_is_a_duplicate(store):
     store.script = ["other"]
     store.others = [stamp("s", b"\x03")]
-    applied = run(store, stamp("s", b"\x03"), known=Known(store.chains["t"], fresh=True))
+    applied = run(store, stamp("s", b"\x03"), known=CachedChain(store.chains["t"], fresh=True))
     assert store.chains["t"].stamp == b"\x13"
     assert applied.outcomes[0].kind == "duplicate"
 
@@ -120,7 +120,7 @@ def test_must_exist(store):
     # A remembered chain that is gone: the write's condition tells.
     gone = store.chains.pop("t")
     with pytest.raises(TagNotFound):
-        run(store, stamp("s"), known=Known(gone, fresh=False), must_exist=True)
+        run(store, stamp("s"), known=CachedChain(gone, fresh=False), must_exist=True)
 
 
 def test_a_guess_is_not_believed_without_a_write_that_proves_it(store):
@@ -128,18 +128,18 @@ def test_a_guess_is_not_believed_without_a_write_that_proves_it(store):
     run(store, stamp("s"))
     with_s = store.chains["t"]
     store.chains["t"] = remembered  # deleted and made again, say
-    applied = run(store, stamp("s"), known=Known(with_s, fresh=False))
+    applied = run(store, stamp("s"), known=CachedChain(with_s, fresh=False))
     assert applied.outcomes[0].kind == "applied"
     assert store.chains["t"].stamp == b"\x11"
 
 
 def test_a_guess_saves_the_read(store):
-    run(store, stamp("s"), known=Known(store.chains["t"], fresh=False))
+    run(store, stamp("s"), known=CachedChain(store.chains["t"], fresh=False))
     assert store.reads == 0
 
 
 def test_create_of_what_is_there_is_refused(store):
-    applied = run(store, Request.create("t", "d", b"\x10"), known=Known(None, fresh=False))
+    applied = run(store, Request.create("t", "d", b"\x10"), known=CachedChain(None, fresh=False))
     assert isinstance(applied.outcomes[0].error, TagExists)
     assert store.chains["t"].stamp == b"\x10"
 
@@ -149,7 +149,12 @@ def test_after_a_long_wait_the_chain_is_read_again_and_not_after_a_short_one(sto
         store.script, store.reads = ["other", "other"], 0
         store.others = [stamp(f"x{wait}{i}", b"\x04") for i in range(2)]
         policy = RetryPolicy(base=wait, cap=wait, sleep=lambda s: None, draw=lambda: 1.0)
-        run(store, stamp(f"s{wait}"), policy=policy, known=Known(store.chains["t"], fresh=True))
+        run(
+            store,
+            stamp(f"s{wait}"),
+            policy=policy,
+            known=CachedChain(store.chains["t"], fresh=True),
+        )
         assert store.reads == reads
     assert store.chains["t"].stamp == b"\x10"
 
@@ -209,14 +214,14 @@ def test_requests_one_by_one_keep_the_item_small_and_duplicates_out(n):
 
 def test_a_large_batch_is_written_in_bounded_parts():
     store = MemoryStore()
-    tally = Tally()
+    stats = WriteStats()
     requests = [stamp(f"s{i}", (i + 1).to_bytes(8, "little")) for i in range(1000)]
     requests.insert(700, Request.create("t", "c", b"\1" * 8))
-    applied = run(store, *requests, tally=tally)
+    applied = run(store, *requests, stats=stats)
     assert {o.kind for o in applied.outcomes} == {"applied"}
     assert [o.request for o in applied.outcomes] == requests
-    assert tally.writes == 8
-    assert tally.spilled == 7 * 128
+    assert stats.writes == 8
+    assert stats.spilled == 7 * 128
     assert store.chains["t"].status == "open"
     again = run(store, *requests)
     assert {o.kind for o in again.outcomes} == {"duplicate"}
@@ -250,10 +255,14 @@ def test_write_retrying_does_again_what_may_be_done_twice(store):
     def change(chain: Chain) -> Chain:
         from dataclasses import replace
 
-        return chain if chain.owed else replace(chain, rev=chain.rev + 1, owed=True)
+        return (
+            chain
+            if chain.event_pending
+            else replace(chain, version=chain.version + 1, event_pending=True)
+        )
 
     after = write_retrying(store, store.chains["t"], change, NO_WAIT)
-    assert after.owed
-    assert store.chains["t"].owed
+    assert after.event_pending
+    assert store.chains["t"].event_pending
     gone = store.chains.pop("t")
-    assert write_retrying(store, gone, lambda c: Chain("t", rev=9), NO_WAIT) is None
+    assert write_retrying(store, gone, lambda c: Chain("t", version=9), NO_WAIT) is None

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.fakes import NO_WAIT
-from xorack.acker.chain_writer import Known, apply_requests
+from xorack.acker.chain_writer import CachedChain, apply_requests
 from xorack.acker.memory_store import MemoryStore
 from xorack.core.chain import Chain, apply
 from xorack.core.errors import RequestIdReused, StaleLocalData, TagExists
@@ -29,11 +29,11 @@ class AlwaysConflicts(MemoryStore):
 
 def test_a_write_that_meets_itself_at_the_last_try_is_applied_and_not_stale():
     store = LandsAndConflicts()
-    chain = Chain("t", b"\3", "open", rev=1)
+    chain = Chain("t", b"\3", "open", version=1)
     store.chains["t"] = chain
     request = Request.stamp_("t", "a", b"\1")
     applied = apply_requests(
-        store, "t", [request], now=lambda: 1, policy=ONCE, known=Known(chain, fresh=True)
+        store, "t", [request], now=lambda: 1, policy=ONCE, known=CachedChain(chain, fresh=True)
     )
     assert [outcome.kind for outcome in applied.outcomes] == ["applied"]
     assert store.chains["t"].stamp == b"\2"
@@ -41,7 +41,7 @@ def test_a_write_that_meets_itself_at_the_last_try_is_applied_and_not_stale():
 
 def test_a_conflict_with_others_at_the_last_try_is_stale():
     store = AlwaysConflicts()
-    store.chains["t"] = Chain("t", b"\3", "open", rev=1)
+    store.chains["t"] = Chain("t", b"\3", "open", version=1)
     with pytest.raises(StaleLocalData, match="each of 1 attempts"):
         apply_requests(store, "t", [Request.stamp_("t", "a", b"\1")], now=lambda: 1, policy=ONCE)
     with pytest.raises(StaleLocalData, match="each of 20 attempts"):
@@ -50,9 +50,9 @@ def test_a_conflict_with_others_at_the_last_try_is_stale():
 
 def test_a_wrong_guess_is_no_try():
     store = MemoryStore()
-    pending = Chain("t", b"\2", "pending", rev=1)
+    pending = Chain("t", b"\2", "pending", version=1)
     store.chains["t"] = pending
-    guess = Known(None, fresh=False)
+    guess = CachedChain(None, fresh=False)
     create = Request.create("t", "a", b"\1")
     applied = apply_requests(store, "t", [create], now=lambda: 1, policy=ONCE, known=guess)
     assert [outcome.kind for outcome in applied.outcomes] == ["applied"]
@@ -65,9 +65,9 @@ def test_an_id_that_was_refused_in_a_fold_is_not_used():
     applied = apply(None, [*creates, stamp, creates[1]], now=1)
     assert [outcome.kind for outcome in applied.outcomes] == [
         "applied",
-        "refused",
+        "rejected",
         "applied",
-        "refused",
+        "rejected",
     ]
     assert isinstance(applied.outcomes[1].error, TagExists)
     assert isinstance(applied.outcomes[3].error, RequestIdReused)

@@ -17,7 +17,8 @@ MINUTE = 60_000
 
 def chain(tag="t", **fields):
     return Chain(
-        tag, **{"status": "open", "born": NOW - MINUTE, "created_at": NOW - MINUTE} | fields
+        tag,
+        **{"status": "open", "first_seen_at": NOW - MINUTE, "created_at": NOW - MINUTE} | fields,
     )
 
 
@@ -134,8 +135,8 @@ def test_outstanding_units_are_named_as_far_as_they_are_known():
         (page(chain()), "1 unfinished chain."),
         (page(chain(), chain("u")), "2 unfinished chains."),
         (page(chain(), chain("u"), more=True), "The 2 unfinished chains due first, of more."),
-        (page(owed=1), "1 event of finished chains not published yet."),
-        (page(owed=2), "2 events of finished chains not published yet."),
+        (page(event_pending=1), "1 event of finished chains not published yet."),
+        (page(event_pending=2), "2 events of finished chains not published yet."),
         (page(chain(deadline=NOW - 1), chain(deadline=NOW - 5)), "2 past the deadline."),
         (page(chain(deadline=NOW + 5)), "1 due within 10 min."),
         (page(chain(status="pending", created_at=None)), "1 not created yet."),
@@ -188,20 +189,25 @@ def test_no_more_is_read_than_is_shown():
 
 def test_the_order_is_the_true_deadlines_and_chains_without_one_come_last():
     # With an idle timeout the index says when to look, which is at or before the deadline.
-    moved = chain("moved", deadline=NOW + 900, idle_timeout=500, touched_at=NOW)
+    moved = chain("moved", deadline=NOW + 900, idle_timeout=500, last_stamp_at=NOW)
     store = Index([chain("never"), moved, chain("b", deadline=NOW + 100)])
     assert [one.chain.tag for one in look(store, 5).chains] == ["b", "moved", "never"]
 
 
 def test_finished_chains_whose_events_are_owed_do_not_crowd_out_the_others():
-    done = [chain(f"done{n}", status="acked", ended_at=NOW - MINUTE, owed=True) for n in range(7)]
+    done = [
+        chain(f"done{n}", status="acked", ended_at=NOW - MINUTE, event_pending=True)
+        for n in range(7)
+    ]
     store = Index([*done, *(chain(f"t{n}") for n in range(9))])
     read = look(store, 4)
-    assert (len(read.chains), read.owed, read.more) == (4, 7, True)
+    assert (len(read.chains), read.event_pending, read.more) == (4, 7, True)
     # However many they are, the work has an end.
-    store = Index([chain(f"d{n}", status="acked", ended_at=NOW, owed=True) for n in range(500)])
+    store = Index(
+        [chain(f"d{n}", status="acked", ended_at=NOW, event_pending=True) for n in range(500)]
+    )
     read = look(store, 4)
-    assert (read.chains, read.owed, read.more) == ((), 16, True)
+    assert (read.chains, read.event_pending, read.more) == ((), 16, True)
 
 
 def test_an_item_that_is_no_chain_hides_no_chain():

@@ -13,7 +13,7 @@ NOW = 1_000_000
 
 
 def chain(**fields):
-    return Chain("t", **{"status": "open", "born": 1000, "created_at": 2000, **fields})
+    return Chain("t", **{"status": "open", "first_seen_at": 1000, "created_at": 2000, **fields})
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_the_age_ends_with_the_chain_and_begins_with_its_create():
     assert status_of(chain(), NOW).age_ms == NOW - 2000
     assert status_of(chain(status="acked", ended_at=5000), NOW).age_ms == 3000
     assert status_of(chain(status="pending", created_at=None), NOW).age_ms == NOW - 1000
-    assert status_of(chain(born=None, created_at=None), NOW).age_ms is None
+    assert status_of(chain(first_seen_at=None, created_at=None), NOW).age_ms is None
     assert status_of(chain(created_at=NOW + 50), NOW).age_ms == 0  # another machine's clock
 
 
 def test_the_deadline_is_the_nearer_of_two():
     assert status_of(chain(), NOW).deadline is None
     assert status_of(chain(deadline=9000), NOW).deadline == 9000
-    late = chain(deadline=9000, idle_timeout=500, touched_at=3000)
+    late = chain(deadline=9000, idle_timeout=500, last_stamp_at=3000)
     assert status_of(late, NOW).deadline == 3500
     ended = chain(status="failed", ended_at=4000, deadline=9000)
     assert status_of(ended, NOW).deadline is None

@@ -28,7 +28,7 @@ from xorack.core.ports import DEFAULT_RETENTION_MS, ChainStore, Conflict, Unavai
 from xorack.core.request import Request
 from xorack.core.retry import Crowd, Retry, RetryPolicy
 
-__all__ = ["Tally", "apply_requests", "write_retrying"]
+__all__ = ["CachedChain", "WriteStats", "apply_requests", "write_retrying"]
 
 _STALE_AFTER = 0.005
 """Seconds of a wait after which what a conflict brought back is read anew: about a round trip.
@@ -36,7 +36,7 @@ Where it takes longer waits many write, and a read costs a fifth of a write that
 
 
 @dataclass
-class Tally:
+class WriteStats:
     """What it took.
 
     Attributes:
@@ -49,7 +49,7 @@ class Tally:
     conflicts: int = 0
     spilled: int = 0
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: WriteStats) -> None:
         """Add another's figures to these."""
         self.writes += other.writes
         self.conflicts += other.conflicts
@@ -57,7 +57,7 @@ class Tally:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Known:
+class CachedChain:
     """A chain as it is believed to be.
 
     Attributes:
@@ -77,13 +77,13 @@ def apply_requests(
     *,
     now: Callable[[], int],
     policy: RetryPolicy,
-    known: Known | None = None,
+    known: CachedChain | None = None,
     default_timeout: int | None = None,
     retention: int = DEFAULT_RETENTION_MS,
     must_exist: bool = False,
     new_ids: bool = False,
     crowd: Crowd | None = None,
-    tally: Tally | None = None,
+    stats: WriteStats | None = None,
 ) -> Applied:
     """Apply requests to one chain where it is kept.
 
@@ -100,7 +100,7 @@ def apply_requests(
         new_ids: The requests' ids were drawn for this call and are nowhere else: only a write of
             this very call can have applied one. Saves looking up marks that were moved out.
         crowd: What earlier calls found of others who write this chain; kept up to date.
-        tally: Where what it took is added.
+        stats: Where what it took is added.
 
     Returns:
         The chain as it was last seen or written, and what became of each request, in order. A
@@ -112,7 +112,7 @@ def apply_requests(
             requests may have been applied, if there were more than go into one write.
         Exception: What the store's call raised last, if that was the reason.
     """
-    tally = Tally() if tally is None else tally
+    stats = WriteStats() if stats is None else stats
     # What decides how the others are read comes first: with a create the stamps' length is known.
     order = sorted(range(len(requests)), key=lambda index: requests[index].op != "create")
     outcomes: list[Outcome | None] = [None] * len(requests)
@@ -121,10 +121,10 @@ def apply_requests(
         part = [requests[index] for index in positions]
         applied = _apply_part(
             store, tag, part, known, policy.start(crowd), now, default_timeout, retention,
-            must_exist, new_ids, tally,
+            must_exist, new_ids, stats,
         )  # fmt: skip
         chain = applied.chain
-        known = Known(chain, fresh=True)
+        known = CachedChain(chain, fresh=True)
         for index, outcome in zip(positions, applied.outcomes, strict=True):
             outcomes[index] = outcome
     return Applied(chain, [outcome for outcome in outcomes if outcome is not None])
@@ -138,14 +138,14 @@ def _apply_part(
     store: ChainStore,
     tag: str,
     requests: Sequence[Request],
-    known: Known | None,
+    known: CachedChain | None,
     retry: Retry,
     now: Callable[[], int],
     default_timeout: int | None,
     retention: int,
     must_exist: bool,
     new_ids: bool,
-    tally: Tally,
+    stats: WriteStats,
 ) -> Applied:
     """Apply as many requests as go into one write."""
     marks = [mark_of(request) for request in requests]
@@ -155,7 +155,7 @@ def _apply_part(
     while True:
         try:
             if known is None:
-                known = Known(store.read([tag]).get(tag), fresh=True)
+                known = CachedChain(store.read([tag]).get(tag), fresh=True)
             chain = known.chain
             if chain is None and must_exist:
                 if known.fresh:
@@ -185,10 +185,10 @@ def _apply_part(
                 # First the copies, then the write that leaves them out: a crash in between
                 # leaves a mark twice, never nowhere.
                 until = max(now(), after.deadline or 0) + retention
-                store.keep_marks(chain, moved, until)
+                store.put_spilled_marks(chain, moved, until)
                 after = after.without_marks(moved)
-                tally.spilled += after.spilled - chain.spilled
-            tally.writes += 1
+                stats.spilled += after.spilled - chain.spilled
+            stats.writes += 1
             try:
                 store.write(chain, after)
             except Unavailable:
@@ -201,9 +201,9 @@ def _apply_part(
             retry.succeeded()
             return Applied(after, _credited(applied.outcomes, tried))
         except Conflict as conflict:
-            tally.conflicts += 1
+            stats.conflicts += 1
             guessed = known is not None and not known.fresh
-            known = Known(conflict.chain, fresh=True)
+            known = CachedChain(conflict.chain, fresh=True)
             # A guess that was wrong is no try: the conflict was the read that it saved.
             if not guessed and not retry.again(_writes_between(chain, conflict.chain)):
                 # It may be our own write that was met: what is there tells once more.
@@ -219,7 +219,7 @@ def _apply_part(
 
 def _writes_between(believed: Chain | None, there: Chain | None) -> int:
     """How often others wrote a chain since it was read: at least once, if it is not the same."""
-    return max(1, (there.rev if there else 0) - (believed.rev if believed else 0))
+    return max(1, (there.version if there else 0) - (believed.version if believed else 0))
 
 
 def _marks_elsewhere(
@@ -231,7 +231,7 @@ def _marks_elsewhere(
     inline = inline_marks(chain)
     keys = dict.fromkeys([mark[:MARK_KEY_BYTES] for mark in marks])
     asked = [key for key in keys if key not in inline]
-    return store.look_up_marks(chain, asked) if asked else {}
+    return store.get_spilled_marks(chain, asked) if asked else {}
 
 
 def _credited(outcomes: list[Outcome], tried: set[int]) -> list[Outcome]:
@@ -251,7 +251,7 @@ def write_retrying(
     chain: Chain,
     change: Callable[[Chain], Chain],
     policy: RetryPolicy,
-    tally: Tally | None = None,
+    stats: WriteStats | None = None,
 ) -> Chain | None:
     """Change a chain by something that may be done twice: ended by time, or published.
 
@@ -260,7 +260,7 @@ def write_retrying(
         chain: The chain as it was read.
         change: Chain to chain; gives back the very object if there is nothing to change.
         policy: When to try again.
-        tally: Where what it took is added.
+        stats: Where what it took is added.
 
     Returns:
         The chain as it was last seen or written; None if it is gone.
@@ -269,7 +269,7 @@ def write_retrying(
         StaleLocalData: Others kept changing it until the tries were spent.
         Exception: What the store's call raised last, if that was the reason.
     """
-    tally = Tally() if tally is None else tally
+    stats = WriteStats() if stats is None else stats
     retry = policy.start()
     current: Chain | None = chain
     known = True
@@ -284,11 +284,11 @@ def write_retrying(
             after = change(current)
             if after is current:
                 return current
-            tally.writes += 1
+            stats.writes += 1
             store.write(current, after)
             return after
         except Conflict as conflict:
-            tally.conflicts += 1
+            stats.conflicts += 1
             current = conflict.chain
             problem = StaleLocalData(chain.tag, retry.attempt)
         except Unavailable as unavailable:

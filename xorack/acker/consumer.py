@@ -19,12 +19,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from xorack.acker.chain_writer import Known, Tally, apply_requests
-from xorack.acker.outbox import each, publish_owed
+from xorack.acker.chain_writer import CachedChain, WriteStats, apply_requests
+from xorack.acker.outbox import each, publish_pending
 from xorack.core.chain import Chain, Outcome
 from xorack.core.clock import milliseconds
 from xorack.core.errors import RequestIdReused, shown
-from xorack.core.message import Refused, parse, refused_body
+from xorack.core.message import Rejected, parse, rejected_body
 from xorack.core.ports import (
     DEFAULT_RETENTION_MS,
     ChainStore,
@@ -35,7 +35,7 @@ from xorack.core.ports import (
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 
-__all__ = ["Consumed", "Message", "consume"]
+__all__ = ["BatchResult", "Message", "consume"]
 
 _LOG = logging.getLogger("xorack")
 
@@ -53,7 +53,7 @@ class Message(NamedTuple):
 
 
 @dataclass
-class Consumed:
+class BatchResult:
     """What became of a batch.
 
     Attributes:
@@ -64,8 +64,8 @@ class Consumed:
         ended: Chains ended: status -> how many.
         latencies: Milliseconds from create to acked, of each chain acked here.
         events: Events published.
-        owed: Events that could not be published.
-        tally: What it took.
+        event_pending: Events that could not be published.
+        stats: What it took.
     """
 
     failed: dict[str, str] = field(default_factory=dict)
@@ -74,8 +74,8 @@ class Consumed:
     ended: Counter[str] = field(default_factory=Counter)
     latencies: list[int] = field(default_factory=list)
     events: int = 0
-    owed: int = 0
-    tally: Tally = field(default_factory=Tally)
+    event_pending: int = 0
+    stats: WriteStats = field(default_factory=WriteStats)
 
 
 class _Asked(NamedTuple):
@@ -93,7 +93,7 @@ class _Done:
     chain: Chain | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     problem: str | None = None
-    tally: Tally = field(default_factory=Tally)
+    stats: WriteStats = field(default_factory=WriteStats)
 
 
 def consume(
@@ -107,7 +107,7 @@ def consume(
     default_timeout: int | None = None,
     retention: int = DEFAULT_RETENTION_MS,
     workers: int = 8,
-) -> Consumed:
+) -> BatchResult:
     """Do what a batch of messages asks.
 
     Args:
@@ -125,8 +125,8 @@ def consume(
         What became of them. Messages that are not among ``failed`` are done with.
     """
     policy = policy or RetryPolicy()
-    done = Consumed()
-    refused: list[tuple[Refused, int]] = []
+    done = BatchResult()
+    refused: list[tuple[Rejected, int]] = []
     by_tag: dict[str, _Asked] = {}
     for index, message in enumerate(messages):
         requests, wrong = parse(message.body)
@@ -138,7 +138,7 @@ def consume(
             asked.messages.append(index)
         if wrong:
             refused.extend((letter, index) for letter in wrong)
-    done.outcomes["refused"] += sum(letter.held for letter, _ in refused)
+    done.outcomes["rejected"] += sum(letter.held for letter, _ in refused)
 
     known = _read_known(by_tag, store, policy)
 
@@ -147,22 +147,22 @@ def consume(
         return _apply_chain(tag, requests, before, store, policy, now, default_timeout, retention)
 
     failed: dict[int, str] = {}
-    owed: dict[str, Chain] = {}
+    event_pending: dict[str, Chain] = {}
     for one in each(work, list(by_tag), workers):
-        done.tally.add(one.tally)
+        done.stats.add(one.stats)
         if one.problem is not None:
             for index in by_tag[one.tag].messages:
                 failed.setdefault(index, one.problem)
             continue
         refused.extend(_account(one, by_tag[one.tag].messages, done))
-        if one.chain is not None and one.chain.owed:
-            owed[one.tag] = one.chain
+        if one.chain is not None and one.chain.event_pending:
+            event_pending[one.tag] = one.chain
 
-    unpublished = publish_owed(
-        list(owed.values()), store, publisher, policy, done.tally, workers=workers
+    unpublished = publish_pending(
+        list(event_pending.values()), store, publisher, policy, done.stats, workers=workers
     )
-    done.events += len(owed) - len(unpublished)
-    done.owed += len(unpublished)
+    done.events += len(event_pending) - len(unpublished)
+    done.event_pending += len(unpublished)
     for tag, why in unpublished.items():
         # The event is safe, it is owed; coming again is the quickest way to another try.
         for index in by_tag[tag].messages:
@@ -179,13 +179,13 @@ def consume(
 
 def _read_known(
     by_tag: dict[str, _Asked], store: ChainStore, policy: RetryPolicy
-) -> dict[str, Known]:
+) -> dict[str, CachedChain]:
     """Read the chains that must be there; those that are to be created are guessed not to be."""
-    known: dict[str, Known] = {}
+    known: dict[str, CachedChain] = {}
     to_read = []
     for tag, asked in by_tag.items():
         if "create" in [request.op for request in asked.requests]:
-            known[tag] = Known(None, fresh=False)
+            known[tag] = CachedChain(None, fresh=False)
         else:
             to_read.append(tag)
     if not to_read:
@@ -202,14 +202,14 @@ def _read_known(
                 _LOG.warning("chains could not be read in one go", extra={"why": why})
                 return known
             continue
-        known.update({tag: Known(chains.get(tag), fresh=True) for tag in to_read})
+        known.update({tag: CachedChain(chains.get(tag), fresh=True) for tag in to_read})
         return known
 
 
 def _apply_chain(
     tag: str,
     requests: list[Request],
-    known: Known | None,
+    known: CachedChain | None,
     store: ChainStore,
     policy: RetryPolicy,
     now: Callable[[], int],
@@ -231,7 +231,7 @@ def _apply_chain(
             known=known,
             default_timeout=default_timeout,
             retention=retention,
-            tally=done.tally,
+            stats=done.stats,
         )
     except Exception as problem:  # noqa: BLE001 - one chain's trouble is not the others'
         done.problem = f"{type(problem).__name__}: {problem}"
@@ -241,7 +241,7 @@ def _apply_chain(
     return done
 
 
-def _account(one: _Done, messages: list[int], done: Consumed) -> list[tuple[Refused, int]]:
+def _account(one: _Done, messages: list[int], done: BatchResult) -> list[tuple[Rejected, int]]:
     """Count what became of a chain's requests; return those that were refused."""
     refused = []
     kinds = Counter([outcome.kind for outcome in one.outcomes])
@@ -249,11 +249,11 @@ def _account(one: _Done, messages: list[int], done: Consumed) -> list[tuple[Refu
     done.created += [kind for request, kind, _ in one.outcomes if request.op == "create"].count(
         "applied"
     )
-    if kinds["refused"]:
+    if kinds["rejected"]:
         for (request, kind, error), message in zip(one.outcomes, messages, strict=True):
-            if kind == "refused":
+            if kind == "rejected":
                 done.outcomes["reused"] += isinstance(error, RequestIdReused)
-                refused.append((Refused(refused_body(request), str(error)), message))
+                refused.append((Rejected(rejected_body(request), str(error)), message))
     chain = one.chain
     if kinds["applied"] and chain is not None and chain.final:
         # Not its reason: whoever sends `fail` may say anything, "acked" too.

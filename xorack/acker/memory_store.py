@@ -33,23 +33,23 @@ class MemoryStore:
         """See `xorack.core.ports.ChainStore.write`."""
         with self._guard:
             there = self.chains.get(after.tag)
-            believed = None if before is None else (before.rev, before.stamp)
-            actual = None if there is None else (there.rev, there.stamp)
+            believed = None if before is None else (before.version, before.stamp)
+            actual = None if there is None else (there.version, there.stamp)
             if believed != actual:
                 raise Conflict(there)
             self.chains[after.tag] = after
 
-    def look_up_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """See `xorack.core.ports.ChainStore.look_up_marks`."""
+    def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """See `xorack.core.ports.ChainStore.get_spilled_marks`."""
         with self._guard:
-            kept = self.marks.get((chain.tag, chain.born), {})
+            kept = self.marks.get((chain.tag, chain.first_seen_at), {})
             return {key: kept[key] for key in keys if key in kept}
 
-    def keep_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        """See `xorack.core.ports.ChainStore.keep_marks`."""
+    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+        """See `xorack.core.ports.ChainStore.put_spilled_marks`."""
         del until  # nothing expires in memory
         with self._guard:
-            kept = self.marks.setdefault((chain.tag, chain.born), {})
+            kept = self.marks.setdefault((chain.tag, chain.first_seen_at), {})
             for at in range(0, len(marks), MARK_BYTES):
                 mark = marks[at : at + MARK_BYTES]
                 kept[mark[:MARK_KEY_BYTES]] = mark[MARK_KEY_BYTES:]

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from xorack.acker.chain_writer import Tally, write_retrying
+from xorack.acker.chain_writer import WriteStats, write_retrying
 from xorack.core.chain import Chain, published
 from xorack.core.errors import shown
 from xorack.core.ports import ChainStore, Publisher
 from xorack.core.retry import RetryPolicy
 
-__all__ = ["each", "publish_owed"]
+__all__ = ["each", "publish_pending"]
 
 _LOG = logging.getLogger("xorack")
 _T = TypeVar("_T")
@@ -28,12 +28,12 @@ def each(work: Callable[[_T], _R], items: Sequence[_T], workers: int) -> Iterabl
         return list(pool.map(work, items))
 
 
-def publish_owed(
+def publish_pending(
     chains: Sequence[Chain],
     store: ChainStore,
     publisher: Publisher,
     policy: RetryPolicy,
-    tally: Tally | None = None,
+    stats: WriteStats | None = None,
     *,
     workers: int = 1,
 ) -> dict[str, str]:
@@ -44,7 +44,7 @@ def publish_owed(
         store: Where they are kept.
         publisher: Where events go.
         policy: When to try again.
-        tally: Where what it took is added.
+        stats: Where what it took is added.
         workers: Chains that are written at the same time.
 
     Returns:
@@ -56,10 +56,10 @@ def publish_owed(
     for tag, why in unpublished.items():
         _LOG.error("event not published", extra={"tag": shown(tag), "why": why})
 
-    def cross_off(chain: Chain) -> Tally:
-        took = Tally()
+    def cross_off(chain: Chain) -> WriteStats:
+        took = WriteStats()
         try:
-            write_retrying(store, chain, _cross_off(chain), policy, took)
+            write_retrying(store, chain, _mark_published(chain), policy, took)
         except Exception as problem:  # noqa: BLE001 - it goes out once more then, under its id
             why = f"{type(problem).__name__}: {problem}"
             _LOG.warning("event still noted as owed", extra={"tag": shown(chain.tag), "why": why})
@@ -67,16 +67,20 @@ def publish_owed(
 
     told = [chain for chain in chains if chain.tag not in unpublished]
     for took in each(cross_off, told, workers):
-        if tally is not None:
-            tally.add(took)
+        if stats is not None:
+            stats.add(took)
     return unpublished
 
 
-def _cross_off(told: Chain) -> Callable[[Chain], Chain]:
+def _mark_published(told: Chain) -> Callable[[Chain], Chain]:
     """What crosses an event off, if it is still this one that is owed."""
 
     def change(chain: Chain) -> Chain:
-        same = chain.owed and chain.born == told.born and chain.ended_at == told.ended_at
+        same = (
+            chain.event_pending
+            and chain.first_seen_at == told.first_seen_at
+            and chain.ended_at == told.ended_at
+        )
         return published(chain) if same else chain
 
     return change

@@ -13,40 +13,40 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from xorack.acker.chain_writer import Tally, write_retrying
-from xorack.acker.outbox import publish_owed
+from xorack.acker.chain_writer import WriteStats, write_retrying
+from xorack.acker.outbox import publish_pending
 from xorack.core.chain import Chain, expire
 from xorack.core.clock import milliseconds
 from xorack.core.errors import shown
 from xorack.core.ports import ChainStore, Publisher, Unavailable
 from xorack.core.retry import RetryPolicy
 
-__all__ = ["Swept", "sweep"]
+__all__ = ["SweepResult", "sweep"]
 
 _LOG = logging.getLogger("xorack")
 
 
 @dataclass
-class Swept:
+class SweepResult:
     """What a sweep did.
 
     Attributes:
         looked: Chains looked at.
         ended: Chains ended: reason -> how many.
         events: Events published.
-        owed: Events that could not be published.
+        event_pending: Events that could not be published.
         problems: Chains that could not be written; they come again at the next sweep.
         complete: Whether all that was due was looked at, or time ran out.
-        tally: What it took.
+        stats: What it took.
     """
 
     looked: int = 0
     ended: Counter[str] = field(default_factory=Counter)
     events: int = 0
-    owed: int = 0
+    event_pending: int = 0
     problems: int = 0
     complete: bool = True
-    tally: Tally = field(default_factory=Tally)
+    stats: WriteStats = field(default_factory=WriteStats)
 
 
 class _Looked(NamedTuple):
@@ -54,23 +54,25 @@ class _Looked(NamedTuple):
 
     chain: Chain | None
     problem: bool
-    tally: Tally
+    stats: WriteStats
 
 
 def _end_if_late(
     chain: Chain, store: ChainStore, policy: RetryPolicy, now: Callable[[], int]
 ) -> _Looked:
-    tally = Tally()
+    stats = WriteStats()
     try:
-        after = write_retrying(store, chain, lambda c: expire(c, now()), policy, tally)
+        after = write_retrying(store, chain, lambda c: expire(c, now()), policy, stats)
     except Exception as problem:  # noqa: BLE001 - the others are looked at all the same
         why = f"{type(problem).__name__}: {problem}"
         _LOG.error("chain not ended", extra={"tag": shown(chain.tag), "why": why})
-        return _Looked(None, True, tally)
-    return _Looked(after, False, tally)
+        return _Looked(None, True, stats)
+    return _Looked(after, False, stats)
 
 
-def _read(tags: list[str], store: ChainStore, policy: RetryPolicy, swept: Swept) -> list[Chain]:
+def _read(
+    tags: list[str], store: ChainStore, policy: RetryPolicy, swept: SweepResult
+) -> list[Chain]:
     """The chains of a page; one whose item cannot be read is a problem of its own."""
     retry = policy.start()
     while True:
@@ -96,7 +98,7 @@ def sweep(
     policy: RetryPolicy | None = None,
     now: Callable[[], int] = milliseconds,
     workers: int = 8,
-) -> Swept:
+) -> SweepResult:
     """Look at all chains that are due.
 
     Args:
@@ -114,7 +116,7 @@ def sweep(
         Exception: The index or the table could not be read; the next sweep looks again.
     """
     policy = policy or RetryPolicy()
-    swept = Swept()
+    swept = SweepResult()
     with ThreadPoolExecutor(max(1, workers)) as pool:
         for tags in store.due_pages(now()):
             if policy.time_left() <= 0:
@@ -126,18 +128,20 @@ def sweep(
             def look(chain: Chain) -> _Looked:
                 return _end_if_late(chain, store, policy, now)
 
-            owed = []
+            event_pending = []
             results = map(look, chains) if workers <= 1 else pool.map(look, chains)
-            for before, (after, problem, tally) in zip(chains, results, strict=True):
-                swept.tally.add(tally)
+            for before, (after, problem, stats) in zip(chains, results, strict=True):
+                swept.stats.add(stats)
                 swept.problems += problem
                 if after is None:
                     continue
                 if after.final and not before.final:
                     swept.ended[after.reason or after.status] += 1
-                if after.owed:
-                    owed.append(after)
-            unpublished = publish_owed(owed, store, publisher, policy, swept.tally, workers=workers)
-            swept.events += len(owed) - len(unpublished)
-            swept.owed += len(unpublished)
+                if after.event_pending:
+                    event_pending.append(after)
+            unpublished = publish_pending(
+                event_pending, store, publisher, policy, swept.stats, workers=workers
+            )
+            swept.events += len(event_pending) - len(unpublished)
+            swept.event_pending += len(unpublished)
     return swept

@@ -35,23 +35,23 @@ _UNPROCESSED_ROUNDS = 4
 _NUMBERS = (
     "started",
     "finished",
-    "rev",
-    "born",
+    "version",
+    "first_seen_at",
     "created_at",
-    "touched_at",
+    "last_stamp_at",
     "ended_at",
     "deadline",
     "idle_timeout",
     "due_at",
     "spilled",
 )
-_TIMES = ("born", "created_at", "touched_at", "ended_at", "deadline", "due_at")
+_TIMES = ("first_seen_at", "created_at", "last_stamp_at", "ended_at", "deadline", "due_at")
 _LAST_TIME = 253_402_300_799_999
 """The end of the year 9999, in milliseconds since 1970."""
 _STRINGS = ("status", "detail", "failing", "reason")
 _STATUSES: tuple[str, ...] = get_args(Status)
 _BINARIES = ("stamp", "marks")
-_FLAGS = ("owed", "extended")
+_FLAGS = ("event_pending", "extended")
 _DERIVED = ("due_shard", "expires_at")
 _ATTRIBUTES = frozenset((*_NUMBERS, *_STRINGS, *_BINARIES, *_FLAGS, *_DERIVED, "mark"))
 
@@ -159,7 +159,7 @@ class DynamoDBStore:
         return {self.partition_key: {"S": value}}
 
     def _mark_item_keys(self, chain: Chain, keys: Sequence[bytes]) -> list[str]:
-        before = f"{chain.tag}\0{chain.born}\0"
+        before = f"{chain.tag}\0{chain.first_seen_at}\0"
         return [before + key.hex() for key in keys]
 
     # -- the port ------------------------------------------------------------------------------
@@ -192,14 +192,14 @@ class DynamoDBStore:
             condition = "attribute_not_exists(#key)"
         else:
             condition = "attribute_exists(#key)"
-            names["#rev"] = "rev"
-            if before.rev:
-                condition += " AND #rev = :old_rev"
-                values[":old_rev"] = {"N": str(before.rev)}
+            names["#version"] = "version"
+            if before.version:
+                condition += " AND #version = :old_version"
+                values[":old_version"] = {"N": str(before.version)}
             else:
-                condition += " AND attribute_not_exists(#rev)"
+                condition += " AND attribute_not_exists(#version)"
             if before.stamp:
-                # Beside rev, as xor-ack-dynamodb changes the stamp and knows nothing of rev.
+                # Beside version, as xor-ack-dynamodb changes the stamp and knows nothing of version.
                 condition += " AND #stamp = :old_stamp"
                 names["#stamp"] = "stamp"
                 values[":old_stamp"] = {"B": before.stamp}
@@ -228,15 +228,15 @@ class DynamoDBStore:
         except BotoCoreError as error:
             raise _sorted_out(error) from error
 
-    def look_up_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """See `xorack.core.ports.ChainStore.look_up_marks`."""
+    def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """See `xorack.core.ports.ChainStore.get_spilled_marks`."""
         marks = [
             bytes(item["mark"]["B"]) for item in self._batch_get(self._mark_item_keys(chain, keys))
         ]
         return {mark[:MARK_KEY_BYTES]: mark[MARK_KEY_BYTES:] for mark in marks}
 
-    def keep_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        """See `xorack.core.ports.ChainStore.keep_marks`."""
+    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+        """See `xorack.core.ports.ChainStore.put_spilled_marks`."""
         held = [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
         keys = self._mark_item_keys(chain, [mark[:MARK_KEY_BYTES] for mark in held])
         expires_at = {"N": str(until // 1000 + 1)}

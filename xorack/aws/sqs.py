@@ -10,7 +10,7 @@ from typing import Any
 
 from xorack.aws.client import NotTaken, make_client, send_entries
 from xorack.core.errors import InvalidRequest, SendFailed
-from xorack.core.message import MAX_BODY_BYTES, Refused, pack
+from xorack.core.message import MAX_BODY_BYTES, Rejected, pack
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 
@@ -193,7 +193,7 @@ class DeadLetterQueue:
         self.client = make_client("sqs") if client is None else client
         self.policy = policy or RetryPolicy(attempts=5)
 
-    def send(self, refused: Sequence[Refused]) -> list[int]:
+    def send(self, refused: Sequence[Rejected]) -> list[int]:
         """See `xorack.core.ports.DeadLetters.send`.
 
         What the policy leaves no time for is not sent, and told: better than to be cut off, with
@@ -210,7 +210,7 @@ class DeadLetterQueue:
         return sorted(unsent)
 
 
-def _dead_letter(position: int, letter: Refused) -> _Message:
+def _dead_letter(position: int, letter: Rejected) -> _Message:
     """The message that carries a refused request, with the reason in its attribute ``error``."""
     reason = letter.reason.encode("ascii", "backslashreplace")[:_ERROR_BYTES].decode()
     attributes = {"error": {"DataType": "String", "StringValue": reason}}

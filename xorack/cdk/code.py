@@ -26,6 +26,7 @@ ASSET_EXCLUDES: Final = (
     "/xorack/spark",
     "/xorack/local",
     "/xorack/cli",
+    "/xorack/client",
     "__pycache__",
     "*.pyc",
     ".*",

@@ -110,8 +110,8 @@ class Monitoring(Construct):
         )
         # Each sweep of five minutes: one that fails is made good by the next.
         self._alarm(
-            "EventsOwed",
-            self._own("EventsOwedAfterSweep", "Minimum"),
+            "EventsPending",
+            self._own("EventsPendingAfterSweep", "Minimum"),
             "For five minutes the sweeper could not publish events of finished chains: see its "
             "log for what the bus answers.",
         )
@@ -262,7 +262,7 @@ class Monitoring(Construct):
                     self._oldest_message(_MINUTE, "Oldest message"),
                     self._dead_letters_visible("Dead letters"),
                     self._own(
-                        "EventsOwedAfterSweep", "Maximum", label="Events owed", period=_MINUTE
+                        "EventsPendingAfterSweep", "Maximum", label="Events owed", period=_MINUTE
                     ),
                 ],
                 width=7,
@@ -289,7 +289,7 @@ class Monitoring(Construct):
                 [
                     self._dead_letters_visible("Dead letters"),
                     self._own("MessagesFailed", label="Messages that come again"),
-                    self._own("EventsOwedAfterSweep", "Maximum", label="Events owed"),
+                    self._own("EventsPendingAfterSweep", "Maximum", label="Events owed"),
                     self._own("SweepProblems", "Maximum", label="Chains not ended by the sweeper"),
                     self._own("SweepsIncomplete", label="Sweeps out of time"),
                 ],
@@ -297,7 +297,7 @@ class Monitoring(Construct):
         ]
 
     def _work(self) -> list[aws_cloudwatch.IWidget]:
-        outcomes = ("Applied", "Duplicate", "Late", "Refused")
+        outcomes = ("Applied", "Duplicate", "Late", "Rejected")
         return [
             _graph(
                 "Requests",

@@ -54,9 +54,9 @@ _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
 
 RESERVED_ATTRIBUTES: Final = frozenset(
     {
-        "born", "created_at", "deadline", "detail", "due_at", "due_shard", "ended_at", "expires_at",
-        "extended", "failing", "finished", "idle_timeout", "mark", "marks", "owed", "reason", "rev",
-        "spilled", "stamp", "started", "status", "touched_at",
+        "first_seen_at", "created_at", "deadline", "detail", "due_at", "due_shard", "ended_at", "expires_at",
+        "extended", "failing", "finished", "idle_timeout", "mark", "marks", "event_pending", "reason", "version",
+        "spilled", "stamp", "started", "status", "last_stamp_at",
     }
 )  # fmt: skip
 """The attributes that a chain's item already has: no name for its key."""

@@ -468,7 +468,7 @@ def redrive(
         dead_letters, queue = resources.dead_letter_queue_url, resources.queue_url
     else:
         _check_queues(place.client("sqs"), dead_letters, queue)
-    chosen: Chosen = "malformed" if force else "refused" if all_ else "failed"
+    chosen: Chosen = "malformed" if force else "rejected" if all_ else "failed"
     return run_redrive(
         place.client("sqs"),
         dead_letters,
@@ -494,9 +494,7 @@ def _add_demo(checkout: Path) -> None:
     def demo(arguments: tuple[str, ...]) -> int:
         sys.path.insert(0, str(checkout))
         command: click.Command = importlib.import_module("demo.command").demo
-        status = command.main(
-            list(arguments), prog_name="xorack demo", standalone_mode=False
-        )
+        status = command.main(list(arguments), prog_name="xorack demo", standalone_mode=False)
         return status if isinstance(status, int) else 0
 
 

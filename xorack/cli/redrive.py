@@ -21,7 +21,7 @@ Chosen: TypeAlias = Kind
 _SHOWN = 20
 """Reasons: whoever sends rubbish may be refused for as many as he likes."""
 _STAYS = {
-    "refused": "refused for how their chains were. If you mended those: --all sends them, too",
+    "rejected": "refused for how their chains were. If you mended those: --all sends them, too",
     "malformed": "of no form that any consumer takes. --force sends them all the same",
 }
 

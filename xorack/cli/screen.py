@@ -159,8 +159,8 @@ def describe(status: ChainStatus, now: int) -> list[tuple[str, str]]:
         told.append(("created", str(rfc3339(chain.created_at))))
     if status.age_ms is not None:
         told.append(("took" if chain.final else "age", span(status.age_ms)))
-    if chain.touched_at is not None and not chain.final:
-        told.append(("last stamp", _ago(chain.touched_at, now)))
+    if chain.last_stamp_at is not None and not chain.final:
+        told.append(("last stamp", _ago(chain.last_stamp_at, now)))
     if chain.ended_at is not None:
         told.append(("ended", f"{rfc3339(chain.ended_at)}, {_ago(chain.ended_at, now)}"))
     if not chain.final:
@@ -168,7 +168,7 @@ def describe(status: ChainStatus, now: int) -> list[tuple[str, str]]:
     if chain.status != "acked":
         told.extend(_outstanding(status))
     if chain.final:
-        told.append(("event", "still owed" if chain.owed else "published"))
+        told.append(("event", "pending" if chain.event_pending else "published"))
     return told
 
 

@@ -161,8 +161,8 @@ class _Screen:
             text = f"{count} unfinished chain{'s' if count > 1 else ''}"
             text += ", those due first" if look.more else ""
         head = Text(text, style="bold", no_wrap=True, overflow="ellipsis")
-        if look.owed:
-            head.append(f", {look.owed} events owed", style="red")
+        if look.event_pending:
+            head.append(f", {look.event_pending} events owed", style="red")
         if look.unreadable:
             head.append(f", {len(look.unreadable)} items that are no chains", style="red")
         return head.append(f"   {_clock(look.at)}   Ctrl-C ends", style="not bold dim")

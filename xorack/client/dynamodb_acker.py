@@ -10,7 +10,7 @@ import uuid
 from collections import OrderedDict
 from typing import Any
 
-from xorack.acker.chain_writer import Known, apply_requests
+from xorack.acker.chain_writer import CachedChain, apply_requests
 from xorack.aws.dynamodb_store import DUE_INDEX, DUE_SHARDS, DynamoDBStore
 from xorack.core.chain import MAX_FOLD, Chain
 from xorack.core.clock import milliseconds
@@ -212,11 +212,11 @@ class DynamoDBAcker:
             crowd, seen = self._crowds.pop(tag, (Crowd(), 0))
         if milliseconds() - seen > self._CROWD_LASTS_MS:
             crowd = Crowd()
-        known: Known | None = None
+        known: CachedChain | None = None
         if not must_exist:
-            known = Known(None, fresh=False)
+            known = CachedChain(None, fresh=False)
         elif last is not None and not crowd.level:  # in a crowd what was ours is not the last
-            known = Known(last, fresh=False)
+            known = CachedChain(last, fresh=False)
         try:
             applied = apply_requests(
                 self.store,
@@ -236,7 +236,7 @@ class DynamoDBAcker:
             raise
         chain = applied.chain
         assert chain is not None  # applied, duplicate, late and refused all need one
-        if last is not None and chain.rev == last.rev + 1:
+        if last is not None and chain.version == last.version + 1:
             crowd.level = 0  # nobody else wrote meanwhile
         self._remember(tag, chain)
         self._note_crowd(tag, crowd)

@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 Status = Literal["pending", "open", "acked", "failed"]
-OutcomeKind = Literal["applied", "duplicate", "late", "refused"]
+OutcomeKind = Literal["applied", "duplicate", "late", "rejected"]
 
 TIMED_OUT = "timed out"
 NEVER_CREATED = "never created"
@@ -80,10 +80,10 @@ class Chain:
         status: ``pending`` (not created yet), ``open``, ``acked`` or ``failed``.
         started: Units started, as far as senders count.
         finished: Units finished, likewise.
-        rev: Counts the writes; 0 for one that was never written by us.
-        born: When the item was first written by us: tells a chain from an earlier one of its tag.
+        version: Counts the writes; 0 for one that was never written by us.
+        first_seen_at: When the item was first written by us: tells a chain from an earlier one of its tag.
         created_at: When its create was applied. None: not yet, or by another tool, who knows when.
-        touched_at: When the last stamp was applied.
+        last_stamp_at: When the last stamp was applied.
         ended_at: When it became ``acked`` or ``failed``.
         deadline: When it fails at the latest. None: never.
         idle_timeout: How long it may go without a stamp. None: forever.
@@ -94,7 +94,7 @@ class Chain:
         reason: Why it failed.
         marks: Marks of the latest applied requests, 16 bytes each, oldest first.
         spilled: How many marks were moved out.
-        owed: Whether its event may still have to be published.
+        event_pending: Whether its event may still have to be published.
         extended: Whether ``extend`` was asked: its deadline stands against the create's.
     """
 
@@ -103,10 +103,10 @@ class Chain:
     status: Status = "pending"
     started: int = 0
     finished: int = 0
-    rev: int = 0
-    born: int | None = None
+    version: int = 0
+    first_seen_at: int | None = None
     created_at: int | None = None
-    touched_at: int | None = None
+    last_stamp_at: int | None = None
     ended_at: int | None = None
     deadline: int | None = None
     idle_timeout: int | None = None
@@ -116,7 +116,7 @@ class Chain:
     reason: str | None = None
     marks: bytes = field(default=b"", repr=False)
     spilled: int = 0
-    owed: bool = False
+    event_pending: bool = False
     extended: bool = False
 
     @property
@@ -232,7 +232,7 @@ def _seen(request: Request, same: bool) -> Outcome:
     """What becomes of a request whose id was used: by itself, or by one that said otherwise."""
     if same:
         return Outcome(request, "duplicate")
-    return Outcome(request, "refused", RequestIdReused(request.id))
+    return Outcome(request, "rejected", RequestIdReused(request.id))
 
 
 def apply(
@@ -274,7 +274,7 @@ def apply(
             continue
         if ended is not None:
             if request.op == "create" and ended.created:
-                outcomes[index] = Outcome(request, "refused", TagExists(request.tag))
+                outcomes[index] = Outcome(request, "rejected", TagExists(request.tag))
             else:
                 outcomes[index] = Outcome(request, "late")
             continue
@@ -290,7 +290,7 @@ def apply(
             outcomes[index] = _seen(request, before == mark)
             continue
         error = new.take(request, mark, length)
-        outcomes[index] = Outcome(request, "refused" if error else "applied", error)
+        outcomes[index] = Outcome(request, "rejected" if error else "applied", error)
         if error is None:  # what is refused uses no id
             taken[key] = mark
     done = [outcome for outcome in outcomes if outcome is not None]
@@ -350,8 +350,8 @@ class _Draft:
         if old is None:
             old = Chain(self.tag, deadline=self._until(None))
         fields: dict[str, Any] = {
-            "born": now if old.born is None else old.born,
-            "rev": old.rev + 1,
+            "first_seen_at": now if old.first_seen_at is None else old.first_seen_at,
+            "version": old.version + 1,
             "marks": old.marks + b"".join(self.marks),
             "started": old.started + self.started,
             "finished": old.finished + self.finished,
@@ -360,7 +360,7 @@ class _Draft:
         if self.length:
             added = self.stamp.to_bytes(self.length, "little")
             fields["stamp"] = xor_bytes(old.stamp, added) if old.stamp else added
-            fields["touched_at"] = now
+            fields["last_stamp_at"] = now
         if self.create is not None:
             fields["status"] = "open"
             fields["created_at"] = now
@@ -385,8 +385,8 @@ def _milliseconds(seconds: float) -> int:
 def deadline_of(chain: Chain) -> int | None:
     """When an unfinished chain fails if nothing comes: milliseconds since 1970, None for never."""
     times = [] if chain.deadline is None else [chain.deadline]
-    if chain.idle_timeout is not None and chain.touched_at is not None:
-        times.append(chain.touched_at + chain.idle_timeout)
+    if chain.idle_timeout is not None and chain.last_stamp_at is not None:
+        times.append(chain.last_stamp_at + chain.idle_timeout)
     return min(times, default=None)
 
 
@@ -412,7 +412,7 @@ def _ended(chain: Chain, status: Status, reason: str | None, now: int) -> Chain:
         reason=reason,
         failing=None,
         ended_at=now,
-        owed=True,
+        event_pending=True,
         due_at=now + OWED_GRACE_MS,
     )
 
@@ -433,12 +433,12 @@ def expire(chain: Chain, now: int) -> Chain:
     deadline = deadline_of(chain)
     if deadline is not None and deadline <= now:
         reason = TIMED_OUT if chain.status == "open" else NEVER_CREATED
-        return _ended(replace(chain, rev=chain.rev + 1), "failed", reason, now)
+        return _ended(replace(chain, version=chain.version + 1), "failed", reason, now)
     if deadline != chain.due_at:
-        return replace(chain, rev=chain.rev + 1, due_at=deadline)
+        return replace(chain, version=chain.version + 1, due_at=deadline)
     return chain
 
 
 def published(chain: Chain) -> Chain:
     """The chain after its event was published."""
-    return replace(chain, rev=chain.rev + 1, owed=False, due_at=None)
+    return replace(chain, version=chain.version + 1, event_pending=False, due_at=None)

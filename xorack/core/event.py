@@ -41,7 +41,9 @@ def event_id(chain: Chain) -> str:
     It rests on what a chain is told by for ever: its tag, its end, and when those were; a chain
     that is deleted and made again under its tag has another.
     """
-    told = json.dumps([chain.tag, chain.status, chain.born, chain.created_at, chain.ended_at])
+    told = json.dumps(
+        [chain.tag, chain.status, chain.first_seen_at, chain.created_at, chain.ended_at]
+    )
     return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
 
@@ -76,7 +78,7 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         A JSON object.
     """
     duration = None
-    created_at = chain.created_at if chain.created else chain.born
+    created_at = chain.created_at if chain.created else chain.first_seen_at
     if created_at is not None and chain.ended_at is not None:
         # Two machines' clocks may disagree; nothing took less than no time.
         duration = max(0, chain.ended_at - created_at)

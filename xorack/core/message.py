@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from xorack.core.errors import InvalidRequest, shown
 from xorack.core.request import Request, read_at_once
 
-__all__ = ["MAX_BODY_BYTES", "VERSION", "Parsed", "Refused", "pack", "parse", "refused_body"]
+__all__ = ["MAX_BODY_BYTES", "VERSION", "Parsed", "Rejected", "pack", "parse", "rejected_body"]
 
 VERSION = 1
 """Version of the message format."""
@@ -23,7 +23,7 @@ MAX_REQUESTS = 20_000
 """No message within 1 MiB holds more valid requests than this."""
 
 
-class Refused(NamedTuple):
+class Rejected(NamedTuple):
     """Something that was asked and is not done.
 
     Attributes:
@@ -41,7 +41,7 @@ class Parsed(NamedTuple):
     """What a message holds: the requests, and what of it was refused."""
 
     requests: list[Request]
-    refused: list[Refused]
+    refused: list[Rejected]
 
 
 def _no_constant(name: str) -> float:
@@ -62,7 +62,7 @@ def _body(*raws: object) -> str:
     return json.dumps({"version": VERSION, "requests": raws}, separators=(",", ":"))
 
 
-def refused_body(request: Request) -> str:
+def rejected_body(request: Request) -> str:
     """The body that carries one refused request to the dead-letter queue.
 
     Args:
@@ -88,7 +88,7 @@ def parse(body: str) -> Parsed:
         The requests in their order, and what was refused with the reasons.
     """
     requests: list[Request] = []
-    refused: list[Refused] = []
+    refused: list[Rejected] = []
     try:
         raws = _raw_requests(body)
         for raw in raws:
@@ -99,7 +99,7 @@ def parse(body: str) -> Parsed:
             return Parsed(requests, refused)
         _check_depth(body, raws)
     except InvalidRequest as error:
-        return Parsed([], [Refused(body if isinstance(body, str) else str(body), str(error))])
+        return Parsed([], [Rejected(body if isinstance(body, str) else str(body), str(error))])
     others: list[object] = []
     why = ""
     for index, raw in enumerate(raws[len(requests) :], len(requests)):
@@ -107,14 +107,14 @@ def parse(body: str) -> Parsed:
             requests.append(read_at_once(raw) or Request.from_json(raw))
         except InvalidRequest as error:
             if len(refused) < _APART:
-                refused.append(Refused(_body(raw), f"requests[{index}].{error}"))
+                refused.append(Rejected(_body(raw), f"requests[{index}].{error}"))
                 continue
             why = why or f"requests[{index}].{error}"
             others.append(raw)
     if others:
         if len(others) > 1:
             why += f" (and {len(others) - 1} more of this message)"
-        refused.append(Refused(_body(*others), why, len(others)))
+        refused.append(Rejected(_body(*others), why, len(others)))
     return Parsed(requests, refused)
 
 

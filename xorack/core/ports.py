@@ -11,7 +11,7 @@ from typing import Protocol
 
 from xorack.core.chain import Chain
 from xorack.core.errors import XorAckError
-from xorack.core.message import Refused
+from xorack.core.message import Rejected
 
 __all__ = [
     "DEFAULT_RETENTION_MS",
@@ -76,7 +76,7 @@ class ChainStore(Protocol):
 
         Args:
             before: The chain as it is believed to be; None: not there.
-            after: The chain to write, with ``rev`` above that of ``before``.
+            after: The chain to write, with ``version`` above that of ``before``.
 
         Raises:
             Conflict: It is not as believed; carries what is there.
@@ -84,7 +84,7 @@ class ChainStore(Protocol):
         """
         ...
 
-    def look_up_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Find marks that were moved out of a chain, consistently.
 
         Args:
@@ -99,7 +99,7 @@ class ChainStore(Protocol):
         """
         ...
 
-    def keep_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """Copy marks out of a chain; safe to repeat.
 
         Args:
@@ -145,7 +145,7 @@ class Publisher(Protocol):
 class DeadLetters(Protocol):
     """Where refused requests go."""
 
-    def send(self, refused: Sequence[Refused]) -> list[int]:
+    def send(self, refused: Sequence[Rejected]) -> list[int]:
         """Send refused requests, each with its reason in the message attribute ``error``.
 
         Args:

@@ -394,7 +394,7 @@ def usage(stack: Stack) -> Usage:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"{stack.aws.endpoint_url}/_xorack/usage", timeout=30) as answer:
         told: dict[str, dict[str, int]] = json.load(answer)
-    calls, refused = told["calls"], told["refused"]
+    calls, refused = told["calls"], told["rejected"]
     single = ("UpdateItem", "PutItem", "DeleteItem")
     own = set(stack.functions.values())
     return Usage(

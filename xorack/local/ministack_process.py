@@ -161,7 +161,7 @@ async def _tell(send: Ministack) -> None:
     with _lock:
         told = {
             "calls": _calls,
-            "refused": _refused,
+            "rejected": _refused,
             "messages": _messages,
             "invocations": _invocations,
             "errors": _errors,

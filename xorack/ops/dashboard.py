@@ -53,14 +53,14 @@ class Overview:
     Attributes:
         at: When it was read, milliseconds since 1970.
         chains: Unfinished chains, the one with the nearest deadline first.
-        owed: Finished chains among those that were looked at whose event is not published yet.
+        event_pending: Finished chains among those that were looked at whose event is not published yet.
         unreadable: Items that are no chains: tag -> what is wrong.
         more: Whether there are more than were looked at.
     """
 
     at: int
     chains: tuple[ChainStatus, ...]
-    owed: int = 0
+    event_pending: int = 0
     unreadable: tuple[tuple[str, str], ...] = ()
     more: bool = False
 
@@ -87,16 +87,16 @@ def unfinished(
     tags, more = store.first_due(limit * _LOOKS)
     found: list[ChainStatus] = []
     unreadable: list[tuple[str, str]] = []
-    owed = looked = 0
+    event_pending = looked = 0
     while looked < len(tags) and len(found) < limit:
         page = tags[looked : looked + limit]
         looked += len(page)
         chains = read_readable(store, page, unreadable)
-        owed += sum(chain.owed for chain in chains)
+        event_pending += sum(chain.event_pending for chain in chains)
         found += (status_of(chain, at) for chain in chains if not chain.final)
     more = more or looked < len(tags) or len(found) > limit
     found.sort(key=lambda one: (one.deadline is None, one.deadline, one.chain.tag))
-    return Overview(at, tuple(found[:limit]), owed, tuple(unreadable), more)
+    return Overview(at, tuple(found[:limit]), event_pending, tuple(unreadable), more)
 
 
 def read_readable(
@@ -231,9 +231,9 @@ def _summary(overview: Overview) -> str:
         told.append(f'<b class="soon">{soon} due within {_span(_SOON_MS)}.</b>')
     if pending := sum(one.chain.status == "pending" for one in chains):
         told.append(f"{pending} not created yet.")
-    if overview.owed:
+    if overview.event_pending:
         told.append(
-            f'<b class="late">{_count(overview.owed, "event")} of finished chains not published '
+            f'<b class="late">{_count(overview.event_pending, "event")} of finished chains not published '
             "yet.</b>"
         )
     return f'<p>{" ".join(told)} <span class="faint">{rfc3339(at)}</span></p>'
@@ -266,8 +266,8 @@ def _name(one: ChainStatus, at: int) -> str:
         notes.append('<span class="badge">not created yet</span>')
     if chain.failing is not None:
         notes.append(f'<span class="badge late">failing: {_text(chain.failing, 80)}</span>')
-    if chain.touched_at is not None:
-        notes.append(f"last stamp {_span(max(0, at - chain.touched_at))} ago")
+    if chain.last_stamp_at is not None:
+        notes.append(f"last stamp {_span(max(0, at - chain.last_stamp_at))} ago")
     full, short = _text(chain.tag), _text(chain.tag, _TAG_SHOWN)
     return (
         f'<div class="tag" title="{full}">{short}</div><div class="faint">{" ".join(notes)}</div>'

@@ -44,8 +44,8 @@ __all__ = [
     "survey",
 ]
 
-Kind = Literal["failed", "refused", "malformed"]
-KINDS: tuple[Kind, ...] = ("failed", "refused", "malformed")
+Kind = Literal["failed", "rejected", "malformed"]
+KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
 """Why a letter is dead, the one that is worth another try first."""
 
 Progress = Callable[[int, int], None]
@@ -447,7 +447,7 @@ def _letter(message: dict[str, Any]) -> _Letter:
     read = parse(body) if body is not None else None
     # As the consumer has it: of a message whose requests are wrong in part, the others apply.
     taken = read is not None and bool(read.requests)
-    kind: Kind = "malformed" if not taken else "failed" if error is None else "refused"
+    kind: Kind = "malformed" if not taken else "failed" if error is None else "rejected"
     if error is None:
         error = read.refused[0].reason if read is not None and not taken else _FAILED
     if body is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from xorack.acker.chain_writer import Tally, apply_requests
+from xorack.acker.chain_writer import WriteStats, apply_requests
 from xorack.aws.client import error_code, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain, deadline_of
@@ -147,12 +147,12 @@ class ChainStatus:
             "started": chain.started,
             "finished": chain.finished,
             "created_at": rfc3339(chain.created_at),
-            "touched_at": rfc3339(chain.touched_at),
+            "last_stamp_at": rfc3339(chain.last_stamp_at),
             "ended_at": rfc3339(chain.ended_at),
             "age_seconds": None if self.age_ms is None else self.age_ms / 1000,
             "deadline": rfc3339(self.deadline),
             "reason": chain.reason or chain.failing,
-            "event_owed": chain.owed,
+            "event_pending": chain.event_pending,
             "outstanding": [f"{unit:016x}" for unit in self.outstanding],
             "outstanding_complete": self.outstanding_complete,
             "stamp_bytes": len(chain.stamp),
@@ -176,8 +176,8 @@ def status_of(chain: Chain, now: int) -> ChainStatus:
         # Rounded down: 100 % is what is done, and not what is nearly done. And more finished than
         # started is what comes of messages that overtake each other.
         percent = min(chain.finished * 1000 // chain.started, 999) / 10
-    born = chain.created_at if chain.created_at is not None else chain.born
-    age = None if born is None else max(0, (chain.ended_at or now) - born)
+    first_seen_at = chain.created_at if chain.created_at is not None else chain.first_seen_at
+    age = None if first_seen_at is None else max(0, (chain.ended_at or now) - first_seen_at)
     found = outstanding_of(chain)
     return ChainStatus(
         chain,
@@ -285,7 +285,7 @@ def fail(
         StaleLocalData: Others kept writing the chain until the retries were spent.
     """
     # Those who only look, such as the dashboard's widget, load none of it.
-    from xorack.acker.outbox import publish_owed
+    from xorack.acker.outbox import publish_pending
 
     policy = policy or RetryPolicy()
     request = Request("fail", tag, f"fail-{uuid.uuid4().hex}", reason=reason)
@@ -296,7 +296,7 @@ def fail(
     outcome = applied.outcomes[0]
     if outcome.error is not None:
         raise outcome.error
-    owed = chain.owed
-    if owed and publisher is not None:
-        owed = tag in publish_owed([chain], store, publisher, policy, Tally())
-    return Failed(status_of(chain, now()), outcome.kind == "applied", owed)
+    event_pending = chain.event_pending
+    if event_pending and publisher is not None:
+        event_pending = tag in publish_pending([chain], store, publisher, policy, WriteStats())
+    return Failed(status_of(chain, now()), outcome.kind == "applied", event_pending)

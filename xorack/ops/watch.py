@@ -29,7 +29,7 @@ class Look:
         missing: Tags that were named and are not there.
         changed: Those whose status, counts or stamp are not what they were at the last look.
         more: Whether there are more unfinished chains.
-        owed: Finished chains whose event is not published yet, as far as they were seen.
+        event_pending: Finished chains whose event is not published yet, as far as they were seen.
         unreadable: Items that are no chains: tag -> what is wrong.
     """
 
@@ -39,7 +39,7 @@ class Look:
     missing: tuple[str, ...] = ()
     changed: tuple[ChainStatus, ...] = ()
     more: bool = False
-    owed: int = 0
+    event_pending: int = 0
     unreadable: tuple[tuple[str, str], ...] = ()
 
 
@@ -110,7 +110,7 @@ class Watcher:
             seen.at,
             [*seen.chains, *ended],
             more=seen.more,
-            owed=seen.owed,
+            event_pending=seen.event_pending,
             unreadable=tuple(unreadable),
         )
 
@@ -121,7 +121,7 @@ class Watcher:
         *,
         missing: tuple[str, ...] = (),
         more: bool = False,
-        owed: int = 0,
+        event_pending: int = 0,
         unreadable: tuple[tuple[str, str], ...] = (),
     ) -> Look:
         changed = []
@@ -136,7 +136,7 @@ class Watcher:
         while not self.tags and len(self._ended) > _ENDED_KEPT:
             del self._ended[next(iter(self._ended))]
         ended = tuple(reversed(self._ended.values()))
-        return Look(at, going, ended, missing, tuple(changed), more, owed, unreadable)
+        return Look(at, going, ended, missing, tuple(changed), more, event_pending, unreadable)
 
 
 def _essence(chain: Chain | None) -> tuple[object, ...] | None:

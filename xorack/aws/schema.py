@@ -1,0 +1,84 @@
+"""Names that code and infrastructure share: attributes, the index, metrics. Imports nothing.
+
+The stack creates the table, the alarms and the dashboard by these names; the adapters and the
+functions use them. docs/protocol.md fixes `TAG`, `STAMP`, `STATUS` and `EXPIRES_AT`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TAG: Final = "tag"
+"""Default name of the partition key."""
+STAMP: Final = "stamp"
+STATUS: Final = "status"
+EXPIRES_AT: Final = "expires_at"
+"""The TTL attribute: seconds since the epoch."""
+
+DUE_INDEX: Final = "due"
+"""Sparse index of chains by the time at which the sweeper must look at them."""
+DUE_SHARD: Final = "due_shard"
+"""Partition key of the index: 0 to ``DUE_SHARDS`` - 1."""
+DUE_AT: Final = "due_at"
+"""Sort key of the index: milliseconds since the epoch."""
+DUE_SHARDS: Final = 8
+"""Partitions of the index. Each takes 1,000 writes a second."""
+
+MARK: Final = "mark"
+"""The mark in an item that holds a mark and not a chain."""
+
+NUMBERS: Final = (
+    "started",
+    "finished",
+    "version",
+    "first_seen_at",
+    "created_at",
+    "last_stamp_at",
+    "ended_at",
+    "deadline",
+    "idle_timeout",
+    DUE_AT,
+    "spilled",
+)
+TIMES: Final = (
+    "first_seen_at",
+    "created_at",
+    "last_stamp_at",
+    "ended_at",
+    "deadline",
+    DUE_AT,
+)
+STRINGS: Final = (STATUS, "detail", "failing", "reason")
+BINARIES: Final = (STAMP, "marks")
+FLAGS: Final = ("event_pending", "extended")
+RESERVED: Final = frozenset((*NUMBERS, *STRINGS, *BINARIES, *FLAGS, DUE_SHARD, EXPIRES_AT, MARK))
+"""Attributes of an item. The partition key must have another name."""
+
+METRIC_NAMESPACE: Final = "xorack"
+
+
+class Metric:
+    """Names of the metrics that the functions emit."""
+
+    REQUESTS_APPLIED: Final = "RequestsApplied"
+    REQUESTS_DUPLICATE: Final = "RequestsDuplicate"
+    REQUESTS_LATE: Final = "RequestsLate"
+    REQUESTS_REJECTED: Final = "RequestsRejected"
+    REQUEST_IDS_REUSED: Final = "RequestIdsReused"
+    CHAINS_CREATED: Final = "ChainsCreated"
+    CHAINS_ACKED: Final = "ChainsAcked"
+    CHAINS_FAILED: Final = "ChainsFailed"
+    CHAINS_FAILED_ON_REQUEST: Final = "ChainsFailedOnRequest"
+    CHAINS_TIMED_OUT: Final = "ChainsTimedOut"
+    CHAINS_NEVER_CREATED: Final = "ChainsNeverCreated"
+    CHAINS_LOOKED_AT: Final = "ChainsLookedAt"
+    EVENTS_PUBLISHED: Final = "EventsPublished"
+    EVENTS_PENDING: Final = "EventsPending"
+    EVENTS_PENDING_AFTER_SWEEP: Final = "EventsPendingAfterSweep"
+    SWEEP_PROBLEMS: Final = "SweepProblems"
+    SWEEPS_INCOMPLETE: Final = "SweepsIncomplete"
+    WRITES: Final = "Writes"
+    CONFLICTS: Final = "Conflicts"
+    MARKS_SPILLED: Final = "MarksSpilled"
+    MESSAGES_FAILED: Final = "MessagesFailed"
+    ACK_LATENCY: Final = "AckLatency"
