@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from bench.harness import Goal, Section, Table, figure, interleaved, medians
 from bench.marks import item_bytes
 from tests.support.in_process import Resources, create_resources
-from xorack.acker.consumer import Message, consume
+from tests.support.services import Message, consume
 from xorack.acker.memory_store import MemoryStore
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.client.dynamodb_acker import DynamoDBAcker

@@ -330,7 +330,7 @@ def applied(bodies: list[str]) -> dict[str, Any]:
     write less.
     """
     from tests.support.fakes import FakeBus, FakeDeadLetters
-    from xorack.acker.consumer import Message, consume
+    from tests.support.services import Message, consume
     from xorack.acker.memory_store import MemoryStore
 
     store, writes, requests = MemoryStore(), 0, 0

@@ -1,11 +1,9 @@
-"""The queue's consumer: applies stamp requests to their chains, publishes what ended.
+"""The queue's consumer: applies requests to chains and publishes the events of ended ones.
 
-The event source mapping must report batch item failures; what is returned are the messages that
-come again. What they mean is in `xorack.acker.consumer`.
+The event source mapping must report batch item failures. `xorack.acker.consumer` does the work.
 
-Powertools' batch utility is not used: it calls a function a record, and a batch is folded before
-anything of it is applied. What would be left for it is the answer, and importing it takes longer
-than all else of Powertools and xorack (asyncio, and a class for every event there is).
+Powertools' batch utility is not used: it calls a function for each record, while a batch is folded
+before any of it is applied. Importing the utility takes longer than all the rest of Powertools.
 """
 
 from __future__ import annotations
@@ -15,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from lambda_src.environment import SERVICE, dead_letters, environment, policy_within
-from xorack.acker.consumer import BatchResult, Message, consume
+from lambda_src.environment import SERVICE, services
+from xorack.acker.consumer import BatchResult, Consumer, Message
+from xorack.aws.schema import METRIC_NAMESPACE, Metric
 from xorack.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
 
 logger = Logger(service=SERVICE, name="xorack")
-metrics = Metrics(namespace="xorack", service=SERVICE)
-_COUNT = MetricUnit.Count.value
-_MILLISECONDS = MetricUnit.Milliseconds.value
+metrics = Metrics(namespace=METRIC_NAMESPACE, service=SERVICE)
+_MAX_VALUES = 99
+"""Powertools flushes a metric of 100 values at once."""
 
 
 @metrics.log_metrics
@@ -40,72 +39,64 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
         ``{"batchItemFailures": [{"itemIdentifier": message id}, ...]}``.
 
     Raises:
-        InvalidRequest: The function's environment, or the event, is not what it must be; the
-            whole batch comes again.
+        InvalidRequest: The environment or the event is invalid; the whole batch is delivered again.
     """
-    known = environment()
-    letters = dead_letters(context)
+    available = services()
+    dead_letters = available.dead_letters(context)
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise InvalidRequest("event", event, "an SQS event with Records")
     if not event["Records"]:
         return {"batchItemFailures": []}
-    done = consume(
-        [Message(record["messageId"], record["body"]) for record in event["Records"]],
-        known.store,
-        known.bus,
-        letters,
-        policy=policy_within(context),
-        default_timeout=known.default_timeout,
-        retention=known.retention,
-    )
-    _measure(done)
-    return {"batchItemFailures": [{"itemIdentifier": message} for message in done.failed]}
+    writer = available.writer(context)
+    consumer = Consumer(writer, available.outbox(writer), dead_letters)
+    messages = [Message(record["messageId"], record["body"]) for record in event["Records"]]
+    result = consumer.consume(messages)
+    _emit_metrics(result)
+    return {"batchItemFailures": [{"itemIdentifier": id} for id in result.failed]}
 
 
-def _figure(unit: str, values: list[int]) -> dict[str, Any]:
-    """A metric as Powertools keeps it until it is written."""
-    return {"Unit": unit, "StorageResolution": 60, "Value": [float(value) for value in values]}
-
-
-def spread(values: list[int], most: int) -> list[int]:
-    """Values that stand for all: no more than `most`, at least 2, evenly from least to greatest.
-
-    Args:
-        values: Any number.
-        most: How many may be told.
-
-    Returns:
-        The values themselves where they are few.
-    """
+def sample(values: list[int], most: int) -> list[int]:
+    """Return at most ``most`` values (2 or more), evenly spread from the least to the greatest."""
     if len(values) <= most:
         return values
     ordered = sorted(values)
     return [ordered[n * (len(values) - 1) // (most - 1)] for n in range(most)]
 
 
-def _measure(done: BatchResult) -> None:
-    """The figures of a batch, as embedded metrics and as one line of the log."""
-    failed = done.ended["failed"]
+def _emit_metrics(result: BatchResult) -> None:
+    """Emit the figures of a batch as metrics and as one log line."""
+    failed = result.ended["failed"]
     counts = {
-        "RequestsApplied": done.outcomes["applied"],
-        "RequestsDuplicate": done.outcomes["duplicate"],
-        "RequestsLate": done.outcomes["late"],
-        "RequestsRejected": done.outcomes["rejected"],
-        "RequestIdsReused": done.outcomes["reused"],
-        "ChainsCreated": done.created,
-        "ChainsAcked": done.ended["acked"],
-        "ChainsFailed": failed,
-        # Whatever reason a `fail` gives, it was asked for: a metric a reason would have no end.
-        "ChainsFailedOnRequest": failed,
-        "EventsPublished": done.events,
-        "EventsPending": done.event_pending,
-        "Writes": done.stats.writes,
-        "Conflicts": done.stats.conflicts,
-        "MarksSpilled": done.stats.spilled,
-        "MessagesFailed": len(done.failed),
+        Metric.REQUESTS_APPLIED: result.outcomes["applied"],
+        Metric.REQUESTS_DUPLICATE: result.outcomes["duplicate"],
+        Metric.REQUESTS_LATE: result.outcomes["late"],
+        Metric.REQUESTS_REJECTED: result.outcomes["rejected"],
+        Metric.REQUEST_IDS_REUSED: result.outcomes["reused"],
+        Metric.CHAINS_CREATED: result.created,
+        Metric.CHAINS_ACKED: result.ended["acked"],
+        Metric.CHAINS_FAILED: failed,
+        Metric.CHAINS_FAILED_ON_REQUEST: failed,
+        Metric.EVENTS_PUBLISHED: result.events,
+        Metric.EVENTS_PENDING: result.events_pending,
+        Metric.WRITES: result.stats.writes,
+        Metric.CONFLICTS: result.stats.conflicts,
+        Metric.MARKS_SPILLED: result.stats.spilled,
+        Metric.MESSAGES_FAILED: len(result.failed),
     }
-    # What `add_metric` does, once for all: one by one, they take as long as a batch of ten.
-    metrics.metric_set.update({name: _figure(_COUNT, [count]) for name, count in counts.items()})
-    if done.latencies:  # one metric holds a hundred values and is flushed then
-        metrics.metric_set["AckLatency"] = _figure(_MILLISECONDS, spread(done.latencies, 99))
+    # One update: `add_metric` for each takes as long as a batch of ten messages.
+    metrics.metric_set.update(
+        {name: _metric(MetricUnit.Count, [count]) for name, count in counts.items()}
+    )
+    if result.latencies:
+        latencies = sample(result.latencies, _MAX_VALUES)
+        metrics.metric_set[Metric.ACK_LATENCY] = _metric(MetricUnit.Milliseconds, latencies)
     logger.info("batch", extra={"counts": counts})
+
+
+def _metric(unit: MetricUnit, values: list[int]) -> dict[str, Any]:
+    """Return a metric as Powertools keeps it until the flush."""
+    return {
+        "Unit": unit.value,
+        "StorageResolution": 60,
+        "Value": [float(value) for value in values],
+    }

@@ -1,4 +1,4 @@
-"""The sweeper, run each minute: ends chains whose deadline passed, publishes what is owed."""
+"""The sweeper, run each minute: fails chains whose deadline passed and publishes pending events."""
 
 from __future__ import annotations
 
@@ -7,44 +7,47 @@ from typing import Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from lambda_src.environment import SERVICE, environment, policy_within
-from xorack.acker.sweeper import sweep
+from lambda_src.environment import SERVICE, services
+from xorack.acker.sweeper import Sweeper
+from xorack.aws.schema import METRIC_NAMESPACE, Metric
+from xorack.core.chain import NEVER_CREATED, TIMED_OUT
 
 logger = Logger(service=SERVICE, name="xorack")
-metrics = Metrics(namespace="xorack", service=SERVICE)
+metrics = Metrics(namespace=METRIC_NAMESPACE, service=SERVICE)
 
 
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Look at all chains that are due.
+    """Sweep all chains that are due.
 
     Args:
-        event: Anything; a scheduled event.
+        event: Ignored; a scheduled event.
         context: The Lambda context.
 
     Returns:
-        What was done, as counts: for people who call it by hand.
+        The figures of the sweep by metric name.
 
     Raises:
-        InvalidRequest: The function's environment is not what it must be.
-        Unavailable: The table could not be read; the next sweep tries again.
+        InvalidRequest: The environment is invalid.
+        Exception: The table cannot be read; the next sweep tries again.
     """
     del event
-    known = environment()
-    swept = sweep(known.store, known.bus, policy=policy_within(context))
+    available = services()
+    writer = available.writer(context)
+    result = Sweeper(writer, available.outbox(writer)).sweep()
     counts = {
-        "ChainsLookedAt": swept.looked,
-        "ChainsFailed": sum(swept.ended.values()),
-        "ChainsTimedOut": swept.ended["timed out"],
-        "ChainsNeverCreated": swept.ended["never created"],
-        "EventsPublished": swept.events,
-        "EventsPending": swept.event_pending,
-        # The same, of the sweeper alone: a gauge, once a minute, of what nobody could publish.
-        "EventsPendingAfterSweep": swept.event_pending,
-        "SweepProblems": swept.problems,
-        "SweepsIncomplete": int(not swept.complete),
-        "Writes": swept.stats.writes,
-        "Conflicts": swept.stats.conflicts,
+        Metric.CHAINS_LOOKED_AT: result.chains,
+        Metric.CHAINS_FAILED: sum(result.ended.values()),
+        Metric.CHAINS_TIMED_OUT: result.ended[TIMED_OUT],
+        Metric.CHAINS_NEVER_CREATED: result.ended[NEVER_CREATED],
+        Metric.EVENTS_PUBLISHED: result.events,
+        Metric.EVENTS_PENDING: result.events_pending,
+        # A gauge of the sweeper alone: the events that nobody could publish.
+        Metric.EVENTS_PENDING_AFTER_SWEEP: result.events_pending,
+        Metric.SWEEP_PROBLEMS: result.problems,
+        Metric.SWEEPS_INCOMPLETE: int(not result.complete),
+        Metric.WRITES: result.stats.writes,
+        Metric.CONFLICTS: result.stats.conflicts,
     }
     for name, count in counts.items():
         metrics.add_metric(name=name, unit=MetricUnit.Count, value=count)

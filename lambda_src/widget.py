@@ -1,6 +1,6 @@
-"""The dashboard's custom widget: the unfinished chains that are due first, as HTML.
+"""The dashboard's custom widget: the unfinished chains with the earliest deadlines, as HTML.
 
-CloudWatch calls it in the name of whoever looks at the dashboard; it reads, and changes nothing.
+CloudWatch calls it on behalf of the viewer of the dashboard. It reads only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from lambda_src.environment import chain_store
+from lambda_src.environment import services
 from xorack.core.errors import InvalidRequest
 from xorack.core.ports import Unavailable
 from xorack.ops.dashboard import MAX_CHAINS, Theme, render, render_trouble, unfinished
@@ -21,8 +21,8 @@ _DEFAULT_LIMIT = 20
 
 DESCRIPTION = f"""
 ## Unfinished chains
-The chains that are open, or wait for their `create`, the one with the nearest deadline first: how
-far each is, how old, when it fails, and which of its units are started and not finished.
+The chains that are open or wait for their `create`, the earliest deadline first: progress, age,
+deadline, and the units that are started and not finished.
 
 Parameter | Meaning
 ---|---
@@ -33,23 +33,22 @@ Parameter | Meaning
 limit: {_DEFAULT_LIMIT}
 ```
 """
-"""What CloudWatch shows to whoever edits the widget: Markdown."""
+"""The Markdown that CloudWatch shows to the editor of the widget."""
 
 
 def handler(event: dict[str, Any], context: Any) -> str:
-    """Answer CloudWatch.
+    """Render the widget.
 
     Args:
-        event: The widget's parameters, among them `limit`, and CloudWatch's `widgetContext`; or
-            `{"describe": true}`.
+        event: The widget's parameters, `limit` among them, and CloudWatch's `widgetContext`; or
+            ``{"describe": true}``.
         context: The Lambda context.
 
     Returns:
-        HTML, also where the table cannot be read: it says why; or, asked to describe itself,
-        Markdown.
+        HTML, also if the table cannot be read: it says why. For ``{"describe": true}``, Markdown.
 
     Raises:
-        InvalidRequest: A parameter, or the function's environment, is not what it must be.
+        InvalidRequest: A parameter or the environment is invalid.
     """
     del context
     if event.get("describe"):
@@ -59,7 +58,7 @@ def handler(event: dict[str, Any], context: Any) -> str:
         raise InvalidRequest("limit", limit, f"a whole number from 1 to {MAX_CHAINS}")
     dark = (event.get("widgetContext") or {}).get("theme") == "dark"
     theme: Theme = "dark" if dark else "light"
-    store = chain_store()
+    store = services().store
     try:
         return render(unfinished(store, limit), theme)
     except (Unavailable, BotoCoreError, ClientError) as trouble:

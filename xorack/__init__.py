@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from xorack.client.tracker import Tracker as Tracker
     from xorack.core import errors as errors
     from xorack.core.hashing import unit_id as unit_id
-    from xorack.core.stamp import Outstanding as Outstanding
+    from xorack.core.peeling import Outstanding as Outstanding
+    from xorack.core.peeling import peel as peel
     from xorack.core.stamp import Stamp as Stamp
-    from xorack.core.stamp import peel as peel
     from xorack.core.stamp import plain as plain
     from xorack.core.stamp import traced as traced
     from xorack.core.stamp import xor as xor
@@ -28,11 +28,11 @@ __version__ = "0.1.0"
 _HOMES = {
     "Acker": "xorack.client.memory_acker",
     "DynamoDBAcker": "xorack.client.dynamodb_acker",
-    "Outstanding": "xorack.core.stamp",
+    "Outstanding": "xorack.core.peeling",
     "Stamp": "xorack.core.stamp",
     "Token": "xorack.client.tracker",
     "Tracker": "xorack.client.tracker",
-    "peel": "xorack.core.stamp",
+    "peel": "xorack.core.peeling",
     "plain": "xorack.core.stamp",
     "traced": "xorack.core.stamp",
     "unit_id": "xorack.core.hashing",

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.services import Message, consume
 from xorack import traced, unit_id
-from xorack.acker.consumer import Message, consume
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.sqs import DeadLetterQueue

@@ -8,8 +8,7 @@ from botocore.exceptions import ClientError
 from tests.support.faults import answers_lost, counted, refused
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
-from xorack.core.clock import milliseconds
-from xorack.core.retry import Crowd, RetryPolicy
+from xorack.core.retry import RetryPolicy
 
 
 @pytest.fixture
@@ -283,24 +282,6 @@ def test_past_the_marks_in_the_item_too(acker, client):
             acker.stamp("t", number.to_bytes(64, "big"))
     # Each mark that leaves the item is copied, 25 a call; none is looked up.
     assert calls == {"UpdateItem": 200, "BatchWriteItem": 9}
-
-
-def test_whoever_meets_others_reads_first_and_alone_again_does_not(aws, acker, client):
-    other = DynamoDBAcker(aws.table_name, client=client)
-    acker.create("t", A)
-    acker._crowds["t"] = (Crowd(3), milliseconds())
-    with counted(client) as calls:
-        acker.stamp("t", B)
-    assert calls == {"GetItem": 1, "UpdateItem": 1}
-    with counted(client) as calls:
-        acker.stamp("t", B)
-    assert calls == {"UpdateItem": 1}  # nobody wrote in between
-    acker._crowds["t"] = (Crowd(9), milliseconds() - 60_000)
-    with counted(client) as calls:
-        acker.stamp("t", B)
-    assert calls == {"UpdateItem": 1}  # that was long ago
-    other.stamp("t", B)
-    assert not other._crowds
 
 
 def test_many_threads_and_ackers_on_one_chain(aws, client, item):

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from tests.support.faults import answers_lost, refused
+from xorack.acker.chain_writer import ChainWriter
+from xorack.core.clock import milliseconds
 from xorack.core.errors import InvalidRequest
 from xorack.core.message import pack
 from xorack.core.request import Request
@@ -274,9 +276,13 @@ def test_another_partition_key(aws, monkeypatch):
     assert len(other.events()) == 1
 
 
-def test_the_sweeper_ends_and_publishes(world, monkeypatch):
-    import xorack.acker.sweeper
+def later(monkeypatch, seconds):
+    """Advance the services' clock."""
+    now = milliseconds() + seconds * 1000
+    monkeypatch.setitem(ChainWriter.__init__.__kwdefaults__, "clock", lambda: now)
 
+
+def test_the_sweeper_ends_and_publishes(world, monkeypatch):
     handle(
         message(
             Request.create("late", "c", traced(7), timeout=10),
@@ -291,18 +297,10 @@ def test_the_sweeper_ends_and_publishes(world, monkeypatch):
             )
         )
     assert sweep()["ChainsLookedAt"] == 0
-    real = xorack.acker.sweeper.milliseconds()
-
-    def later(seconds):
-        # The handler's clock is a default argument of the service.
-        monkeypatch.setitem(
-            xorack.acker.sweeper.sweep.__kwdefaults__, "now", lambda: real + seconds * 1000
-        )
-
-    later(100)
+    later(monkeypatch, 100)
     counts = sweep()
     assert (counts["ChainsTimedOut"], counts["EventsPublished"]) == (1, 2)
-    later(86_500)
+    later(monkeypatch, 86_500)
     counts = sweep()
     assert (counts["ChainsTimedOut"], counts["ChainsNeverCreated"]) == (1, 1)
     events = {event["detail"]["tag"]: event["detail"] for event in world.events()}
@@ -315,8 +313,6 @@ def test_the_sweeper_ends_and_publishes(world, monkeypatch):
 
 
 def test_the_sweeper_does_without_an_index(world, monkeypatch):
-    import xorack.acker.sweeper
-
     client = world.client("dynamodb")
     client.create_table(
         TableName="by-hand",
@@ -326,8 +322,7 @@ def test_the_sweeper_does_without_an_index(world, monkeypatch):
     )
     monkeypatch.setenv("TABLE_NAME", "by-hand")
     handle(message(Request.create("late", "c", traced(7), timeout=10)))
-    real = xorack.acker.sweeper.milliseconds()
-    monkeypatch.setitem(xorack.acker.sweeper.sweep.__kwdefaults__, "now", lambda: real + 100_000)
+    later(monkeypatch, 100)
     assert sweep()["ChainsTimedOut"] == 1
 
 
@@ -367,10 +362,10 @@ def test_the_figures_are_what_powertools_makes_of_them_one_by_one(world, capsys)
 
 
 def test_of_many_latencies_those_are_told_that_stand_for_all():
-    from lambda_src.consumer import spread
+    from lambda_src.consumer import sample
 
-    assert spread([3, 1, 2], 3) == [3, 1, 2]
-    told = spread(list(range(10_000, 0, -1)), 99)
+    assert sample([3, 1, 2], 3) == [3, 1, 2]
+    told = sample(list(range(10_000, 0, -1)), 99)
     assert len(told) == 99
     assert (told[0], told[49], told[-1]) == (1, 5000, 10_000)
 
@@ -380,7 +375,8 @@ def test_a_large_batch_tells_its_slowest_chain_too(world, monkeypatch, capsys):
     from xorack.acker.consumer import BatchResult
 
     latencies = list(range(1, 1001))
-    monkeypatch.setattr(consumer, "consume", lambda *_, **__: BatchResult(latencies=latencies))
+    result = BatchResult(latencies=latencies)
+    monkeypatch.setattr(consumer.Consumer, "consume", lambda *_: result)
     assert handle("whatever") == []
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
     told = json.loads(line)["AckLatency"]

@@ -6,9 +6,10 @@ import pytest
 from botocore.client import BaseClient
 
 from lambda_src.widget import handler
-from xorack.acker.consumer import Message, consume
-from xorack.aws.dynamodb_store import DUE_SHARDS, DynamoDBStore
+from tests.support.services import Message, consume
+from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
+from xorack.aws.schema import DUE_SHARDS
 from xorack.aws.sqs import DeadLetterQueue
 from xorack.core.errors import InvalidRequest
 from xorack.core.message import pack

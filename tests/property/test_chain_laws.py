@@ -5,11 +5,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xorack.core.chain import apply, mark_of
 from xorack.core.event import event_detail
+from xorack.core.marks import mark_of
 from xorack.core.message import pack, parse
+from xorack.core.peeling import peel
 from xorack.core.request import Request
-from xorack.core.stamp import peel, plain, traced, xor
+from xorack.core.stamp import plain, traced, xor
+from xorack.core.transitions import apply
 
 NOW = 1_700_000_000_000
 
@@ -142,7 +144,7 @@ def test_messages_carry_requests_unchanged(given_requests, max_bytes):
     carried = []
     for body in pack(given_requests, max_bytes=max_bytes):
         parsed = parse(body)
-        assert not parsed.refused
+        assert not parsed.rejected
         carried += parsed.requests
     assert carried == given_requests
 
@@ -150,7 +152,7 @@ def test_messages_carry_requests_unchanged(given_requests, max_bytes):
 @given(st.text() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(str))
 def test_parse_never_raises(body):
     parsed = parse(body)
-    assert parsed.requests or parsed.refused
+    assert parsed.requests or parsed.rejected
 
 
 @given(requests, requests)

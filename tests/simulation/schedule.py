@@ -22,8 +22,7 @@ from tests.simulation.aws import BUS, DEAD_LETTERS, QUEUE, TABLE, Bus, Client, Q
 from tests.simulation.oracle import Oracle
 from tests.simulation.plan import DAY, Asked, ChainPlan, plan
 from tests.simulation.world import KINDS, RARER, Killed, Machine, Violation, World
-from xorack.acker.consumer import Message, consume
-from xorack.acker.sweeper import sweep
+from tests.support.services import Message, consume, sweep
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.sqs import DeadLetterQueue, send

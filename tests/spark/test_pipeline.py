@@ -15,8 +15,8 @@ from pipeline.errors import JobError
 from pipeline.layout import FILES_SCHEMA, TRACKING_SCHEMA, Folder, words_in
 from pipeline.words import counted, words
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.services import Message, consume
 from xorack import peel, plain, traced, unit_id, xor
-from xorack.acker.consumer import Message, consume
 from xorack.acker.memory_store import MemoryStore
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fakes import FakeBus, FakeDeadLetters
-from xorack.acker.consumer import Message, consume
+from tests.support.services import Message, consume
 from xorack.acker.memory_store import MemoryStore
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus

@@ -17,9 +17,9 @@ from pipeline.words import counted, words
 from tests.spark.test_pipeline import Acker, counts_in, prose, run_count, run_split
 from tests.support.queue_server import QueueServer
 from xorack import traced, unit_id, xor
-from xorack.core.chain import expire, published
 from xorack.core.errors import InvalidRequest
 from xorack.core.message import pack, parse
+from xorack.core.transitions import expire, mark_published
 from xorack.spark import UnsuitableColumns, rows_of, with_unit
 
 pytestmark = pytest.mark.spark
@@ -64,7 +64,7 @@ class Runs:
             if chain.status == "open":
                 chains[tag] = expire(replace(chain, deadline=1), LATER)
                 acker.bus.publish([chains[tag]])
-                chains[tag] = published(chains[tag])
+                chains[tag] = mark_published(chains[tag])
 
 
 def failed_events(acker):

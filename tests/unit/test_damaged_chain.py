@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
-from xorack.acker.consumer import Message, consume
+from tests.support.services import Message, consume
 from xorack.acker.memory_store import MemoryStore
-from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.item import decode
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChain
 from xorack.core.message import pack
@@ -50,9 +50,9 @@ def test_a_damaged_item_does_not_hold_up_the_batch():
         ),
         (
             {"deadline": {"N": "253402300800000"}},
-            "its deadline is 253402300800000, expected milliseconds since 1970",
+            "its deadline is 253402300800000, expected milliseconds since the epoch",
         ),
-        ({"ended_at": {"N": "-1"}}, "its ended_at is -1, expected milliseconds since 1970"),
+        ({"ended_at": {"N": "-1"}}, "its ended_at is -1, expected milliseconds since the epoch"),
         (
             {"status": {"S": "done"}},
             "its status is 'done', expected pending or open or acked or failed",
@@ -60,8 +60,7 @@ def test_a_damaged_item_does_not_hold_up_the_batch():
     ],
 )
 def test_what_is_wrong_with_an_item_is_told(item, why):
-    store = DynamoDBStore("table", client=object())
     with pytest.raises(NotAChain) as caught:
-        store.from_item({"tag": {"S": "evil\n"}, **item})
-    assert str(caught.value) == f"tag: 'evil\\n' is an item that is no chain: {why}"
-    assert (caught.value.tag, caught.value.why) == ("evil\n", why)
+        decode({"tag": {"S": "evil\n"}, **item}, "tag")
+    assert str(caught.value) == f"tag: 'evil\\n' is not a chain item: {why}"
+    assert (caught.value.tag, caught.value.reason) == ("evil\n", why)

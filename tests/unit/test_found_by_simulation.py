@@ -3,13 +3,15 @@
 import pytest
 
 from tests.support.fakes import NO_WAIT
-from xorack.acker.chain_writer import CachedChain, apply_requests
+from tests.support.services import apply_requests
+from xorack.acker.chain_writer import CachedChain
 from xorack.acker.memory_store import MemoryStore
-from xorack.core.chain import Chain, apply
+from xorack.core.chain import Chain
 from xorack.core.errors import RequestIdReused, StaleLocalData, TagExists
 from xorack.core.ports import Conflict
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
+from xorack.core.transitions import apply
 
 ONCE = RetryPolicy(attempts=1, sleep=lambda seconds: None)
 
@@ -19,7 +21,7 @@ class LandsAndConflicts(MemoryStore):
 
     def write(self, before, after):
         super().write(before, after)
-        raise Conflict(after, perhaps_ours=True)
+        raise Conflict(after, maybe_ours=True)
 
 
 class AlwaysConflicts(MemoryStore):
@@ -33,7 +35,7 @@ def test_a_write_that_meets_itself_at_the_last_try_is_applied_and_not_stale():
     store.chains["t"] = chain
     request = Request.stamp_("t", "a", b"\1")
     applied = apply_requests(
-        store, "t", [request], now=lambda: 1, policy=ONCE, known=CachedChain(chain, fresh=True)
+        store, "t", [request], now=lambda: 1, policy=ONCE, cached=CachedChain(chain, verified=True)
     )
     assert [outcome.kind for outcome in applied.outcomes] == ["applied"]
     assert store.chains["t"].stamp == b"\2"
@@ -52,9 +54,9 @@ def test_a_wrong_guess_is_no_try():
     store = MemoryStore()
     pending = Chain("t", b"\2", "pending", version=1)
     store.chains["t"] = pending
-    guess = CachedChain(None, fresh=False)
+    guess = CachedChain(None, verified=False)
     create = Request.create("t", "a", b"\1")
-    applied = apply_requests(store, "t", [create], now=lambda: 1, policy=ONCE, known=guess)
+    applied = apply_requests(store, "t", [create], now=lambda: 1, policy=ONCE, cached=guess)
     assert [outcome.kind for outcome in applied.outcomes] == ["applied"]
     assert store.chains["t"].stamp == b"\3"
 

@@ -6,8 +6,8 @@ import pytest
 
 from examples.hot_tag import PATTERN, handler, request_of, requests_to_open, root_of, shard_of
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.services import Message, consume
 from xorack import traced, unit_id, xor
-from xorack.acker.consumer import Message, consume
 from xorack.acker.memory_store import MemoryStore
 from xorack.core.message import pack
 from xorack.core.request import Request

@@ -8,7 +8,7 @@ import pytest
 import xorack
 from xorack import Stamp, errors, peel, plain, traced, unit_id, xor
 from xorack.core.hashing import xxh64_long
-from xorack.core.stamp import TRACED_LENGTH, UnackedStamp, xor_end_to_end
+from xorack.core.stamp import TRACED_LENGTH, UnackedStamp
 
 
 def test_xor_of_the_seeds_example():
@@ -153,16 +153,6 @@ def test_the_package_offers_what_the_protocol_names():
         "ZeroBufferNoOp",
     ):
         assert issubclass(getattr(errors, name), errors.XorAckError)
-
-
-@pytest.mark.parametrize("length", [8, 24, 64, 512, 520, 12])
-@pytest.mark.parametrize("count", [0, 1, 255, 256, 1003])
-def test_stamps_end_to_end_are_xored_as_one_by_one(length, count):
-    stamps = random.Random(count).randbytes(length * count)
-    one_by_one = 0
-    for at in range(0, len(stamps), length):
-        one_by_one ^= int.from_bytes(stamps[at : at + length], "little")
-    assert xor_end_to_end(stamps, length) == one_by_one
 
 
 @pytest.mark.parametrize("wrong", ["text", 7, None, [1, 2, 3, 4]])

@@ -1,299 +1,304 @@
-"""Apply requests to a kept chain, each exactly once, whatever happens in between.
+"""The chain writer: applies requests to a stored chain, each exactly once.
 
-The loop that everything drives which writes chains: the consumer, the direct API, the simulation.
-It does no I/O of its own: the store is given, and so are clock and sleep.
-
-One conditional write applies all requests of a chain, with their marks in that same write. If the
-chain was changed by others, the failed write brings back what is there, and the requests are
-applied to that. If the answer was lost, nobody knows: the chain is read again, and the marks tell.
+It is the only code that writes chains. One conditional write applies all requests of a chain and
+adds their marks. If others changed the chain, the failed write returns the stored state, and the
+requests are applied to that. If a response is lost, the chain is read again, and the marks tell
+which requests were applied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from xorack.core.chain import (
-    MARK_KEY_BYTES,
-    MAX_FOLD,
-    Applied,
-    Chain,
-    Outcome,
-    apply,
-    inline_marks,
-    mark_of,
-)
+from xorack.core.chain import Chain
+from xorack.core.clock import milliseconds
 from xorack.core.errors import StaleLocalData, TagNotFound
+from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import DEFAULT_RETENTION_MS, ChainStore, Conflict, Unavailable
 from xorack.core.request import Request
-from xorack.core.retry import Crowd, Retry, RetryPolicy
+from xorack.core.retry import RetryPolicy
+from xorack.core.transitions import MAX_FOLD, Applied, Outcome, apply
 
-__all__ = ["CachedChain", "WriteStats", "apply_requests", "write_retrying"]
+__all__ = ["CachedChain", "ChainWriter", "Limits", "WriteStats"]
 
 _STALE_AFTER = 0.005
-"""Seconds of a wait after which what a conflict brought back is read anew: about a round trip.
-Where it takes longer waits many write, and a read costs a fifth of a write that is refused."""
+"""Seconds of a wait, about a round trip, after which a state that a conflict returned is read
+again. Many write when waits are long, and a read costs a fifth of a failed write."""
 
 
 @dataclass
 class WriteStats:
-    """What it took.
+    """Write statistics. Threads may share them.
 
     Attributes:
-        writes: Conditional writes that were made, those that failed included.
-        conflicts: Those that found the chain changed by others.
-        spilled: Marks that were moved out.
+        writes: Conditional writes, the failed ones included.
+        conflicts: Writes that found the chain changed by others.
+        spilled: Marks that were spilled.
     """
 
     writes: int = 0
     conflicts: int = 0
     spilled: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def add(self, other: WriteStats) -> None:
-        """Add another's figures to these."""
-        self.writes += other.writes
-        self.conflicts += other.conflicts
-        self.spilled += other.spilled
+    def add(self, *, writes: int = 0, conflicts: int = 0, spilled: int = 0) -> None:
+        """Add to the statistics."""
+        with self._lock:
+            self.writes += writes
+            self.conflicts += conflicts
+            self.spilled += spilled
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class CachedChain:
-    """A chain as it is believed to be.
+    """A chain as the caller believes it to be.
 
     Attributes:
-        chain: The chain; None: not there.
-        fresh: Whether it was just read, and not remembered or guessed: only then may something be
-            said of a request without a write that proves it.
+        chain: The chain; None if it does not exist.
+        verified: True if it was just read. A remembered or guessed chain is not: only a write whose
+            condition holds, or a read, proves it.
     """
 
     chain: Chain | None
-    fresh: bool
+    verified: bool
 
 
-def apply_requests(
-    store: ChainStore,
-    tag: str,
-    requests: Sequence[Request],
-    *,
-    now: Callable[[], int],
-    policy: RetryPolicy,
-    known: CachedChain | None = None,
-    default_timeout: int | None = None,
-    retention: int = DEFAULT_RETENTION_MS,
-    must_exist: bool = False,
-    new_ids: bool = False,
-    crowd: Crowd | None = None,
-    stats: WriteStats | None = None,
-) -> Applied:
-    """Apply requests to one chain where it is kept.
+@dataclass(frozen=True)
+class Limits:
+    """Times that all chains of a writer share, in milliseconds.
 
-    Args:
-        store: Where it is kept.
-        tag: The chain.
-        requests: Any number, all of this tag; at most `xorack.core.chain.MAX_FOLD` go into one write.
-        now: The clock, milliseconds since 1970.
-        policy: When to try again.
-        known: The chain as it is believed to be; None: it is read first.
-        default_timeout: Milliseconds, for chains whose create names no timeout.
-        retention: Milliseconds that marks are kept.
-        must_exist: Refuse to begin a chain.
-        new_ids: The requests' ids were drawn for this call and are nowhere else: only a write of
-            this very call can have applied one. Saves looking up marks that were moved out.
-        crowd: What earlier calls found of others who write this chain; kept up to date.
-        stats: Where what it took is added.
-
-    Returns:
-        The chain as it was last seen or written, and what became of each request, in order. A
-        request whose write landed while its answer was lost counts as applied.
-
-    Raises:
-        TagNotFound: ``must_exist``, and there is no such chain.
-        StaleLocalData: Others kept changing the chain until the tries were spent. Some of the
-            requests may have been applied, if there were more than go into one write.
-        Exception: What the store's call raised last, if that was the reason.
+    Attributes:
+        default_timeout: Time until a chain fails whose create has no timeout. None for never.
+        retention: Time that spilled marks are kept after the chain's deadline.
     """
-    stats = WriteStats() if stats is None else stats
-    # What decides how the others are read comes first: with a create the stamps' length is known.
-    order = sorted(range(len(requests)), key=lambda index: requests[index].op != "create")
-    outcomes: list[Outcome | None] = [None] * len(requests)
-    chain = known.chain if known else None
-    for positions in _parts(order):
-        part = [requests[index] for index in positions]
-        applied = _apply_part(
-            store, tag, part, known, policy.start(crowd), now, default_timeout, retention,
-            must_exist, new_ids, stats,
-        )  # fmt: skip
-        chain = applied.chain
-        known = CachedChain(chain, fresh=True)
-        for index, outcome in zip(positions, applied.outcomes, strict=True):
-            outcomes[index] = outcome
-    return Applied(chain, [outcome for outcome in outcomes if outcome is not None])
+
+    default_timeout: int | None = None
+    retention: int = DEFAULT_RETENTION_MS
 
 
-def _parts(order: list[int]) -> Iterator[list[int]]:
-    return (order[at : at + MAX_FOLD] for at in range(0, len(order), MAX_FOLD))
+class ChainWriter:
+    """Applies requests and other changes to stored chains. Threads may share one.
 
+    Attributes:
+        store: The store of the chains.
+        clock: Returns milliseconds since the epoch.
+        retry_policy: The limits of retries.
+        limits: Times that all chains share.
+        stats: Statistics of all writes.
+    """
 
-def _apply_part(
-    store: ChainStore,
-    tag: str,
-    requests: Sequence[Request],
-    known: CachedChain | None,
-    retry: Retry,
-    now: Callable[[], int],
-    default_timeout: int | None,
-    retention: int,
-    must_exist: bool,
-    new_ids: bool,
-    stats: WriteStats,
-) -> Applied:
-    """Apply as many requests as go into one write."""
-    marks = [mark_of(request) for request in requests]
-    tried: set[int] = set()  # positions of requests that a write of ours may have applied
-    spent: Exception | None = None  # why there will be no other write
-    retry.queue_up()
-    while True:
-        try:
-            if known is None:
-                known = CachedChain(store.read([tag]).get(tag), fresh=True)
-            chain = known.chain
-            if chain is None and must_exist:
-                if known.fresh:
-                    raise TagNotFound(tag)
-                known = None
-                continue
-            asked = [marks[index] for index in sorted(tried)] if new_ids else marks
-            elsewhere = _marks_elsewhere(store, chain, asked)
-            applied = apply(
-                chain,
-                requests,
-                now=now(),
-                elsewhere=elsewhere,
-                default_timeout=default_timeout,
-                marks=marks,
-            )
-            if applied.chain is chain or applied.chain is None:
-                if not known.fresh:
-                    known = None
-                    continue
-                return Applied(chain, _credited(applied.outcomes, tried))
-            if spent is not None:
-                raise spent
-            taken = [i for i, outcome in enumerate(applied.outcomes) if outcome.kind == "applied"]
-            after = applied.chain
-            if chain is not None and (moved := chain.overflow(len(taken))):
-                # First the copies, then the write that leaves them out: a crash in between
-                # leaves a mark twice, never nowhere.
-                until = max(now(), after.deadline or 0) + retention
-                store.put_spilled_marks(chain, moved, until)
-                after = after.without_marks(moved)
-                stats.spilled += after.spilled - chain.spilled
-            stats.writes += 1
+    def __init__(
+        self,
+        store: ChainStore,
+        *,
+        clock: Callable[[], int] = milliseconds,
+        retry_policy: RetryPolicy | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.retry_policy = retry_policy or RetryPolicy()
+        self.limits = limits or Limits()
+        self.stats = WriteStats()
+
+    def apply(
+        self,
+        tag: str,
+        requests: Sequence[Request],
+        cached: CachedChain | None = None,
+        *,
+        must_exist: bool = False,
+        fresh_ids: bool = False,
+    ) -> Applied:
+        """Apply requests to one chain.
+
+        Args:
+            tag: The chain.
+            requests: Any number, all of this tag; up to `MAX_FOLD` share a write.
+            cached: The chain as the caller believes it to be. None: it is read first.
+            must_exist: Raise TagNotFound instead of starting a chain.
+            fresh_ids: The requests' ids were made for this call, so only a write of this call can
+                have applied one. Saves the lookup of spilled marks.
+
+        Returns:
+            The chain as it was last read or written, and an outcome for each request, in order. A
+            request whose write landed while its response was lost counts as applied.
+
+        Raises:
+            TagNotFound: The chain must exist and does not.
+            StaleLocalData: Others kept changing the chain until the retries were used up. If the
+                requests need several writes, some of them may have been applied.
+            Exception: What the store's call raised last, if that was the reason.
+        """
+        # The create goes first: it decides the length of stamps.
+        order = sorted(range(len(requests)), key=lambda index: requests[index].op != "create")
+        outcomes: dict[int, Outcome] = {}
+        chain = cached.chain if cached else None
+        for at in range(0, len(order), MAX_FOLD):
+            positions = order[at : at + MAX_FOLD]
+            part = _Part(self, tag, [requests[i] for i in positions], cached)
+            chain, part_outcomes = part.write(must_exist, fresh_ids)
+            cached = CachedChain(chain, verified=True)
+            outcomes.update(zip(positions, part_outcomes, strict=True))
+        return Applied(chain, [outcomes[index] for index in range(len(requests))])
+
+    def change(self, chain: Chain, change: Callable[[Chain], Chain]) -> Chain | None:
+        """Apply a change that is safe to repeat: an expiry, or that an event was published.
+
+        Args:
+            chain: The chain as it was read.
+            change: Returns the chain to write; its argument if there is nothing to write.
+
+        Returns:
+            The chain as it was last read or written; None if it does not exist.
+
+        Raises:
+            StaleLocalData: Others kept changing the chain until the retries were used up.
+            Exception: What the store's call raised last, if that was the reason.
+        """
+        retry = self.retry_policy.start()
+        current: Chain | None = chain
+        stale = False
+        while True:
+            problem: Exception
             try:
-                store.write(chain, after)
-            except Unavailable:
-                tried.update(taken)
-                raise
+                if stale:
+                    current = self.store.read([chain.tag]).get(chain.tag)
+                    stale = False
+                if current is None:
+                    return None
+                after = change(current)
+                if after is not current:
+                    self.stats.add(writes=1)
+                    self.store.write(current, after)
+                return after
             except Conflict as conflict:
-                if conflict.perhaps_ours:
-                    tried.update(taken)
-                raise
-            retry.succeeded()
-            return Applied(after, _credited(applied.outcomes, tried))
-        except Conflict as conflict:
-            stats.conflicts += 1
-            guessed = known is not None and not known.fresh
-            known = CachedChain(conflict.chain, fresh=True)
-            # A guess that was wrong is no try: the conflict was the read that it saved.
-            if not guessed and not retry.again(_writes_between(chain, conflict.chain)):
-                # It may be our own write that was met: what is there tells once more.
-                spent = StaleLocalData(tag, retry.attempt)
-            elif not guessed and retry.waited > _STALE_AFTER:
-                known = None
-            continue
-        except Unavailable as unavailable:
-            known = None
-            if spent is not None or not retry.again():
-                raise unavailable.cause from unavailable
+                self.stats.add(conflicts=1)
+                current = conflict.chain
+                problem = StaleLocalData(chain.tag, retry.attempt)
+            except Unavailable as unavailable:
+                stale = True
+                problem = unavailable.cause
+            if not retry.again():
+                raise problem
+            stale = stale or retry.waited > _STALE_AFTER
 
 
-def _writes_between(believed: Chain | None, there: Chain | None) -> int:
-    """How often others wrote a chain since it was read: at least once, if it is not the same."""
-    return max(1, (there.version if there else 0) - (believed.version if believed else 0))
+class _Part:
+    """The requests of one write, across its attempts."""
 
+    def __init__(
+        self,
+        writer: ChainWriter,
+        tag: str,
+        requests: Sequence[Request],
+        cached: CachedChain | None,
+    ) -> None:
+        self.writer = writer
+        self.store = writer.store
+        self.tag = tag
+        self.requests = requests
+        self.cached = cached
+        self.marks = [mark_of(request) for request in requests]
+        self.retry = writer.retry_policy.start()
+        self.in_flight: set[int] = set()  # positions in the current write
+        self.maybe_applied: set[int] = set()  # positions in writes whose response was lost
+        self.exhausted: Exception | None = None
 
-def _marks_elsewhere(
-    store: ChainStore, chain: Chain | None, marks: Sequence[bytes]
-) -> dict[bytes, bytes]:
-    """The marks under these marks' keys that were moved out of the chain."""
-    if chain is None or not chain.spilled:
-        return {}
-    inline = inline_marks(chain)
-    keys = dict.fromkeys([mark[:MARK_KEY_BYTES] for mark in marks])
-    asked = [key for key in keys if key not in inline]
-    return store.get_spilled_marks(chain, asked) if asked else {}
+    def write(self, must_exist: bool, fresh_ids: bool) -> Applied:
+        """Try until the requests are applied, or retries are used up."""
+        while True:
+            try:
+                applied = self._attempt(must_exist, fresh_ids)
+                if applied is not None:
+                    return applied
+            except Conflict as conflict:
+                self._after_conflict(conflict)
+            except Unavailable as unavailable:
+                self.maybe_applied |= self.in_flight
+                self.cached = None
+                if self.exhausted is not None or not self.retry.again():
+                    raise unavailable.cause from unavailable
 
-
-def _credited(outcomes: list[Outcome], tried: set[int]) -> list[Outcome]:
-    """A duplicate of what we wrote ourselves, in a write whose answer was lost, is no duplicate."""
-    if not tried:
-        return outcomes
-    return [
-        Outcome(outcome.request, "applied")
-        if outcome.kind == "duplicate" and index in tried
-        else outcome
-        for index, outcome in enumerate(outcomes)
-    ]
-
-
-def write_retrying(
-    store: ChainStore,
-    chain: Chain,
-    change: Callable[[Chain], Chain],
-    policy: RetryPolicy,
-    stats: WriteStats | None = None,
-) -> Chain | None:
-    """Change a chain by something that may be done twice: ended by time, or published.
-
-    Args:
-        store: Where it is kept.
-        chain: The chain as it was read.
-        change: Chain to chain; gives back the very object if there is nothing to change.
-        policy: When to try again.
-        stats: Where what it took is added.
-
-    Returns:
-        The chain as it was last seen or written; None if it is gone.
-
-    Raises:
-        StaleLocalData: Others kept changing it until the tries were spent.
-        Exception: What the store's call raised last, if that was the reason.
-    """
-    stats = WriteStats() if stats is None else stats
-    retry = policy.start()
-    current: Chain | None = chain
-    known = True
-    while True:
-        problem: Exception
-        try:
-            if not known:
-                current = store.read([chain.tag]).get(chain.tag)
-                known = True
-            if current is None:
+    def _attempt(self, must_exist: bool, fresh_ids: bool) -> Applied | None:
+        """Apply and write once; return None if the cached chain must be verified first."""
+        self.in_flight = set()
+        if self.cached is None:
+            self.cached = CachedChain(self.store.read([self.tag]).get(self.tag), verified=True)
+        chain, verified = self.cached.chain, self.cached.verified
+        if chain is None and must_exist:
+            if verified:
+                raise TagNotFound(self.tag)
+            self.cached = None
+            return None
+        ours = [self.marks[index] for index in sorted(self.maybe_applied)]
+        applied = apply(
+            chain,
+            self.requests,
+            now=self.writer.clock(),
+            spilled_marks=self._spilled_marks(chain, ours if fresh_ids else self.marks),
+            default_timeout=self.writer.limits.default_timeout,
+            marks=self.marks,
+        )
+        if applied.chain is chain:
+            if not verified:
+                self.cached = None
                 return None
-            after = change(current)
-            if after is current:
-                return current
-            stats.writes += 1
-            store.write(current, after)
+            return Applied(chain, self._credited(applied.outcomes))
+        if self.exhausted is not None:
+            raise self.exhausted
+        after = self._spill(chain, applied)
+        self.in_flight = {i for i, (_, kind, _) in enumerate(applied.outcomes) if kind == "applied"}
+        self.writer.stats.add(writes=1)
+        self.store.write(chain, after)
+        return Applied(after, self._credited(applied.outcomes))
+
+    def _after_conflict(self, conflict: Conflict) -> None:
+        self.writer.stats.add(conflicts=1)
+        if conflict.maybe_ours:
+            self.maybe_applied |= self.in_flight
+        guessed = self.cached is not None and not self.cached.verified
+        self.cached = CachedChain(conflict.chain, verified=True)
+        if guessed:
+            return  # a wrong guess is not an attempt: the conflict returned the current state
+        if not self.retry.again():
+            # The stored state may be our own write: apply once more, without a write.
+            self.exhausted = StaleLocalData(self.tag, self.retry.attempt)
+        elif self.retry.waited > _STALE_AFTER:
+            self.cached = None
+
+    def _spilled_marks(self, chain: Chain | None, marks: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Look up spilled marks under the keys of these marks."""
+        if chain is None or not chain.spilled:
+            return {}
+        inline = split_marks(chain.marks)
+        keys = dict.fromkeys(mark[:MARK_KEY_BYTES] for mark in marks)
+        missing = [key for key in keys if key not in inline]
+        return self.store.get_spilled_marks(chain, missing) if missing else {}
+
+    def _spill(self, before: Chain | None, applied: Applied) -> Chain:
+        """Copy marks out of the chain if the write would make it too large."""
+        after = applied.chain
+        assert after is not None  # something was applied
+        if before is None:
             return after
-        except Conflict as conflict:
-            stats.conflicts += 1
-            current = conflict.chain
-            problem = StaleLocalData(chain.tag, retry.attempt)
-        except Unavailable as unavailable:
-            known = False
-            problem = unavailable.cause
-        if not retry.again():
-            raise problem
-        known = known and retry.waited <= _STALE_AFTER
+        new_marks = (len(after.marks) - len(before.marks)) // MARK_BYTES
+        marks = before.overflow(new_marks)
+        if not marks:
+            return after
+        # Copies first, then the write without them: a crash between leaves a mark twice.
+        until = max(self.writer.clock(), after.deadline or 0) + self.writer.limits.retention
+        self.store.put_spilled_marks(before, marks, until)
+        self.writer.stats.add(spilled=len(marks) // MARK_BYTES)
+        return after.without_marks(marks)
+
+    def _credited(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Report a duplicate of a write of ours whose response was lost as applied."""
+        return [
+            Outcome(outcome.request, "applied")
+            if outcome.kind == "duplicate" and index in self.maybe_applied
+            else outcome
+            for index, outcome in enumerate(outcomes)
+        ]

@@ -1,22 +1,23 @@
-"""Chains in memory: `MemoryStore`, which behaves as the DynamoDB table does towards one caller."""
+"""Chains in memory: a `xorack.core.ports.ChainStore` for one process, and the fake of the tests."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
 
-from xorack.core.chain import MARK_BYTES, MARK_KEY_BYTES, Chain
+from xorack.core.chain import Chain
+from xorack.core.marks import split_marks
 from xorack.core.ports import Conflict
 
 __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """A `xorack.core.ports.ChainStore` in memory, for one process.
+    """A store that behaves as the DynamoDB table does towards one caller after the other.
 
     Attributes:
         chains: The chains by tag.
-        marks: Marks moved out of chains: (tag, born) -> key -> what was said.
+        marks: Spilled marks: tag and first_seen_at of the chain, to key, to checksum.
     """
 
     def __init__(self) -> None:
@@ -32,27 +33,24 @@ class MemoryStore:
     def write(self, before: Chain | None, after: Chain) -> None:
         """See `xorack.core.ports.ChainStore.write`."""
         with self._guard:
-            there = self.chains.get(after.tag)
-            believed = None if before is None else (before.version, before.stamp)
-            actual = None if there is None else (there.version, there.stamp)
-            if believed != actual:
-                raise Conflict(there)
+            stored = self.chains.get(after.tag)
+            expected = None if before is None else (before.version, before.stamp)
+            actual = None if stored is None else (stored.version, stored.stamp)
+            if expected != actual:
+                raise Conflict(stored)
             self.chains[after.tag] = after
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """See `xorack.core.ports.ChainStore.get_spilled_marks`."""
         with self._guard:
-            kept = self.marks.get((chain.tag, chain.first_seen_at), {})
-            return {key: kept[key] for key in keys if key in kept}
+            marks = self.marks.get((chain.tag, chain.first_seen_at), {})
+            return {key: marks[key] for key in keys if key in marks}
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        """See `xorack.core.ports.ChainStore.put_spilled_marks`."""
-        del until  # nothing expires in memory
+        """See `xorack.core.ports.ChainStore.put_spilled_marks`; nothing expires."""
+        del until
         with self._guard:
-            kept = self.marks.setdefault((chain.tag, chain.first_seen_at), {})
-            for at in range(0, len(marks), MARK_BYTES):
-                mark = marks[at : at + MARK_BYTES]
-                kept[mark[:MARK_KEY_BYTES]] = mark[MARK_KEY_BYTES:]
+            self.marks.setdefault((chain.tag, chain.first_seen_at), {}).update(split_marks(marks))
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
         """See `xorack.core.ports.ChainStore.due_pages`."""

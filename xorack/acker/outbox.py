@@ -1,86 +1,70 @@
-"""Publish the events of chains that ended: the last step of the consumer and of the sweeper."""
+"""The outbox: publishes pending events of finished chains and marks them as published.
+
+The state is written first, with the event still pending. Whoever sees a pending event publishes
+it, so a crash in between loses none: docs/adr/0003-pending-events.md.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Sequence
 
-from xorack.acker.chain_writer import WriteStats, write_retrying
-from xorack.core.chain import Chain, published
+from xorack.acker.chain_writer import ChainWriter
+from xorack.acker.parallel import map_parallel
+from xorack.core.chain import Chain
 from xorack.core.errors import shown
-from xorack.core.ports import ChainStore, Publisher
-from xorack.core.retry import RetryPolicy
+from xorack.core.ports import Publisher
+from xorack.core.transitions import mark_published
 
-__all__ = ["each", "publish_pending"]
+__all__ = ["Outbox"]
 
 _LOG = logging.getLogger("xorack")
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
-def each(work: Callable[[_T], _R], items: Sequence[_T], workers: int) -> Iterable[_R]:
-    """Work on all items, several at a time."""
-    if workers <= 1 or len(items) <= 1:
-        return map(work, items)
-    with ThreadPoolExecutor(min(workers, len(items))) as pool:
-        return list(pool.map(work, items))
+class Outbox:
+    """Publishes pending events."""
 
+    def __init__(self, writer: ChainWriter, publisher: Publisher, *, workers: int = 1) -> None:
+        """Publish through a publisher.
 
-def publish_pending(
-    chains: Sequence[Chain],
-    store: ChainStore,
-    publisher: Publisher,
-    policy: RetryPolicy,
-    stats: WriteStats | None = None,
-    *,
-    workers: int = 1,
-) -> dict[str, str]:
-    """Publish what is owed, and cross it off.
+        Args:
+            writer: Marks events as published.
+            publisher: The channel for events.
+            workers: Chains that are written at a time.
+        """
+        self.writer = writer
+        self.publisher = publisher
+        self.workers = workers
 
-    Args:
-        chains: Finished chains whose events are owed.
-        store: Where they are kept.
-        publisher: Where events go.
-        policy: When to try again.
-        stats: Where what it took is added.
-        workers: Chains that are written at the same time.
+    def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
+        """Publish pending events and mark them as published.
 
-    Returns:
-        What is still owed: tag -> why.
-    """
-    if not chains:
-        return {}
-    unpublished = publisher.publish(chains)
-    for tag, why in unpublished.items():
-        _LOG.error("event not published", extra={"tag": shown(tag), "why": why})
+        Args:
+            chains: Finished chains whose events are pending.
 
-    def cross_off(chain: Chain) -> WriteStats:
-        took = WriteStats()
+        Returns:
+            The events that are still pending: tag to reason.
+        """
+        if not chains:
+            return {}
+        failures = self.publisher.publish(chains)
+        for tag, reason in failures.items():
+            _LOG.error("event not published", extra={"tag": shown(tag), "why": reason})
+        published = [chain for chain in chains if chain.tag not in failures]
+        map_parallel(self._mark_published, published, self.workers)
+        return failures
+
+    def _mark_published(self, published: Chain) -> None:
+        def change(chain: Chain) -> Chain:
+            """Change the chain unless it is a later one of the same tag."""
+            same_event = (chain.first_seen_at, chain.ended_at) == (
+                published.first_seen_at,
+                published.ended_at,
+            )
+            return mark_published(chain) if chain.event_pending and same_event else chain
+
         try:
-            write_retrying(store, chain, _mark_published(chain), policy, took)
-        except Exception as problem:  # noqa: BLE001 - it goes out once more then, under its id
-            why = f"{type(problem).__name__}: {problem}"
-            _LOG.warning("event still noted as owed", extra={"tag": shown(chain.tag), "why": why})
-        return took
-
-    told = [chain for chain in chains if chain.tag not in unpublished]
-    for took in each(cross_off, told, workers):
-        if stats is not None:
-            stats.add(took)
-    return unpublished
-
-
-def _mark_published(told: Chain) -> Callable[[Chain], Chain]:
-    """What crosses an event off, if it is still this one that is owed."""
-
-    def change(chain: Chain) -> Chain:
-        same = (
-            chain.event_pending
-            and chain.first_seen_at == told.first_seen_at
-            and chain.ended_at == told.ended_at
-        )
-        return published(chain) if same else chain
-
-    return change
+            self.writer.change(published, change)
+        except Exception as error:  # noqa: BLE001 - it is published once more, with the same id
+            extra = {"tag": shown(published.tag), "why": f"{type(error).__name__}: {error}"}
+            _LOG.warning("event still marked as pending", extra=extra)

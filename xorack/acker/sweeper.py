@@ -1,147 +1,125 @@
-"""What the sweeper does: end chains whose deadline has passed, publish what is still owed.
+"""The sweeper: fails chains whose deadline has passed and publishes pending events.
 
-DynamoDB's TTL is no timer (it may be days late). A sparse index holds when to look at which chain;
-whether it is really late is looked up again in the conditional write.
+DynamoDB's TTL is not a timer: it may be days late. A sparse index holds the time at which to look
+at each chain. The conditional write decides whether the deadline has really passed.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from xorack.acker.chain_writer import WriteStats, write_retrying
-from xorack.acker.outbox import publish_pending
-from xorack.core.chain import Chain, expire
-from xorack.core.clock import milliseconds
+from xorack.acker.chain_writer import ChainWriter, WriteStats
+from xorack.acker.outbox import Outbox
+from xorack.acker.parallel import map_parallel
+from xorack.acker.reading import read_valid
+from xorack.core.chain import Chain
 from xorack.core.errors import shown
-from xorack.core.ports import ChainStore, Publisher, Unavailable
-from xorack.core.retry import RetryPolicy
+from xorack.core.ports import Unavailable
+from xorack.core.transitions import expire
 
-__all__ = ["SweepResult", "sweep"]
+__all__ = ["SweepResult", "Sweeper"]
 
 _LOG = logging.getLogger("xorack")
+_READ_ATTEMPTS = 5
+"""After some 30 s the table counts as unavailable: the next sweep tries again."""
 
 
 @dataclass
 class SweepResult:
-    """What a sweep did.
+    """The result of a sweep.
 
     Attributes:
-        looked: Chains looked at.
-        ended: Chains ended: reason -> how many.
+        chains: Chains that were read.
+        ended: Chains ended, by reason.
         events: Events published.
-        event_pending: Events that could not be published.
-        problems: Chains that could not be written; they come again at the next sweep.
-        complete: Whether all that was due was looked at, or time ran out.
-        stats: What it took.
+        events_pending: Events that could not be published.
+        problems: Chains that could not be read or written; the next sweep tries again.
+        complete: False if time ran out before all due chains were read.
+        stats: Write statistics.
     """
 
-    looked: int = 0
+    chains: int = 0
     ended: Counter[str] = field(default_factory=Counter)
     events: int = 0
-    event_pending: int = 0
+    events_pending: int = 0
     problems: int = 0
     complete: bool = True
     stats: WriteStats = field(default_factory=WriteStats)
 
 
-class _Looked(NamedTuple):
-    """What a look at a chain found: the chain now, whether that failed, what it took."""
+class Sweeper:
+    """Sweeps the table."""
 
-    chain: Chain | None
-    problem: bool
-    stats: WriteStats
+    def __init__(self, writer: ChainWriter, outbox: Outbox, *, workers: int = 8) -> None:
+        """Use these services.
 
+        Args:
+            writer: Writes chains. The ``time_left`` of its retry policy bounds a sweep.
+            outbox: Publishes events.
+            workers: Chains that are written at a time.
+        """
+        self.writer = writer
+        self.outbox = outbox
+        self.workers = workers
 
-def _end_if_late(
-    chain: Chain, store: ChainStore, policy: RetryPolicy, now: Callable[[], int]
-) -> _Looked:
-    stats = WriteStats()
-    try:
-        after = write_retrying(store, chain, lambda c: expire(c, now()), policy, stats)
-    except Exception as problem:  # noqa: BLE001 - the others are looked at all the same
-        why = f"{type(problem).__name__}: {problem}"
-        _LOG.error("chain not ended", extra={"tag": shown(chain.tag), "why": why})
-        return _Looked(None, True, stats)
-    return _Looked(after, False, stats)
+    def sweep(self) -> SweepResult:
+        """Sweep all chains that are due.
 
-
-def _read(
-    tags: list[str], store: ChainStore, policy: RetryPolicy, swept: SweepResult
-) -> list[Chain]:
-    """The chains of a page; one whose item cannot be read is a problem of its own."""
-    retry = policy.start()
-    while True:
-        try:
-            return list(store.read(tags).values())
-        except Unavailable as problem:
-            # Half a minute of trouble is the whole table's: the next sweep looks again.
-            if retry.attempt >= 5 or not retry.again():
-                raise problem.cause from problem
-        except Exception as problem:  # noqa: BLE001 - an item that is no chain
-            if len(tags) == 1:
-                why = f"{type(problem).__name__}: {problem}"
-                _LOG.error("chain not read", extra={"tag": shown(tags[0]), "why": why})
-                swept.problems += 1
-                return []
-            return [chain for tag in tags for chain in _read([tag], store, policy, swept)]
-
-
-def sweep(
-    store: ChainStore,
-    publisher: Publisher,
-    *,
-    policy: RetryPolicy | None = None,
-    now: Callable[[], int] = milliseconds,
-    workers: int = 8,
-) -> SweepResult:
-    """Look at all chains that are due.
-
-    Args:
-        store: Where chains are kept.
-        publisher: Where events go.
-        policy: When to try again; its ``time_left`` bounds the whole, what is left then comes
-            with the next sweep.
-        now: The clock, milliseconds since 1970.
-        workers: Chains that are written at the same time.
-
-    Returns:
-        What was done.
-
-    Raises:
-        Exception: The index or the table could not be read; the next sweep looks again.
-    """
-    policy = policy or RetryPolicy()
-    swept = SweepResult()
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        for tags in store.due_pages(now()):
-            if policy.time_left() <= 0:
-                swept.complete = False
+        Raises:
+            Exception: The index or the table cannot be read.
+        """
+        result = SweepResult(stats=self.writer.stats)
+        for tags in self.writer.store.due_pages(self.writer.clock()):
+            if self.writer.retry_policy.time_left() <= 0:
+                result.complete = False
                 break
-            chains = _read(tags, store, policy, swept)
-            swept.looked += len(chains)
+            self._sweep_page(tags, result)
+        return result
 
-            def look(chain: Chain) -> _Looked:
-                return _end_if_late(chain, store, policy, now)
+    def _sweep_page(self, tags: list[str], result: SweepResult) -> None:
+        chains = self._read(tags, result)
+        result.chains += len(chains)
+        pending = []
+        after_each = map_parallel(self._expire, chains, self.workers)
+        for before, after in zip(chains, after_each, strict=True):
+            if isinstance(after, Exception):
+                result.problems += 1
+                continue
+            if after is None:
+                continue
+            if after.final and not before.final:
+                result.ended[after.reason or after.status] += 1
+            if after.event_pending:
+                pending.append(after)
+        failures = self.outbox.publish(pending)
+        result.events += len(pending) - len(failures)
+        result.events_pending += len(failures)
 
-            event_pending = []
-            results = map(look, chains) if workers <= 1 else pool.map(look, chains)
-            for before, (after, problem, stats) in zip(chains, results, strict=True):
-                swept.stats.add(stats)
-                swept.problems += problem
-                if after is None:
-                    continue
-                if after.final and not before.final:
-                    swept.ended[after.reason or after.status] += 1
-                if after.event_pending:
-                    event_pending.append(after)
-            unpublished = publish_pending(
-                event_pending, store, publisher, policy, swept.stats, workers=workers
-            )
-            swept.events += len(event_pending) - len(unpublished)
-            swept.event_pending += len(unpublished)
-    return swept
+    def _read(self, tags: list[str], result: SweepResult) -> list[Chain]:
+        invalid: dict[str, Exception] = {}
+        retry = self.writer.retry_policy.start()
+        while True:
+            try:
+                chains = read_valid(self.writer.store, tags, invalid.__setitem__)
+                break
+            except Unavailable as error:
+                if retry.attempt >= _READ_ATTEMPTS or not retry.again():
+                    raise error.cause from error
+        for tag, problem in invalid.items():
+            _log_problem("chain not read", tag, problem)
+        result.problems += len(invalid)
+        return chains
+
+    def _expire(self, chain: Chain) -> Chain | Exception | None:
+        """Fail a chain if its deadline has passed; return the error if that fails."""
+        try:
+            return self.writer.change(chain, lambda stored: expire(stored, self.writer.clock()))
+        except Exception as error:  # noqa: BLE001 - the other chains are swept all the same
+            _log_problem("chain not ended", chain.tag, error)
+            return error
+
+
+def _log_problem(message: str, tag: str, error: Exception) -> None:
+    _LOG.error(message, extra={"tag": shown(tag), "why": f"{type(error).__name__}: {error}"})

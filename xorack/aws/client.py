@@ -1,9 +1,9 @@
-"""How xorack talks to AWS: clients with their timeouts and retries said, and errors told apart."""
+"""boto3 clients with explicit time-outs and retries, and the classification of AWS errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -14,10 +14,9 @@ from botocore.exceptions import (
     HTTPClientError,
 )
 
-if TYPE_CHECKING:
-    from xorack.core.retry import RetryPolicy
+from xorack.core.retry import RetryPolicy
 
-__all__ = ["CONFIG", "NotTaken", "error_code", "is_transient", "make_client", "send_entries"]
+__all__ = ["CONFIG", "NotAccepted", "error_code", "is_transient", "make_client", "send_entries"]
 
 _Entry = TypeVar("_Entry")
 
@@ -41,47 +40,36 @@ _TRANSIENT = frozenset(
     }
 )
 
-
 CONFIG = Config(
     connect_timeout=3,
     read_timeout=10,
     max_pool_connections=32,
     retries={"mode": "standard", "total_max_attempts": 3},
 )
-"""Calls that end soon, one way or the other."""
+"""Few attempts and short time-outs: botocore's defaults wait longer than a function may run."""
 
 
 def make_client(service: str, **settings: Any) -> Any:
-    """A boto3 client whose calls end soon, one way or the other.
-
-    botocore's own defaults wait a minute for an answer, which is longer than the function has.
-    Few tries of its own: the retries that know what they are retrying are ours.
+    """Create a boto3 client with `CONFIG`.
 
     Args:
         service: ``dynamodb``, ``sqs``, ...
-        **settings: Passed to ``boto3.client``.
-
-    Returns:
-        The client; endpoint, region and credentials by the default chain.
+        **settings: Arguments of ``boto3.client``.
     """
     return boto3.client(service, config=CONFIG, **settings)
 
 
 def error_code(error: Exception) -> str:
-    """The code of an AWS error; of others their name."""
+    """Return the code of an AWS error; the class name of any other error."""
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", "Unknown"))
     return type(error).__name__
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same call may go through later; and if it timed out, whether it may have landed.
+    """Return True if a retry may help: throttling, 5xx, time-outs, broken connections.
 
-    Args:
-        error: What a boto3 call raised.
-
-    Returns:
-        True for throttling, 5xx, time-outs and broken connections; False for what stays wrong.
+    A call that failed so may have taken effect.
     """
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -91,46 +79,46 @@ def is_transient(error: Exception) -> bool:
     )
 
 
-class NotTaken(NamedTuple):
-    """What a batch call says of an entry that it did not take.
+class NotAccepted(NamedTuple):
+    """The failure of one entry of a batch call.
 
     Attributes:
-        why: Code and message.
-        hopeless: Whether it would say the same again.
+        reason: Code and message.
+        permanent: True if a retry cannot help.
     """
 
-    why: str
-    hopeless: bool = False
+    reason: str
+    permanent: bool = False
 
 
 def send_entries(
     entries: Mapping[int, _Entry],
-    send: Callable[[Mapping[int, _Entry]], Mapping[int, NotTaken]],
+    send: Callable[[Mapping[int, _Entry]], Mapping[int, NotAccepted]],
     policy: RetryPolicy,
 ) -> dict[int, str]:
-    """Send the entries of one batch call, and again those that were not taken.
+    """Send the entries of one batch call; retry those that were not accepted.
 
     Args:
-        entries: Position -> entry.
-        send: Makes the call for some of them, and tells which were not taken: an answer of 200 may
-            hold such.
-        policy: When to try again.
+        entries: Position to entry.
+        send: Calls the service with some entries; returns those that were not accepted. A response
+            of 200 may hold such.
+        policy: The limits of retries.
 
     Returns:
-        What is left: position -> why.
+        The entries that were not accepted in the end: position to reason.
     """
     retry = policy.start()
     left = dict(entries)
-    hopeless: dict[int, str] = {}
+    failed: dict[int, str] = {}
     while True:
         try:
-            not_taken = send(left)
-            reasons = {position: one.why for position, one in not_taken.items()}
-            hopeless.update({p: one.why for p, one in not_taken.items() if one.hopeless})
-            left = {position: left[position] for position in reasons if position not in hopeless}
+            not_accepted = send(left)
+            reasons = {position: entry.reason for position, entry in not_accepted.items()}
+            failed.update({p: entry.reason for p, entry in not_accepted.items() if entry.permanent})
+            left = {position: left[position] for position in reasons if position not in failed}
         except (ClientError, BotoCoreError) as error:
             reasons = dict.fromkeys(left, f"{error_code(error)}: {error}")
             if not is_transient(error):
-                return {**hopeless, **reasons}
+                return {**failed, **reasons}
         if not left or not retry.again():
-            return {**hopeless, **{position: reasons[position] for position in left}}
+            return {**failed, **{position: reasons[position] for position in left}}

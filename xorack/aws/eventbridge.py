@@ -1,4 +1,4 @@
-"""Events that travel by EventBridge."""
+"""Events on an EventBridge bus: a `xorack.core.ports.Publisher`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from xorack.aws.client import NotTaken, make_client, send_entries
+from xorack.aws.client import NotAccepted, make_client, send_entries
 from xorack.core.chain import Chain
 from xorack.core.event import SOURCE, event_detail
 from xorack.core.retry import RetryPolicy
@@ -15,7 +15,7 @@ from xorack.core.retry import RetryPolicy
 __all__ = ["EventBus"]
 
 _ENTRIES = 10
-"""Most entries of one PutEvents; an event of ours has at most some 10 KB, of 256 allowed."""
+"""Most entries of one PutEvents. An event has at most some 10 KB of the 1 MB of a call."""
 
 
 class EventBus:
@@ -27,9 +27,9 @@ class EventBus:
         """Use a bus.
 
         Args:
-            bus_name: Its name.
-            client: A boto3 EventBridge client; one of the default chain if None.
-            policy: When to try again what was not accepted.
+            bus_name: The name of the bus.
+            client: A boto3 EventBridge client; by default one of the default credential chain.
+            policy: The limits of retries for entries that were not accepted.
         """
         self.bus_name = bus_name
         self.client = make_client("events") if client is None else client
@@ -39,30 +39,27 @@ class EventBus:
         """See `xorack.core.ports.Publisher.publish`."""
         failures: dict[str, str] = {}
         for at in range(0, len(chains), _ENTRIES):
-            failures.update(self._publish_batch(chains[at : at + _ENTRIES]))
+            batch = dict(enumerate(chains[at : at + _ENTRIES]))
+            left = send_entries(batch, self._put_events, self.policy)
+            failures.update({batch[position].tag: reason for position, reason in left.items()})
         return failures
 
     def entry(self, chain: Chain) -> dict[str, Any]:
-        """A chain's event as an entry of PutEvents."""
-        ended = datetime.fromtimestamp((chain.ended_at or 0) / 1000, timezone.utc)
+        """Return a chain's event as an entry of PutEvents."""
         return {
             "EventBusName": self.bus_name,
             "Source": SOURCE,
             "DetailType": chain.status,
-            "Time": ended,
+            "Time": datetime.fromtimestamp((chain.ended_at or 0) / 1000, timezone.utc),
             "Detail": json.dumps(event_detail(chain), separators=(",", ":")),
         }
 
-    def _publish_batch(self, chains: Sequence[Chain]) -> dict[str, str]:
-        def call(left: Mapping[int, Chain]) -> dict[int, NotTaken]:
-            answer = self.client.put_events(Entries=[self.entry(chain) for chain in left.values()])
-            if answer.get("FailedEntryCount"):
-                return {
-                    position: NotTaken(f"{entry['ErrorCode']}: {entry.get('ErrorMessage')}")
-                    for position, entry in zip(left, answer.get("Entries", []), strict=True)
-                    if entry.get("ErrorCode")
-                }
+    def _put_events(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:
+        response = self.client.put_events(Entries=[self.entry(chain) for chain in chains.values()])
+        if not response.get("FailedEntryCount"):
             return {}
-
-        left = send_entries(dict(enumerate(chains)), call, self.policy)
-        return {chains[position].tag: why for position, why in left.items()}
+        return {
+            position: NotAccepted(f"{entry['ErrorCode']}: {entry.get('ErrorMessage')}")
+            for position, entry in zip(chains, response.get("Entries", []), strict=True)
+            if entry.get("ErrorCode")
+        }

@@ -1,4 +1,4 @@
-"""Words that travel by SQS: stamp requests to the queue, refused ones to the dead-letter queue."""
+"""SQS transport: requests to the queue, rejected ones to the dead-letter queue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xorack.aws.client import NotTaken, make_client, send_entries
+from xorack.aws.client import NotAccepted, make_client, send_entries
 from xorack.core.errors import InvalidRequest, SendFailed
 from xorack.core.message import MAX_BODY_BYTES, Rejected, pack
 from xorack.core.request import Request
@@ -23,7 +23,7 @@ _ERROR_BYTES = 1000
 
 @dataclass(frozen=True)
 class SendReport:
-    """What was sent.
+    """The result of `send`.
 
     Attributes:
         messages: SQS messages.
@@ -38,15 +38,13 @@ class SendReport:
 
 @dataclass(frozen=True)
 class _Message:
-    """A message to send."""
-
     position: int
     body: str
     attributes: dict[str, Any]
 
     @property
     def size(self) -> int:
-        """Bytes that SQS counts."""
+        """Bytes as SQS counts them."""
         size = len(self.body.encode("utf-8", "surrogatepass"))
         for name, value in self.attributes.items():
             size += len(name) + len(value["DataType"]) + len(value["StringValue"].encode())
@@ -65,70 +63,53 @@ def send(
 
     Args:
         queue_url: The queue (the stack's output ``QueueUrl``).
-        requests: Any number, read as they are sent.
-        client: A boto3 SQS client; one of the default chain if None.
-        max_bytes: The most bytes of one message's body.
-        policy: When to try again what was not accepted.
-
-    Returns:
-        What was sent.
+        requests: Any number, consumed lazily.
+        client: A boto3 SQS client; by default one of the default credential chain.
+        max_bytes: The limit of one message's body.
+        policy: The limits of retries for messages that were not accepted.
 
     Raises:
-        SendFailed: Some messages were not accepted. Send the same requests again, under the same
+        SendFailed: Some messages were not accepted. Send the same requests again under the same
             ids: those that arrived are not applied twice.
+        InvalidRequest: The queue URL is empty.
     """
     if not isinstance(queue_url, str) or not queue_url:
         raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
     client = make_client("sqs") if client is None else client
-    messages = requests_sent = size = 0
-    counted = _Counter(requests)
-    bodies = (
-        _Message(position, body, {})
-        for position, body in enumerate(pack(counted, max_bytes=max_bytes))
-    )
-    for batch in _batches(bodies):
-        failures = _send_batch(client, queue_url, batch, policy or RetryPolicy(attempts=8))
-        if failures:
+    policy = policy or RetryPolicy(attempts=8)
+    count = messages = size = 0
+
+    def counted() -> Iterator[Request]:
+        nonlocal count
+        for request in requests:
+            count += 1
+            yield request
+
+    for batch in _batches(_messages(pack(counted(), max_bytes=max_bytes))):
+        if failures := _send_batch(client, queue_url, batch, policy):
             unsent = [message.body for message in batch if message.position in failures]
             raise SendFailed(queue_url, next(iter(failures.values())), unsent)
         messages += len(batch)
         size += sum(message.size for message in batch)
-    requests_sent = counted.count
-    return SendReport(messages, requests_sent, size)
+    return SendReport(messages, count, size)
 
 
 def send_bodies(
     queue_url: str, bodies: Sequence[str], client: Any, *, policy: RetryPolicy
 ) -> dict[int, str]:
-    """Send message bodies as they are.
-
-    Args:
-        queue_url: The queue.
-        bodies: The bodies, each within the limits of SQS.
-        client: A boto3 SQS client.
-        policy: When to try again what was not accepted.
+    """Send message bodies, each within the limits of SQS.
 
     Returns:
-        What was not accepted: position -> why.
+        The bodies that were not accepted: position to reason.
     """
-    messages = (_Message(position, body, {}) for position, body in enumerate(bodies))
-    problems: dict[int, str] = {}
-    for batch in _batches(messages):
-        problems.update(_send_batch(client, queue_url, batch, policy))
-    return problems
+    failures: dict[int, str] = {}
+    for batch in _batches(_messages(bodies)):
+        failures.update(_send_batch(client, queue_url, batch, policy))
+    return failures
 
 
-class _Counter:
-    """Counts what passes through."""
-
-    def __init__(self, requests: Iterable[Request]) -> None:
-        self.requests = requests
-        self.count = 0
-
-    def __iter__(self) -> Iterator[Request]:
-        for request in self.requests:
-            self.count += 1
-            yield request
+def _messages(bodies: Iterable[str]) -> Iterator[_Message]:
+    return (_Message(position, body, {}) for position, body in enumerate(bodies))
 
 
 def _batches(messages: Iterable[_Message]) -> Iterator[list[_Message]]:
@@ -148,29 +129,23 @@ def _batches(messages: Iterable[_Message]) -> Iterator[list[_Message]]:
 def _send_batch(
     client: Any, queue_url: str, batch: Sequence[_Message], policy: RetryPolicy
 ) -> dict[int, str]:
-    """Send one batch, again what was not accepted.
+    """Send one batch; return the messages that were not accepted: position to reason."""
 
-    Returns:
-        What is left: position -> why.
-    """
-
-    def call(left: Mapping[int, _Message]) -> dict[int, NotTaken]:
-        answer = client.send_message_batch(
-            QueueUrl=queue_url,
-            Entries=[
-                {
-                    "Id": str(position),
-                    "MessageBody": message.body,
-                    "MessageAttributes": message.attributes,
-                }
-                for position, message in left.items()
-            ],
-        )
+    def call(messages: Mapping[int, _Message]) -> dict[int, NotAccepted]:
+        entries = [
+            {
+                "Id": str(position),
+                "MessageBody": message.body,
+                "MessageAttributes": message.attributes,
+            }
+            for position, message in messages.items()
+        ]
+        response = client.send_message_batch(QueueUrl=queue_url, Entries=entries)
         return {
-            int(entry["Id"]): NotTaken(
+            int(entry["Id"]): NotAccepted(
                 f"{entry.get('Code')}: {entry.get('Message')}", bool(entry.get("SenderFault"))
             )
-            for entry in answer.get("Failed", [])
+            for entry in response.get("Failed", [])
         }
 
     return send_entries({message.position: message for message in batch}, call, policy)
@@ -186,20 +161,20 @@ class DeadLetterQueue:
 
         Args:
             queue_url: The dead-letter queue.
-            client: A boto3 SQS client; one of the default chain if None.
-            policy: When to try again what was not accepted.
+            client: A boto3 SQS client; by default one of the default credential chain.
+            policy: The limits of retries for messages that were not accepted.
         """
         self.queue_url = queue_url
         self.client = make_client("sqs") if client is None else client
         self.policy = policy or RetryPolicy(attempts=5)
 
-    def send(self, refused: Sequence[Rejected]) -> list[int]:
+    def send(self, rejected: Sequence[Rejected]) -> list[int]:
         """See `xorack.core.ports.DeadLetters.send`.
 
-        What the policy leaves no time for is not sent, and told: better than to be cut off, with
-        whatever else came along.
+        Batches for which the policy leaves no time are not sent, and returned: this is better
+        than an invocation that is cut off.
         """
-        messages = [_dead_letter(position, letter) for position, letter in enumerate(refused)]
+        messages = [_dead_letter(position, entry) for position, entry in enumerate(rejected)]
         unsent = [m.position for m in messages if m.size > MAX_BODY_BYTES]
         fitting = (message for message in messages if message.size <= MAX_BODY_BYTES)
         for batch in _batches(fitting):
@@ -210,14 +185,14 @@ class DeadLetterQueue:
         return sorted(unsent)
 
 
-def _dead_letter(position: int, letter: Rejected) -> _Message:
-    """The message that carries a refused request, with the reason in its attribute ``error``."""
-    reason = letter.reason.encode("ascii", "backslashreplace")[:_ERROR_BYTES].decode()
+def _dead_letter(position: int, rejected: Rejected) -> _Message:
+    """Make the message of a rejected request, with the reason in the attribute ``error``."""
+    reason = rejected.reason.encode("ascii", "backslashreplace")[:_ERROR_BYTES].decode()
     attributes = {"error": {"DataType": "String", "StringValue": reason}}
-    message = _Message(position, letter.body, attributes)
+    message = _Message(position, rejected.body, attributes)
     if message.size <= MAX_BODY_BYTES:
         return message
-    # A body that fills SQS's limit has no room for the reason beside it.
-    packed = gzip.compress(letter.body.encode("utf-8", "surrogatepass"), mtime=0)
+    # A body at SQS's limit leaves no room for the reason.
+    packed = gzip.compress(rejected.body.encode("utf-8", "surrogatepass"), mtime=0)
     attributes["encoding"] = {"DataType": "String", "StringValue": "gzip+base64"}
     return _Message(position, base64.b64encode(packed).decode(), attributes)

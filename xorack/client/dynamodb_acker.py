@@ -1,7 +1,4 @@
-"""Chains in a DynamoDB table, by direct calls: `DynamoDBAcker`.
-
-The table itself, which services drive, is `xorack.aws.dynamodb_store`: the functions do not load what is here.
-"""
+"""Chains in a DynamoDB table, by direct calls: `DynamoDBAcker`, the npm package in Python."""
 
 from __future__ import annotations
 
@@ -10,21 +7,21 @@ import uuid
 from collections import OrderedDict
 from typing import Any
 
-from xorack.acker.chain_writer import CachedChain, apply_requests
-from xorack.aws.dynamodb_store import DUE_INDEX, DUE_SHARDS, DynamoDBStore
-from xorack.core.chain import MAX_FOLD, Chain
-from xorack.core.clock import milliseconds
+from xorack.acker.chain_writer import CachedChain, ChainWriter, Limits
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.chain import Chain
 from xorack.core.errors import TagNotFound, ZeroBufferNoOp
 from xorack.core.ports import DEFAULT_RETENTION_MS, Unavailable
 from xorack.core.request import Request, validate_tag
-from xorack.core.retry import Crowd, RetryPolicy
+from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import Stamp, UnackedStamp, xor_bytes
+from xorack.core.transitions import MAX_FOLD
 
-__all__ = ["DUE_INDEX", "DUE_SHARDS", "DynamoDBAcker", "DynamoDBStore"]
+__all__ = ["DynamoDBAcker"]
 
 
-class _Waiting:
-    """A thread that waits for its request to be applied."""
+class _Call:
+    """A thread's call that waits for its request to be applied."""
 
     __slots__ = ("done", "error", "request", "stamp", "turn")
 
@@ -39,9 +36,9 @@ class _Waiting:
 class DynamoDBAcker:
     """Chains in a DynamoDB table, by direct calls: the npm package ``xor-ack-dynamodb``.
 
-    As there, but ``stamp`` retries by itself, is exact when a write landed and its answer was
-    lost, and keeps a finished chain as a tombstone. Threads may share one: what several of them
-    stamp into one chain while a write is under way goes together into the next.
+    Unlike the npm package, ``stamp`` retries by itself, is exact if a write landed and its response
+    was lost, and keeps a finished chain as a tombstone. Threads may share an acker: their stamps
+    to one chain share a write.
 
     Example:
         >>> acker = DynamoDBAcker("my-table", partition_key="tagID")   # doctest: +SKIP
@@ -51,8 +48,7 @@ class DynamoDBAcker:
         True
     """
 
-    _REMEMBERED = 10_000
-    _CROWD_LASTS_MS = 30_000
+    _CACHE_SIZE = 10_000
 
     def __init__(
         self,
@@ -66,88 +62,81 @@ class DynamoDBAcker:
         """Use a table.
 
         Args:
-            table_name: The table.
+            table_name: The name of the table.
             partition_key: The name of its partition key, a string attribute.
-            client: A boto3 DynamoDB client; one of the default chain if None.
-            policy: When to try again.
-            retention: How long the tombstone of a finished chain is kept, milliseconds.
+            client: A boto3 DynamoDB client; by default one of the default credential chain.
+            policy: The limits of retries.
+            retention: Milliseconds that the tombstone of a finished chain is kept.
 
         Raises:
-            InvalidRequest: No table name, or a partition key of a name that chains use themselves.
+            InvalidRequest: The table name is empty, or the partition key is an attribute of chains.
         """
         self.store = DynamoDBStore(table_name, partition_key, client, retention=retention)
         self.policy = policy or RetryPolicy()
-        # What our last write left: a guess that saves the read before the next one, and that the
-        # write's condition proves or refutes.
-        self._last: OrderedDict[str, Chain] = OrderedDict()
-        # Chains that others write too, as it turned out: how far apart tries have to be.
-        self._crowds: OrderedDict[str, tuple[Crowd, int]] = OrderedDict()
-        self._queues: dict[tuple[str, bool], list[_Waiting]] = {}
+        self._writer = ChainWriter(
+            self.store, retry_policy=self.policy, limits=Limits(retention=retention)
+        )
+        # The state after our last write saves a read; the condition of the next write verifies it.
+        self._cache: OrderedDict[str, Chain] = OrderedDict()
+        self._queues: dict[tuple[str, bool], list[_Call]] = {}
         self._guard = threading.Lock()
 
     def create(self, tag: str, stamp: bytes, *, started: int = 0, finished: int = 0) -> Stamp:
         """Create a chain.
 
         Args:
-            tag: Its name, a non-empty string of at most 1,024 UTF-8 bytes.
-            stamp: The root unit's stamp, any bytes but zeros.
-            started: How many units this starts, where the senders count.
-            finished: How many it finishes, likewise.
+            tag: The chain's name, a non-empty string of at most 1,024 UTF-8 bytes.
+            stamp: The root unit's stamp, not all zero.
+            started: Units that this starts, if the senders report counts.
+            finished: Units that this finishes, likewise.
 
         Returns:
-            The chain's stamp: this one, XORed with what came for the chain before its create.
+            The chain's stamp: this one, XORed with stamps that came before the create.
 
         Raises:
             TagExists: The chain was created before.
             ZeroBufferNoOp: The stamp is all zeros.
             BufferLengthsUnequal: Stamps of another length came before the create.
-            InvalidRequest: The tag, the stamp or a count is none.
-            StaleLocalData: Others kept writing the chain until the retries were spent.
-            botocore.exceptions.ClientError: What DynamoDB refused.
+            InvalidRequest: The tag, stamp or count is invalid.
+            StaleLocalData: Others kept writing the chain until the retries were used up.
+            botocore.exceptions.ClientError: DynamoDB rejected the call.
         """
-        self._check(tag, stamp)
-        request = Request("create", tag, uuid.uuid4().hex, stamp, started, finished)
-        return self._apply(request, must_exist=False)
+        return self._apply("create", tag, stamp, started, finished)
 
     def stamp(self, tag: str, stamp: bytes, *, started: int = 0, finished: int = 0) -> Stamp:
         """XOR a stamp into a chain, exactly once.
 
         Args:
             tag: The chain.
-            stamp: As many bytes as its other stamps, not all zero.
-            started: How many units this starts, where the senders count.
-            finished: How many it finishes, likewise.
+            stamp: As many bytes as the chain's other stamps, not all zero.
+            started: Units that this starts, if the senders report counts.
+            finished: Units that this finishes, likewise.
 
         Returns:
-            The chain's stamp now. ``acked`` says whether the chain is acked, by this stamp or
-            before; a chain that ended before is not changed any more.
+            The chain's stamp. Its ``acked`` is True if the chain is acked, by this stamp or
+            before. A chain that has ended does not change.
 
         Raises:
-            TagNotFound: There is no such chain.
+            TagNotFound: The chain does not exist.
             ZeroBufferNoOp: The stamp is all zeros.
             BufferLengthsUnequal: The chain's stamps have another length.
-            InvalidRequest: The tag, the stamp or a count is none.
-            StaleLocalData: Others kept writing the chain until the retries were spent; it was not
-                applied.
-            botocore.exceptions.ClientError: What DynamoDB refused.
+            InvalidRequest: The tag, stamp or count is invalid.
+            StaleLocalData: Others kept writing the chain until the retries were used up. The stamp
+                was not applied.
+            botocore.exceptions.ClientError: DynamoDB rejected the call.
         """
-        self._check(tag, stamp)
-        request = Request("stamp", tag, uuid.uuid4().hex, stamp, started, finished)
-        return self._apply(request, must_exist=True)
+        return self._apply("stamp", tag, stamp, started, finished)
 
     def delete(self, tag: str) -> None:
-        """Delete a chain, also a tombstone.
-
-        Args:
-            tag: The chain.
+        """Delete a chain or a tombstone.
 
         Raises:
-            TagNotFound: There is no such chain.
-            InvalidRequest: The tag is none.
-            botocore.exceptions.ClientError: What DynamoDB refused.
+            TagNotFound: The chain does not exist.
+            InvalidRequest: The tag is invalid.
+            botocore.exceptions.ClientError: DynamoDB rejected the call.
         """
         validate_tag(tag)
-        self._forget(tag)
+        self._remember(tag, None)
         retry = self.policy.start()
         while True:
             try:
@@ -156,118 +145,88 @@ class DynamoDBAcker:
                 if not retry.again():
                     raise unavailable.cause from None
             except TagNotFound:
-                # After a try whose answer was lost, gone is what was wanted.
                 if retry.attempt > 1:
-                    return None
+                    return None  # an attempt whose response was lost has deleted it
                 raise
 
-    @staticmethod
-    def _check(tag: str, stamp: bytes) -> None:
+    def _apply(self, op: Any, tag: str, stamp: bytes, started: int, finished: int) -> Stamp:
+        """Apply a request, together with those of other threads that wait for the same chain."""
         validate_tag(tag)
         if isinstance(stamp, (bytes, bytearray, memoryview)) and not any(stamp):
             raise ZeroBufferNoOp
-
-    def _apply(self, request: Request, *, must_exist: bool) -> Stamp:
-        """Apply a request, together with those of other threads that wait for the same chain."""
-        waiting = _Waiting(request)
+        call = _Call(Request(op, tag, uuid.uuid4().hex, stamp, started, finished))
+        queue_key = (tag, op == "stamp")
         with self._guard:
-            queue = self._queues.setdefault((request.tag, must_exist), [])
-            queue.append(waiting)
-            leads = len(queue) == 1
-        if not leads:
-            waiting.turn.wait()
-        if not waiting.done:
-            # Whoever is first in the queue writes for all who are in it by then, in one write.
-            self._write_for_all(request.tag, must_exist)
-        if waiting.error is not None:
-            raise waiting.error
-        assert waiting.stamp is not None  # done without an error
-        return waiting.stamp
+            queue = self._queues.setdefault(queue_key, [])
+            queue.append(call)
+            first = len(queue) == 1
+        if not first:
+            call.turn.wait()
+        if not call.done:
+            # The first in the queue writes for all that are in it by now, in one write.
+            self._write_queue(queue_key)
+        if call.error is not None:
+            raise call.error
+        assert call.stamp is not None  # done without an error
+        return call.stamp
 
-    def _write_for_all(self, tag: str, must_exist: bool) -> None:
+    def _write_queue(self, queue_key: tuple[str, bool]) -> None:
         with self._guard:
-            together = self._queues[tag, must_exist][:MAX_FOLD]
+            calls = self._queues[queue_key][:MAX_FOLD]
         try:
-            self._write(tag, together, must_exist)
+            self._write(*queue_key, calls)
         except BaseException as error:
-            for waiting in together:
-                waiting.error = error
+            for call in calls:
+                call.error = error
             raise
         finally:
             with self._guard:
-                queue = self._queues[tag, must_exist]
-                del queue[: len(together)]
+                queue = self._queues[queue_key]
+                del queue[: len(calls)]
                 if queue:
-                    queue[0].turn.set()  # leads the next
+                    queue[0].turn.set()  # it writes next
                 else:
-                    del self._queues[tag, must_exist]
-            for waiting in together:
-                waiting.done = True
-                waiting.turn.set()
+                    del self._queues[queue_key]
+            for call in calls:
+                call.done = True
+                call.turn.set()
 
-    def _write(self, tag: str, together: list[_Waiting], must_exist: bool) -> None:
-        """Apply the requests of all who wait together; note for each what became of it."""
+    def _write(self, tag: str, must_exist: bool, calls: list[_Call]) -> None:
+        """Apply the requests of waiting calls; give each its result."""
         with self._guard:
-            last = self._last.get(tag)
-            crowd, seen = self._crowds.pop(tag, (Crowd(), 0))
-        if milliseconds() - seen > self._CROWD_LASTS_MS:
-            crowd = Crowd()
-        known: CachedChain | None = None
+            last = self._cache.get(tag)
+        cached = None
         if not must_exist:
-            known = CachedChain(None, fresh=False)
-        elif last is not None and not crowd.level:  # in a crowd what was ours is not the last
-            known = CachedChain(last, fresh=False)
+            cached = CachedChain(None, verified=False)
+        elif last is not None:
+            cached = CachedChain(last, verified=False)
+        requests = [call.request for call in calls]
         try:
-            applied = apply_requests(
-                self.store,
-                tag,
-                [waiting.request for waiting in together],
-                now=milliseconds,
-                policy=self.policy,
-                known=known,
-                retention=self.store.retention,
-                must_exist=must_exist,
-                new_ids=True,
-                crowd=crowd,
+            chain, outcomes = self._writer.apply(
+                tag, requests, cached, must_exist=must_exist, fresh_ids=True
             )
         except Exception:
-            self._forget(tag)
-            self._note_crowd(tag, crowd)
+            self._remember(tag, None)
             raise
-        chain = applied.chain
-        assert chain is not None  # applied, duplicate, late and refused all need one
-        if last is not None and chain.version == last.version + 1:
-            crowd.level = 0  # nobody else wrote meanwhile
+        assert chain is not None  # every outcome implies a chain
         self._remember(tag, chain)
-        self._note_crowd(tag, crowd)
-        # Each is told what the chain was after its own stamp, as if they had come one by one; only
-        # the last of them can have been the one that acked it.
-        after = chain.stamp
-        for waiting, outcome in zip(reversed(together), reversed(applied.outcomes), strict=True):
+        # Each call gets the stamp as of its own request, as if applied one at a time. Only the
+        # last can have acked the chain.
+        stamp = chain.stamp
+        for call, outcome in zip(reversed(calls), reversed(outcomes), strict=True):
             if outcome.error is not None:
-                waiting.error = outcome.error
+                call.error = outcome.error
                 continue
-            acked = after is chain.stamp and chain.status == "acked"
-            waiting.stamp = Stamp(after) if any(after) or acked else UnackedStamp(after)
-            if outcome.kind == "applied" and waiting.request.stamp is not None:
-                after = xor_bytes(after, waiting.request.stamp)
+            acked = stamp is chain.stamp and chain.status == "acked"
+            call.stamp = Stamp(stamp) if any(stamp) or acked else UnackedStamp(stamp)
+            if outcome.kind == "applied" and call.request.stamp is not None:
+                stamp = xor_bytes(stamp, call.request.stamp)
 
-    def _forget(self, tag: str) -> None:
+    def _remember(self, tag: str, chain: Chain | None) -> None:
+        """Cache an unfinished chain; forget any other."""
         with self._guard:
-            self._last.pop(tag, None)
-
-    def _remember(self, tag: str, chain: Chain) -> None:
-        with self._guard:
-            self._last.pop(tag, None)
-            if not chain.final:
-                self._last[tag] = chain
-            while len(self._last) > self._REMEMBERED:
-                self._last.popitem(last=False)
-
-    def _note_crowd(self, tag: str, crowd: Crowd) -> None:
-        if not crowd.level:
-            return
-        with self._guard:
-            self._crowds[tag] = (crowd, milliseconds())
-            while len(self._crowds) > self._REMEMBERED:
-                self._crowds.popitem(last=False)
+            self._cache.pop(tag, None)
+            if chain is not None and not chain.final:
+                self._cache[tag] = chain
+            if len(self._cache) > self._CACHE_SIZE:
+                self._cache.popitem(last=False)

@@ -1,58 +1,26 @@
-"""Chains in memory: the seed's `Acker`, and `MemoryStore`, which keeps whole chains.
-
-`MemoryStore` behaves as the DynamoDB table does towards one caller after the other; it is what
-tests and simulations drive the services with.
-"""
+"""Chains in memory: `Acker`, the npm package ``ack`` in Python."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from pyee.base import EventEmitter
 
 from xorack.core.errors import BufferLengthsUnequal, TagExists, ZeroBufferNoOp
 from xorack.core.request import validate_tag
-from xorack.core.stamp import Stamp, xor_end_to_end
+from xorack.core.stamp import Stamp
 
 __all__ = ["Acker"]
 
-_number = int.from_bytes
-
-
-class _Left(Mapping[str, Stamp]):
-    """What is left of each open chain, as stamps.
-
-    The acker itself keeps integers: XOR and the look for zero are one operation each on them, and
-    a stamp is read once and never written.
-    """
-
-    def __init__(self, chains: dict[str, list[int]]) -> None:
-        self._chains = chains
-
-    def __getitem__(self, tag: str) -> Stamp:
-        length, left = self._chains[tag]
-        return Stamp(left.to_bytes(length, "little"))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._chains)
-
-    def __len__(self) -> int:
-        return len(self._chains)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
 
 class Acker(EventEmitter):
-    """Chains in memory, and events when they end: the npm package ``ack``, in Python.
+    """Chains in memory, with events when they end.
 
-    The events ``acked`` and ``failed`` carry the tag, and come once the chain is gone from the
-    acker. For threads that share one acker: each call is atomic; listeners are called by the
-    thread whose call ended the chain, outside the lock.
-
-    Attributes:
-        storage: What is left of each open chain, by tag; to be read only.
+    The events ``acked`` and ``failed`` carry the tag and follow the removal of the chain. Threads
+    may share an acker: each call is atomic, and the thread that ends a chain calls the listeners,
+    outside the lock.
 
     Example:
         >>> acker = Acker()
@@ -64,21 +32,31 @@ class Acker(EventEmitter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._chains: dict[str, list[int]] = {}  # tag -> [bytes, what is left]
-        self.storage: Mapping[str, Stamp] = _Left(self._chains)
+        # Integers: their XOR and their test for zero are one operation each.
+        self._chains: dict[str, tuple[int, int]] = {}  # tag to length in bytes, XOR of stamps
         self._guard = threading.Lock()
+
+    @property
+    def storage(self) -> Mapping[str, Stamp]:
+        """A read-only copy of the open chains: tag to the XOR of the stamps so far."""
+        with self._guard:
+            stamps = {
+                tag: Stamp(total.to_bytes(length, "little"))
+                for tag, (length, total) in self._chains.items()
+            }
+        return MappingProxyType(stamps)
 
     def add(self, tag: str, stamp: bytes) -> None:
         """Start a chain.
 
         Args:
-            tag: Its name, a non-empty string.
-            stamp: The root unit's stamp, any bytes but zeros.
+            tag: The chain's name, a non-empty string.
+            stamp: The root unit's stamp, not all zero.
 
         Raises:
-            TagExists: There is an open chain of this tag.
-            ZeroBufferNoOp: The stamp is all zeros: the chain could never be told from an acked one.
-            InvalidRequest: The tag is no tag.
+            TagExists: An open chain has this tag.
+            ZeroBufferNoOp: The stamp is all zeros, as if the chain were acked.
+            InvalidRequest: The tag is invalid.
         """
         validate_tag(tag)
         if not any(stamp):
@@ -86,67 +64,35 @@ class Acker(EventEmitter):
         with self._guard:
             if tag in self._chains:
                 raise TagExists(tag)
-            self._chains[tag] = [len(stamp), int.from_bytes(stamp, "little")]
+            self._chains[tag] = (len(stamp), int.from_bytes(stamp, "little"))
 
     def stamp(self, tag: str, stamp: bytes) -> None:
-        """XOR a stamp in; at zero the chain is removed and ``acked`` is emitted.
+        """XOR a stamp in. At zero, remove the chain and emit ``acked``.
 
-        A tag that is not there is no error, as in the seed: it may have ended before.
+        An unknown tag is ignored, as in the npm package: the chain may have ended before.
 
         Args:
             tag: The chain.
-            stamp: As many bytes as its other stamps.
+            stamp: As many bytes as the chain's other stamps.
 
         Raises:
             BufferLengthsUnequal: The chain's stamps have another length.
         """
-        # By hand: `with` takes longer for the lock than everything else here together.
-        guard = self._guard
-        guard.acquire()
-        try:
-            chain = self._chains.get(tag)
-            if chain is None:
-                return
-            if len(stamp) != chain[0]:
-                raise BufferLengthsUnequal(len(stamp), chain[0])
-            left = chain[1] ^ _number(stamp, "little")
-            if left:
-                chain[1] = left
-                return
-            del self._chains[tag]
-        finally:
-            guard.release()
-        self.emit("acked", tag)
-
-    def stamp_many(self, tag: str, stamps: bytes) -> None:
-        """XOR many stamps in at once, as if they were one: the chain is looked at after the last.
-
-        Many times quicker than one by one, most so where numpy is installed.
-
-        Args:
-            tag: The chain.
-            stamps: Any number of stamps, end to end, each of as many bytes as the chain's others.
-
-        Raises:
-            BufferLengthsUnequal: They are no whole number of the chain's stamps; none is applied.
-        """
         with self._guard:
-            chain = self._chains.get(tag)
-            if chain is None:
+            if tag not in self._chains:
                 return
-            left = chain[1] ^ xor_end_to_end(stamps, chain[0])
-            if left:
-                chain[1] = left
+            length, total = self._chains[tag]
+            if len(stamp) != length:
+                raise BufferLengthsUnequal(len(stamp), length)
+            total ^= int.from_bytes(stamp, "little")
+            if total:
+                self._chains[tag] = (length, total)
                 return
             del self._chains[tag]
         self.emit("acked", tag)
 
     def fail(self, tag: str) -> None:
-        """Remove a chain and emit ``failed``.
-
-        Args:
-            tag: The chain. One that is not there is no error and no event: it ended before.
-        """
+        """Remove a chain and emit ``failed``. An unknown tag is ignored."""
         with self._guard:
             if self._chains.pop(tag, None) is None:
                 return

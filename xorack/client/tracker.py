@@ -1,12 +1,12 @@
-"""What a producer in plain Python uses instead of raw stamps: Lambda functions, workers, tasks.
+"""Tracking for producers in plain Python: Lambda functions, workers, tasks.
 
-A chain is started with its root unit; a step finishes a unit and starts its children, in one
-stamp, so that the chain cannot reach zero while work is left. A child is a token, a little JSON,
-that travels with the event to whoever works on it, in another process too.
+A chain starts with its root unit. A step finishes a unit and starts its children in one stamp, so
+the chain cannot reach zero while work is left. A child is a token, a small JSON value that travels
+with the event to its worker, also in another process.
 
-Unit and request ids are fixed by what they stand for, never random: a step that is run again,
+Unit and request ids follow from what they stand for and are never random. A step that runs again,
 because its event was delivered again, sends the same request under the same id, which takes effect
-once. So a step must make the same children each time it is run for the same unit.
+once. So a step must start the same children each time it runs for the same unit.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
-from xorack.aws.sqs import SendReport, send
+from xorack.aws.client import make_client
+from xorack.aws.sqs import send
 from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
 from xorack.core.hashing import unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
 from xorack.core.retry import RetryPolicy
-from xorack.core.stamp import Stamp, plain, traced, xor_bytes
+from xorack.core.stamp import plain, traced, xor_bytes
 
-__all__ = ["Kind", "Step", "Token", "Tracker"]
+__all__ = ["StampKind", "Step", "Token", "Tracker"]
 
-Kind = Literal["traced", "plain"]
+StampKind = Literal["traced", "plain"]
 
 _VERSION = 1
 _STAMPS = {"traced": traced, "plain": plain}
@@ -38,20 +39,20 @@ _STAMPS = {"traced": traced, "plain": plain}
 
 @dataclass(frozen=True)
 class Token:
-    """A unit that is started and has to be finished: what travels with the event.
+    """A started unit. It travels with the event to the worker that finishes the unit.
 
     Attributes:
         unit: The unit's id.
-        tags: The chains that it belongs to, at least one.
-        kind: The kind of stamps that these chains use.
+        tags: The chains that the unit belongs to, at least one.
+        kind: The kind of stamps of these chains.
     """
 
     unit: int
     tags: tuple[str, ...]
-    kind: Kind = "traced"
+    kind: StampKind = "traced"
 
     def to_json(self) -> dict[str, Any]:
-        """The token as a JSON object."""
+        """Return the token as a JSON object."""
         return {
             "v": _VERSION,
             "unit": f"{self.unit:016x}",
@@ -60,21 +61,15 @@ class Token:
         }
 
     def __str__(self) -> str:
-        """The token as JSON text."""
+        """Return the token as JSON text."""
         return json.dumps(self.to_json(), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, token: Token | Mapping[str, Any] | str | bytes) -> Token:
-        """Read a token, however it travelled.
-
-        Args:
-            token: A token, its JSON object, or its JSON text.
-
-        Returns:
-            The token.
+        """Read a token: a `Token`, its JSON object, or its JSON text.
 
         Raises:
-            InvalidToken: It is none, or was made by another version.
+            InvalidToken: The token is invalid, or another version made it.
         """
         if isinstance(token, Token):
             return token
@@ -88,22 +83,28 @@ class Token:
         version = token.get("v")
         if isinstance(version, bool) or version != _VERSION:
             raise InvalidToken("v", version, f"{_VERSION}: another version made this token")
-        unit, tags, kind = token.get("unit"), token.get("tags"), token.get("kind")
-        try:
-            number = int(unit, 16) if isinstance(unit, str) and len(unit) == 16 else 0
-        except ValueError:
-            number = 0
-        if not 0 < number < 1 << 64:
-            raise InvalidToken("unit", unit, "16 hex digits, not all zero")
-        if not isinstance(tags, list) or not tags or len(set(map(str, tags))) != len(tags):
-            raise InvalidToken("tags", tags, "a list of different tags")
-        try:
-            checked = tuple(validate_tag(tag) for tag in tags)
-        except InvalidRequest as error:
-            raise InvalidToken("tags", tags, error.expected) from None
-        if kind not in ("traced", "plain"):
+        if (kind := token.get("kind")) not in _STAMPS:
             raise InvalidToken("kind", kind, "traced or plain")
-        return cls(number, checked, kind)
+        return cls(_unit_of(token.get("unit")), _tags_of(token.get("tags")), kind)
+
+
+def _unit_of(text: object) -> int:
+    try:
+        unit = int(text, 16) if isinstance(text, str) and len(text) == 16 else 0
+    except ValueError:
+        unit = 0
+    if not 0 < unit < 1 << 64:
+        raise InvalidToken("unit", text, "16 hex digits, not all zero")
+    return unit
+
+
+def _tags_of(tags: object) -> tuple[str, ...]:
+    if not isinstance(tags, list) or not tags or len(set(map(str, tags))) != len(tags):
+        raise InvalidToken("tags", tags, "a list of different tags")
+    try:
+        return tuple(validate_tag(tag) for tag in tags)
+    except InvalidRequest as error:
+        raise InvalidToken("tags", tags, error.expected) from None
 
 
 AnyToken = Token | Mapping[str, Any] | str
@@ -119,7 +120,7 @@ class Tracker:
         ...     for line in order.lines:
         ...         publish(line, token=step.child(line.number).to_json())
 
-        and whoever works on a line, elsewhere:
+        and the worker of a line, in another process:
 
         >>> with tracker.step(event["token"]):                          # doctest: +SKIP
         ...     process(event)
@@ -130,89 +131,72 @@ class Tracker:
         queue_url: str,
         client: Any = None,
         *,
-        stamps: Kind = "traced",
+        stamps: StampKind = "traced",
         policy: RetryPolicy | None = None,
     ) -> None:
         """Send to a queue.
 
         Args:
             queue_url: The acker's queue (the stack's output ``QueueUrl``).
-            client: A boto3 SQS client; one of the default chain if None, made when first needed.
-            stamps: The stamps of chains started here: ``traced`` can be read back into the ids of
-                what is missing; ``plain`` are 8 bytes instead of 648 and cannot.
-            policy: When to try again what the queue did not accept.
+            client: A boto3 SQS client; by default one of the default credential chain, created at
+                the first send.
+            stamps: The stamps of chains started here. ``traced`` stamps name the outstanding units;
+                ``plain`` ones have 8 bytes instead of 648 and do not.
+            policy: The limits of retries for messages that were not accepted.
 
         Raises:
-            InvalidRequest: No queue URL, or another kind of stamps.
+            InvalidRequest: The queue URL is empty, or the kind of stamps is unknown.
         """
         if not isinstance(queue_url, str) or not queue_url:
             raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
         if stamps not in _STAMPS:
             raise InvalidRequest("stamps", stamps, "traced or plain")
         self.queue_url = queue_url
-        self.stamps: Kind = stamps
+        self.stamps: StampKind = stamps
         self.policy = policy
         self._client = client
-        self._here = threading.local()
+        self._thread = threading.local()
 
-    def start(
-        self,
-        tag: str,
-        *parts: str | bytes | int,
-        timeout: float | None = None,
-        idle_timeout: float | None = None,
-        detail: Mapping[str, Any] | None = None,
-    ) -> Token:
-        """Create a chain, with its root unit started.
+    def start(self, tag: str, *parts: str | bytes | int, **options: Any) -> Token:
+        """Create a chain with its root unit.
 
-        A tag names one run of the work: started again, it is the same chain and the same request.
-        To do the work anew, take another tag, with a date or the number of the attempt.
+        A tag names one run of the work. A second start of the tag is the same request and has no
+        effect. For a new run use a new tag, with a date or the number of the attempt.
 
         Args:
             tag: The chain's name.
-            *parts: What names the root unit; the tag, if nothing.
-            timeout: Seconds until the chain fails if it is not acked; the acker's default if None.
-            idle_timeout: Seconds without a stamp until it fails; forever if None.
-            detail: A JSON object of at most 4 KiB, given back in the chain's events.
+            *parts: The name of the root unit; by default the tag.
+            **options: ``timeout``: seconds until the chain fails if it is not acked, by default the
+                acker's; ``idle_timeout``: seconds without a stamp until it fails, by default no
+                limit; ``detail``: a JSON object of at most 4 KiB, returned in the chain's events.
 
         Returns:
             The root unit's token.
 
         Raises:
-            InvalidRequest: An argument is wrong; the error names it.
-            SendFailed: The queue did not accept it.
+            InvalidRequest: An argument is invalid.
+            SendFailed: The queue did not accept the request.
         """
         validate_tag(tag)
         token = Token(unit_id(*parts) if parts else unit_id(tag), (tag,), self.stamps)
-        self._send(
-            Request.create(
-                tag,
-                f"create-{token.unit:016x}",
-                _STAMPS[self.stamps](token.unit),
-                timeout=timeout,
-                idle_timeout=idle_timeout,
-                detail=detail,
-            )
-        )
+        stamp = _STAMPS[self.stamps](token.unit)
+        self._send(Request.create(tag, f"create-{token.unit:016x}", stamp, **options))
         return token
 
     def step(self, *tokens: AnyToken, fail: bool = False) -> Step:
-        """A step of the work: finishes its units, starts their children. Use it with ``with``.
+        """Make a step, for use with ``with``: it finishes its units and starts their children.
 
-        When the block ends well, one stamp for each chain is sent. When it raises, nothing is: the
-        units stay outstanding, and whoever delivers the event again has it tried again.
+        When the block ends without an exception, one stamp is sent for each chain. When it raises,
+        nothing is sent: the units stay outstanding until the event is delivered again.
 
         Args:
-            *tokens: The units that the step finishes, one or more; of several chains or of one.
-                Children then belong to all of these chains (Storm's multi-anchoring).
-            fail: When the block raises, fail the chains, with the error as the reason.
-
-        Returns:
-            The step.
+            *tokens: The units that the step finishes, one or more, of one or several chains.
+                Children belong to all of these chains (Storm's multi-anchoring).
+            fail: Fail the chains when the block raises, with the exception as the reason.
 
         Raises:
-            InvalidToken: A token is none.
-            InvalidRequest: No token, the same token twice, or chains of different stamps.
+            InvalidToken: A token is invalid.
+            InvalidRequest: There is no token, a token occurs twice, or the kinds of stamps differ.
         """
         return Step(self, tuple(map(Token.from_json, tokens)), fail=fail)
 
@@ -221,18 +205,18 @@ class Tracker:
 
         Args:
             chain: A token of the chains.
-            reason: Why; what exceeds 1,024 bytes is cut off.
-            request_id: The request's id; by default one for this unit and reason.
+            reason: The reason; cut off after 1,024 bytes.
+            request_id: The request's id; by default a hash of this unit and reason.
 
         Raises:
-            InvalidToken: The token is none.
-            SendFailed: The queue did not accept it.
+            InvalidToken: The token is invalid.
+            SendFailed: The queue did not accept the request.
         """
         token = Token.from_json(chain)
-        reason = _cut(reason)
-        told = hashlib.blake2b(reason.encode(), digest_size=8).hexdigest()
-        name = request_id or f"fail-{token.unit:016x}-{told}"
-        self._send(*(Request.fail(tag, name, reason) for tag in token.tags))
+        reason = _valid_reason(reason)
+        digest = hashlib.blake2b(reason.encode(), digest_size=8).hexdigest()
+        id = request_id or f"fail-{token.unit:016x}-{digest}"
+        self._send(*(Request.fail(tag, id, reason) for tag in token.tags))
 
     def extend(self, chain: AnyToken, timeout: float, *, request_id: str | None = None) -> None:
         """Move the deadline of a token's chains to ``timeout`` seconds from now.
@@ -240,49 +224,47 @@ class Tracker:
         Args:
             chain: A token of the chains.
             timeout: Seconds, above 0.
-            request_id: The request's id; by default a new one, as each call is a new wish.
+            request_id: The request's id; random by default: each call is a separate request.
 
         Raises:
-            InvalidToken: The token is none.
-            InvalidRequest: The time is not above 0: the deadline would be in the past.
-            SendFailed: The queue did not accept it.
+            InvalidToken: The token is invalid.
+            InvalidRequest: The time-out is not above 0.
+            SendFailed: The queue did not accept the request.
         """
         token = Token.from_json(chain)
-        name = request_id or f"extend-{uuid.uuid4().hex}"
-        self._send(*(Request.extend(tag, name, timeout) for tag in token.tags))
+        id = request_id or f"extend-{uuid.uuid4().hex}"
+        self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Collect what is sent in this block, by this thread, and send it packed at its end.
+        """Collect what this thread sends in the block, and send it packed at the end.
 
-        For a worker that takes several events at a time: hundreds of steps become one message.
-        Ends of steps inside are sent also if the block raises: these steps ended well. Nothing has
-        left before the block ended, so acknowledge the events after it.
+        A worker that takes several events at a time turns hundreds of steps into one message.
+        Steps that ended are sent even if the block raises. Nothing is sent before the end of the
+        block, so acknowledge the events after it.
 
         Raises:
-            SendFailed: The queue did not accept some of it.
+            SendFailed: The queue did not accept some requests.
         """
-        if getattr(self._here, "requests", None) is not None:
-            yield  # inside another: the outer one sends
+        if getattr(self._thread, "requests", None) is not None:
+            yield  # nested: the outer block sends
             return
         requests: list[Request] = []
-        self._here.requests = requests
+        self._thread.requests = requests
         try:
             yield
         finally:
-            self._here.requests = None
+            self._thread.requests = None
             self._send(*requests)
 
-    def _send(self, *requests: Request) -> SendReport | None:
-        collected: list[Request] | None = getattr(self._here, "requests", None)
+    def _send(self, *requests: Request) -> None:
+        collected: list[Request] | None = getattr(self._thread, "requests", None)
         if collected is not None:
             collected.extend(requests)
-            return None
+            return
         if self._client is None:
-            from xorack.aws.client import make_client
-
             self._client = make_client("sqs")
-        return send(self.queue_url, requests, self._client, policy=self.policy)
+        send(self.queue_url, requests, self._client, policy=self.policy)
 
 
 class Step:
@@ -304,62 +286,49 @@ class Step:
         self._ended = False
 
     def child(self, *parts: str | bytes | int, unit: int | None = None) -> Token:
-        """Start a unit that descends from those that this step finishes.
+        """Start a unit that descends from the units that this step finishes.
 
         Args:
-            *parts: What names the unit among the children of its parents, the same each time the
-                step is run. Its number among them, if nothing: then their order must be the same.
-            unit: The unit's id, where it is known by other means; instead of parts.
+            *parts: The name of the unit among the children of its parents, the same each time the
+                step runs. By default its number, so the order of children must be the same.
+            unit: The unit's id, instead of parts.
 
         Returns:
-            Its token: send it along with the event.
+            The unit's token: send it with the event.
 
         Raises:
-            InvalidRequest: Two children of one name: they would cancel each other out.
+            InvalidRequest: The step has a unit of this name already: they would cancel out.
             XorAckError: The step has ended.
         """
         if self._ended:
             raise XorAckError("the step has ended: its stamp is sent, no child can be started")
+        parents = sorted(token.unit for token in self.tokens)
         if unit is None:
-            parents = sorted(token.unit for token in self.tokens)
             signed = (parent - (1 << 64) if parent >> 63 else parent for parent in parents)
             unit = unit_id(*signed, *(parts or (len(self._children),)))
         token = Token(unit, self.tags, self.tokens[0].kind)
         _STAMPS[token.kind](unit)  # checks the id
-        parents_too = {parent.unit for parent in self.tokens}
-        if unit in self._children or unit in parents_too:
+        if unit in self._children or unit in parents:
             raise InvalidRequest("child", parts or unit, "another unit than those of the step")
         self._children[unit] = token
         return token
 
     def requests(self) -> list[Request]:
-        """The stamps that end this step, one a chain.
-
-        Returns:
-            Requests, for who sends them by other means.
-        """
+        """Return the stamps that end this step, one for each chain."""
         make = _STAMPS[self.tokens[0].kind]
-        requests = []
-        children = Stamp(bytes(len(make(self.tokens[0].unit))))
+        children = bytes(len(make(self.tokens[0].unit)))
         for child in self._children:
-            children = Stamp(xor_bytes(children, make(child)))
+            children = xor_bytes(children, make(child))
+        requests = []
         for tag in self.tags:
             finished = sorted(token.unit for token in self.tokens if tag in token.tags)
-            stamp: bytes = children
+            stamp = children
             for unit in finished:
                 stamp = xor_bytes(stamp, make(unit))
-            told = hashlib.blake2b(
-                b"".join(unit.to_bytes(8, "little") for unit in finished), digest_size=16
-            )
-            requests.append(
-                Request.stamp_(
-                    tag,
-                    f"step-{told.hexdigest()}",
-                    stamp,
-                    started=len(self._children),
-                    finished=len(finished),
-                )
-            )
+            units = b"".join(unit.to_bytes(8, "little") for unit in finished)
+            id = f"step-{hashlib.blake2b(units, digest_size=16).hexdigest()}"
+            counts = {"started": len(self._children), "finished": len(finished)}
+            requests.append(Request.stamp_(tag, id, stamp, **counts))
         return requests
 
     def __enter__(self) -> Step:
@@ -379,8 +348,8 @@ class Step:
                 self._tracker.fail(token, f"{type(error).__name__}: {error}")
 
 
-def _cut(reason: str) -> str:
-    """A reason as the protocol allows it: no NUL, nothing without UTF-8, not too long."""
+def _valid_reason(reason: str) -> str:
+    """Remove from a reason what the protocol does not allow: NUL, surrogates, excess length."""
     if not isinstance(reason, str):
         raise InvalidRequest("reason", reason, "a string")
     data = reason.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]

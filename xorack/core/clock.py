@@ -1,4 +1,4 @@
-"""The clock, in the unit that chains are kept in."""
+"""The clock, in milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["milliseconds"]
 
 
 def milliseconds() -> int:
-    """Now, whole milliseconds since 1970."""
+    """Return the current time in whole milliseconds since the epoch."""
     return time.time_ns() // 1_000_000

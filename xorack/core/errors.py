@@ -1,6 +1,6 @@
-"""Everything that xorack raises.
+"""All errors that xorack raises.
 
-The six errors that the seeds know (``ack``, ``xor-ack-dynamodb``) keep their names, and each
+The six errors of the npm packages ``ack`` and ``xor-ack-dynamodb`` keep their names. Each error
 carries a ``code`` equal to its name, as there.
 """
 
@@ -22,18 +22,13 @@ __all__ = [
 ]
 
 _SHOWN = 80
-"""How many characters of a wrong value an error message repeats."""
+"""Most characters of an invalid value in an error message."""
 
 
 def shown(value: object) -> str:
-    """A wrong value as an error message may repeat it: on one line, in ASCII, and short.
+    """Return the ``repr`` of a value for an error message: one line, ASCII, at most 80 characters.
 
-    Args:
-        value: Whatever was given.
-
-    Returns:
-        Its ``repr`` in printable ASCII, cut after 80 characters. Never raises: values that
-        cannot be printed are named by their type.
+    Never raises: a value without a ``repr`` is named by its type.
     """
     if isinstance(value, (list, dict)):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
@@ -47,16 +42,16 @@ def shown(value: object) -> str:
 
 
 class XorAckError(Exception):
-    """The parent of all errors of this package."""
+    """The base class of all errors of this package."""
 
     @property
     def code(self) -> str:
-        """The error's name, as the seeds' errors carry it."""
+        """The name of the error, as the npm packages' errors carry it."""
         return type(self).__name__
 
 
 class BufferLengthsUnequal(XorAckError, ValueError):
-    """Stamps of different lengths met: a chain uses one length of stamp throughout."""
+    """The lengths of two stamps differ: a chain uses one length throughout."""
 
     def __init__(self, length: int | None = None, expected: int | None = None) -> None:
         message = "Buffer lengths are not equal"
@@ -68,14 +63,14 @@ class BufferLengthsUnequal(XorAckError, ValueError):
 
 
 class LessThanTwoBuffers(XorAckError, ValueError):
-    """``xor`` was called with fewer than two stamps."""
+    """``xor`` got fewer than two stamps."""
 
     def __init__(self) -> None:
         super().__init__("At least two buffers expected")
 
 
 class StaleLocalData(XorAckError):
-    """Others kept writing the chain until the retries were spent; nothing of ours was written."""
+    """Others kept writing the chain until the retries were used up; nothing was written."""
 
     def __init__(self, tag: str | None = None, attempts: int | None = None) -> None:
         message = "Stale local data"
@@ -87,7 +82,7 @@ class StaleLocalData(XorAckError):
 
 
 class TagExists(XorAckError):
-    """A chain of this tag was created before, by another request."""
+    """Another request created a chain of this tag before."""
 
     def __init__(self, tag: str) -> None:
         super().__init__(f"tag: {shown(tag)} already exists")
@@ -95,7 +90,7 @@ class TagExists(XorAckError):
 
 
 class TagNotFound(XorAckError, LookupError):
-    """There is no chain of this tag."""
+    """No chain has this tag."""
 
     def __init__(self, tag: str) -> None:
         super().__init__(f"tag: {shown(tag)} does not exist")
@@ -103,18 +98,18 @@ class TagNotFound(XorAckError, LookupError):
 
 
 class ZeroBufferNoOp(XorAckError, ValueError):
-    """A stamp of nothing but zeros: XORing it in would do nothing, so it is a mistake."""
+    """The stamp is all zeros: XORing it in would change nothing."""
 
     def __init__(self) -> None:
         super().__init__("Buffer is all zeros")
 
 
 class InvalidRequest(XorAckError, ValueError):
-    """A request, or a message of requests, that the protocol does not allow.
+    """A request, a message or an argument is invalid.
 
     Attributes:
-        field: The field that is wrong, for example ``tag`` or ``requests``.
-        expected: What the field should have held.
+        field: The name of the invalid field, for example ``tag`` or ``requests``.
+        expected: The expected value.
     """
 
     def __init__(self, field: str, value: object, expected: str) -> None:
@@ -124,35 +119,35 @@ class InvalidRequest(XorAckError, ValueError):
 
 
 class RequestIdReused(InvalidRequest):
-    """A request's id was used before in its chain, by a request that said something else.
+    """A request's id was used before in its chain, by a request with other content.
 
-    No duplicate: a sender's mistake, which would lose work if it were taken for one.
+    This is a mistake of the sender and not a duplicate: dropping the request would lose work.
     """
 
     def __init__(self, request_id: str) -> None:
         super().__init__(
             "id",
             request_id,
-            "an id of its own: a request of this id that said otherwise was applied",
+            "a unique id: a request of this id with other content was applied",
         )
 
 
 class NotAChain(XorAckError, ValueError):
-    """An item that some other program wrote into the table: it cannot be read as a chain.
+    """An item of the table is not a chain: another program wrote it.
 
     Attributes:
         tag: The item's tag.
-        why: What is wrong with it.
+        reason: The attribute that is invalid, and why.
     """
 
-    def __init__(self, tag: object, why: str) -> None:
-        super().__init__(f"tag: {shown(tag)} is an item that is no chain: {why}")
+    def __init__(self, tag: object, reason: str) -> None:
+        super().__init__(f"tag: {shown(tag)} is not a chain item: {reason}")
         self.tag = tag
-        self.why = why
+        self.reason = reason
 
 
 class InvalidToken(XorAckError, ValueError):
-    """A tracker's token that cannot be read, or was made by another version."""
+    """A tracker's token is invalid, or another version made it."""
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         super().__init__(f"token {field}: {shown(value)}, expected {expected}")
@@ -161,10 +156,10 @@ class InvalidToken(XorAckError, ValueError):
 
 
 class SendFailed(XorAckError):
-    """Some messages were not accepted by the queue, though they were retried.
+    """The queue did not accept some messages, after retries.
 
     Attributes:
-        unsent: The bodies that were not accepted, for another try.
+        unsent: The bodies that were not accepted.
     """
 
     def __init__(self, queue_url: str, reason: str, unsent: list[str]) -> None:

@@ -1,6 +1,6 @@
-"""The events that tell of a chain's end. Pure: a function of the chain as it is kept.
+"""Events: what is published when a chain ends. Pure functions of the chain.
 
-So every copy of an event is the same to the byte, whoever publishes it and however often.
+Every copy of an event is the same to the byte, whoever publishes it and however often.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xorack.core.chain import Chain
-from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTH, Outstanding, peel
+from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTH
+
+if TYPE_CHECKING:
+    from xorack.core.peeling import Outstanding
 
 __all__ = ["SOURCE", "event_detail", "event_id", "outstanding_of", "rfc3339"]
 
@@ -20,10 +23,10 @@ SOURCE = "xorack"
 
 
 def rfc3339(milliseconds: int | None) -> str | None:
-    """A time as RFC 3339 in UTC with milliseconds, for example ``2026-01-31T12:00:00.000Z``.
+    """Format a time as RFC 3339 in UTC with milliseconds, such as ``2026-01-31T12:00:00.000Z``.
 
     Args:
-        milliseconds: Since 1970; None for unknown.
+        milliseconds: Milliseconds since the epoch; None for unknown.
 
     Returns:
         The text; None for unknown.
@@ -36,40 +39,33 @@ def rfc3339(milliseconds: int | None) -> str | None:
 
 
 def event_id(chain: Chain) -> str:
-    """The id of a finished chain's event: the same for every copy.
+    """Hash the fields that identify a finished chain: every copy of its event has the same id.
 
-    It rests on what a chain is told by for ever: its tag, its end, and when those were; a chain
-    that is deleted and made again under its tag has another.
+    A chain that is deleted and created again under its tag has another id.
     """
-    told = json.dumps(
-        [chain.tag, chain.status, chain.first_seen_at, chain.created_at, chain.ended_at]
-    )
-    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+    identity = [chain.tag, chain.status, chain.first_seen_at, chain.created_at, chain.ended_at]
+    return hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
 
 
 def outstanding_of(chain: Chain) -> Outstanding:
-    """The units that are outstanding in a chain, as far as its stamp tells.
+    """Return the outstanding units of a chain, as far as its stamp names them.
 
-    A traced stamp is peeled. A plain one names its unit where the counts say that just one is
-    left. Opaque ones are not guessed at.
-
-    Args:
-        chain: Any chain.
-
-    Returns:
-        The ids and whether they are all.
+    A traced stamp is peeled. A plain stamp names its unit if the counts leave exactly one. Opaque
+    stamps name nothing.
     """
-    mixture = len(chain.stamp) == PLAIN_LENGTH and chain.started - chain.finished != 1
-    if mixture and any(chain.stamp):
+    from xorack.core.peeling import Outstanding, peel  # few invocations see a chain fail
+
+    several = len(chain.stamp) == PLAIN_LENGTH and chain.started - chain.finished != 1
+    if several and any(chain.stamp):
         return Outstanding(frozenset(), False)
     return peel(chain.stamp)
 
 
 def event_detail(chain: Chain) -> dict[str, Any]:
-    """The ``detail`` of a finished chain's event, as docs/protocol.md has it.
+    """Return the ``detail`` of a finished chain's event, as docs/protocol.md defines it.
 
-    Of a chain that was never created, ``created_at`` is when it was first heard of. Of one that
-    another tool created, ``created_at`` and ``duration_ms`` are null: nobody noted it.
+    For a chain that was never created, ``created_at`` is the time of its first request. For a
+    chain of another program, ``created_at`` and ``duration_ms`` are null: they are unknown.
 
     Args:
         chain: An ``acked`` or ``failed`` chain.
@@ -80,8 +76,7 @@ def event_detail(chain: Chain) -> dict[str, Any]:
     duration = None
     created_at = chain.created_at if chain.created else chain.first_seen_at
     if created_at is not None and chain.ended_at is not None:
-        # Two machines' clocks may disagree; nothing took less than no time.
-        duration = max(0, chain.ended_at - created_at)
+        duration = max(0, chain.ended_at - created_at)  # the clocks of two machines may differ
     detail: dict[str, Any] = {
         "id": event_id(chain),
         "tag": chain.tag,

@@ -1,138 +1,113 @@
-"""Messages that carry requests over the queue.
+"""The message codec: JSON bodies that carry requests over the queue.
 
-The format is a contract (docs/protocol.md): JSON in UTF-8, stamps in standard base64, one message
-carries one or more requests for any chains. Pure: no I/O.
+docs/protocol.md is the contract: UTF-8, stamps in standard base64, one or more requests a message,
+for any chains.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from xorack.core.errors import InvalidRequest, shown
-from xorack.core.request import Request, read_at_once
+from xorack.core.request import Request
 
 __all__ = ["MAX_BODY_BYTES", "VERSION", "Parsed", "Rejected", "pack", "parse", "rejected_body"]
 
 VERSION = 1
 """Version of the message format."""
 MAX_BODY_BYTES = 1024 * 1024
-"""Most bytes of one SQS message."""
+"""Limit of one SQS message."""
 MAX_REQUESTS = 20_000
-"""No message within 1 MiB holds more valid requests than this."""
+"""No message within 1 MiB holds more valid requests."""
+_MAX_SEPARATE = 100
+"""Invalid requests of a message that get a dead-lettered message each; the rest share one.
+Otherwise 40 KB of invalid requests would become 20,000 messages and delay everything else."""
 
 
 class Rejected(NamedTuple):
-    """Something that was asked and is not done.
+    """Requests that were rejected, as they go to the dead-letter queue.
 
     Attributes:
-        body: A message body that holds just this: for the dead-letter queue.
-        reason: Why, one line that names the field; of several requests, the first's.
-        held: How many requests it holds; 1 for a message that is refused whole.
+        body: A message body that holds just these requests.
+        reason: The reason in one line, which names the field; the first request's if several.
+        count: The number of requests; 1 for a message that is rejected whole.
     """
 
     body: str
     reason: str
-    held: int = 1
+    count: int = 1
 
 
 class Parsed(NamedTuple):
-    """What a message holds: the requests, and what of it was refused."""
+    """The valid requests of a message, in order, and what was rejected."""
 
     requests: list[Request]
-    refused: list[Rejected]
+    rejected: list[Rejected]
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
-"""Made once: `json.loads` with an option makes one each time."""
-_scan: Callable[[str, int], tuple[Any, int]] = vars(_DECODER)["scan_once"]
-_SHALLOW = 100
-_APART = 100
-"""Wrong requests of a message that get a letter each. The rest gets one together: 40 KB of rubbish
-would be 20,000 letters otherwise, and keep an invocation from the others' messages."""
 
 
-def _body(*raws: object) -> str:
-    """A message of raw requests."""
-    return json.dumps({"version": VERSION, "requests": raws}, separators=(",", ":"))
+def _body(*raw_requests: object) -> str:
+    return json.dumps({"version": VERSION, "requests": raw_requests}, separators=(",", ":"))
 
 
 def rejected_body(request: Request) -> str:
-    """The body that carries one refused request to the dead-letter queue.
-
-    Args:
-        request: The request as it was read.
-
-    Returns:
-        A message body, JSON in ASCII.
-    """
+    """Return the message body that carries one rejected request to the dead-letter queue."""
     return _body(request.to_json())
 
 
 def parse(body: str) -> Parsed:
-    """Read a message. Never raises: whatever is wrong comes back as refused.
+    """Parse a message. Never raises: whatever is invalid is returned as rejected.
 
-    A request that is wrong is refused alone, beyond a hundred together with the others that are
-    wrong; a message that is wrong as such (not JSON, nested too deep, another version, no list of
-    requests, too many of them) is refused whole.
+    An invalid request is rejected alone; beyond a hundred, together with the other invalid ones. A
+    message that is invalid as such (not JSON, nested too deep, another version, no list of
+    requests, too many of them) is rejected whole.
 
     Args:
-        body: The SQS message's body.
-
-    Returns:
-        The requests in their order, and what was refused with the reasons.
+        body: The body of an SQS message.
     """
-    requests: list[Request] = []
-    refused: list[Rejected] = []
     try:
-        raws = _raw_requests(body)
-        for raw in raws:
-            if (read := read_at_once(raw)) is None:
-                break
-            requests.append(read)
-        else:
-            return Parsed(requests, refused)
-        _check_depth(body, raws)
+        raw_requests = _read_body(body)
     except InvalidRequest as error:
         return Parsed([], [Rejected(body if isinstance(body, str) else str(body), str(error))])
-    others: list[object] = []
-    why = ""
-    for index, raw in enumerate(raws[len(requests) :], len(requests)):
+    requests: list[Request] = []
+    invalid: list[tuple[object, str]] = []
+    for index, raw in enumerate(raw_requests):
         try:
-            requests.append(read_at_once(raw) or Request.from_json(raw))
+            requests.append(Request.from_json(raw))
         except InvalidRequest as error:
-            if len(refused) < _APART:
-                refused.append(Rejected(_body(raw), f"requests[{index}].{error}"))
-                continue
-            why = why or f"requests[{index}].{error}"
-            others.append(raw)
-    if others:
-        if len(others) > 1:
-            why += f" (and {len(others) - 1} more of this message)"
-        refused.append(Rejected(_body(*others), why, len(others)))
-    return Parsed(requests, refused)
-
-
-def _decoded(body: str) -> Any:
-    """What a body holds: by the scanner itself, if there is nothing around it to be looked at."""
+            invalid.append((raw, f"requests[{index}].{error}"))
     try:
-        message, end = _scan(body, 0)
-    except StopIteration:
-        end = -1
-    return message if end == len(body) else _DECODER.decode(body)
+        return Parsed(requests, _rejected(invalid))
+    except RecursionError:
+        # JSON may be shallow enough to be decoded and too deep to be encoded again.
+        error = InvalidRequest("body", body, "JSON nested less deep")
+        return Parsed([], [Rejected(body, str(error))])
 
 
-def _raw_requests(body: object) -> list[object]:
-    """The elements of a message's ``requests``."""
+def _rejected(invalid: list[tuple[object, str]]) -> list[Rejected]:
+    rejected = [Rejected(_body(raw), reason) for raw, reason in invalid[:_MAX_SEPARATE]]
+    if rest := invalid[_MAX_SEPARATE:]:
+        reason = rest[0][1]
+        if len(rest) > 1:
+            reason += f" (and {len(rest) - 1} more of this message)"
+        rejected.append(Rejected(_body(*(raw for raw, _ in rest)), reason, len(rest)))
+    return rejected
+
+
+def _read_body(body: object) -> list[object]:
+    """Decode a body and return the elements of its ``requests``."""
     if not isinstance(body, str):
         raise InvalidRequest("body", body, "a string of JSON")
     try:
-        message = _decoded(body)
+        message: Any = _DECODER.decode(body)
     except RecursionError:
         raise InvalidRequest("body", body, "JSON nested less deep") from None
     except ValueError as error:
@@ -142,26 +117,13 @@ def _raw_requests(body: object) -> list[object]:
     version = message.get("version")
     if isinstance(version, bool) or version != VERSION:
         raise InvalidRequest("version", version, str(VERSION))
-    raws: Any = message.get("requests")
-    if len(message) != 2 or raws is None:
-        for field, value in message.items():
-            if field not in ("version", "requests"):
-                raise InvalidRequest(shown(field)[1:-1], value, "no such field: version, requests")
-    if not isinstance(raws, list) or not 1 <= len(raws) <= MAX_REQUESTS:
-        raise InvalidRequest("requests", raws, f"a list of 1 to {MAX_REQUESTS} requests")
-    return raws
-
-
-def _check_depth(body: str, raws: list[object]) -> None:
-    """Refuse what is deep enough to be read and too deep to be written again.
-
-    What has few brackets is not deep, and to write it again takes a fifth of the time of reading.
-    """
-    if body.count("{") + body.count("[") > _SHALLOW:
-        try:
-            json.dumps(raws)
-        except RecursionError:
-            raise InvalidRequest("body", body, "JSON nested less deep") from None
+    for field, value in message.items():
+        if field not in ("version", "requests"):
+            raise InvalidRequest(shown(field)[1:-1], value, "no such field: version, requests")
+    raw_requests: Any = message.get("requests")
+    if not isinstance(raw_requests, list) or not 1 <= len(raw_requests) <= MAX_REQUESTS:
+        raise InvalidRequest("requests", raw_requests, f"a list of 1 to {MAX_REQUESTS} requests")
+    return raw_requests
 
 
 _HEAD = '{"version":1,"requests":['
@@ -172,15 +134,15 @@ def pack(requests: Iterable[Request], max_bytes: int = 250_000) -> Iterator[str]
     """Pack requests into as few messages as their order allows.
 
     Args:
-        requests: Any number, read as they come.
-        max_bytes: The most bytes of one body. A single request may exceed it, up to the 1 MiB of
-            SQS; no valid request is larger than that.
+        requests: Any number, consumed lazily.
+        max_bytes: The limit of one body, 1,024 to 1,048,576. A single request may exceed it; no
+            valid request exceeds the 1 MiB of SQS.
 
     Yields:
-        Message bodies, JSON in ASCII, so one byte a character. Nothing for no requests.
+        Message bodies: JSON in ASCII, one byte a character. Nothing for no requests.
 
     Raises:
-        InvalidRequest: ``max_bytes`` is not within 1,024 and 1,048,576.
+        InvalidRequest: ``max_bytes`` is out of range.
     """
     if not 1024 <= max_bytes <= MAX_BODY_BYTES:
         raise InvalidRequest("max_bytes", max_bytes, f"1024 to {MAX_BODY_BYTES}")

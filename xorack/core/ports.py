@@ -1,6 +1,6 @@
-"""What the services ask of the places where chains live and words travel.
+"""Ports: what the services require of the stores and channels that adapters provide.
 
-Adapters: `xorack.client.memory_acker` (also the fake of the tests), `xorack.aws.dynamodb_store`, `xorack.aws.sqs`,
+Adapters: `xorack.acker.memory_store`, `xorack.aws.dynamodb_store`, `xorack.aws.sqs`,
 `xorack.aws.eventbridge`.
 """
 
@@ -23,30 +23,30 @@ __all__ = [
 ]
 
 DEFAULT_RETENTION_MS = 30 * 86_400_000
-"""How long marks and tombstones are kept: longer than a queue (14 days) and then a dead-letter
-queue (14 days) can hold a message back."""
+"""Retention of marks and tombstones: longer than a message can stay in a queue (14 days) and then
+in a dead-letter queue (14 days)."""
 
 
 class Conflict(XorAckError):
-    """A conditional write found another state than it was told.
+    """A conditional write found another state than expected.
 
     Attributes:
-        chain: The state that is there; None where there is no chain.
-        perhaps_ours: Whether that state may be this very write's, of an earlier try whose answer
-            the client lost.
+        chain: The stored state; None if there is no chain.
+        maybe_ours: True if the stored state may be this write, made by an SDK retry whose response
+            was lost.
     """
 
-    def __init__(self, chain: Chain | None, *, perhaps_ours: bool = False) -> None:
+    def __init__(self, chain: Chain | None, *, maybe_ours: bool = False) -> None:
         super().__init__("the chain was changed by others")
         self.chain = chain
-        self.perhaps_ours = perhaps_ours
+        self.maybe_ours = maybe_ours
 
 
 class Unavailable(XorAckError):
-    """A call failed for a while: throttled, timed out, answer lost. It may have taken effect.
+    """A call failed temporarily: throttled, timed out, response lost. It may have taken effect.
 
     Attributes:
-        cause: What the call raised.
+        cause: The exception of the call.
     """
 
     def __init__(self, cause: Exception) -> None:
@@ -55,48 +55,26 @@ class Unavailable(XorAckError):
 
 
 class ChainStore(Protocol):
-    """Where chains are kept."""
+    """A store of chains. Every method raises Unavailable if a retry may help."""
 
     def read(self, tags: Sequence[str]) -> dict[str, Chain]:
-        """Read chains, consistently.
-
-        Args:
-            tags: Any number, no tag twice.
-
-        Returns:
-            The chains that there are, by tag.
-
-        Raises:
-            Unavailable: Try again.
-        """
+        """Read chains consistently; return those that exist, by tag. No tag may occur twice."""
         ...
 
     def write(self, before: Chain | None, after: Chain) -> None:
-        """Write a chain if it is still as it was read: one atomic, conditional write.
+        """Write a chain in one atomic, conditional write.
 
         Args:
-            before: The chain as it is believed to be; None: not there.
-            after: The chain to write, with ``version`` above that of ``before``.
+            before: The expected state; None if the chain must not exist.
+            after: The new state, with a ``version`` above that of ``before``.
 
         Raises:
-            Conflict: It is not as believed; carries what is there.
-            Unavailable: Nobody knows whether it was written.
+            Conflict: The stored state is another one.
         """
         ...
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Find marks that were moved out of a chain, consistently.
-
-        Args:
-            chain: The chain as it was read.
-            keys: Keys of marks (`xorack.core.chain.mark_key`).
-
-        Returns:
-            Those that there are: key -> what was said.
-
-        Raises:
-            Unavailable: Try again.
-        """
+        """Find spilled marks of a chain consistently; return key to checksum of those found."""
         ...
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
@@ -104,54 +82,36 @@ class ChainStore(Protocol):
 
         Args:
             chain: The chain as it was read.
-            marks: Whole marks, one after the other.
-            until: Until when they must be kept, milliseconds since 1970.
-
-        Raises:
-            Unavailable: Try again.
+            marks: Concatenated marks.
+            until: Time until which they must be kept, milliseconds since the epoch.
         """
         ...
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
-        """The chains whose time to be looked at (`Chain.due_at`) has come, page by page.
-
-        Args:
-            now: Milliseconds since 1970.
-
-        Yields:
-            Tags; some may have been looked at, or be gone, by now.
-
-        Raises:
-            Unavailable: Try again.
-        """
+        """Yield pages of tags whose `Chain.due_at` has passed; some may be handled or gone."""
         ...
 
 
 class Publisher(Protocol):
-    """Where events go."""
+    """A channel for events."""
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         """Publish the events of finished chains.
 
-        Args:
-            chains: ``acked`` or ``failed`` chains.
-
         Returns:
-            The failures: tag -> why. Empty if all were accepted. Never raises for a failed call.
+            The failures: tag to reason. Empty if all events were accepted. Never raises for a
+            failed call.
         """
         ...
 
 
 class DeadLetters(Protocol):
-    """Where refused requests go."""
+    """A channel for rejected requests."""
 
-    def send(self, refused: Sequence[Rejected]) -> list[int]:
-        """Send refused requests, each with its reason in the message attribute ``error``.
-
-        Args:
-            refused: Any number.
+    def send(self, rejected: Sequence[Rejected]) -> list[int]:
+        """Send rejected requests, each with its reason in the message attribute ``error``.
 
         Returns:
-            The positions of those that could not be sent. Never raises for a failed call.
+            The positions of those that were not sent. Never raises for a failed call.
         """
         ...

@@ -12,10 +12,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from xorack.acker.chain_writer import WriteStats, apply_requests
 from xorack.aws.client import error_code, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.chain import Chain, deadline_of
+from xorack.core.chain import Chain
 from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain, TagNotFound, XorAckError
 from xorack.core.event import outstanding_of, rfc3339
@@ -183,7 +182,7 @@ def status_of(chain: Chain, now: int) -> ChainStatus:
         chain,
         percent,
         age,
-        None if chain.final else deadline_of(chain),
+        None if chain.final else chain.effective_deadline,
         tuple(sorted(found.ids)),
         found.complete,
     )
@@ -285,18 +284,17 @@ def fail(
         StaleLocalData: Others kept writing the chain until the retries were spent.
     """
     # Those who only look, such as the dashboard's widget, load none of it.
-    from xorack.acker.outbox import publish_pending
+    from xorack.acker.chain_writer import ChainWriter
+    from xorack.acker.outbox import Outbox
 
-    policy = policy or RetryPolicy()
+    writer = ChainWriter(store, clock=now, retry_policy=policy)
     request = Request("fail", tag, f"fail-{uuid.uuid4().hex}", reason=reason)
-    applied = apply_requests(store, tag, [request], now=now, policy=policy, must_exist=True)
-    chain = applied.chain
+    chain, (outcome,) = writer.apply(tag, [request], must_exist=True)
     if chain is None:
         raise TagNotFound(tag)
-    outcome = applied.outcomes[0]
     if outcome.error is not None:
         raise outcome.error
-    event_pending = chain.event_pending
-    if event_pending and publisher is not None:
-        event_pending = tag in publish_pending([chain], store, publisher, policy, WriteStats())
-    return Failed(status_of(chain, now()), outcome.kind == "applied", event_pending)
+    pending = chain.event_pending
+    if pending and publisher is not None:
+        pending = tag in Outbox(writer, publisher).publish([chain])
+    return Failed(status_of(chain, now()), outcome.kind == "applied", pending)

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
-from xorack.acker.consumer import Message, consume
+from tests.support.services import Message, consume, sweep
 from xorack.acker.memory_store import MemoryStore
-from xorack.acker.sweeper import sweep
 from xorack.core.errors import InvalidRequest
 from xorack.core.message import pack, parse
 from xorack.core.ports import Unavailable
@@ -211,7 +210,7 @@ def test_an_event_that_is_not_taken_stays_owed_and_goes_out_later_under_its_id(w
     body = message(create("a"), finish("a"))
     done = world.consume(body, message(create("b")))
     assert list(done.failed) == ["m0"]
-    assert (done.events, done.event_pending) == (0, 1)
+    assert (done.events, done.events_pending) == (0, 1)
     assert world.store.chains["a"].event_pending
     world.bus.refuse = set()
     done = world.consume(body)
@@ -238,7 +237,7 @@ def test_a_crash_after_the_state_leaves_the_event_to_the_sweeper(world):
     first = world.bus.events[0]
     world.consume(message(finish("a")))
     assert world.bus.events == [first]
-    assert world.sweep().looked == 0
+    assert world.sweep().chains == 0
 
 
 def test_the_sweeper_ends_what_is_late_and_looks_again(world):
@@ -255,7 +254,7 @@ def test_the_sweeper_ends_what_is_late_and_looks_again(world):
     world.now += 5000
     swept = world.sweep()
     assert swept.ended == {"timed out": 1}
-    assert swept.looked == 2
+    assert swept.chains == 2
     assert world.store.chains["busy"].status == "open"
     world.now += 5000
     assert world.sweep().ended == {"timed out": 1}
@@ -268,7 +267,7 @@ def test_the_sweeper_ends_what_is_late_and_looks_again(world):
         "open": "timed out",
         "orphan": "never created",
     }
-    assert world.sweep().looked == 0
+    assert world.sweep().chains == 0
 
 
 def test_late_requests_are_counted_and_change_nothing(world):

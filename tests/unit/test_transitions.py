@@ -2,19 +2,11 @@
 
 import pytest
 
-from xorack.core.chain import (
-    INLINE_MARKS,
-    MARK_BYTES,
-    Chain,
-    apply,
-    deadline_of,
-    expire,
-    mark_key,
-    mark_of,
-    published,
-)
+from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
+from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key, mark_of
 from xorack.core.request import Request
+from xorack.core.transitions import apply, expire, mark_published
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -164,7 +156,7 @@ def test_marks_elsewhere_count():
     s = stamp("s", b"\x06")
     mark = mark_of(s)
     chain, _ = run([create()])
-    applied = apply(chain, [s], now=NOW, elsewhere={mark[:12]: mark[12:]})
+    applied = apply(chain, [s], now=NOW, spilled_marks={mark[:12]: mark[12:]})
     assert applied.chain is chain
     assert applied.outcomes[0].kind == "duplicate"
 
@@ -226,7 +218,7 @@ def test_progress_keeps_a_chain_alive_and_costs_no_index_write():
     for second in range(1, 10):
         chain, _ = run([stamp(f"s{second}")], chain=chain, start=NOW + second * 1000)
         assert chain.due_at == due
-    assert deadline_of(chain) == NOW + 19_000
+    assert chain.effective_deadline == NOW + 19_000
     looked = expire(chain, NOW + 10_000)
     assert looked.status == "open"
     assert looked.due_at == NOW + 19_000
@@ -247,7 +239,7 @@ def test_an_item_of_the_npm_package_is_an_open_chain():
 
 def test_published_crosses_off():
     chain, _ = run([create()], [fail()])
-    told = published(chain)
+    told = mark_published(chain)
     assert not told.event_pending
     assert told.due_at is None
     assert told.version == chain.version + 1

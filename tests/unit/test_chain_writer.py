@@ -3,13 +3,16 @@
 import pytest
 
 from tests.support.fakes import NO_WAIT
-from xorack.acker.chain_writer import CachedChain, WriteStats, apply_requests, write_retrying
+from tests.support.services import apply_requests, writer
+from xorack.acker.chain_writer import CachedChain
 from xorack.acker.memory_store import MemoryStore
-from xorack.core.chain import Chain, apply, mark_key
+from xorack.core.chain import Chain
 from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
+from xorack.core.marks import mark_key
 from xorack.core.ports import Conflict, Unavailable
 from xorack.core.request import Request
-from xorack.core.retry import Crowd, RetryPolicy
+from xorack.core.retry import RetryPolicy
+from xorack.core.transitions import apply
 
 NOW = 1_700_000_000_000
 
@@ -48,7 +51,7 @@ class FaultyStore(MemoryStore):
             raise Unavailable(Lost())
         if fault == "retried by the client":
             # The client tried again by itself, and found its own write.
-            raise Conflict(super().read([after.tag])[after.tag], perhaps_ours=True)
+            raise Conflict(super().read([after.tag])[after.tag], maybe_ours=True)
 
 
 def stamp(id, data=b"\x01", **more):
@@ -58,6 +61,11 @@ def stamp(id, data=b"\x01", **more):
 def run(store, *requests, **more):
     more.setdefault("policy", NO_WAIT)
     return apply_requests(store, "t", requests, now=lambda: NOW, **more)
+
+
+def run_counted(store, *requests, policy=NO_WAIT):
+    chains = writer(store, now=lambda: NOW, policy=policy)
+    return chains.apply("t", requests), chains.stats
 
 
 @pytest.fixture
@@ -80,9 +88,8 @@ def test_a_lost_answer_applies_once_and_counts_as_applied(store, fault):
 def test_another_writers_state_comes_with_the_conflict(store):
     store.script = ["other", "other"]
     store.others = [stamp("x", b"\x04"), stamp("y", b"\x08")]
-    stats = WriteStats()
     at_once = RetryPolicy(sleep=lambda s: None, draw=lambda: 0.0)
-    run(store, stamp("s", b"\x03"), stats=stats, policy=at_once)
+    _, stats = run_counted(store, stamp("s", b"\x03"), policy=at_once)
     assert store.chains["t"].stamp == b"\x1f"
     assert (stats.writes, stats.conflicts) == (3, 2)
     assert store.reads == 1
@@ -91,7 +98,7 @@ def test_another_writers_state_comes_with_the_conflict(store):
 def test_what_another_writer_applied_is_a_duplicate(store):
     store.script = ["other"]
     store.others = [stamp("s", b"\x03")]
-    applied = run(store, stamp("s", b"\x03"), known=CachedChain(store.chains["t"], fresh=True))
+    applied = run(store, stamp("s", b"\x03"), cached=CachedChain(store.chains["t"], verified=True))
     assert store.chains["t"].stamp == b"\x13"
     assert applied.outcomes[0].kind == "duplicate"
 
@@ -120,7 +127,7 @@ def test_must_exist(store):
     # A remembered chain that is gone: the write's condition tells.
     gone = store.chains.pop("t")
     with pytest.raises(TagNotFound):
-        run(store, stamp("s"), known=CachedChain(gone, fresh=False), must_exist=True)
+        run(store, stamp("s"), cached=CachedChain(gone, verified=False), must_exist=True)
 
 
 def test_a_guess_is_not_believed_without_a_write_that_proves_it(store):
@@ -128,18 +135,20 @@ def test_a_guess_is_not_believed_without_a_write_that_proves_it(store):
     run(store, stamp("s"))
     with_s = store.chains["t"]
     store.chains["t"] = remembered  # deleted and made again, say
-    applied = run(store, stamp("s"), known=CachedChain(with_s, fresh=False))
+    applied = run(store, stamp("s"), cached=CachedChain(with_s, verified=False))
     assert applied.outcomes[0].kind == "applied"
     assert store.chains["t"].stamp == b"\x11"
 
 
 def test_a_guess_saves_the_read(store):
-    run(store, stamp("s"), known=CachedChain(store.chains["t"], fresh=False))
+    run(store, stamp("s"), cached=CachedChain(store.chains["t"], verified=False))
     assert store.reads == 0
 
 
 def test_create_of_what_is_there_is_refused(store):
-    applied = run(store, Request.create("t", "d", b"\x10"), known=CachedChain(None, fresh=False))
+    applied = run(
+        store, Request.create("t", "d", b"\x10"), cached=CachedChain(None, verified=False)
+    )
     assert isinstance(applied.outcomes[0].error, TagExists)
     assert store.chains["t"].stamp == b"\x10"
 
@@ -153,31 +162,16 @@ def test_after_a_long_wait_the_chain_is_read_again_and_not_after_a_short_one(sto
             store,
             stamp(f"s{wait}"),
             policy=policy,
-            known=CachedChain(store.chains["t"], fresh=True),
+            cached=CachedChain(store.chains["t"], verified=True),
         )
         assert store.reads == reads
     assert store.chains["t"].stamp == b"\x10"
 
 
-def test_what_a_crowd_taught_is_kept_from_call_to_call(store):
-    waits = []
-    policy = RetryPolicy(base=0.01, cap=9, sleep=waits.append, draw=lambda: 1.0)
-    crowd = Crowd()
-    store.script = ["other"] * 3
-    store.others = [stamp(f"x{i}") for i in range(3)]
-    run(store, stamp("s"), policy=policy, crowd=crowd)
-    assert waits == [0.01, 0.02, 0.04]
-    assert crowd.level == 3
-    waits.clear()
-    run(store, stamp("u"), policy=policy, crowd=crowd)  # queues up, and is the first at once
-    assert waits == [0.08]
-    assert crowd.level == 2
-
-
 def test_ids_drawn_for_the_call_are_looked_up_only_after_a_lost_answer(store):
     run(store, *(stamp(f"s{i}") for i in range(100)))
     assert store.chains["t"].spilled
-    run(store, stamp("new"), new_ids=True)
+    run(store, stamp("new"), fresh_ids=True)
     assert store.looked_up == []
 
     # The answer is lost, and others move the mark out of the chain before it is read again.
@@ -187,7 +181,7 @@ def test_ids_drawn_for_the_call_are_looked_up_only_after_a_lost_answer(store):
     store.script = ["lose"]
     before = store.chains["t"].started
     policy = RetryPolicy(sleep=others_write)
-    applied = run(store, stamp("mine", started=1), policy=policy, new_ids=True)
+    applied = run(store, stamp("mine", started=1), policy=policy, fresh_ids=True)
     assert [outcome.kind for outcome in applied.outcomes] == ["applied"]
     assert store.chains["t"].started == before + 1
     assert store.looked_up[-1] == mark_key("mine")
@@ -214,10 +208,9 @@ def test_requests_one_by_one_keep_the_item_small_and_duplicates_out(n):
 
 def test_a_large_batch_is_written_in_bounded_parts():
     store = MemoryStore()
-    stats = WriteStats()
     requests = [stamp(f"s{i}", (i + 1).to_bytes(8, "little")) for i in range(1000)]
     requests.insert(700, Request.create("t", "c", b"\1" * 8))
-    applied = run(store, *requests, stats=stats)
+    applied, stats = run_counted(store, *requests)
     assert {o.kind for o in applied.outcomes} == {"applied"}
     assert [o.request for o in applied.outcomes] == requests
     assert stats.writes == 8
@@ -261,8 +254,9 @@ def test_write_retrying_does_again_what_may_be_done_twice(store):
             else replace(chain, version=chain.version + 1, event_pending=True)
         )
 
-    after = write_retrying(store, store.chains["t"], change, NO_WAIT)
+    chains = writer(store, policy=NO_WAIT)
+    after = chains.change(store.chains["t"], change)
     assert after.event_pending
     assert store.chains["t"].event_pending
     gone = store.chains.pop("t")
-    assert write_retrying(store, gone, lambda c: Chain("t", version=9), NO_WAIT) is None
+    assert chains.change(gone, lambda c: Chain("t", version=9)) is None

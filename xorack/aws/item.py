@@ -1,0 +1,86 @@
+"""The item codec: a chain as a DynamoDB item, and back.
+
+An item that holds only the key and ``stamp``, as xor-ack-dynamodb writes it, is an open chain.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any, get_args
+
+from xorack.aws import schema
+from xorack.core.chain import Chain, Status
+from xorack.core.errors import NotAChain, shown
+
+__all__ = ["Item", "decode", "due_shard", "encode"]
+
+Item = dict[str, dict[str, Any]]
+"""An item in DynamoDB's JSON: attribute name to type and value."""
+
+_STATUSES: tuple[str, ...] = get_args(Status)
+_LAST_TIME = 253_402_300_799_999
+"""The end of the year 9999, in milliseconds since the epoch."""
+_TYPES: dict[str, tuple[tuple[str, ...], str, Callable[[Any], Any]]] = {
+    "S": (schema.STRINGS, "a String", str),
+    "B": (schema.BINARIES, "a Binary", bytes),
+    "N": (schema.NUMBERS, "a whole number", int),
+}
+
+
+def due_shard(tag: str) -> int:
+    """Return the partition of the index that holds a chain: 0 to ``DUE_SHARDS`` - 1."""
+    return zlib.crc32(tag.encode()) % schema.DUE_SHARDS
+
+
+def encode(chain: Chain, partition_key: str, retention: int) -> Item:
+    """Encode a chain as an item, without attributes that are None, empty or false.
+
+    Args:
+        chain: The chain.
+        partition_key: The name of the key attribute.
+        retention: Milliseconds that the tombstone of a finished chain is kept.
+    """
+    item: Item = {partition_key: {"S": chain.tag}}
+    for kind, (names, _, _) in _TYPES.items():
+        for name in names:
+            value = getattr(chain, name)
+            if value is not None and value != b"":
+                item[name] = {kind: str(value) if kind == "N" else value}
+    for name in schema.FLAGS:
+        if getattr(chain, name):
+            item[name] = {"N": "1"}
+    if chain.due_at is not None:
+        item[schema.DUE_SHARD] = {"N": str(due_shard(chain.tag))}
+    if chain.ended_at is not None:
+        # Seconds. Only a finished chain expires: an open chain that disappears is a loss.
+        item[schema.EXPIRES_AT] = {"N": str((chain.ended_at + retention) // 1000 + 1)}
+    return item
+
+
+def decode(item: Item, partition_key: str) -> Chain:
+    """Decode an item of xorack or of xor-ack-dynamodb.
+
+    Raises:
+        NotAChain: Another program wrote the item.
+    """
+    tag = item[partition_key]["S"]
+    fields: dict[str, Any] = {schema.STATUS: "open"}
+    for kind, (names, expected, convert) in _TYPES.items():
+        for name in names:
+            if name not in item:
+                continue
+            try:
+                fields[name] = convert(item[name][kind])
+            except (KeyError, ValueError) as error:
+                ((actual, value),) = item[name].items()
+                found = f"{value}" if actual == "N" else f"of type {actual}"
+                raise NotAChain(tag, f"its {name} is {found}, expected {expected}") from error
+    for name in schema.TIMES:
+        if not 0 <= fields.get(name, 0) <= _LAST_TIME:
+            expected = "milliseconds since the epoch"
+            raise NotAChain(tag, f"its {name} is {fields[name]}, expected {expected}")
+    if (status := fields[schema.STATUS]) not in _STATUSES:
+        expected = " or ".join(_STATUSES)
+        raise NotAChain(tag, f"its status is {shown(status)}, expected {expected}")
+    return Chain(tag, **fields, **{name: name in item for name in schema.FLAGS})

@@ -1,0 +1,305 @@
+"""The state machine of a chain. Pure: no I/O and no clock.
+
+Two tables are the whole of it. `VERDICTS` says what becomes of a request in each state,
+`TRANSITIONS` when a chain changes its state. docs/protocol.md shows them; `tools/transitions.py`
+writes them there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+from xorack.core.chain import NEVER_CREATED, TIMED_OUT, Chain, Status
+from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
+from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
+from xorack.core.request import Op, Request
+
+__all__ = [
+    "MAX_FOLD",
+    "TRANSITIONS",
+    "VERDICTS",
+    "Applied",
+    "Outcome",
+    "OutcomeKind",
+    "apply",
+    "expire",
+    "mark_published",
+]
+
+MAX_FOLD = 128
+"""Most requests that one write applies: this bounds the cost of a write."""
+PUBLISH_GRACE_MS = 60_000
+"""Time that whoever ends a chain has to publish its event, before the sweeper does."""
+
+State = Literal["absent", "pending", "open", "acked", "failed", "never created"]
+Verdict = Literal["apply", "late", "TagExists"]
+
+VERDICTS: dict[State, dict[Op, Verdict]] = {
+    "absent": {"create": "apply", "stamp": "apply", "fail": "apply", "extend": "apply"},
+    "pending": {"create": "apply", "stamp": "apply", "fail": "apply", "extend": "apply"},
+    "open": {"create": "TagExists", "stamp": "apply", "fail": "apply", "extend": "apply"},
+    "acked": {"create": "TagExists", "stamp": "late", "fail": "late", "extend": "late"},
+    "failed": {"create": "TagExists", "stamp": "late", "fail": "late", "extend": "late"},
+    "never created": {"create": "late", "stamp": "late", "fail": "late", "extend": "late"},
+}
+"""What becomes of a request that is not a duplicate, by the chain's state and the operation."""
+
+
+def _is_created(chain: Chain, _: int) -> bool:
+    return chain.created_at is not None
+
+
+def _is_failing(chain: Chain, _: int) -> bool:
+    return chain.failing is not None
+
+
+def _is_zero(chain: Chain, _: int) -> bool:
+    return bool(chain.stamp) and not any(chain.stamp) and chain.started == chain.finished
+
+
+def _is_late(chain: Chain, now: int) -> bool:
+    deadline = chain.effective_deadline
+    return deadline is not None and deadline <= now
+
+
+class Transition(NamedTuple):
+    """A change of state.
+
+    Attributes:
+        source: The state before.
+        trigger: The step after which the guard is tested.
+        condition: The guard in words.
+        guard: Returns True if the transition happens; takes the chain and the time.
+        target: The state after.
+        reason: The reason of a failure; None for the reason that ``fail`` gave.
+    """
+
+    source: Status
+    trigger: Literal["request", "sweep"]
+    condition: str
+    guard: Callable[[Chain, int], bool]
+    target: Status
+    reason: str | None = None
+
+
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition("pending", "request", "create applied", _is_created, "open"),
+    Transition("open", "request", "fail applied", _is_failing, "failed"),
+    Transition("open", "request", "stamp zero and counts equal", _is_zero, "acked"),
+    Transition("open", "sweep", "deadline passed", _is_late, "failed", TIMED_OUT),
+    Transition("pending", "sweep", "deadline passed", _is_late, "failed", NEVER_CREATED),
+)
+"""Every change of state. One pass from top to bottom runs all that are possible."""
+
+
+def _run(chain: Chain, trigger: str, now: int) -> Chain:
+    """Run the transitions that follow a trigger."""
+    for source, after, _, guard, target, reason in TRANSITIONS:
+        if after != trigger or source != chain.status or not guard(chain, now):
+            continue
+        changes: dict[str, Any] = {"status": target}
+        if target in ("acked", "failed"):
+            changes |= {
+                "reason": reason or chain.failing,
+                "failing": None,
+                "ended_at": now,
+                "event_pending": True,
+                "due_at": now + PUBLISH_GRACE_MS,
+            }
+        chain = replace(chain, **changes)
+    return chain
+
+
+class Outcome(NamedTuple):
+    """What became of a request.
+
+    Attributes:
+        request: The request.
+        kind: ``applied``; ``duplicate`` (it took effect before); ``late`` (the chain had ended);
+            ``rejected``.
+        error: The reason of a rejection.
+    """
+
+    request: Request
+    kind: OutcomeKind
+    error: Exception | None = None
+
+
+OutcomeKind = Literal["applied", "duplicate", "late", "rejected"]
+
+
+class Applied(NamedTuple):
+    """The result of `apply`.
+
+    Attributes:
+        chain: The chain after the requests; the given object if nothing changed.
+        outcomes: One for each request, in their order.
+    """
+
+    chain: Chain | None
+    outcomes: list[Outcome]
+
+
+def apply(
+    chain: Chain | None,
+    requests: Sequence[Request],
+    *,
+    now: int,
+    spilled_marks: Mapping[bytes, bytes] | None = None,
+    default_timeout: int | None = None,
+    marks: Sequence[bytes] | None = None,
+) -> Applied:
+    """Apply requests to a chain at once: all new ones are folded in, then transitions run.
+
+    The order of the requests does not matter, except that the first create wins.
+
+    Args:
+        chain: The chain, None if it does not exist.
+        requests: Requests of this chain's tag.
+        now: Milliseconds since the epoch.
+        spilled_marks: Spilled marks of these requests: key to checksum.
+        default_timeout: Milliseconds until a chain fails whose create has no timeout, or that is
+            never created. None for never.
+        marks: `mark_of` each request, if at hand.
+    """
+    marks = marks or [mark_of(request) for request in requests]
+    seen = {**split_marks(chain.marks if chain else b""), **(spilled_marks or {})}
+    new = [r for r, mark in zip(requests, marks, strict=True) if mark[:MARK_KEY_BYTES] not in seen]
+    length = _stamp_length(chain, new)
+    verdicts = VERDICTS[_state_of(chain)]
+    accepted: list[Request] = []
+    accepted_marks: list[bytes] = []
+    outcomes: list[Outcome] = []
+    for request, mark in zip(requests, marks, strict=True):
+        key, checksum = mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]
+        before = seen.get(key)
+        if before is not None:
+            outcomes.append(_duplicate(request, before == checksum))
+            continue
+        verdict = verdicts[request.op]
+        if verdict == "late":
+            outcomes.append(Outcome(request, "late"))
+        elif verdict == "TagExists":
+            outcomes.append(Outcome(request, "rejected", TagExists(request.tag)))
+        elif request.stamp is not None and len(request.stamp) != length:
+            error = BufferLengthsUnequal(len(request.stamp), length)
+            outcomes.append(Outcome(request, "rejected", error))
+        else:
+            outcomes.append(Outcome(request, "applied"))
+            seen[key] = checksum  # a rejected request does not use up its id
+            accepted.append(request)
+            accepted_marks.append(mark)
+            if request.op == "create":
+                verdicts = VERDICTS["open"]
+    if not accepted:
+        return Applied(chain, outcomes)
+    if chain is None:
+        chain = Chain(requests[0].tag, deadline=_deadline(None, now, default_timeout))
+    changes = _fold(chain, accepted, now, default_timeout)
+    changes["marks"] = chain.marks + b"".join(accepted_marks)
+    return Applied(_scheduled(_run(replace(chain, **changes), "request", now)), outcomes)
+
+
+def _state_of(chain: Chain | None) -> State:
+    if chain is None:
+        return "absent"
+    return "never created" if chain.reason == NEVER_CREATED else chain.status
+
+
+def _stamp_length(chain: Chain | None, requests: Sequence[Request]) -> int | None:
+    """Return the length of the chain's stamps: the chain's, else the create's, else the first."""
+    if chain is not None and chain.stamp:
+        return len(chain.stamp)
+    by_op = sorted(requests, key=lambda request: request.op != "create")
+    return next((len(request.stamp) for request in by_op if request.stamp is not None), None)
+
+
+def _duplicate(request: Request, same_content: bool) -> Outcome:
+    if same_content:
+        return Outcome(request, "duplicate")
+    return Outcome(request, "rejected", RequestIdReused(request.id))
+
+
+def _fold(
+    old: Chain, requests: Sequence[Request], now: int, default_timeout: int | None
+) -> dict[str, Any]:
+    """Return the attributes of a chain that accepted requests change."""
+    changes: dict[str, Any] = {
+        "version": old.version + 1,
+        "first_seen_at": now if old.first_seen_at is None else old.first_seen_at,
+        "started": old.started + sum(request.started for request in requests),
+        "finished": old.finished + sum(request.finished for request in requests),
+    }
+    if stamps := [request.stamp for request in requests if request.stamp is not None]:
+        total = int.from_bytes(old.stamp, "little")
+        for stamp in stamps:
+            total ^= int.from_bytes(stamp, "little")
+        changes["stamp"] = total.to_bytes(len(stamps[0]), "little")
+        changes["last_stamp_at"] = now
+    for request in requests:
+        if request.op == "create":
+            changes["created_at"] = now
+            if not old.extended and not changes.get("extended"):
+                changes["deadline"] = _deadline(request.timeout, now, default_timeout)
+            if request.idle_timeout is not None:
+                changes["idle_timeout"] = _milliseconds(request.idle_timeout)
+            if request.detail is not None:
+                changes["detail"] = json.dumps(request.detail, separators=(",", ":"))
+        elif request.op == "fail":
+            reason = old.failing or changes.get("failing") or request.reason
+            changes["failing"] = reason or "fail was asked"
+        elif request.op == "extend":
+            # An extend overrides the create's timeout, even if it overtook the create.
+            changes["deadline"] = _deadline(request.timeout, now, default_timeout)
+            changes["extended"] = True
+    return changes
+
+
+def _deadline(timeout: float | None, now: int, default_timeout: int | None) -> int | None:
+    milliseconds = default_timeout if timeout is None else _milliseconds(timeout)
+    return None if milliseconds is None else now + milliseconds
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+def _scheduled(chain: Chain) -> Chain:
+    """Move ``due_at`` forward to a nearer deadline.
+
+    A look that is too early costs one read; following every stamp would cost an index write each.
+    """
+    if chain.final:
+        return chain
+    deadline = chain.effective_deadline
+    if deadline is None or chain.due_at is None or deadline < chain.due_at:
+        return replace(chain, due_at=deadline)
+    return chain
+
+
+def expire(chain: Chain, now: int) -> Chain:
+    """Fail a chain whose deadline has passed; else postpone the sweeper's next look.
+
+    Args:
+        chain: The chain.
+        now: Milliseconds since the epoch.
+
+    Returns:
+        The chain to write; the given object if there is nothing to write.
+    """
+    if chain.final:
+        return chain
+    ended = _run(chain, "sweep", now)
+    if ended.final:
+        return replace(ended, version=chain.version + 1)
+    if (deadline := chain.effective_deadline) != chain.due_at:
+        return replace(chain, version=chain.version + 1, due_at=deadline)
+    return chain
+
+
+def mark_published(chain: Chain) -> Chain:
+    """Return the chain after its event was published."""
+    return replace(chain, version=chain.version + 1, event_pending=False, due_at=None)
