@@ -136,7 +136,7 @@ def test_cdk():
 
 def test_links_lead_somewhere():
     root = Path(__file__).parents[2]
-    for page in (root / "README.md", root / "docs" / "how-it-works.md"):
+    for page in (*root.glob("*.md"), *root.glob("docs/**/*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
