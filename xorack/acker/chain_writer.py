@@ -296,6 +296,8 @@ class _Part:
 
     def _credited(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Report a duplicate of a write of ours whose response was lost as applied."""
+        if not self.maybe_applied:
+            return outcomes
         return [
             Outcome(outcome.request, "applied")
             if outcome.kind == "duplicate" and index in self.maybe_applied

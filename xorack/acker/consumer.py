@@ -79,9 +79,11 @@ class _Batch:
         for index, message in enumerate(messages):
             requests, rejected = parse(message.body)
             for request in requests:
-                self.requests[request.tag].append(request)
-                self.sources[request.tag].append(index)
-            self.rejected += [(entry, index) for entry in rejected]
+                tag = request.tag
+                self.requests[tag].append(request)
+                self.sources[tag].append(index)
+            if rejected:
+                self.rejected += [(entry, index) for entry in rejected]
 
     def fail(self, tag: str, reason: str) -> None:
         """Fail the messages that hold requests for a chain."""
@@ -188,11 +190,10 @@ class Consumer:
 
     def _account(self, batch: _Batch, tag: str, applied: Applied, result: BatchResult) -> None:
         """Count the outcomes of a chain's requests; collect the rejected ones."""
-        kinds = Counter(outcome.kind for outcome in applied.outcomes)
+        kinds = Counter([kind for _, kind, _ in applied.outcomes])
         result.outcomes.update(kinds)
-        result.created += sum(
-            kind == "applied" and request.op == "create" for request, kind, _ in applied.outcomes
-        )
+        ops = [request.op for request, kind, _ in applied.outcomes if kind == "applied"]
+        result.created += ops.count("create")
         if kinds["rejected"]:
             for (request, _, error), index in zip(
                 applied.outcomes, batch.sources[tag], strict=True

@@ -21,6 +21,7 @@ MAX_BODY_BYTES = 1024 * 1024
 """Limit of one SQS message."""
 MAX_REQUESTS = 20_000
 """No message within 1 MiB holds more valid requests."""
+_MESSAGE_FIELDS = {"version", "requests"}
 _MAX_SEPARATE = 100
 """Invalid requests of a message that get a dead-lettered message each; the rest share one.
 Otherwise 40 KB of invalid requests would become 20,000 messages and delay everything else."""
@@ -84,6 +85,8 @@ def parse(body: str) -> Parsed:
             requests.append(Request.from_json(raw))
         except InvalidRequest as error:
             invalid.append((raw, f"requests[{index}].{error}"))
+    if not invalid:
+        return Parsed(requests, [])
     try:
         return Parsed(requests, _rejected(invalid))
     except RecursionError:
@@ -117,9 +120,9 @@ def _read_body(body: object) -> list[object]:
     version = message.get("version")
     if isinstance(version, bool) or version != VERSION:
         raise InvalidRequest("version", version, str(VERSION))
-    for field, value in message.items():
-        if field not in ("version", "requests"):
-            raise InvalidRequest(shown(field)[1:-1], value, "no such field: version, requests")
+    for field in message.keys() - _MESSAGE_FIELDS:
+        name = shown(field)[1:-1]
+        raise InvalidRequest(name, message[field], "no such field: version, requests")
     raw_requests: Any = message.get("requests")
     if not isinstance(raw_requests, list) or not 1 <= len(raw_requests) <= MAX_REQUESTS:
         raise InvalidRequest("requests", raw_requests, f"a list of 1 to {MAX_REQUESTS} requests")
