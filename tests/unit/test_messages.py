@@ -158,7 +158,7 @@ def test_many_wrong_requests_of_a_message_are_not_as_many_letters():
     # Nothing is lost: the letters' bodies are messages, and hold all that was wrong.
     held = [raw for letter in refused for raw in json.loads(letter.body)["requests"]]
     assert held == wrong
-    assert sum(letter.count for letter in refused) == len(wrong)
+    assert sum(letter.request_count for letter in refused) == len(wrong)
 
 
 def test_detail_nested_too_deep_is_refused():

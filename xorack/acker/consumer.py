@@ -121,7 +121,7 @@ class Consumer:
         """
         batch = _Batch(messages)
         result = BatchResult(stats=self.writer.stats)
-        result.outcomes["rejected"] += sum(entry.count for entry, _ in batch.rejected)
+        result.outcomes["rejected"] += sum(entry.request_count for entry, _ in batch.rejected)
         pending = self._write_chains(batch, result)
         failures = self.outbox.publish(pending)
         result.events = len(pending) - len(failures)

@@ -83,4 +83,5 @@ def decode(item: Item, partition_key: str) -> Chain:
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChain(tag, f"its status is {shown(status)}, expected {expected}")
-    return Chain(tag, **fields, **{name: name in item for name in schema.FLAGS})
+    fields.update({name: name in item for name in schema.FLAGS})
+    return Chain(tag, **fields)

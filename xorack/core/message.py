@@ -33,12 +33,12 @@ class Rejected(NamedTuple):
     Attributes:
         body: A message body that holds just these requests.
         reason: The reason in one line, which names the field; the first request's if several.
-        count: The number of requests; 1 for a message that is rejected whole.
+        request_count: 1 for a message that is rejected whole.
     """
 
     body: str
     reason: str
-    count: int = 1
+    request_count: int = 1
 
 
 class Parsed(NamedTuple):
@@ -91,8 +91,8 @@ def parse(body: str) -> Parsed:
         return Parsed(requests, _rejected(invalid))
     except RecursionError:
         # JSON may be shallow enough to be decoded and too deep to be encoded again.
-        error = InvalidRequest("body", body, "JSON nested less deep")
-        return Parsed([], [Rejected(body, str(error))])
+        too_deep = InvalidRequest("body", body, "JSON nested less deep")
+        return Parsed([], [Rejected(body, str(too_deep))])
 
 
 def _rejected(invalid: list[tuple[object, str]]) -> list[Rejected]:
