@@ -449,7 +449,7 @@ def _letter(message: dict[str, Any]) -> _Letter:
     taken = read is not None and bool(read.requests)
     kind: Kind = "malformed" if not taken else "failed" if error is None else "rejected"
     if error is None:
-        error = read.refused[0].reason if read is not None and not taken else _FAILED
+        error = read.rejected[0].reason if read is not None and not taken else _FAILED
     if body is None:
         bodies: tuple[str, ...] = (message["Body"],)
     elif packed and len(body.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES and read:
