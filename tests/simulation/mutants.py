@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from xorack.acker import chain_writer as exactly_once
-from xorack.acker import consumer as consume
-from xorack.acker import sweeper as sweep
-from xorack.aws import eventbridge
+from xorack.acker.chain_writer import ChainWriter, _Part
+from xorack.acker.consumer import Consumer
+from xorack.acker.outbox import Outbox
+from xorack.acker.sweeper import Sweeper
+from xorack.aws import dynamodb_store
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core import chain
-from xorack.core import event as events
+from xorack.aws.eventbridge import EventBus
+from xorack.core import event, transitions
 
 
 class Edit(NamedTuple):
@@ -69,124 +70,126 @@ def planted(edits: tuple[Edit, ...]) -> Iterator[None]:
 MUTANTS: dict[str, tuple[Edit, ...]] = {
     "the mark is written after the XOR": (
         Edit(
-            exactly_once._apply_part,
-            "store.write(chain, after)",
+            _Part._attempt,
+            "self.store.write(chain, after)",
             "from dataclasses import replace\n"
             "bare = replace(after, marks=chain.marks if chain else b'')\n"
-            "store.write(chain, bare)\n"
+            "self.store.write(chain, bare)\n"
             "after = replace(after, version=after.version + 1)\n"
-            "store.write(bare, after)",
+            "self.store.write(bare, after)",
         ),
     ),
     "the mark is written before the XOR": (
         Edit(
-            exactly_once._apply_part,
-            "store.write(chain, after)",
+            _Part._attempt,
+            "self.store.write(chain, after)",
             "from dataclasses import replace\n"
             "if chain is not None:\n"
-            "    marked = replace(chain, marks=after.marks, spilled=after.spilled, version=after.version)\n"
-            "    store.write(chain, marked)\n"
+            "    marked = replace(\n"
+            "        chain, marks=after.marks, spilled=after.spilled, version=after.version\n"
+            "    )\n"
+            "    self.store.write(chain, marked)\n"
             "    chain, after = marked, replace(after, version=after.version + 1)\n"
-            "store.write(chain, after)",
+            "self.store.write(chain, after)",
         ),
     ),
-    "folded before duplicates are dropped": (
+    "requests are folded before duplicates are dropped": (
         Edit(
-            chain.apply,
+            transitions.apply,
             "if before is not None:",
-            "if before is not None and all(mark_of(r)[:12] in known for r in requests):",
+            "if before is not None and all(m[:12] in seen for m in marks):",
         ),
     ),
-    "a duplicate within a batch is not dropped": (Edit(chain.apply, "taken[key] = mark", "pass"),),
-    "the event goes out before the state is written": (
+    "a duplicate within a batch is not dropped": (
+        Edit(transitions.apply, "seen[key] = checksum", "pass"),
+    ),
+    "the event is published before the state is written": (
         Edit(
             DynamoDBStore.write,
-            "item = self.to_item(after)",
+            "new = self._encode(after)",
             "from xorack.aws.eventbridge import EventBus\n"
             "from xorack.core.retry import RetryPolicy\n"
             "if after.final and not (before and before.final):\n"
             "    once = RetryPolicy(attempts=1)\n"
             "    EventBus('bus', self.client, policy=once).publish([after])\n"
-            "item = self.to_item(after)",
+            "new = self._encode(after)",
         ),
     ),
     "no event is pending, whoever ends the chain publishes it": (
-        Edit(chain._ended, "event_pending=True", "event_pending=False"),
+        Edit(transitions._run, '"event_pending": True', '"event_pending": False'),
         Edit(
-            consume.consume,
-            "one.chain.event_pending:",
-            "one.chain.final and any(kind == 'applied' for _, kind, _ in one.outcomes):",
+            Consumer._write_chains,
+            "applied.chain.event_pending:",
+            "applied.chain.final and any(kind == 'applied' for _, kind, _ in applied.outcomes):",
         ),
-        Edit(sweep.sweep, "if after.event_pending:", "if after.final and not before.final:"),
+        Edit(
+            Sweeper._sweep_page, "if after.event_pending:", "if after.final and not before.final:"
+        ),
     ),
     "the event is marked as published before it is published": (
         Edit(
-            consume.publish_pending,
-            "unpublished = publisher.publish(chains)",
+            Outbox.publish,
+            "failures = self.publisher.publish(chains)",
             "for chain in chains:\n"
-            "    try:\n"
-            "        write_retrying(store, chain, _mark_published(chain), policy, stats)\n"
-            "    except Exception:\n"
-            "        pass\n"
-            "unpublished = publisher.publish(chains)",
+            "    self._mark_published(chain)\n"
+            "failures = self.publisher.publish(chains)",
         ),
     ),
     "failed entries of PutEvents are ignored": (
-        Edit(
-            eventbridge.EventBus._publish_batch, 'if answer.get("FailedEntryCount"):', "if False:"
-        ),
+        Edit(EventBus._put_events, 'if not response.get("FailedEntryCount"):', "if True:"),
     ),
     "each copy of an event has another id": (
-        Edit(events.event_id, "chain.ended_at]", "chain.ended_at, __import__('uuid').uuid4().hex]"),
+        Edit(event.event_id, "chain.ended_at]", "chain.ended_at, __import__('uuid').uuid4().hex]"),
     ),
     "a chain is deleted at zero": (
         Edit(
             DynamoDBStore.write,
-            "item = self.to_item(after)",
+            "new = self._encode(after)",
             "if after.status == 'acked' and not after.event_pending:\n"
             "    self._call('delete_item', Key=self._key(after.tag))\n"
             "    return\n"
-            "item = self.to_item(after)",
+            "new = self._encode(after)",
         ),
     ),
     "a late request is applied to a finished chain": (
-        Edit(chain.apply, "if ended is not None:", "if False:"),
+        Edit(transitions.apply, 'if verdict == "late":', "if False:"),
     ),
-    "a chain that is due is ended without another look": (
+    "a due chain is failed though its deadline moved": (
         Edit(
-            chain.expire,
-            "if deadline is not None and deadline <= now:",
-            "if deadline is not None:",
+            transitions._is_late,
+            "return deadline is not None and deadline <= now",
+            "return deadline is not None",
         ),
     ),
     "a deadline that moves nearer is not noticed": (
-        Edit(chain._judged, " or deadline < chain.due_at", ""),
+        Edit(transitions._scheduled, " or deadline < chain.due_at", ""),
     ),
     "an expiry overwrites what came in between": (
         Edit(
-            exactly_once.write_retrying,
+            ChainWriter.change,
             "current = conflict.chain",
             "from dataclasses import replace\n"
-            "there = conflict.chain\n"
-            "current = there and replace(current, version=there.version, stamp=there.stamp)",
+            "stored = conflict.chain\n"
+            "current = stored and replace(current, version=stored.version, stamp=stored.stamp)",
         ),
     ),
     "after a conflict the old state is written": (
         Edit(
-            exactly_once._apply_part,
-            "known = CachedChain(conflict.chain, fresh=True)",
+            _Part._after_conflict,
+            "self.cached = CachedChain(conflict.chain, verified=True)",
             "from dataclasses import replace\n"
-            "there = conflict.chain\n"
-            "if chain is not None and there is not None:\n"
-            "    there = replace(chain, version=there.version, stamp=there.stamp)\n"
-            "known = CachedChain(there, fresh=True)",
+            "stored = conflict.chain\n"
+            "old = self.cached and self.cached.chain\n"
+            "if old is not None and stored is not None:\n"
+            "    stored = replace(old, version=stored.version, stamp=stored.stamp)\n"
+            "self.cached = CachedChain(stored, verified=True)",
         ),
     ),
-    "what a failed condition brings back is ignored": (
+    "the state that a failed condition returns is ignored": (
         Edit(
             DynamoDBStore.write,
-            "there = self.from_item(item) if item else self.read([after.tag]).get(after.tag)",
-            "there = None",
+            "stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)",
+            "stored = None",
         ),
     ),
     "the write has no condition": (
@@ -194,14 +197,14 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     ),
     "the write's condition leaves the version out": (
         Edit(
-            DynamoDBStore.write,
+            dynamodb_store._condition_expression,
             'condition += " AND #version = :old_version"',
             "pass",
         ),
     ),
     "the write's condition leaves the stamp out": (
         Edit(
-            DynamoDBStore.write,
+            dynamodb_store._condition_expression,
             'condition += " AND #stamp = :old_stamp"',
             "pass",
         ),
@@ -212,87 +215,78 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "batch reads are not consistent": (
         Edit(DynamoDBStore._batch_get, '"ConsistentRead": True', '"ConsistentRead": False'),
     ),
-    "marks that were moved out are not looked up": (
-        Edit(
-            exactly_once._marks_elsewhere,
-            "if chain is None or not chain.spilled:",
-            "if True:",
-        ),
+    "spilled marks are not looked up": (
+        Edit(_Part._spilled_marks, "if chain is None or not chain.spilled:", "if True:"),
     ),
-    "a call does not look up its own request after a lost answer": (
-        Edit(
-            exactly_once._apply_part,
-            "asked = [marks[index] for index in sorted(tried)] if new_ids else marks",
-            "asked = [] if new_ids else marks",
-        ),
+    "a call does not look up its own request after a lost response": (
+        Edit(_Part._attempt, "ours if fresh_ids else", "[] if fresh_ids else"),
     ),
-    "requests of the queue are taken for new": (
-        Edit(exactly_once._apply_part, "if new_ids else marks", "if True else marks"),
+    "ids of queued requests are taken for fresh": (
+        Edit(_Part._attempt, "if fresh_ids else", "if True else"),
     ),
     "marks leave the chain before they are copied": (
         Edit(
-            exactly_once._apply_part,
-            "store.put_spilled_marks(chain, moved, until)",
-            "later = (chain, moved, until)",
+            _Part._spill,
+            "self.store.put_spilled_marks(before, marks, until)",
+            "self.later = (before, marks, until)",
         ),
         Edit(
-            exactly_once._apply_part,
-            "store.write(chain, after)",
-            "store.write(chain, after)\n"
-            "if after.spilled != (chain.spilled if chain else 0):\n"
-            "    store.put_spilled_marks(*later)",
+            _Part._attempt,
+            "self.store.write(chain, after)",
+            "self.store.write(chain, after)\n"
+            "if getattr(self, 'later', None):\n"
+            "    self.store.put_spilled_marks(*self.later)\n"
+            "    self.later = None",
         ),
     ),
-    "marks that a batch write left out are forgotten": (
+    "marks that a batch write did not process are forgotten": (
         Edit(DynamoDBStore.put_spilled_marks, "if not left:", "if True:"),
     ),
-    "keys that a batch read left out are forgotten": (
-        Edit(DynamoDBStore._batch_get, "wanted = still", "wanted = []"),
+    "keys that a batch read did not process are forgotten": (
+        Edit(DynamoDBStore._batch_get, "wanted = left", "wanted = []"),
     ),
-    "a lost answer is retried blindly": (
+    "a lost response is retried blindly": (
         Edit(
-            exactly_once._apply_part,
-            "chain = known.chain",
-            "if tried and known.chain is not None:\n"
+            _Part._attempt,
+            "chain, verified = self.cached.chain, self.cached.verified",
+            "chain, verified = self.cached.chain, self.cached.verified\n"
+            "if self.maybe_applied and chain is not None:\n"
             "    from dataclasses import replace\n"
-            "    ours = {mark[:12] for mark in marks}\n"
-            "    held = known.chain.marks\n"
-            "    kept = [held[at : at + 16] for at in range(0, len(held), 16)]\n"
-            "    kept = b''.join(mark for mark in kept if mark[:12] not in ours)\n"
-            "    known = CachedChain(replace(known.chain, marks=kept), known.fresh)\n"
-            "chain = known.chain",
+            "    ours = {mark[:12] for mark in self.marks}\n"
+            "    marks = [chain.marks[at : at + 16] for at in range(0, len(chain.marks), 16)]\n"
+            "    kept = b''.join(mark for mark in marks if mark[:12] not in ours)\n"
+            "    chain = replace(chain, marks=kept)",
         ),
     ),
     "a fail is not sticky": (
         Edit(
-            chain._Draft.settled,
-            '"failing": old.failing or self.failing',
-            '"failing": self.failing',
+            transitions._fold,
+            '"version": old.version + 1,',
+            '"version": old.version + 1,\n"failing": None,',
         ),
     ),
     "a second create is applied": (
-        Edit(chain._Draft.take, 'if request.op == "create" and (', "if False and ("),
+        Edit(transitions.apply, 'elif verdict == "TagExists":', "elif False:"),
     ),
     "another request under a used id is taken for a duplicate": (
-        Edit(chain._seen, "if same:", "if True:"),
+        Edit(transitions._duplicate, "if same_content:", "if True:"),
     ),
-    "a message is done with though its chain was not written": (
-        Edit(consume.consume, "failed.setdefault(index, one.problem)", "pass"),
+    "a message is deleted though its chain was not written": (
+        Edit(Consumer._write_chains, "batch.fail(tag, applied)", "pass"),
     ),
     "a dead letter that could not be sent is forgotten": (
         Edit(
-            consume.consume,
-            "failed.setdefault(letters[position][1], "
-            '"its refused requests could not be sent away")',
+            Consumer._send_rejected,
+            "batch.failed.setdefault(entries[position][1], reason)",
             "pass",
         ),
     ),
-    "our own write is taken for another's at the last try": (
+    "our own write is taken for another's at the last attempt": (
         Edit(
-            exactly_once._apply_part,
-            "spent = StaleLocalData(tag, retry.attempt)",
-            "raise StaleLocalData(tag, retry.attempt)",
+            _Part._after_conflict,
+            "self.exhausted = StaleLocalData(self.tag, self.retry.attempt)",
+            "raise StaleLocalData(self.tag, self.retry.attempt)",
         ),
     ),
 }
-"""What each mutant does -> its edits."""
+"""The effect of each mutant to its edits."""

@@ -23,6 +23,7 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.plan import DAY, Asked, ChainPlan, plan
 from tests.simulation.world import KINDS, RARER, Killed, Machine, Violation, World
 from tests.support.services import Message, consume, sweep
+from xorack.acker.chain_writer import ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.sqs import DeadLetterQueue, send
@@ -153,8 +154,9 @@ def _rates(seed: int, salt: int) -> dict[str, float]:
 def _simulated(world: World) -> Iterator[None]:
     """The direct API's clock and ids are the simulation's; logging is off."""
     module = xorack.client.dynamodb_acker
-    real = module.milliseconds, module.uuid
-    module.milliseconds = lambda: world.current.now()  # noqa: PLW0108 - whoever runs by then
+    defaults = ChainWriter.__init__.__kwdefaults__
+    real = defaults["clock"], module.uuid
+    defaults["clock"] = lambda: world.current.now()  # noqa: PLW0108 - whoever runs by then
     module.uuid = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=world.current.next_id))
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -162,7 +164,7 @@ def _simulated(world: World) -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-        module.milliseconds, module.uuid = real
+        defaults["clock"], module.uuid = real
 
 
 class Schedule:
@@ -234,7 +236,6 @@ class Schedule:
             cap=cap,
             sleep=machine.sleep,
             draw=self.random.random,
-            clock=lambda: machine.now() / 1000,
             time_left=machine.time_left,
         )
 
