@@ -206,6 +206,9 @@ def test_mistakes_of_a_step_are_named(tracker):
         tracker.step(token, Token(5, ("u",), "plain"))
     with pytest.raises(InvalidRequest, match="tag"):
         tracker.start("")
+    for option in ("started", "finished", "time_out"):
+        with pytest.raises(TypeError, match=option):
+            tracker.start("u", **{option: 5})
     with pytest.raises(InvalidRequest, match="stamps"):
         Tracker("q", stamps="opaque")
     with pytest.raises(InvalidRequest, match="queue_url"):
@@ -236,6 +239,7 @@ def test_tokens_survive_json():
         ({**GOOD, "tags": ["t", "t"]}, "tags: "),
         ({**GOOD, "tags": [5]}, "tags: "),
         ({**GOOD, "kind": "opaque"}, "kind: 'opaque'"),
+        ({**GOOD, "kind": ["plain"]}, "kind: a list of 1"),
         ("no JSON", "text: 'no JSON'"),
         ("5", "value: 5"),
         (None, "value: None"),
