@@ -346,6 +346,24 @@ def test_a_sweep_tries_again_what_passes(world):
         world.sweep()
 
 
+def test_a_sweep_retries_each_read_of_a_page_with_a_damaged_item(world):
+    world.consume(*(message(create(f"t{n}", timeout=10)) for n in range(20)))
+    read, calls = world.store.read, []
+
+    def throttled(tags):
+        calls.append(tags)
+        if "t2" in tags:
+            raise KeyError("stamp")
+        if len(calls) % 4:
+            raise Unavailable(OSError("throttled"))
+        return read(tags)
+
+    world.store.read = throttled
+    world.now += 10_000
+    swept = world.sweep()
+    assert (swept.ended, swept.problems) == ({"timed out": 19}, 1)
+
+
 def test_ten_thousand_due_at_once_are_ended_in_one_sweep_or_go_on_in_the_next(world):
     tags = [f"t{n}" for n in range(10_000)]
     world.consume(*(message(Request.create(tag, "c", b"\1", timeout=10)) for tag in tags))
