@@ -2,6 +2,8 @@
 
 import base64
 import json
+import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -200,6 +202,22 @@ def test_a_message_that_is_none_is_refused_whole(message, named):
     assert letter.body == message
     assert letter.reason.startswith(named)
     assert len(letter.reason) < 500
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request.create("t", "i", b"\1", timeout=5, detail={}),
+        Request.stamp_("t", "i", b"\1", finished=1),
+        Request.fail("t", "i", ""),
+        Request.extend("t", "i", 5),
+    ],
+)
+def test_a_copy_of_a_request_with_another_id_is_a_request(request_):
+    other = replace(request_, id="other")
+    assert other.to_json() == {**request_.to_json(), "id": "other"}
+    assert replace(other, id="i") == request_
+    assert pickle.loads(pickle.dumps(request_)) == request_
 
 
 def test_a_request_made_by_hand_is_checked_at_once():
