@@ -114,6 +114,48 @@ def test_tries_are_spent(store):
         run(store, stamp("s"), policy=policy)
 
 
+def test_only_a_write_whose_response_was_lost_counts_as_ours(store):
+    """A conflict and then a failed read say nothing of the write: what another applied is its."""
+    store.script = ["other"]
+    store.others = [stamp("s", b"\x03")]
+    read, failures = store.read, [Unavailable(Lost())]
+
+    def fail_once(tags):
+        if failures:
+            raise failures.pop()
+        return read(tags)
+
+    store.read = fail_once
+    waits = RetryPolicy(base=1, sleep=lambda s: None, draw=lambda: 1.0)
+    verified = CachedChain(store.chains["t"], verified=True)
+    applied = run(store, stamp("s", b"\x03"), policy=waits, cached=verified)
+    assert applied.outcomes[0].kind == "duplicate"
+    assert failures == []
+    # A lost response, then a failed read: still ours.
+    store.script, failures[:] = ["lose"], [Unavailable(Lost())]
+    verified = CachedChain(store.chains["t"], verified=True)
+    applied = run(store, stamp("u", b"\x03"), cached=verified)
+    assert applied.outcomes[0].kind == "applied"
+    assert failures == []
+
+
+def test_marks_that_cannot_be_spilled_are_retried_and_nothing_is_written_before(store):
+    run(store, *(stamp(f"s{n}") for n in range(63)))
+    put, failures = store.put_spilled_marks, [Unavailable(Lost())] * 2
+
+    def fail_twice(chain, marks, until):
+        if failures:
+            raise failures.pop()
+        put(chain, marks, until)
+
+    store.put_spilled_marks = fail_twice
+    version = store.chains["t"].version
+    applied = run(store, stamp("more"))
+    assert [outcome.kind for outcome in applied.outcomes] == ["applied"]
+    assert store.chains["t"].version == version + 1
+    assert (failures, store.chains["t"].spilled) == ([], 64)
+
+
 def test_must_exist(store):
     with pytest.raises(TagNotFound, match="u"):
         apply_requests(

@@ -212,6 +212,13 @@ def test_a_create_after_never_created_is_late():
     assert kinds == [["late"]]
 
 
+def test_a_sender_that_gives_the_reason_never_created_changes_no_rule():
+    chain, _ = run([create()], [fail("f", "never created")])
+    assert chain.created
+    _, kinds = run([create("other"), stamp("s")], chain=chain)
+    assert kinds == [["rejected", "late"]]
+
+
 def test_progress_keeps_a_chain_alive_and_costs_no_index_write():
     chain, _ = run([create(timeout=1000, idle_timeout=10)])
     due = chain.due_at
