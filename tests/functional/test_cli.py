@@ -43,6 +43,13 @@ def fields(lines):
     return values
 
 
+def assert_error(result, status, start):
+    """Assert that a command printed nothing but one line on stderr, which begins so."""
+    ended, out, err = result
+    assert (ended, out, len(err)) == (status, [], 1)
+    assert err[0].startswith(f"error: {start}")
+
+
 def plain(lines):
     return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))
 
@@ -244,20 +251,14 @@ def test_a_chain_that_does_not_exist(stack, xorack, arguments):
 
 
 def test_a_stack_that_does_not_exist(aws, xorack):
-    line = (
-        "error: there is no stack orders in us-east-1: name yours with --stack, or its table "
-        "with --table"
-    )
-    assert xorack("show", TAG, "--stack", "orders") == (1, [], [line])
+    line = "there is no stack orders in us-east-1: name yours with --stack, or its table with --"
+    assert_error(xorack("show", TAG, "--stack", "orders"), 1, line)
 
 
 def test_a_stack_of_another_project(aws, xorack):
     create_stack(aws, "shop", {"TableName": "customers"})
-    status, _, (line,) = xorack("list", "--stack", "shop")
-    assert status == 1
-    assert line.startswith(
-        "error: stack shop is CREATE_COMPLETE and has no output QueueUrl, DeadLetterQueueUrl"
-    )
+    line = "stack shop is CREATE_COMPLETE and has no output QueueUrl, DeadLetterQueueUrl"
+    assert_error(xorack("list", "--stack", "shop"), 1, line)
 
 
 def test_the_stack_may_come_from_the_environment(aws, xorack, monkeypatch):
@@ -311,29 +312,26 @@ def test_a_table_that_does_not_exist(aws, xorack):
     ],
 )
 def test_invalid_arguments_are_one_line_and_status_2(xorack, arguments, line):
-    status, out, err = xorack(*arguments.split())
-    assert (status, out, len(err)) == (2, [], 1)
-    assert err[0].startswith(f"error: {line}")
+    assert_error(xorack(*arguments.split()), 2, line)
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["show", ""], "error: tag: '', expected a string of 1 to 1024 UTF-8 bytes without NUL"),
-        (["watch", ""], "error: tag: ''"),
-        (["fail", TAG, "--reason", "x" * 1025], "error: reason: "),
+        (["show", ""], "tag: '', expected a string of 1 to 1024 UTF-8 bytes without NUL"),
+        (["watch", ""], "tag: ''"),
+        (["fail", TAG, "--reason", "x" * 1025], "reason: "),
     ],
 )
 def test_invalid_requests_are_one_line(stack, xorack, arguments, line):
-    status, out, err = xorack(*arguments)
-    assert (status, out, len(err)) == (1, [], 1)
-    assert err[0].startswith(line)
+    assert_error(xorack(*arguments), 1, line)
 
 
 # -- the AWS configuration -------------------------------------------------------------------------
 
 KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
 PLACE = {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-1"}
+BOTH = {**KEYS, **PLACE}
 
 
 @pytest.fixture
@@ -357,19 +355,14 @@ def configure(monkeypatch):
         (PLACE, "no AWS credentials: log in"),
         (KEYS, "no AWS region: give --region, or set AWS_REGION"),
         ({**PLACE, "AWS_PROFILE": "gone"}, "The config profile (gone) could not be found"),
-        (
-            {**KEYS, **PLACE, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
-            "cannot reach http://127.0.0.1:9",
-        ),
-        ({**KEYS, **PLACE, "AWS_ENDPOINT_URL": "nonsense"}, "Invalid endpoint: nonsense"),
+        ({**BOTH, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "cannot reach http://127.0.0.1:9"),
+        ({**BOTH, "AWS_ENDPOINT_URL": "nonsense"}, "Invalid endpoint: nonsense"),
     ],
     ids=["credentials", "region", "profile", "network", "endpoint"],
 )
 def test_a_faulty_configuration_is_one_line(xorack, configure, environ, line):
     configure(environ)
-    status, out, err = xorack("list", "--table", "t")
-    assert (status, out, len(err)) == (1, [], 1)
-    assert err[0].startswith(f"error: {line}")
+    assert_error(xorack("list", "--table", "t"), 1, line)
 
 
 def test_a_response_that_is_not_from_aws_is_one_line(xorack, configure):
@@ -386,11 +379,10 @@ def test_a_response_that_is_not_from_aws_is_one_line(xorack, configure):
     with HTTPServer(("127.0.0.1", 0), Portal) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        configure({**KEYS, **PLACE, "AWS_ENDPOINT_URL": url})
-        status, out, err = xorack("list")
+        configure({**BOTH, "AWS_ENDPOINT_URL": url})
+        result = xorack("list")
         server.shutdown()
-    assert (status, out, len(err)) == (1, [], 1)
-    assert err[0].startswith("error: the response is not from AWS")
+    assert_error(result, 1, "the response is not from AWS")
 
 
 # -- help ------------------------------------------------------------------------------------------
@@ -428,26 +420,23 @@ def test_the_shell_completes(xorack, monkeypatch, shell):
 
 # -- items that are not chains ---------------------------------------------------------------------
 
-FOREIGN = "error: tag: 'foreign' is "
-
 
 @pytest.mark.parametrize("arguments", ["show foreign", "fail foreign --reason x"])
 def test_an_item_that_is_not_a_chain_is_one_line(stack, xorack, arguments):
     put_invalid_item(stack)
-    status, out, err = xorack(*arguments.split())
-    assert (status, out, len(err)) == (1, [], 1)
-    assert err[0].startswith(FOREIGN)
-    assert "its stamp is of type S, expected a Bi" in err[0]
+    result = xorack(*arguments.split())
+    assert_error(result, 1, "tag: 'foreign' is ")
+    assert "its stamp is of type S, expected a Bi" in result[2][0]
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
 def test_list_shows_the_chains_beside_an_item_that_is_not_one(stack, xorack, options):
     put_invalid_item(stack)
     apply(stack, *(Request("create", f"chain/{n}", "c", traced(1), 1) for n in range(3)))
     status, out, err = xorack("list", *options)
     assert (status, len(err)) == (1, 1)
     assert sum("chain/" in line for line in out) == 3
-    assert err[0].startswith(FOREIGN)
+    assert err[0].startswith("error: tag: 'foreign' is ")
 
 
 # -- terminals and pipes ---------------------------------------------------------------------------

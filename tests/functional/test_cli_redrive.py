@@ -285,18 +285,12 @@ def test_sqs_moves_messages_beyond_the_survey_whatever_their_kind(stack, sqs):
     assert stack.dead_letters() == []
 
 
-def test_messages_go_one_by_one_during_another_move_of_sqs(stack, xorack, sqs):
-    sqs.error = None
-    put_failed(stack, 1)
-    queues(stack)._start_task()
-    status, out, _ = xorack("redrive", "--yes")
-    assert status == 0
-    assert out[-2] == "one by one: SQS does not move them itself (UnsupportedOperation)"
-    assert take(stack) == bodies(1)
-
-
-def test_messages_go_one_by_one_without_move_tasks(stack, xorack, sqs):
+@pytest.mark.parametrize("moving", [False, True], ids=["unsupported", "another move"])
+def test_messages_go_one_by_one_if_sqs_does_not_move_them(stack, xorack, sqs, moving):
     put_failed(stack, *range(25))
+    if moving:
+        sqs.error = None
+        queues(stack)._start_task()
     status, out, _ = xorack("redrive", "--yes")
     assert status == 0
     assert out[-2:] == [

@@ -258,7 +258,11 @@ class Redrive:
                 for message in chosen:
                     sent.add(message.id)
                     del held[message.id]
-                self._delete(chosen)
+                # A message that cannot be deleted comes again.
+                if entries := _entries([message.handle for message in chosen]):
+                    self._client.delete_message_batch(
+                        QueueUrl=self.dead_letters_url, Entries=entries
+                    )
                 progress(len(sent), max(total, len(sent)))
         finally:
             self._release(list(held.values()))
@@ -284,12 +288,6 @@ class Redrive:
         if problems := send_bodies(self.queue_url, bodies, self._client, policy=self._policy):
             reason = next(iter(problems.values()))
             raise SendFailed(self.queue_url, reason, [bodies[position] for position in problems])
-
-    def _delete(self, messages: Sequence[DeadMessage]) -> None:
-        """Delete at most ten messages; one that cannot be deleted comes again."""
-        if messages:
-            entries = _entries([message.handle for message in messages])
-            self._client.delete_message_batch(QueueUrl=self.dead_letters_url, Entries=entries)
 
     def _release(self, handles: Sequence[str]) -> None:
         """Show messages to others at once; if that fails, they reappear by themselves."""
