@@ -219,6 +219,11 @@ def test_fail_ends_a_chain_and_publishes_its_event(stack, xorack):
     assert xorack("fail", TAG, "--reason", "again") == unchanged
     assert stack.events() == []
 
+    start(stack, "other")
+    _, out, _ = xorack("fail", "other", "--reason", "withdrawn", "--json")
+    result = json.loads(out[0])
+    assert (result["event_pending"], result["changed"]) == (False, True)
+
 
 def test_fail_of_a_chain_that_is_not_created_yet(stack, xorack):
     apply(stack, Request("stamp", "early", "s", traced(1), 1))

@@ -19,10 +19,12 @@ from xorack.cli.error_messages import EXPECTED, explain
 from xorack.cli.options import Target, json_option, not_empty, not_nan, with_stack, with_table
 from xorack.cli.redrive import Flags, run_redrive
 from xorack.cli.watch import run_watch
+from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain
-from xorack.ops import status as service
 from xorack.ops.redrive import Redrive
 from xorack.ops.snapshot import MAX_CHAINS
+from xorack.ops.status import STATUSES, ChainStatus, read_status
+from xorack.ops.status import fail as end_as_failed
 from xorack.ops.text import printable
 from xorack.ops.watch import ChainWatcher
 
@@ -125,7 +127,7 @@ def cli(context: click.Context) -> None:
 @with_table
 def show(tag: str, as_json: bool, target: Target) -> None:
     """Show the progress, deadline and outstanding units of a chain."""
-    status = service.read_status(target.open()[0], tag)
+    status = read_status(target.open()[0], tag)
     if as_json:
         screen.print_json(status.to_json())
     else:
@@ -137,7 +139,7 @@ def show(tag: str, as_json: bool, target: Target) -> None:
     "--status",
     "statuses",
     multiple=True,
-    type=click.Choice(service.STATUSES),
+    type=click.Choice(STATUSES),
     help="Only chains of this status; may be given several times.",
 )
 @click.option(
@@ -156,8 +158,10 @@ def list_(statuses: tuple[str, ...], limit: int, as_json: bool, target: Target) 
     programs in the table are named on stderr; the exit status is 1 then.
     """
     invalid: list[NotAChain] = []
-    chains = service.list_chains(
-        target.open()[0], statuses or service.STATUSES, on_invalid=invalid.append
+    chains = (
+        ChainStatus(chain, milliseconds())
+        for chain in target.open()[0].scan(invalid.append)
+        if not statuses or chain.status in statuses
     )
     if as_json:
         for status in itertools.islice(chains, limit or None):
@@ -169,7 +173,7 @@ def list_(statuses: tuple[str, ...], limit: int, as_json: bool, target: Target) 
     return int(bool(invalid))
 
 
-def _print_list(chains: Iterator[service.ChainStatus], statuses: Sequence[str], limit: int) -> None:
+def _print_list(chains: Iterator[ChainStatus], statuses: Sequence[str], limit: int) -> None:
     rows = [
         (
             printable(status.chain.tag),
@@ -203,16 +207,16 @@ def fail(tag: str, reason: str, as_json: bool, target: Target) -> None:
     """
     store, bus = target.open()
     publisher = None if bus is None else EventBus(bus, target.client("events"))
-    result = service.fail(store, tag, reason, publisher=publisher)
-    chain = result.status.chain
+    status, changed = end_as_failed(store, tag, reason, publisher=publisher)
+    chain = status.chain
     if as_json:
-        screen.print_json({**result.status.to_json(), "changed": result.changed})
+        screen.print_json({**status.to_json(), "changed": changed})
     elif not chain.final:
         screen.say(f"{printable(tag)}: pending; it fails as soon as it is created")
-    elif result.changed:
-        event = "the sweeper publishes its event" if result.event_pending else "event published"
+    elif changed:
+        event = "the sweeper publishes its event" if chain.event_pending else "event published"
         screen.say(f"{printable(tag)}: failed; {event}")
-    if chain.final and not result.changed:
+    if chain.final and not changed:
         raise click.ClickException(f"{tag} is {chain.status} already: nothing changed")
 
 

@@ -12,7 +12,7 @@ import click
 
 from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.ops.stack import StackNotFound, StackOutputs, find_stack, open_table
+from xorack.ops.stack import ResourceNotFound, StackOutputs, find_stack, open_table
 
 __all__ = ["Target", "json_option", "not_empty", "not_nan", "with_stack", "with_table"]
 
@@ -42,7 +42,7 @@ class Target:
         """Find the stack; an error names --stack, and the alternative to it."""
         try:
             return find_stack(self.stack, self.client("cloudformation"))
-        except StackNotFound as error:
+        except ResourceNotFound as error:
             raise click.ClickException(f"{error}: name yours with --stack{alternative}") from error
 
     def open(self) -> tuple[DynamoDBStore, str | None]:

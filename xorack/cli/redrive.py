@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from xorack.cli import screen
 from xorack.ops.dead_letters import KINDS, Kind
 from xorack.ops.redrive import MoveResult, Redrive, Survey
-from xorack.ops.text import printable
+from xorack.ops.text import plural, printable
 
 __all__ = ["Flags", "run_redrive"]
 
@@ -60,12 +60,8 @@ def run_redrive(redrive: Redrive, flags: Flags) -> int:
     if result.task_error is not None:
         screen.say(f"one by one: SQS does not move them itself ({printable(result.task_error)})")
     stay = f"; {result.left:,} stay" if result.left else ""
-    screen.say(f"{_messages(result.moved)} sent back{stay}")
+    screen.say(f"{plural(result.moved, 'message')} sent back{stay}")
     return 0
-
-
-def _messages(count: int) -> str:
-    return f"{count:,} message{'' if count == 1 else 's'}"
 
 
 def _print_json(survey: Survey, kinds: tuple[Kind, ...], result: MoveResult | None) -> None:
@@ -96,18 +92,20 @@ def _print_survey(survey: Survey, kinds: tuple[Kind, ...]) -> None:
     ]
     screen.print_rows(("MESSAGES", "", "REASON", "FOR EXAMPLE"), rows, right={0}, fold={2, 3})
     if more := survey.groups[_MAX_REASONS:]:
-        hidden = _messages(sum(group.count for group in more))
-        screen.say(f"and {hidden} of {len(more)} more reasons: --json lists all")
+        hidden = plural(sum(group.count for group in more), "message")
+        screen.say(f"and {hidden} of {plural(len(more), 'more reason')}: --json lists all")
     if not survey.complete:
         screen.say(f"the first {survey.seen:,} of about {survey.total:,}")
     for kind in KINDS:
         if kind not in kinds and (count := survey.count(kind)):
-            screen.say(f"{_messages(count)} {'is' if count == 1 else 'are'} {_STAY[kind]}")
+            screen.say(f"{plural(count, 'message')} {'is' if count == 1 else 'are'} {_STAY[kind]}")
 
 
 def _confirm(survey: Survey, kinds: tuple[Kind, ...]) -> bool:
     """Ask; if nobody can answer, say what to do instead."""
-    which = _messages(survey.count(*kinds)) if survey.complete else "all messages like these"
+    which = (
+        plural(survey.count(*kinds), "message") if survey.complete else "all messages like these"
+    )
     try:
         return click.confirm(f"Send {which} back to the queue?")
     except click.Abort:

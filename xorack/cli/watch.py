@@ -22,7 +22,7 @@ from xorack.cli.error_messages import explain
 from xorack.core.event import rfc3339
 from xorack.core.ports import Unavailable
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import printable
+from xorack.ops.text import plural, printable
 from xorack.ops.watch import ChainWatcher, WatchUpdate
 
 __all__ = ["run_watch"]
@@ -151,11 +151,10 @@ def _head(update: WatchUpdate, named: bool) -> Text:
     elif not count:
         text = "no unfinished chain has a deadline"
     else:
-        text = f"{count} unfinished chain{'s' if count > 1 else ''}"
-        text += ", those due first" if snapshot.more else ""
+        text = plural(count, "unfinished chain") + (", those due first" if snapshot.more else "")
     head = Text(text, style="bold", no_wrap=True, overflow="ellipsis")
     if snapshot.event_pending:
-        head.append(f", {snapshot.event_pending} events pending", style="red")
+        head.append(f", {plural(snapshot.event_pending, 'event')} pending", style="red")
     if snapshot.invalid:
         head.append(f", {len(snapshot.invalid)} items are not chains", style="red")
     return head.append(f"   {_clock(snapshot.at)}   Ctrl-C ends", style="not bold dim")

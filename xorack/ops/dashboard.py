@@ -11,7 +11,7 @@ from typing import Literal
 from xorack.core.event import rfc3339
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import SOON_MS, ChainStatus
-from xorack.ops.text import printable, span
+from xorack.ops.text import plural, printable, span
 
 __all__ = ["Theme", "render", "render_error"]
 
@@ -95,9 +95,9 @@ def _summary(snapshot: Snapshot) -> str:
     if not chains:
         sentences = ["No unfinished chain has a deadline."]
     elif snapshot.more:
-        sentences = [f"The {_count(len(chains), 'unfinished chain')} due first, of more."]
+        sentences = [f"The {plural(len(chains), 'unfinished chain')} due first, of more."]
     else:
-        sentences = [f"{_count(len(chains), 'unfinished chain')}."]
+        sentences = [f"{plural(len(chains), 'unfinished chain')}."]
     if late := urgencies.count("late"):
         sentences.append(f'<b class="late">{late} past the deadline.</b>')
     if soon := urgencies.count("soon"):
@@ -105,7 +105,7 @@ def _summary(snapshot: Snapshot) -> str:
     if pending := sum(status.chain.status == "pending" for status in chains):
         sentences.append(f"{pending} not created yet.")
     if snapshot.event_pending:
-        events = _count(snapshot.event_pending, "event")
+        events = plural(snapshot.event_pending, "event")
         sentences.append(f'<b class="late">{events} of finished chains not published yet.</b>')
     return f'<p>{" ".join(sentences)} <span class="faint">{rfc3339(snapshot.at)}</span></p>'
 
@@ -176,10 +176,6 @@ def _bar(percent: float, colour: str, *, thin: bool = False) -> str:
     width = min(100.0, max(0.0, percent))
     kind = "bar thin" if thin else "bar"
     return f'<div class="{kind}"><i class="{colour}" style="width:{width:.1f}%"></i></div>'
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _text(text: str, limit: int | None = None) -> str:

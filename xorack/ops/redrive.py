@@ -22,8 +22,10 @@ from xorack.core.clock import milliseconds
 from xorack.core.errors import SendFailed, XorAckError
 from xorack.core.retry import RetryPolicy
 from xorack.ops.dead_letters import KINDS, DeadMessage, Kind
+from xorack.ops.stack import ResourceNotFound
+from xorack.ops.text import plural
 
-__all__ = ["Group", "MoveFailed", "MoveResult", "Progress", "QueueNotFound", "Redrive", "Survey"]
+__all__ = ["Group", "MoveFailed", "MoveResult", "Progress", "Redrive", "Survey"]
 
 Progress = Callable[[int, int], None]
 """A callback that gets the number of moved messages and the approximate total."""
@@ -37,10 +39,6 @@ _POLL_SECONDS = 2.0
 
 class MoveFailed(XorAckError):
     """SQS's own move of the messages stopped, or its progress is unknown."""
-
-
-class QueueNotFound(XorAckError):
-    """The queue does not exist."""
 
 
 @dataclass
@@ -126,7 +124,7 @@ class Redrive:
         """Tell whether the dead-letter queue has the other one as *its* dead-letter queue.
 
         Raises:
-            QueueNotFound: One of the queues does not exist.
+            ResourceNotFound: One of the queues does not exist.
         """
         self._redrive_policy(self.queue_url)
         target = self._redrive_policy(self.dead_letters_url).get("deadLetterTargetArn", "")
@@ -224,10 +222,8 @@ class Redrive:
                     return moved
                 if status not in ("RUNNING", "CANCELLING"):
                     reason = task.get("FailureReason", "no reason given")
-                    messages = "message" if moved == 1 else "messages"
-                    raise MoveFailed(
-                        f"SQS moved {moved} {messages} and stopped ({status}): {reason}"
-                    )
+                    messages = plural(moved, "message")
+                    raise MoveFailed(f"SQS moved {messages} and stopped ({status}): {reason}")
                 time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
             self._client.cancel_message_move_task(TaskHandle=handle)
@@ -309,7 +305,7 @@ class Redrive:
             if "NonExistentQueue" not in code and "QueueDoesNotExist" not in code:
                 raise
             region = self._client.meta.region_name
-            raise QueueNotFound(f"queue {queue_url} does not exist in {region}") from error
+            raise ResourceNotFound(f"queue {queue_url} does not exist in {region}") from error
 
     def _attribute(self, queue_url: str, name: str) -> str:
         response = self._client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])

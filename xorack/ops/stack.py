@@ -10,15 +10,11 @@ from xorack.aws.client import error_code, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import XorAckError
 
-__all__ = ["StackNotFound", "StackOutputs", "TableNotFound", "find_stack", "open_table"]
+__all__ = ["ResourceNotFound", "StackOutputs", "find_stack", "open_table"]
 
 
-class StackNotFound(XorAckError):
-    """The CloudFormation stack does not exist, or it lacks xorack's outputs."""
-
-
-class TableNotFound(XorAckError):
-    """The table does not exist."""
+class ResourceNotFound(XorAckError):
+    """The stack, table or queue does not exist, or the stack lacks xorack's outputs."""
 
 
 class StackOutputs(NamedTuple):
@@ -34,7 +30,7 @@ def find_stack(name: str, client: Any = None) -> StackOutputs:
     """Find the resources of a CloudFormation stack by its outputs.
 
     Raises:
-        StackNotFound: The account and region have no such stack, or it has other outputs.
+        ResourceNotFound: The account and region have no such stack, or it has other outputs.
     """
     client = client or make_client("cloudformation")
     try:
@@ -43,13 +39,13 @@ def find_stack(name: str, client: Any = None) -> StackOutputs:
         message = error.response.get("Error", {}).get("Message", "")
         if error_code(error) == "ValidationError" and "does not exist" in message:
             region = client.meta.region_name
-            raise StackNotFound(f"there is no stack {name} in {region}") from error
+            raise ResourceNotFound(f"there is no stack {name} in {region}") from error
         raise
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
     keys = ("TableName", "QueueUrl", "DeadLetterQueueUrl", "EventBusName")
     if absent := [key for key in keys if key not in outputs]:
         status = stack["StackStatus"]
-        raise StackNotFound(f"stack {name} is {status} and has no output {', '.join(absent)}")
+        raise ResourceNotFound(f"stack {name} is {status} and has no output {', '.join(absent)}")
     return StackOutputs(*(outputs[key] for key in keys))
 
 
@@ -57,7 +53,7 @@ def open_table(name: str, client: Any = None) -> DynamoDBStore:
     """Open a table of chains, whatever the name of its partition key.
 
     Raises:
-        TableNotFound: The account and region have no such table.
+        ResourceNotFound: The account and region have no such table.
     """
     client = client or make_client("dynamodb")
     try:
@@ -65,6 +61,6 @@ def open_table(name: str, client: Any = None) -> DynamoDBStore:
     except ClientError as error:
         if error_code(error) != "ResourceNotFoundException":
             raise
-        raise TableNotFound(f"there is no table {name} in {client.meta.region_name}") from error
+        raise ResourceNotFound(f"there is no table {name} in {client.meta.region_name}") from error
     key = next(key["AttributeName"] for key in schema if key["KeyType"] == "HASH")
     return DynamoDBStore(name, str(key), client)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from xorack.acker.chain_writer import WriteStats, apply_requests
-from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain, deadline_of
 from xorack.core.clock import milliseconds
-from xorack.core.errors import NotAChain, TagNotFound
+from xorack.core.errors import TagNotFound
 from xorack.core.event import outstanding_of, rfc3339
 from xorack.core.ports import ChainStore, Publisher
 from xorack.core.request import Request, validate_tag
 from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import Outstanding
 
-__all__ = ["SOON_MS", "STATUSES", "ChainStatus", "FailResult", "fail", "list_chains", "read_status"]
+__all__ = ["SOON_MS", "STATUSES", "ChainStatus", "fail", "read_status"]
 
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000
@@ -131,44 +130,6 @@ def read_status(store: ChainStore, tag: str) -> ChainStatus:
     return ChainStatus(chain, milliseconds())
 
 
-def list_chains(
-    store: DynamoDBStore,
-    statuses: Collection[str] = STATUSES,
-    on_invalid: Callable[[NotAChain], None] | None = None,
-) -> Iterator[ChainStatus]:
-    """List chains in no order; reads the table until the caller stops.
-
-    Args:
-        store: The table.
-        statuses: The statuses to list.
-        on_invalid: Called for each item that is not a chain; the listing goes on.
-
-    Yields:
-        Chains.
-
-    Raises:
-        NotAChain: An item is not a chain, and on_invalid is None.
-        Unavailable: Try again.
-    """
-    for chain in store.scan(on_invalid):
-        if chain.status in statuses:
-            yield ChainStatus(chain, milliseconds())
-
-
-class FailResult(NamedTuple):
-    """The result of `fail`.
-
-    Attributes:
-        status: The status of the chain afterwards.
-        changed: False if the chain had ended before.
-        event_pending: True if the sweeper has to publish the event.
-    """
-
-    status: ChainStatus
-    changed: bool
-    event_pending: bool
-
-
 def fail(
     store: ChainStore,
     tag: str,
@@ -177,11 +138,14 @@ def fail(
     publisher: Publisher | None = None,
     policy: RetryPolicy | None = None,
     now: Callable[[], int] = milliseconds,
-) -> FailResult:
+) -> tuple[ChainStatus, bool]:
     """End a chain as failed, for a reason of at most 1,024 bytes, and publish its event.
 
     Without a publisher, or if it cannot be reached, the event stays pending: the stack's sweeper
     publishes it within some minutes.
+
+    Returns:
+        The status afterwards, and whether this call ended the chain or marked it as failing.
 
     Raises:
         InvalidRequest: The tag or the reason is invalid.
@@ -203,4 +167,5 @@ def fail(
     event_pending = chain.event_pending
     if event_pending and publisher is not None:
         event_pending = tag in publish_pending([chain], store, publisher, policy, WriteStats())
-    return FailResult(ChainStatus(chain, now()), outcome.kind == "applied", event_pending)
+    chain = replace(chain, event_pending=event_pending)
+    return ChainStatus(chain, now()), outcome.kind == "applied"

@@ -1,10 +1,10 @@
-"""Text for people: time spans, and untrusted text without control characters."""
+"""Text for people: time spans, counts, and untrusted text without control characters."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-__all__ = ["printable", "span"]
+__all__ = ["plural", "printable", "span"]
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
@@ -18,6 +18,11 @@ def span(milliseconds: int) -> str:
             whole, rest = divmod(milliseconds, unit)
             return f"{whole} {name}" + (f" {rest // minor} {minor_name}" if rest >= minor else "")
     return f"{milliseconds // 100 / 10:g} s"
+
+
+def plural(count: int, noun: str) -> str:
+    """Format a number of things, for example ``1 message`` or ``2 messages``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def printable(text: str) -> str:
