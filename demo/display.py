@@ -18,7 +18,7 @@ from demo.losing import Repair
 from demo.run import Options, Result, Screen, demo
 from demo.watching import Seen
 from xorack.cli import screen
-from xorack.cli.error_messages import printable
+from xorack.ops.text import printable
 
 __all__ = ["run_demo"]
 

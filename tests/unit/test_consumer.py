@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from tests.support.services import Message, consume, sweep
 from xorack.acker.memory_store import MemoryStore
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import InvalidRequest, NotAChain
 from xorack.core.message import pack, parse
 from xorack.core.ports import Unavailable
 from xorack.core.request import Request
@@ -316,7 +316,7 @@ def test_a_damaged_item_is_not_the_other_chains_trouble_in_a_sweep(world):
 
     def damaged(tags):
         if "t2" in tags:
-            raise KeyError("stamp")
+            raise NotAChain("t2", "its stamp is missing")
         return read(tags)
 
     world.store.read = damaged

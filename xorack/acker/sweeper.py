@@ -15,7 +15,7 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import map_parallel
 from xorack.acker.reading import read_valid
 from xorack.core.chain import Chain
-from xorack.core.errors import shown
+from xorack.core.errors import NotAChain, shown
 from xorack.core.ports import Unavailable
 from xorack.core.transitions import expire
 
@@ -98,11 +98,13 @@ class Sweeper:
         result.events_pending += len(failures)
 
     def _read(self, tags: list[str], result: SweepResult) -> list[Chain]:
-        invalid: dict[str, Exception] = {}
+        invalid: dict[str, NotAChain] = {}
         retry = self.writer.retry_policy.start()
         while True:
             try:
-                chains = read_valid(self.writer.store, tags, invalid.__setitem__)
+                chains = read_valid(
+                    self.writer.store, tags, lambda error: invalid.update({str(error.tag): error})
+                )
                 break
             except Unavailable as error:
                 if retry.attempt >= _READ_ATTEMPTS or not retry.again():
