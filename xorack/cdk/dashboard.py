@@ -14,7 +14,7 @@ from xorack.cdk.function import Resources
 _WIDTH: Final = 24
 _COLOUR: Final = aws_cloudwatch.Color
 _MINUTE: Final = Duration.minutes(1)
-_Rows = list[list[aws_cloudwatch.IWidget]]
+_Row = list[aws_cloudwatch.IWidget]
 
 
 def create_dashboard(
@@ -52,7 +52,7 @@ def create_dashboard(
     return dashboard
 
 
-def _rows_of_chains(resources: Resources) -> _Rows:
+def _rows_of_chains(resources: Resources) -> list[_Row]:
     metric = resources.metric
     pending = Metric.EVENTS_PENDING_AFTER_SWEEP
     dead_letters = resources.dead_letters.metric_approximate_number_of_messages_visible(
@@ -63,7 +63,7 @@ def _rows_of_chains(resources: Resources) -> _Rows:
     )
     created = metric(Metric.CHAINS_CREATED, "created")
     acked = metric(Metric.CHAINS_ACKED, "acked", color=_COLOUR.GREEN)
-    health = [
+    health: _Row = [
         aws_cloudwatch.SingleValueWidget(
             title="Chains in this time",
             metrics=[
@@ -86,7 +86,7 @@ def _rows_of_chains(resources: Resources) -> _Rows:
             height=5,
         ),
     ]
-    latency = [
+    latency: _Row = [
         _graph(
             "How late are we? From create to acked",
             *(metric(Metric.ACK_LATENCY, name, statistic=name) for name in ("p50", "p90", "p99")),
@@ -107,7 +107,7 @@ def _rows_of_chains(resources: Resources) -> _Rows:
             metric(Metric.SWEEPS_INCOMPLETE, "Incomplete sweeps"),
         ),
     ]
-    work = [
+    work: _Row = [
         _graph(
             "Requests",
             metric(Metric.REQUESTS_APPLIED, "applied"),
@@ -132,9 +132,7 @@ def _rows_of_chains(resources: Resources) -> _Rows:
     return [health, latency, work]
 
 
-def _row_of_functions(
-    resources: Resources, functions: Mapping[str, aws_lambda.IFunction]
-) -> list[aws_cloudwatch.IWidget]:
+def _row_of_functions(resources: Resources, functions: Mapping[str, aws_lambda.IFunction]) -> _Row:
     settings = resources.settings
     durations = (("Consumer", "p50"), ("Consumer", "p99"), ("Sweeper", "Maximum"))
     return [
@@ -165,7 +163,7 @@ def _row_of_functions(
     ]
 
 
-def _row_of_table(resources: Resources) -> list[aws_cloudwatch.IWidget]:
+def _row_of_table(resources: Resources) -> _Row:
     table = {"TableName": resources.table.table_name}
     index = {**table, "GlobalSecondaryIndexName": DUE_INDEX}
     return [

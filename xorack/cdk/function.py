@@ -161,9 +161,9 @@ def create_function(
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,
         },
-        vpc=network and network.vpc,
-        vpc_subnets=network and network.subnets,
-        security_groups=network and (list(network.security_groups) or None),
+        vpc=network.vpc if network else None,
+        vpc_subnets=network.subnets if network else None,
+        security_groups=(list(network.security_groups) or None) if network else None,
     )
 
 

@@ -29,7 +29,7 @@ def create_table(
         point_in_time_recovery_specification=aws_dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),
-        encryption=encryption_key and aws_dynamodb.TableEncryption.CUSTOMER_MANAGED,
+        encryption=aws_dynamodb.TableEncryption.CUSTOMER_MANAGED if encryption_key else None,
         encryption_key=encryption_key,
         time_to_live_attribute=EXPIRES_AT,
         deletion_protection=settings.deletion_protection,
