@@ -164,7 +164,7 @@ class Settings:
             (
                 self.partition_key in RESERVED,
                 "partition_key",
-                "a name that chain items do not use otherwise",
+                "a name that no other attribute of a chain has",
             ),
             (
                 self.batch_size > 10 and self.batch_window_seconds == 0,
