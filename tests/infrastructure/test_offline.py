@@ -72,7 +72,7 @@ def run(
 
 def test_the_app_runs_without_network_and_node(machine: dict[str, str]) -> None:
     process = run([sys.executable, "app.py"], machine, batch_size="77")
-    assert process.returncode == 0, process.stderr
+    assert process.returncode == 0, process.stderr  # the CDK's validation passes, too
     log = Path(machine["WATCH_LOG"]).read_text().splitlines()
     assert set(log) == {"python starts", "node starts"}
     template = Template.read(Path(machine["CDK_OUTDIR"], "xorack.template.json"))

@@ -45,10 +45,13 @@ def create_dashboard(
         update_on_resize=False,
         update_on_time_range_change=False,
     )
-    health, *chains = _rows_of_chains(resources)
-    resource_rows = [_row_of_functions(resources, functions), _row_of_table(resources)]
-    for row in ([status, *health], [unfinished], *chains, *resource_rows):
-        dashboard.add_widgets(*row)
+    health, latency, work = _rows_of_chains(resources)
+    dashboard.add_widgets(status, *health)
+    dashboard.add_widgets(unfinished)
+    dashboard.add_widgets(*latency)
+    dashboard.add_widgets(*work)
+    dashboard.add_widgets(*_row_of_functions(resources, functions))
+    dashboard.add_widgets(*_row_of_table(resources))
     return dashboard
 
 
