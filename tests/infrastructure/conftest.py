@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -37,7 +36,7 @@ VARIED = {
 
 
 @pytest.fixture(scope="session")
-def synthesise(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Template]:
+def synthesise(tmp_path_factory):
     """Synthesise with settings, once for each set of settings."""
     templates: dict[str, Template] = {}
 
@@ -51,19 +50,19 @@ def synthesise(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Templa
 
 
 @pytest.fixture(scope="session")
-def template(synthesise: Callable[..., Template]) -> Template:
+def template(synthesise):
     """The template of the default settings."""
     return synthesise()
 
 
 @pytest.fixture(scope="session")
-def varied(synthesise: Callable[..., Template]) -> Template:
+def varied(synthesise):
     """The template of a stack in which nearly every setting differs from its default."""
     return synthesise(**VARIED)
 
 
 @pytest.fixture(scope="session")
-def without_dashboard(synthesise: Callable[..., Template]) -> Template:
+def without_dashboard(synthesise):
     """The template without a dashboard, and with settings that change no stateful resource."""
     return synthesise(
         dashboard="false", batch_size=10, tracing="true", architecture="x86_64", log_level="DEBUG"

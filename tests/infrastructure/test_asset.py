@@ -1,7 +1,5 @@
 """The functions' code: the handlers, and the parts of the library that they use."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .templates import FUNCTIONS, Template
+from .templates import FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 # The packages on Lambda: the functions' own code, the runtime's boto3, Powertools.
@@ -40,11 +38,11 @@ assert handlers.__file__.startswith(asset) and xorack.__file__.startswith(asset)
 
 
 @pytest.fixture(scope="module")
-def asset(template: Template) -> Path:
+def asset(template):
     return template.code_folder
 
 
-def test_it_has_the_handlers_and_the_library_and_nothing_else(asset: Path) -> None:
+def test_it_has_the_handlers_and_the_library_and_nothing_else(asset):
     expected = {
         path.relative_to(ROOT)
         for folder in ("lambda_src", "xorack")
@@ -60,16 +58,14 @@ def test_it_has_the_handlers_and_the_library_and_nothing_else(asset: Path) -> No
     assert sum((asset / path).stat().st_size for path in packed) < 1_000_000
 
 
-def test_all_functions_share_it_and_it_lies_beside_the_template(
-    template: Template, asset: Path
-) -> None:
+def test_all_functions_share_it_and_it_lies_beside_the_template(template, asset):
     keys = {template.function(name)[1]["Code"]["S3Key"].removesuffix(".zip") for name in FUNCTIONS}
     assert keys == {asset.name.removeprefix("asset.")}
     assert asset.parent == template.path.parent
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_handlers_import_from_it_alone(asset: Path, template: Template, function: str) -> None:
+def test_handlers_import_from_it_alone(asset, template, function):
     module, _, name = template.function(function)[1]["Handler"].rpartition(".")
     # The import needs no variable of the environment.
     environment = {
@@ -88,13 +84,13 @@ def test_handlers_import_from_it_alone(asset: Path, template: Template, function
     assert process.returncode == 0, process.stderr
 
 
-def test_the_same_code_is_the_same_asset(template: Template, varied: Template) -> None:
+def test_the_same_code_is_the_same_asset(template, varied):
     # The hash depends on neither the time nor the folder.
     assert varied.path.parent != template.path.parent
     assert varied.code_folder.name == template.code_folder.name
 
 
-def test_there_is_no_bundling_and_no_image(template: Template) -> None:
+def test_there_is_no_bundling_and_no_image(template):
     manifest = json.loads((template.path.parent / "xorack.assets.json").read_text())
     assert manifest.get("dockerImages", {}) == {}
     assert all("executable" not in file["source"] for file in manifest["files"].values())

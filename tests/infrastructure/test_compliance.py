@@ -1,7 +1,5 @@
 """cdk-nag's AwsSolutions pack and cfn-lint have no findings."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -26,18 +24,18 @@ def nag(app: App) -> list[str]:
 
 
 @pytest.mark.parametrize("settings", [{}, {**VARIED, "dashboard": "false"}])
-def test_cdk_nag_has_no_findings(settings: dict[str, str]) -> None:
+def test_cdk_nag_has_no_findings(settings):
     assert nag(build(settings)[0]) == []
 
 
-def test_cdk_nag_has_no_findings_in_the_example() -> None:
+def test_cdk_nag_has_no_findings_in_the_example():
     settings = json.loads((ROOT / "examples" / "own_stack" / "cdk.json").read_text())
     app = App(context=settings["context"])
     Warehouse(app, "warehouse")
     assert nag(app) == []
 
 
-def test_cdk_nag_sees_a_careless_queue() -> None:
+def test_cdk_nag_sees_a_careless_queue():
     app, stack = build()
     aws_sqs.Queue(stack, "Careless")
     # The acknowledgements of the functions hide neither the dead letters nor TLS.
@@ -52,11 +50,11 @@ def lint(template: Template) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["template", "varied", "without_dashboard"])
-def test_cfn_lint_has_no_findings(request: pytest.FixtureRequest, name: str) -> None:
+def test_cfn_lint_has_no_findings(request, name):
     assert lint(request.getfixturevalue(name)) == []
 
 
-def test_cfn_lint_sees_an_invalid_timeout(template: Template) -> None:
+def test_cfn_lint_sees_an_invalid_timeout(template):
     body = json.loads(json.dumps(template.body))
     body["Resources"][template.queue()[0]]["Properties"]["VisibilityTimeout"] = 43_201
     (found,) = lint(Template(template.path, body))

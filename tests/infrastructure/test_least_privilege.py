@@ -1,7 +1,5 @@
 """The roles allow the calls that the functions make, and no others."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any
@@ -21,7 +19,7 @@ Calls = set[tuple[str, str]]
 
 
 @pytest.fixture
-def calls(aws: Any, monkeypatch: pytest.MonkeyPatch) -> Calls:
+def calls(aws, monkeypatch):
     """The calls made so far: the IAM action and its resource."""
     for name, value in aws.environ().items():
         monkeypatch.setenv(name, value)
@@ -84,7 +82,7 @@ def stamps(tag: str, first: int, count: int) -> list[Request]:
     return [Request.stamp_(tag, f"r{i}", plain(i + 1), started=1) for i in numbers]
 
 
-def test_consumer(template: Template, calls: Calls) -> None:
+def test_consumer(template, calls):
     consume(Request.create("many", "r", plain(1 << 40)), *stamps("many", 0, 40))
     consume(*stamps("many", 40, 40))  # more marks than fit the item: the oldest are spilled
     consume(*stamps("many", 7, 1))  # reads one spilled mark
@@ -96,7 +94,7 @@ def test_consumer(template: Template, calls: Calls) -> None:
     assert calls == rights(template, "consumer")
 
 
-def test_sweeper(template: Template, calls: Calls) -> None:
+def test_sweeper(template, calls):
     sweeps: Calls = set()
     # Of 20 chains, some shard of the index has several.
     for chains in (20, 1):
@@ -110,7 +108,7 @@ def test_sweeper(template: Template, calls: Calls) -> None:
     assert sweeps == rights(template, "sweeper")
 
 
-def test_widget(template: Template, calls: Calls) -> None:
+def test_widget(template, calls):
     consume(*(Request.create(f"open{i}", "a", plain(5)) for i in range(3)))
     calls.clear()
     assert "3 unfinished chains." in widget.handler({}, None)

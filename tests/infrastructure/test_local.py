@@ -1,25 +1,19 @@
 """moto's resources are those of the template."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.in_process import create_resources, definitions, definitions_of, locked_aws
 
-from .templates import Template
-
 
 @pytest.mark.parametrize(("name", "key"), [("template", "tag"), ("varied", "file")])
-def test_the_handwritten_definitions_are_the_templates(
-    request: pytest.FixtureRequest, name: str, key: str
-) -> None:
+def test_the_handwritten_definitions_are_the_templates(request, name, key):
     read, handwritten = definitions_of(request.getfixturevalue(name).body), definitions(key)
     assert read.table == handwritten.table
     assert read.ttl_attribute == handwritten.ttl_attribute
     assert name == "varied" or read.max_receive_count == handwritten.max_receive_count
 
 
-def test_moto_takes_the_resources_of_the_template(template: Template) -> None:
+def test_moto_takes_the_resources_of_the_template(template):
     with locked_aws() as started:
         resources = create_resources(started, definitions_of(template.body))
         attributes = resources.client("sqs").get_queue_attributes(

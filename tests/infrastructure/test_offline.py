@@ -1,7 +1,5 @@
 """Synthesis needs no network, no node on PATH and no CDK command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -46,7 +44,7 @@ note('starts');
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> dict[str, str]:
+def machine(tmp_path):
     """The environment of a machine without node on PATH and without a network."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "sitecustomize.py").write_text(WATCH_PYTHON)
@@ -70,7 +68,7 @@ def run(
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_the_app_runs_without_network_and_node(machine: dict[str, str]) -> None:
+def test_the_app_runs_without_network_and_node(machine):
     process = run([sys.executable, "app.py"], machine, batch_size="77")
     assert process.returncode == 0, process.stderr  # the CDK's validation passes, too
     log = Path(machine["WATCH_LOG"]).read_text().splitlines()
@@ -82,7 +80,7 @@ def test_the_app_runs_without_network_and_node(machine: dict[str, str]) -> None:
     assert "CDKMetadata" not in template.resources
 
 
-def test_the_watch_sees_connections(machine: dict[str, str]) -> None:
+def test_the_watch_sees_connections(machine):
     python = "import socket; socket.create_connection(('192.0.2.1', 9), timeout=1)"
     node = "require('net').connect(9, '192.0.2.1')"
     for command in ([sys.executable, "-c", python], [os.environ["JSII_NODE"], "-e", node]):
@@ -92,7 +90,7 @@ def test_the_watch_sees_connections(machine: dict[str, str]) -> None:
     assert "node connects to" in log
 
 
-def test_the_app_ends_with_one_line_for_an_invalid_setting(machine: dict[str, str]) -> None:
+def test_the_app_ends_with_one_line_for_an_invalid_setting(machine):
     process = run([sys.executable, "app.py"], machine, batch_size="20000")
     assert (process.returncode, process.stdout) == (2, "")
     assert process.stderr == (
@@ -102,21 +100,19 @@ def test_the_app_ends_with_one_line_for_an_invalid_setting(machine: dict[str, st
 
 
 @pytest.mark.parametrize("name", ["9lives", "a b", ""])
-def test_an_invalid_stack_name_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_an_invalid_stack_name_is_named(tmp_path, capsys, name):
     assert main(["--out", str(tmp_path), "-c", f"stack_name={name}"]) == 2
     out, error = capsys.readouterr()
     assert error.startswith(f"error: setting `stack_name` is {name!r}: expected 1 to 128")
     assert (out, error.count("\n")) == ("", 1)
 
 
-def test_a_misspelt_stack_name_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_stack_name_is_named(capsys):
     assert main(["-c", "stack-name=other"]) == 2
     assert "did you mean `stack_name`?" in capsys.readouterr().err
 
 
-def test_jsii_runs_the_node_of_the_wheel_or_of_the_user(machine: dict[str, str]) -> None:
+def test_jsii_runs_the_node_of_the_wheel_or_of_the_user(machine):
     command = [sys.executable, "-c", "import infra, os; print(os.environ['JSII_NODE'])"]
     node = run(command, machine).stdout.strip()
     assert Path(node).is_relative_to(Path(sys.prefix))
@@ -124,13 +120,13 @@ def test_jsii_runs_the_node_of_the_wheel_or_of_the_user(machine: dict[str, str])
     assert run(command, {**machine, **users}).stdout.strip() == users["JSII_NODE"]
 
 
-def test_the_command_line_connects_to_nobody() -> None:
+def test_the_command_line_connects_to_nobody():
     settings = json.loads((ROOT / "cdk.json").read_text())
     assert settings["notices"] is settings["versionReporting"] is False
     assert settings["context"]["cli-telemetry"] is False
 
 
-def test_the_command_line_is_pinned() -> None:
+def test_the_command_line_is_pinned():
     wanted = json.loads((ROOT / "package.json").read_text())["devDependencies"]
     locked = json.loads((ROOT / "package-lock.json").read_text())["packages"]
     assert wanted == {"aws-cdk": "2.1148.1"}

@@ -1,7 +1,5 @@
 """An invalid setting stops the synthesis with a line that names it."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re
@@ -17,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = [field.name for field in dataclasses.fields(Settings)]
 
 
-def test_the_defaults_are_valid() -> None:
+def test_the_defaults_are_valid():
     assert Settings.from_context({}) == Settings()
 
 
@@ -81,7 +79,7 @@ def test_the_defaults_are_valid() -> None:
         ({"batch-size": "5"}, "batch-size", "did you mean `batch_size`?"),
     ],
 )
-def test_an_invalid_setting_is_named(given: dict[str, object], name: str, text: str) -> None:
+def test_an_invalid_setting_is_named(given, name, text):
     with pytest.raises(SettingError) as caught:
         Settings.from_context(given)
     message = str(caught.value)
@@ -92,7 +90,7 @@ def test_an_invalid_setting_is_named(given: dict[str, object], name: str, text: 
     assert caught.value.name == name
 
 
-def test_every_whole_number_accepts_the_ends_of_its_range() -> None:
+def test_every_whole_number_accepts_the_ends_of_its_range():
     # Other settings that make an end valid.
     besides = {
         ("batch_window_seconds", 0): {"batch_size": 10},
@@ -108,13 +106,13 @@ def test_every_whole_number_accepts_the_ends_of_its_range() -> None:
             assert getattr(Settings(**settings), field.name) == value
 
 
-def test_log_retention_has_the_choices_of_cloudwatch() -> None:
+def test_log_retention_has_the_choices_of_cloudwatch():
     kind = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", "AWS::Logs::LogGroup")
     choices = kind.schema["properties"]["RetentionInDays"]["enum"]
     assert tuple(choices) == module._LOG_RETENTION_DAYS
 
 
-def test_the_context_is_text_and_the_settings_are_typed() -> None:
+def test_the_context_is_text_and_the_settings_are_typed():
     read = Settings.from_context({
         "batch_size": "20",
         "tracing": "True",
@@ -135,23 +133,18 @@ def test_the_context_is_text_and_the_settings_are_typed() -> None:
     )
 
 
-def test_each_setting_is_described() -> None:
+def test_each_setting_is_described():
     # getdoc: before Python 3.13, a docstring keeps its indentation.
     described = re.findall(r"^    (\w+): ", inspect.getdoc(Settings) or "", re.MULTILINE)
     assert described[: len(NAMES)] == NAMES
 
 
-def test_visibility_is_six_timeouts_and_the_window() -> None:
-    settings = Settings(function_timeout_seconds=900, batch_window_seconds=300)
-    assert settings.visibility_timeout_seconds == 6 * 900 + 300
-
-
-def test_the_layer_is_the_powertools_that_the_tests_use() -> None:
+def test_the_layer_is_the_powertools_that_the_tests_use():
     requirements = (ROOT / "requirements.txt").read_text().splitlines()
     assert f"aws-lambda-powertools=={Settings().powertools_version}" in requirements
 
 
-def test_the_handbook_has_every_setting_with_its_default() -> None:
+def test_the_handbook_has_every_setting_with_its_default():
     handbook = (ROOT / "docs" / "operations.md").read_text().partition("## Settings")[2]
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| \S.*\|$", handbook, re.MULTILINE)
     words = {"None": "none", "True": "`true`", "False": "`false`"}

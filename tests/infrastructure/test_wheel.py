@@ -1,7 +1,5 @@
 """The construct from a wheel, without the checkout, in the example's stack."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from .templates import FUNCTIONS, Template, target
+from .test_acker import READ
 from .test_compliance import lint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +66,7 @@ def run(code: str, *arguments: str, cwd: Path, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     """The wheel, built from the source distribution of the checkout."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     for path in map(ROOT.joinpath, PACKED):
@@ -80,7 +79,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def example(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Template:
+def example(wheel, tmp_path_factory):
     """The example's template, synthesised with the wheel."""
     site, out = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("cdk")
     with zipfile.ZipFile(wheel) as archive:
@@ -95,7 +94,7 @@ def example(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Template:
     return Template.read(out / "warehouse.template.json")
 
 
-def test_the_wheel_has_the_handlers_and_one_package(wheel: Path) -> None:
+def test_the_wheel_has_the_handlers_and_one_package(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"xorack"}
@@ -103,25 +102,23 @@ def test_the_wheel_has_the_handlers_and_one_package(wheel: Path) -> None:
         assert f"xorack/cdk/lambda_src/{path.name}" in names
 
 
-def test_the_functions_code_is_the_checkouts_to_the_byte(
-    example: Template, template: Template
-) -> None:
+def test_the_functions_code_is_the_checkouts_to_the_byte(example, template):
     # The name has the hash of the contents.
     assert example.code_folder.name == template.code_folder.name
     assert example.function("consumer")
 
 
-def test_the_template_names_nothing_of_the_users_machine(example: Template) -> None:
+def test_the_template_names_nothing_of_the_users_machine(example):
     text = json.dumps(example.body)
     for name in (str(ROOT), str(example.path.parent), "xorack-code-"):
         assert name not in text
 
 
-def test_cfn_lint_has_no_findings(example: Template) -> None:
+def test_cfn_lint_has_no_findings(example):
     assert lint(example) == []
 
 
-def test_the_supplied_resources_are_used(example: Template) -> None:
+def test_the_supplied_resources_are_used(example):
     key, topic = example.one("AWS::KMS::Key")[0], example.one("AWS::SNS::Topic")[0]
     assert example.table()[1]["SSESpecification"] == {
         "KMSMasterKeyId": {"Fn::GetAtt": [key, "Arn"]},
@@ -140,7 +137,7 @@ def test_the_supplied_resources_are_used(example: Template) -> None:
     assert sorted(statuses) == [["acked"], ["failed"]]
 
 
-def test_the_key_encrypts_the_logs_and_allows_it(example: Template) -> None:
+def test_the_key_encrypts_the_logs_and_allows_it(example):
     key, properties = example.one("AWS::KMS::Key")
     groups = example.of("AWS::Logs::LogGroup")
     for name in FUNCTIONS:
@@ -159,7 +156,7 @@ def test_the_key_encrypts_the_logs_and_allows_it(example: Template) -> None:
     }
 
 
-def test_the_functions_and_the_grants_may_use_the_key_for_their_work(example: Template) -> None:
+def test_the_functions_and_the_grants_may_use_the_key_for_their_work(example):
     key, table = example.one("AWS::KMS::Key")[0], example.table()[0]
     read, send = {"kms:Decrypt", "kms:DescribeKey"}, {"kms:Decrypt", "kms:GenerateDataKey"}
     write = read | send | {"kms:Encrypt", "kms:GenerateDataKeyWithoutPlaintext"}
@@ -168,16 +165,14 @@ def test_the_functions_and_the_grants_may_use_the_key_for_their_work(example: Te
     assert used == {"consumer": write, "sweeper": write, "widget": read}
     roles = {name[:-8]: name for name in example.of("AWS::IAM::Role")}
     assert example.granted(roles["Loader"]) == {example.queue()[0]: {"sqs:SendMessage"}, key: send}
-    actions = {"dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem",
-               "dynamodb:Query", "dynamodb:Scan"}  # fmt: skip
     assert example.granted(roles["Support"]) == {
-        table: actions,
-        f"{table}/index/due": actions,
+        table: READ,
+        f"{table}/index/due": READ,
         key: read,
     }
 
 
-def test_the_functions_are_in_the_network_and_reach_the_services(example: Template) -> None:
+def test_the_functions_are_in_the_network_and_reach_the_services(example):
     subnets = set(example.of("AWS::EC2::Subnet"))
     for name in FUNCTIONS:
         network = example.function(name)[1]["VpcConfig"]
@@ -194,17 +189,6 @@ def test_the_functions_are_in_the_network_and_reach_the_services(example: Templa
     assert example.allowed("widget")["*"] == joining | x_ray
 
 
-def test_the_construct_has_its_own_metrics(example: Template) -> None:
-    assert example.environment("consumer")["POWERTOOLS_SERVICE_NAME"] == "warehouse-Acker"
-    services = {
-        dimension["Value"]
-        for alarm in example.of("AWS::CloudWatch::Alarm").values()
-        for dimension in alarm["Dimensions"]
-        if dimension["Name"] == "service"
-    }
-    assert services == {"warehouse-Acker"}
-
-
-def test_without_the_cdk_it_says_what_to_install() -> None:
+def test_without_the_cdk_it_says_what_to_install():
     line = run(WITHOUT_CDK, cwd=ROOT)
     assert line == "xorack.cdk needs aws-cdk-lib: pip install 'xorack[cdk]'"

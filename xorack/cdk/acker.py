@@ -19,7 +19,13 @@ from xorack.cdk.settings import Settings
 from xorack.cdk.table import create_table, index_arn
 from xorack.cdk.validation import check_arguments, check_kind, describe, is_external
 
-_READ = ("BatchGetItem", "DescribeTable", "GetItem", "Query", "Scan")
+_READ = (
+    "dynamodb:BatchGetItem",
+    "dynamodb:DescribeTable",
+    "dynamodb:GetItem",
+    "dynamodb:Query",
+    "dynamodb:Scan",
+)
 
 
 class AckerProps(TypedDict, total=False):
@@ -161,7 +167,7 @@ class Acker(Construct):
         check_kind("grantee", grantee)
         grant = aws_iam.Grant.add_to_principal(
             grantee=grantee,
-            actions=[f"dynamodb:{name}" for name in _READ],
+            actions=list(_READ),
             resource_arns=[self.table.table_arn, index_arn(self.table)],
         )
         if not grant.success or is_external(grantee, self.table.env.account):

@@ -36,11 +36,16 @@ _ARCHITECTURES: Final = {
     "x86_64": aws_lambda.Architecture.X86_64,
 }
 # Lambda uses them, in the function's name, to join the network.
-_NETWORK_ACTIONS: Final = [
-    *(f"ec2:Describe{name}" for name in ("NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")),
-    *(f"ec2:{verb}NetworkInterface" for verb in ("Create", "Delete")),
-    *(f"ec2:{verb}PrivateIpAddresses" for verb in ("Assign", "Unassign")),
-]
+_NETWORK_ACTIONS: Final = (
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+    "ec2:UnassignPrivateIpAddresses",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +121,8 @@ def create_function(
         encryption_key=resources.encryption_key,
         removal_policy=removal_policy(settings),
     )
-    logs.node.default_child.retention_in_days = settings.log_retention_days  # type: ignore[union-attr]
+    resource: Any = logs.node.default_child
+    resource.retention_in_days = settings.log_retention_days
     handler = f"lambda_src.{name}.handler"
     role = aws_iam.Role(
         scope,

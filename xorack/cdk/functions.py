@@ -11,6 +11,7 @@ from xorack.cdk.function import Resources, create_function
 from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, WRITE_WITH_KEY, allow, allow_key
 from xorack.cdk.table import index_arn
 
+_READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 _WIDGET_TIMEOUT_SECONDS: Final = 15
 
 
@@ -21,9 +22,6 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
     """
     settings, table = resources.settings, resources.table
     queue, dead_letters = resources.queue, resources.dead_letters
-    write = ("BatchGetItem", "BatchWriteItem", "GetItem", "UpdateItem")
-    # Lambda polls the queue in the function's name.
-    poll = ("DeleteMessage", "GetQueueAttributes", "ReceiveMessage")
     function = create_function(
         scope,
         resources,
@@ -31,8 +29,12 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
         description="Applies the queue's requests to chains",
         timeout_seconds=settings.function_timeout_seconds,
         statements=[
-            allow([f"dynamodb:{name}" for name in write], table.table_arn),
-            allow([f"sqs:{name}" for name in poll], queue.queue_arn),
+            allow([*_READ, "dynamodb:BatchWriteItem", "dynamodb:UpdateItem"], table.table_arn),
+            # Lambda polls the queue in the function's name.
+            allow(
+                ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"],
+                queue.queue_arn,
+            ),
             allow(["sqs:SendMessage"], dead_letters.queue_arn),
             allow(["events:PutEvents"], resources.bus.event_bus_arn),
             *allow_key(WRITE_WITH_KEY, table.encryption_key),
@@ -61,7 +63,6 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Functio
     Two concurrent sweeps do no harm: each write is conditional.
     """
     table = resources.table
-    read_and_write = ("BatchGetItem", "GetItem", "UpdateItem")
     function = create_function(
         scope,
         resources,
@@ -70,7 +71,7 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Functio
         timeout_seconds=resources.settings.sweeper_timeout_seconds,
         statements=[
             allow(["dynamodb:Query"], index_arn(table)),
-            allow([f"dynamodb:{name}" for name in read_and_write], table.table_arn),
+            allow([*_READ, "dynamodb:UpdateItem"], table.table_arn),
             allow(["events:PutEvents"], resources.bus.event_bus_arn),
             *allow_key(WRITE_WITH_KEY, table.encryption_key),
         ],
@@ -102,7 +103,7 @@ def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Function
         timeout_seconds=_WIDGET_TIMEOUT_SECONDS,
         statements=[
             allow(["dynamodb:Query"], index_arn(table)),
-            allow(["dynamodb:BatchGetItem", "dynamodb:GetItem"], table.table_arn),
+            allow(_READ, table.table_arn),
             *allow_key(READ_WITH_KEY, table.encryption_key),
         ],
     )

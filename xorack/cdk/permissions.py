@@ -44,11 +44,16 @@ def allow_logs_to_use(key: aws_kms.IKey, scope: Construct) -> None:
         resource_name="*",
         arn_format=ArnFormat.COLON_RESOURCE_NAME,
     )
-    actions = ("Decrypt*", "Describe*", "Encrypt*", "GenerateDataKey*", "ReEncrypt*")
     key.add_to_resource_policy(
         aws_iam.PolicyStatement(
             principals=[aws_iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],
-            actions=[f"kms:{name}" for name in actions],
+            actions=[
+                "kms:Decrypt*",
+                "kms:Describe*",
+                "kms:Encrypt*",
+                "kms:GenerateDataKey*",
+                "kms:ReEncrypt*",
+            ],
             resources=["*"],
             conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": log_groups}},
         )
