@@ -52,15 +52,6 @@ def _rows(resources: Resources, functions: Mapping[str, aws_lambda.IFunction]) -
     """Return name, metric, threshold and description of each alarm."""
     settings = resources.settings
     failures = settings.failed_chains_threshold
-    # The minimum of five sweeps is above zero only if all of them had the problem.
-    pending, problems, incomplete = (
-        resources.metric(name, statistic="Minimum")
-        for name in (
-            Metric.EVENTS_PENDING_AFTER_SWEEP,
-            Metric.SWEEP_PROBLEMS,
-            Metric.SWEEPS_INCOMPLETE,
-        )
-    )
     rows: list[_Row] = [
         (
             "DeadLettersVisible",
@@ -92,22 +83,23 @@ def _rows(resources: Resources, functions: Mapping[str, aws_lambda.IFunction]) -
             1,
             "No sweep for ten minutes: chains do not time out.",
         ),
+        # The minimum of five sweeps is above zero only if all of them had the problem.
         (
             "EventsPending",
-            pending,
+            resources.metric(Metric.EVENTS_PENDING_AFTER_SWEEP, statistic="Minimum"),
             0,
             "For five minutes the sweeper could not publish events of finished chains: see its "
             "log for the responses of the bus.",
         ),
         (
             "SweepProblems",
-            problems,
+            resources.metric(Metric.SWEEP_PROBLEMS, statistic="Minimum"),
             0,
             "For five minutes the sweeper could not end some chains: see its log.",
         ),
         (
             "SweeperBehind",
-            incomplete,
+            resources.metric(Metric.SWEEPS_INCOMPLETE, statistic="Minimum"),
             0,
             "For five minutes no sweep reached the end of the chains that were due.",
         ),
