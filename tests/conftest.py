@@ -14,7 +14,7 @@ from xorack.local.isolation import isolation
 settings.register_profile("xorack", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("xorack")
 
-# The CDK's own validation takes 4 s a process: test_offline.py keeps it, and cfn-lint does the same.
+# The CDK's own validation takes 4 s a process. test_offline.py keeps it; cfn-lint checks the rest.
 os.environ["CDK_VALIDATION"] = "false"
 
 
