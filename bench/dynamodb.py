@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 
 from bench.harness import Figures, Goal, Section, Table, interleaved, medians
 from bench.marks import Weighing, drive
+from tests.support.fakes import FakeBus, FakeDeadLetters
 from tests.support.in_process import Resources, create_resources
 from xorack.acker.consumer import Message, consume
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -63,7 +64,7 @@ class Peer:
         except StaleLocalData as error:
             raise TagExists(tag) from error
 
-    def stamp(self, tag: str, stamp: bytes) -> bytes:
+    def stamp_once(self, tag: str, stamp: bytes) -> bytes:
         """XOR once; raise `StaleLocalData` if another writer was faster."""
         key = {self.key: {"S": tag}}
         found = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)
@@ -82,12 +83,12 @@ class Peer:
             self._call(tag, "delete_item", Key=key, **condition)
         return left
 
-    def stamp_retrying(self, tag: str, stamp: bytes) -> bytes:
-        """Retry with back-off, as its caller must."""
+    def stamp(self, tag: str, stamp: bytes) -> bytes:
+        """Retry `stamp_once` with back-off, as its caller must."""
         retry = _PATIENT.start()
         while True:
             try:
-                return self.stamp(tag, stamp)
+                return self.stamp_once(tag, stamp)
             except StaleLocalData:
                 if not retry.again():
                     raise
@@ -185,18 +186,6 @@ def write_concurrently(
     return total / took
 
 
-class _Unused:
-    """A publisher and dead-letter queue for chains that never end and requests that are valid."""
-
-    def publish(self, chains: Any) -> dict[str, str]:
-        assert not chains
-        return {}
-
-    def send(self, rejected: Any) -> list[int]:
-        assert not rejected
-        return []
-
-
 def _consume(store: DynamoDBStore, tag: str, seconds: float) -> float:
     """Consume batches of single requests; return stamps a second."""
     done, before = 0, time.perf_counter()
@@ -205,9 +194,9 @@ def _consume(store: DynamoDBStore, tag: str, seconds: float) -> float:
         for number in range(done, done + BATCH):
             request = Request.stamp_(tag, str(number), traced(number + 1))
             messages += [Message(str(number), body) for body in pack([request])]
-        result = consume(messages, store, _Unused(), _Unused())
-        assert not result.failed, result.failed
-        done += result.outcomes["applied"]
+        result = consume(messages, store, FakeBus(), FakeDeadLetters())
+        assert result.outcomes["applied"] == BATCH, result
+        done += BATCH
     return done / (time.perf_counter() - before)
 
 
@@ -216,35 +205,28 @@ def _variants(resources: Resources, writers: int, seconds: float) -> dict[str, C
     names = (resources.table_name, resources.partition_key, client)
     tags = (f"chain-{writers}-{number}" for number in range(1_000_000))
 
-    def peer() -> float:
-        other, tag = Peer(*names), next(tags)
-        other.create(tag, _ROOT)
+    def acker() -> DynamoDBAcker:
+        return DynamoDBAcker(*names, policy=_PATIENT)
+
+    def concurrently(ackers: Sequence[Peer | DynamoDBAcker]) -> float:
+        tag = next(tags)
+        ackers[0].create(tag, _ROOT)
         with counted_calls(client, LATENCY):
             return write_concurrently(
-                lambda _, stamp: other.stamp_retrying(tag, stamp), writers, seconds
-            )
-
-    def ackers(number: int) -> Callable[[], float]:
-        def run() -> float:
-            ours, tag = [DynamoDBAcker(*names, policy=_PATIENT) for _ in range(number)], next(tags)
-            ours[0].create(tag, _ROOT)
-            with counted_calls(client, LATENCY):
-                return write_concurrently(
-                    lambda writer, stamp: ours[writer % number].stamp(tag, stamp), writers, seconds
-                )
-
-        return run
+                lambda writer, stamp: ackers[writer % len(ackers)].stamp(tag, stamp),
+                writers, seconds,
+            )  # fmt: skip
 
     def consumer() -> float:
-        acker, tag = DynamoDBAcker(*names), next(tags)
-        acker.create(tag, _ROOT)
+        tag, ours = next(tags), acker()
+        ours.create(tag, _ROOT)
         with counted_calls(client, LATENCY):
-            return _consume(acker.store, tag, seconds)
+            return _consume(ours.store, tag, seconds)
 
     return {
-        "xor-ack-dynamodb": peer,
-        "an acker each": ackers(writers),
-        "one acker": ackers(1),
+        "xor-ack-dynamodb": lambda: concurrently([Peer(*names)]),
+        "an acker each": lambda: concurrently([acker() for _ in range(writers)]),
+        "one acker": lambda: concurrently([acker()]),
         "consumer": consumer,
     }
 

@@ -8,7 +8,7 @@ changes by half within minutes. Starting Java and a first job come before the cl
 CPU is that of the tree of processes, from /proc. The consumer's own code applies the messages that
 were sent, ten a batch, to a store in memory.
 
-    python -m bench.spark '{"variants": [...], "turns": 1, ...}'    one process's runs, as JSON
+    python -m bench.spark '{"variants": ["plain"], ...}'    the arguments of `run_turns`
 """
 
 from __future__ import annotations
@@ -39,19 +39,15 @@ _TICK = os.sysconf("SC_CLK_TCK")
 def make_corpus(folder: Path, words: int) -> None:
     """Write files of different sizes whose word frequencies resemble prose's; the seed is fixed."""
     rng = random.Random(words)
-    letters = "etaoinshrdlucmfwypvbgkjqxz"
-    vocabulary = [
-        "".join(rng.choices(letters, range(26, 0, -1), k=2 + rng.randrange(10)))
-        for _ in range(50_000)
-    ]
-    weights = [1 / (rank + 3) for rank in range(len(vocabulary))]
-    text = rng.choices(vocabulary, weights, k=words)
+    lengths = [2 + rng.randrange(10) for _ in range(50_000)]
+    vocabulary = ["".join(rng.choices("etaoinshrdlucmfwypvbgkjqxz", k=k)) for k in lengths]
+    text = rng.choices(vocabulary, [1 / (rank + 3) for rank in range(len(vocabulary))], k=words)
     bounds = [round(words * (at / FILES + (at / FILES) ** 2) / 2) for at in range(FILES + 1)]
     for at in range(FILES):
-        chosen = text[bounds[at] : bounds[at + 1]]
         path = folder / f"{at % 10}" / f"file-{at:04}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = (" ".join(chosen[begin : begin + 12]) for begin in range(0, len(chosen), 12))
+        begins = range(bounds[at], bounds[at + 1], 12)
+        lines = (" ".join(text[begin : min(begin + 12, bounds[at + 1])]) for begin in begins)
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -73,64 +69,58 @@ def cpu_seconds(root: int) -> float:
 # One process
 
 
-def run_turns(options: dict[str, Any]) -> dict[str, Any]:
-    """Run both jobs of some variants, turn after turn, in one Spark session.
-
-    Args:
-        options: ``variants``, ``turns``, ``database``, ``out`` and ``queue_url``.
-
-    Returns:
-        Seconds of both jobs by turn and variant, and a checksum of each variant's counts.
-    """
+def run_turns(
+    variants: list[str], turns: int, database: str, out: str, queue_url: str
+) -> dict[str, Any]:
+    """Run both jobs of some variants, turn after turn; return seconds, and checksums of counts."""
     from pipeline.session import prepare, session
 
     prepare()
-    database, variants, turns = Path(options["database"]), options["variants"], []
-    size = sum(path.stat().st_size for path in database.rglob("*.txt"))
+    size = sum(path.stat().st_size for path in Path(database).rglob("*.txt"))
     spark = session("xorack bench", input_bytes=size)
     spark.range(1).count()
-    counts = []
-    for turn in range(options["turns"]):
+    of_turns, counts = [], []
+    for turn in range(turns):
         seconds = {}
         for at in range(len(variants)):
             variant = variants[(at + turn) % len(variants)]
-            out = Path(options["out"]) / f"{variant}-{turn}"
+            place = Path(out) / f"{variant}-{turn}"
             spark._jvm.System.gc()
             wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
             if variant == "untracked":
-                run_untracked(spark, database, out)
+                run_untracked(spark, database, place)
             else:
-                run_tracked(variant, database, out, options["queue_url"])
+                run_tracked(variant, database, place, queue_url)
             wall, cpu = time.monotonic() - wall, cpu_seconds(os.getpid()) - cpu
             seconds[variant] = {"wall": wall, "cpu": cpu}
             if turn == 0:
-                rows = spark.read.parquet(str(out / "counts"))
+                rows = spark.read.parquet(str(place / "counts"))
                 checksum = ("sum(count)", "count(1)", "bit_xor(xxhash64(word, count))")
                 counts.append(list(rows.selectExpr(*checksum).first() or ()))
-            shutil.rmtree(out)
-        turns.append(seconds)
+            shutil.rmtree(place)
+        of_turns.append(seconds)
     spark.stop()
-    return {"turns": turns, "counts": counts}
+    return {"turns": of_turns, "counts": counts}
 
 
-def run_tracked(stamps: str, database: Path, out: Path, queue_url: str) -> None:
+def run_tracked(stamps: str, database: str, out: Path, queue_url: str) -> None:
     """Run both jobs as they are."""
     from pipeline import count, split
 
     common = ["--words", str(out / "words"), "--queue-url", queue_url, "--run-id", "bench"]
-    given = ["--database", str(database), "--name", out.name, "--stamps", stamps]
+    given = ["--database", database, "--name", out.name, "--stamps", stamps]
     split.split(split.parser().parse_args([*common, *given]))
     count.count(count.parser().parse_args([*common, "--counts", str(out / "counts")]))
 
 
-def run_untracked(spark: Any, database: Path, out: Path) -> None:
+def run_untracked(spark: Any, database: str, out: Path) -> None:
     """Count words with the same reading code and nothing else; a row is a word."""
     from pipeline.folder import list_files, opened
     from pipeline.reading import encoding_named, read_words
     from pipeline.scan import tasks_of
 
     encoding = encoding_named("UTF-8")
-    files = enumerate(list_files(str(database), "*", exclude=[], hidden=False))
+    files = enumerate(list_files(database, "*", exclude=[], hidden=False))
     tasks = tasks_of(list(files), encoding, spark.sparkContext.defaultParallelism)
 
     def scan(batches: Any) -> Any:
@@ -267,4 +257,4 @@ def describe(figures: Figures) -> Section:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run_turns(json.loads(sys.argv[1]))))
+    print(json.dumps(run_turns(**json.loads(sys.argv[1]))))

@@ -55,13 +55,13 @@ def locked(python: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_lock_has_one_fitting_version_of_each_requirement(python: str) -> None:
+def test_the_lock_has_one_fitting_version_of_each_requirement(python):
     versions = locked(python)
     for wanted in chosen(python, parsed(*REQUIREMENTS)):
         assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)]), wanted
 
 
-def test_the_lock_contains_all_dependencies_of_the_requirements() -> None:
+def test_the_lock_contains_all_dependencies_of_the_requirements():
     versions = locked(HERE)
     left = [(one.name, extra) for one in chosen(HERE, parsed(*REQUIREMENTS))
             for extra in ("", *one.extras)]  # fmt: skip
@@ -80,7 +80,7 @@ def test_the_lock_contains_all_dependencies_of_the_requirements() -> None:
     assert len(seen) > 50
 
 
-def test_the_lock_has_hashes_of_all_files_and_names_no_registry() -> None:
+def test_the_lock_has_hashes_of_all_files_and_names_no_registry():
     for wanted, hashes in lock_entries():
         assert wanted.url is None
         assert hashes, wanted
@@ -88,16 +88,16 @@ def test_the_lock_has_hashes_of_all_files_and_names_no_registry() -> None:
     assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|^\s*/", TEXT, re.MULTILINE)
 
 
-def test_the_locked_versions_are_installed_here() -> None:
+def test_the_locked_versions_are_installed_here():
     for name, version in locked(HERE).items():
         assert metadata.version(name) == version, name
 
 
-def test_the_lock_was_made_of_these_requirements() -> None:
+def test_the_lock_was_made_of_these_requirements():
     assert f"# Made of: {requirements_hash(ROOT)}\n" in TEXT, "make lock"
 
 
-def test_the_requirements_hash_ignores_comments(tmp_path: Path) -> None:
+def test_the_requirements_hash_ignores_comments(tmp_path):
     for name in REQUIREMENTS:
         (tmp_path / name).write_text("a==1\n")
     before = requirements_hash(tmp_path)
@@ -117,9 +117,7 @@ def test_the_requirements_hash_ignores_comments(tmp_path: Path) -> None:
     ],
     ids=["checkout", "spark35", "lock"],
 )
-def test_each_python_supports_the_pinned_versions(
-    python: str, requirements: list[Requirement]
-) -> None:
+def test_each_python_supports_the_pinned_versions(python, requirements):
     """Versions that are not installed here cannot be checked."""
     wanted = chosen(python, requirements)
     assert {one.name for one in wanted} == {one.name for one in requirements}
@@ -130,14 +128,14 @@ def test_each_python_supports_the_pinned_versions(
             assert supported.contains(f"{python}.0"), f"{one}: Python {supported}"
 
 
-def test_spark_3_5_needs_python_3_10_or_3_11() -> None:
+def test_spark_3_5_needs_python_3_10_or_3_11():
     assert [spark35.unsupported((3, minor, 7)) for minor in (10, 11)] == [None, None]
     for minor in (12, 13):
         message = f"Python 3.10 or 3.11, not 3.{minor}: make test-spark35 PYTHON="
         assert message in str(spark35.unsupported((3, minor, 1)))
 
 
-def test_the_package_supports_the_same_oldest_python() -> None:
+def test_the_package_supports_the_same_oldest_python():
     supported = SpecifierSet(metadata.metadata("xorack")["Requires-Python"])
     assert supported == SpecifierSet(f">={'.'.join(map(str, OLDEST))}")
 
@@ -157,12 +155,7 @@ SKIPPED = {"name": "c", "skip_reason": "Dependency not found on PyPI"}
         ([], dependencies.NOT_AUDITED, "not audited"),
     ],
 )
-def test_an_audit_reports_vulnerable_and_unknown_packages(
-    packages: list[dict[str, object]],
-    status: int,
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_audit_reports_vulnerable_and_unknown_packages(packages, status, message, capsys):
     assert dependencies.report(packages) == status
     printed = capsys.readouterr()
     assert message in printed.out + printed.err
@@ -177,9 +170,7 @@ def audit_with(folder: Path, script: str) -> int:
     return dependencies.audit(folder, ["-s", "osv"])
 
 
-def test_an_unreachable_service_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unreachable_service_is_named(tmp_path, capsys):
     last = (
         "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='api.osv.dev', port=443): "
         "Max retries exceeded with url: /v1/query"
@@ -189,9 +180,7 @@ def test_an_unreachable_service_is_named(
     assert "service at api.osv.dev cannot be reached from here" in capsys.readouterr().err
 
 
-def test_an_audit_reads_the_report_and_passes_arguments_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_audit_reads_the_report_and_passes_arguments_on(tmp_path, capsys):
     script = (
         "given = sys.argv\n"
         "assert given[-2:] == ['-s', 'osv'], given\n"

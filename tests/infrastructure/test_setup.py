@@ -55,7 +55,7 @@ def project(tmp_path: Path) -> FakeEnvironment:
     return FakeEnvironment(tmp_path)
 
 
-def test_it_is_made_once(project: FakeEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_made_once(project, capsys):
     set_up(project, same_python=False)
     assert project.version() == tuple(sys.version_info[:2])
     pip, lock, editable = project.commands
@@ -75,7 +75,7 @@ def test_it_is_made_once(project: FakeEnvironment, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("changed", venv.SOURCES)
-def test_it_is_updated_when_a_source_changes(project: FakeEnvironment, changed: str) -> None:
+def test_it_is_updated_when_a_source_changes(project, changed):
     set_up(project, same_python=False)
     mark = project.path / "still here"
     mark.touch()
@@ -89,9 +89,7 @@ def test_it_is_updated_when_a_source_changes(project: FakeEnvironment, changed: 
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), SetupError("no such package")])
-def test_after_a_failure_it_starts_from_scratch(
-    project: FakeEnvironment, failure: BaseException
-) -> None:
+def test_after_a_failure_it_starts_from_scratch(project, failure):
     project.failure = failure
     with pytest.raises(type(failure)):
         set_up(project, same_python=False)
@@ -104,7 +102,7 @@ def test_after_a_failure_it_starts_from_scratch(
     assert not half.exists()
 
 
-def test_an_environment_without_its_python_is_made_again(project: FakeEnvironment) -> None:
+def test_an_environment_without_its_python_is_made_again(project):
     set_up(project, same_python=False)
     for name in ("python", "python3"):
         (project.path / "bin" / name).unlink()
@@ -115,7 +113,7 @@ def test_an_environment_without_its_python_is_made_again(project: FakeEnvironmen
     assert project.version() >= venv.OLDEST
 
 
-def test_only_the_requirement_of_uv_is_given_to_pip(project: FakeEnvironment) -> None:
+def test_only_the_requirement_of_uv_is_given_to_pip(project):
     project.failure = SetupError("stop")
     with pytest.raises(SetupError, match="stop"):
         set_up(project, same_python=False)
@@ -123,18 +121,18 @@ def test_only_the_requirement_of_uv_is_given_to_pip(project: FakeEnvironment) ->
     assert given == "uv==2 \\\n    --hash=h\n"
 
 
-def test_an_outdated_lock_is_not_installed(project: FakeEnvironment) -> None:
+def test_an_outdated_lock_is_not_installed(project):
     (project.root / venv.REQUIREMENTS[0]).write_text("a==2\n")
     with pytest.raises(SetupError, match="make lock renews"):
         project.install()
 
 
-def test_a_failing_installer_is_named(tmp_path: Path) -> None:
+def test_a_failing_installer_is_named(tmp_path):
     with pytest.raises(SetupError, match=r"-c import sys; sys.exit\(3\) failed"):
         Environment(tmp_path).run(sys.executable, "-c", "import sys; sys.exit(3)")
 
 
-def test_uv_gets_the_settings_of_pip() -> None:
+def test_uv_gets_the_settings_of_pip():
     listed = (
         "global.extra-index-url='https://a.test/x\\nhttps://b.test/y'\n"
         "global.find-links='/a /b'\nglobal.index-url='https://global.test'\n"
@@ -173,7 +171,7 @@ def says_version(version: str) -> str:
 
 
 @pytest.mark.parametrize("target", ["venv", "lock", "audit", "test-spark35"])
-def test_an_unsuitable_python_is_named(tmp_path: Path, target: str) -> None:
+def test_an_unsuitable_python_is_named(tmp_path, target):
     """These targets run PYTHON itself."""
     old = script(tmp_path / "old", says_version("3.8.10"))
     broken = script(tmp_path / "broken", "exit 127\n")
@@ -187,7 +185,7 @@ def test_an_unsuitable_python_is_named(tmp_path: Path, target: str) -> None:
         assert f"error: {message}" in ran.stderr
 
 
-def test_a_newer_python_is_found_where_python3_is_too_old(tmp_path: Path) -> None:
+def test_a_newer_python_is_found_where_python3_is_too_old(tmp_path):
     script(tmp_path / "python3", "exit 1\n")
     script(tmp_path / "python3.13", "exit 127\n")  # as pyenv has it: named, but not there
     script(tmp_path / "python3.11", f'exec {sys.executable} "$@"\n')
@@ -201,14 +199,14 @@ def test_a_newer_python_is_found_where_python3_is_too_old(tmp_path: Path) -> Non
         assert "--same-python" not in ran.stdout
 
 
-def test_python3_is_named_where_no_python_is_suitable(tmp_path: Path) -> None:
+def test_python3_is_named_where_no_python_is_suitable(tmp_path):
     script(tmp_path / "python3", says_version("3.9.18"))
     ran = make("venv", PATH=str(tmp_path))
     assert ran.returncode != 0
     assert "error: python3 is no Python 3.10 or later (Python 3.9.18): name one" in ran.stderr
 
 
-def test_make_passes_the_demos_arguments_on(tmp_path: Path) -> None:
+def test_make_passes_the_demos_arguments_on(tmp_path):
     # In place of both Pythons: `.venv` itself is left alone.
     log = tmp_path / "log"
     python = script(tmp_path / "python", f'for a in "$@"; do echo "$a" >> {log}; done\n')
@@ -229,14 +227,14 @@ def test_make_passes_the_demos_arguments_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "target", ["demo", "test", "test-slow", "lint", "types", "format", "synth", "deploy"]
 )
-def test_every_target_that_runs_something_sets_up_first(target: str) -> None:
+def test_every_target_that_runs_something_sets_up_first(target):
     ran = make("-n", target, f"PYTHON={sys.executable}")
     assert ran.returncode == 0, ran.stderr
     assert "tools/venv.py" in ran.stdout
     assert ran.stdout.index("tools/venv.py") < ran.stdout.rindex(".venv/bin")
 
 
-def test_help_is_the_default_and_names_every_target() -> None:
+def test_help_is_the_default_and_names_every_target():
     printed = make()
     assert printed.returncode == 0
     lines = (ROOT / "Makefile").read_text().splitlines()
@@ -244,7 +242,7 @@ def test_help_is_the_default_and_names_every_target() -> None:
     assert {line.split()[1] for line in printed.stdout.splitlines()} == set(targets)
 
 
-def test_the_build_server_runs_make_test_and_returns_its_status(tmp_path: Path) -> None:
+def test_the_build_server_runs_make_test_and_returns_its_status(tmp_path):
     log = tmp_path / "log"
     script(tmp_path / "make", f'echo "$@" "$(pwd)" > {log}\nexit 7\n')
     ran = subprocess.run(

@@ -119,7 +119,7 @@ def test_the_peer_behaves_like_the_seed(aws):
     with pytest.raises(errors.TagExists):
         peer.create("t", traced(1))
     with pytest.raises(errors.TagNotFound):
-        peer.stamp("nobody", traced(1))
+        peer.stamp_once("nobody", traced(1))
 
     class Faster:
         """Another writer stamps between the read and the write, once."""
@@ -129,18 +129,18 @@ def test_the_peer_behaves_like_the_seed(aws):
 
         def put_item(self, **arguments):
             peer.client = client
-            peer.stamp("t", traced(3))
+            peer.stamp_once("t", traced(3))
             return client.put_item(**arguments)
 
     peer.client = Faster()
     with pytest.raises(errors.StaleLocalData):
-        peer.stamp("t", traced(2))
+        peer.stamp_once("t", traced(2))
     peer.client = Faster()
-    peer.stamp_retrying("t", traced(2))
     peer.stamp("t", traced(2))
-    assert not any(peer.stamp("t", traced(1)))
+    peer.stamp_once("t", traced(2))
+    assert not any(peer.stamp_once("t", traced(1)))
     with pytest.raises(errors.TagNotFound):
-        peer.stamp("t", traced(1))
+        peer.stamp_once("t", traced(1))
 
 
 def test_round_trips_and_units_are_counted(aws):
