@@ -77,7 +77,7 @@ def run_turns(
 
     prepare()
     size = sum(path.stat().st_size for path in Path(database).rglob("*.txt"))
-    spark = session("xorack bench", input_bytes=size)
+    spark: Any = session("xorack bench", input_bytes=size)
     spark.range(1).count()
     of_turns, counts = [], []
     for turn in range(turns):

@@ -41,10 +41,17 @@ def lock(programs: Path, arguments: Sequence[str]) -> int:
         if path.exists():
             made.write_bytes(path.read_bytes())
         command = [
-            *(programs / "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"),
+            *(
+                str(programs / "uv"),
+                "pip",
+                "compile",
+                "--quiet",
+                "--universal",
+                "--generate-hashes",
+            ),
             *("--python-version", ".".join(map(str, OLDEST))),
             *("--no-header", "--no-emit-index-url", "--no-emit-find-links"),
-            *("--output-file", made, *arguments, "requirements-dev.txt"),
+            *("--output-file", str(made), *arguments, "requirements-dev.txt"),
         ]
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
         if status == 0:  # `tools/venv.py` compares the hash
@@ -70,9 +77,9 @@ def audit(programs: Path, arguments: Sequence[str], locked: Path = ROOT / LOCK) 
     with tempfile.TemporaryDirectory() as scratch:
         written = Path(scratch, "report.json")
         command = [
-            *(programs / "pip-audit", "--requirement", locked, "--require-hashes"),
+            *(str(programs / "pip-audit"), "--requirement", str(locked), "--require-hashes"),
             *("--disable-pip", "--progress-spinner", "off"),
-            *("--format", "json", "--output", written, *arguments),
+            *("--format", "json", "--output", str(written), *arguments),
         ]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if written.exists():

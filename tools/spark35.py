@@ -41,7 +41,7 @@ def unsupported(version: Sequence[int]) -> str | None:
 def java_home(programs: Path) -> str:
     """Find the Java of the environment, not the machine's."""
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
-    command = [programs / "python", "-m", "xorack.local.java"]
+    command = [str(programs / "python"), "-m", "xorack.local.java"]
     environment["PATH"] = str(programs)
     found = subprocess.run(
         command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
@@ -51,7 +51,7 @@ def java_home(programs: Path) -> str:
 
 def main() -> int:
     """Run the tests; return pytest's exit status, or 1 if the environment cannot be made."""
-    if message := unsupported(sys.version_info):
+    if message := unsupported(sys.version_info[:2]):
         print(f"error: {message}", file=sys.stderr)
         return 1
     try:
@@ -61,9 +61,11 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"PySpark 3.5 on {home}", flush=True)
-    command = [programs / "python", "-m", "pytest", "-m", "not slow", *TESTS, *sys.argv[1:]]
+    command = [str(programs / "python"), "-m", "pytest", "-m", "not slow", *TESTS]
     environment = {**os.environ, "JAVA_HOME": home}
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    return subprocess.run(
+        [*command, *sys.argv[1:]], cwd=ROOT, env=environment, check=False
+    ).returncode
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def tool_environment(path: Path, needs: Sequence[str]) -> Path:
     if not (done.is_file() and done.read_text() == wanted and (programs / "python").exists()):
         print(f"Setting up {path.name}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", path], check=True)
-        pip = [programs / "python", "-m", "pip", "install", "--quiet"]
+        pip = [str(programs / "python"), "-m", "pip", "install", "--quiet"]
         subprocess.run([*pip, "--disable-pip-version-check", *needs], check=True)
         done.write_text(wanted)
     return programs
