@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -147,43 +148,20 @@ def count_units(resources: Resources, requests: int) -> dict[str, dict[str, floa
 def write_concurrently(
     stamp: Callable[[int, bytes], object], writers: int, seconds: float
 ) -> float:
-    """Stamp from several threads at once.
+    """Call ``stamp`` with the writer's number from several threads; return stamps a second."""
+    start = threading.Barrier(writers)
 
-    Args:
-        stamp: Called with the writer's number and the stamp.
-        writers: How many threads.
-        seconds: How long to measure.
-
-    Returns:
-        Stamps a second.
-    """
-    done = [0] * writers
-    errors: list[Exception] = []
-    start, stop = threading.Barrier(writers + 1), threading.Event()
-
-    def write(writer: int) -> None:
-        draw = random.Random(writer)
+    def write(writer: int) -> int:
+        draw, done = random.Random(writer), 0
         start.wait()
-        try:
-            while not stop.is_set():
-                stamp(writer, traced(draw.getrandbits(64) | 1))
-                done[writer] += 1
-        except Exception as error:  # noqa: BLE001 - raised below, in the main thread
-            errors.append(error)
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline:
+            stamp(writer, traced(draw.getrandbits(64) | 1))
+            done += time.perf_counter() < deadline
+        return done
 
-    threads = [threading.Thread(target=write, args=(n,)) for n in range(writers)]
-    for thread in threads:
-        thread.start()
-    start.wait()
-    before = time.perf_counter()
-    time.sleep(seconds)
-    total, took = sum(done), time.perf_counter() - before
-    stop.set()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return total / took
+    with ThreadPoolExecutor(writers) as pool:
+        return sum(pool.map(write, range(writers))) / seconds
 
 
 def _consume(store: DynamoDBStore, tag: str, seconds: float) -> float:

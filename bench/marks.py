@@ -1,13 +1,14 @@
-"""Write units of exactly-once: the design in use, weighed, and the alternatives, computed.
+"""Capacity units of exactly-once, weighed.
 
 Drives `xorack.acker.chain_writer` and weighs each write as DynamoDB does: a write unit for each KB
-begun of the larger of the item before and after, a read unit for each 4 KB begun. The alternatives
-are those of docs/adr/0002-marks.md. Run it: ``python -m bench.marks``.
+begun of the larger of the item before and after, a read unit for each 4 KB begun. docs/adr/0002
+compares the alternatives.
+
+    python -m bench.marks     prints a table
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from math import ceil
 from typing import Any
@@ -22,7 +23,6 @@ from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import traced
 
 TAG = "database/2026/11/file-000013.txt"
-ITEM_LIMIT = 400 * 1024
 _CODEC = DynamoDBStore("t", client=object())
 
 
@@ -100,43 +100,14 @@ def drive(requests: int, together: int = 1) -> WeighedStore:
     return store
 
 
-def set_in_item(requests: int, base: int) -> float | None:
-    """Weigh all marks in the chain's item; None if it exceeds DynamoDB's limit."""
-    if base + MARK_BYTES * requests > ITEM_LIMIT:
-        return None
-    return sum(ceil((base + MARK_BYTES * n) / 1024) for n in range(1, requests + 1))
-
-
-def ledger_in_transaction(requests: int, base: int) -> float:
-    """Weigh the chain and a ledger item in one transaction; a transaction doubles the price."""
-    return requests * 2 * (ceil(base / 1024) + 1)
-
-
-def pages_in_transaction(requests: int, base: int) -> float:
-    """Weigh the chain and one page of at most 1 KB of marks, chosen by the id's hash."""
-    total = 0.0
-    for number in range(requests):
-        pages = max(1, ceil(number / 64))
-        total += 2 * (ceil(base / 1024) + ceil((60 + MARK_BYTES * (number / pages + 1)) / 1024))
-    return total
-
-
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("counts", nargs="*", type=int, default=[10, 1_000, 100_000])
-    base = item_bytes(_CODEC.to_item(drive(1).chains[TAG])) - MARK_BYTES
-    head = ["requests", "in use", "(reads)", "largest write", "largest item", "set in the item"]
-    table = Table([*head, "ledger in a transaction", "pages in a transaction"])
-    for count in parser.parse_args().counts:
-        store, in_item = drive(count), set_in_item(count, base)
-        table.add(
-            count, store.writes / count, store.reads / count, store.largest_write,
-            f"{store.largest_item:,} B", "over 400 KB" if in_item is None else in_item / count,
-            ledger_in_transaction(count, base) / count, pages_in_transaction(count, base) / count,
-        )  # fmt: skip
-    print(f"A traced chain without marks: {base} bytes. Write units a request:")
-    print(table.markdown())
+    table = Table(["requests", "write units", "read units", "largest write", "largest item, bytes"])
+    for count in (10, 1_000, 100_000):
+        store = drive(count)
+        units = (store.writes / count, store.reads / count)
+        table.add(count, *units, store.largest_write, store.largest_item)
+    print(f"Units a request; requests arrive one by one.\n\n{table.markdown()}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,21 @@ def test_round_trips_and_units_are_counted(aws):
     found = dynamodb.count_units(aws, 10)
     assert found["DynamoDBAcker"] == {"round_trips": 1, "write_units": 1, "read_units": 0}
     assert found["xor-ack-dynamodb"] == {"round_trips": 2, "write_units": 1, "read_units": 1}
+
+
+def test_concurrent_stamps_are_counted_until_the_deadline():
+    stamped = []
+    rate = dynamodb.write_concurrently(
+        lambda writer, stamp: stamped.append(writer) or time.sleep(0.15), 2, 0.2
+    )
+    assert set(stamped) == {0, 1}
+    assert rate * 0.2 < len(stamped)  # the second stamp of each ends too late
+
+    def fail(writer, stamp):
+        raise errors.TagNotFound("t")
+
+    with pytest.raises(errors.TagNotFound):
+        dynamodb.write_concurrently(fail, 2, 0.1)
 
 
 def test_percentiles_are_measured_figures():
