@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from bench.harness import Figures, Goal, Section, Table, interleaved, medians
-from bench.marks import Weighing, drive
+from bench.marks import Weighing
 from tests.support.fakes import FakeBus, FakeDeadLetters
 from tests.support.in_process import Resources, create_resources
 from xorack.acker.consumer import Message, consume
@@ -212,13 +212,7 @@ def _variants(resources: Resources, writers: int, seconds: float) -> dict[str, C
 def measure(quick: bool) -> Figures:
     """Count capacity units, and measure stamps a second."""
     rounds, seconds = (1, 0.3) if quick else (3, 3.0)
-    figures: Figures = {"rounds": rounds, "seconds": seconds, "folding": {}}
-    for together in (1, 10, 100, 128, 1000):
-        total = max(1000, 3 * together)
-        store = drive(total, together)
-        figures["folding"][str(together)] = {
-            "write_units": store.writes / total, "read_units": store.reads / total,
-        }  # fmt: skip
+    figures: Figures = {"rounds": rounds, "seconds": seconds}
     with EmbeddedAWS() as aws:
         resources = create_resources(aws)
         figures["counts"] = {
