@@ -54,7 +54,7 @@ def pack(tracker: Tracker, event: str) -> None:
 
 def main() -> None:
     """Run it, and tell what the events say."""
-    environment.ensure(tell=print)
+    environment.ensure(notify=print)
     with tempfile.TemporaryDirectory() as folder, EmbeddedAWS() as aws:
         stack = deploy(aws, synth(Path(folder) / "cdk.out", {}))
         events = subscribe(stack)

@@ -161,7 +161,7 @@ def put_malformed(aws):
 
 
 def take(aws, url):
-    return sorted(message["Body"] for message in aws._take_messages(url))
+    return sorted(message["Body"] for message in aws.receive_all(url))
 
 
 def bodies(*numbers):
@@ -402,7 +402,7 @@ def test_a_packed_letter_is_unpacked(stack, xorack, sqs):  # noqa: F811
     status, out, _ = xorack("redrive", "--yes", "--all")
     assert status == 0
     assert out[-1] == "1 dead letter sent back; 1 dead letter stays"
-    (message,) = stack._take_messages(stack.queue_url)
+    (message,) = stack.receive_all(stack.queue_url)
     assert message["Body"] == body
     assert "MessageAttributes" not in message
 
