@@ -157,17 +157,6 @@ def test_events_withheld_are_told_in_their_own_places(proxy, client, arrived):
         assert ("ErrorCode" in told) == (str(n) not in passed)
 
 
-def test_writes_withheld_come_back_as_unprocessed(proxy, client, arrived):
-    proxy.faults = {"*": Faults(partial=1.0)}
-    puts = [{"PutRequest": {"Item": {"tag": {"S": str(n)}}}} for n in range(10)]
-    answer = client("dynamodb").batch_write_item(RequestItems={"t": puts})
-    passed = arrived[0][1]["RequestItems"]["t"]
-    left = answer["UnprocessedItems"]["t"]
-    assert 0 < len(passed) < 10
-    assert [put for put in puts if put in passed] == passed
-    assert [put for put in puts if put not in passed] == left
-
-
 def test_the_same_seed_spoils_the_same_calls(proxy, client, arrived):
     proxy.faults = {"UpdateItem": Faults(error=0.3, throttle=0.3)}
 

@@ -22,6 +22,7 @@ from unittest.mock import patch
 
 from xorack.aws import schema
 from xorack.local.deploy import subscribe
+from xorack.local.embedded import ClientCache
 from xorack.local.isolation import REGION, isolated
 
 _QUEUE_METHODS = (
@@ -114,26 +115,13 @@ def _only(what: str, resources: list[Mapping[str, Any]]) -> Mapping[str, Any]:
     return resources[0]["Properties"]
 
 
-class InProcessAWS:
+class InProcessAWS(ClientCache):
     """The running in-process AWS: makes clients for it."""
 
     def __init__(self) -> None:
         import boto3
 
-        self._session = boto3.session.Session(region_name=REGION)
-        self._clients: dict[str, Any] = {}
-        self._lock = threading.Lock()  # boto3 makes clients in one thread at a time only
-
-    def client(self, service: str, **options: Any) -> Any:
-        """Return a boto3 client for any thread; with options, each call makes a new one."""
-        with self._lock:
-            if options:
-                return self._session.client(service, **options)
-            if service not in self._clients:
-                self._clients[service] = self._session.client(service)
-                # boto3 makes these classes at first access, without a lock.
-                _ = self._clients[service].exceptions
-            return self._clients[service]
+        super().__init__(boto3.session.Session(region_name=REGION).client)
 
 
 @dataclass(frozen=True)
@@ -154,7 +142,7 @@ class Resources:
     events_queue_url: str
 
     def client(self, service: str, **options: Any) -> Any:
-        """Return a boto3 client; see the AWS's own `client`."""
+        """Return a boto3 client; see `ClientCache.client`."""
         return self.aws.client(service, **options)
 
     def environ(self) -> dict[str, str]:

@@ -25,7 +25,7 @@ _PSEUDO_PARAMETERS = {"AccountId": ACCOUNT, "Region": REGION, "Partition": "aws"
 _PARAMETERS = {
     "/cdk-bootstrap/": "30",
     # ministack's environment has Powertools: the functions need no layer.
-    "/aws/service/powertools/": f"arn:aws:lambda:{REGION}:017000801446:layer:AWSLambdaPowertoolsPythonV3:1",
+    "/aws/service/powertools/": f"arn:aws:lambda:{REGION}:017000801446:layer:Powertools:1",
 }
 """Values of the SSM parameters that exist in every account, by the beginning of their paths."""
 _CREATE_SECONDS = 120
@@ -69,7 +69,7 @@ class Stack:
         return self.outputs["EventBusName"]
 
     def client(self, service: str) -> Client:
-        """Return a boto3 client; see `EmbeddedAWS.client`."""
+        """Return a boto3 client; see `ClientCache.client`."""
         return self.aws.client(service)
 
 

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,7 +29,32 @@ _ATTEMPTS = 3
 _TAIL_LINES = 15
 
 
-class EmbeddedAWS:
+class ClientCache:
+    """boto3 clients, made once each; safe in many threads, and so are the clients."""
+
+    def __init__(self, make: Callable[..., Client]) -> None:
+        self._make = make
+        self._clients: dict[str, Client] = {}
+        self._lock = threading.Lock()
+
+    def client(self, service: str, **options: Any) -> Client:
+        """Return a boto3 client.
+
+        Args:
+            service: Name of the service, for example `sqs`.
+            **options: Options of `boto3.client`; with options, each call makes a new client.
+        """
+        with self._lock:
+            if options:
+                return self._make(service, **options)
+            if service not in self._clients:
+                self._clients[service] = client = self._make(service)
+                # boto3 makes these classes at first access, without a lock.
+                _ = client.exceptions
+            return self._clients[service]
+
+
+class EmbeddedAWS(ClientCache):
     """An AWS on the loopback interface: empty when it starts, removed completely when it stops.
 
     It ends with the process that started it, even if that process is killed. Use it as a context
@@ -57,14 +82,13 @@ class EmbeddedAWS:
                 `xorack.local.environment` makes.
             environ: More variables for ministack and for the functions that it runs.
         """
+        super().__init__(self._make_client)
         self.port = port
         self._requested_port = port
         self._python = python
         self._more_environ = dict(environ or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
-        self._clients: dict[str, Client] = {}
-        self._lock = threading.Lock()
 
     @property
     def endpoint_url(self) -> str:
@@ -76,22 +100,6 @@ class EmbeddedAWS:
     def environ(self) -> dict[str, str]:
         """Return a whole environment in which boto3 finds this AWS and no other."""
         return {**isolated(os.environ), "AWS_ENDPOINT_URL": self.endpoint_url}
-
-    def client(self, service: str, **options: Any) -> Client:
-        """Return a boto3 client; this method and the client are safe in many threads.
-
-        Args:
-            service: Name of the service, for example `sqs`.
-            **options: Options of `boto3.client`; with options, each call makes a new client.
-        """
-        with self._lock:
-            if options:
-                return self._make_client(service, **options)
-            if service not in self._clients:
-                self._clients[service] = client = self._make_client(service)
-                # boto3 makes these classes at first access, without a lock.
-                _ = client.exceptions
-            return self._clients[service]
 
     def _make_client(self, service: str, **options: Any) -> Client:
         import botocore.config
