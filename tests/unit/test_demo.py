@@ -1,6 +1,7 @@
-"""The demo's parts, each on its own."""
+"""The demo's parts, one by one."""
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -13,20 +14,23 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from demo.assembly import Assembly
+from demo.assembly import cached_template, synthesise
 from demo.children import Children, Interrupted, interruptible
-from demo.database import Database, gather_python, user_database
+from demo.database import copy_standard_library, open_database
 from demo.display import _LiveScreen, _PlainScreen, _print_result
-from demo.errors import BadDatabase, DemoFailed
-from demo.run import Result, Unacked, _why_not, _work_folder
-from demo.watching import Ended, Seen
+from demo.errors import DemoFailed, InvalidDatabase
+from demo.lost_words import check_repair, incomplete_chains
+from demo.progress import Progress
+from demo.run import Result, UnackedChain, _why_unacked, _work_folder
+from xorack.cli.commands import run as run_command
 from xorack.core.chain import Chain
+from xorack.local.deploy import Usage
 
 # -- the database ----------------------------------------------------------------------------------
 
 
 def test_the_default_database_is_this_pythons_library(tmp_path):
-    database = gather_python(tmp_path)
+    database = copy_standard_library(tmp_path)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     assert database.folder == tmp_path / version
     copies = {p.relative_to(database.folder) for p in database.folder.rglob("*") if p.is_file()}
@@ -38,7 +42,7 @@ def test_the_default_database_is_this_pythons_library(tmp_path):
     assert (database.folder / "os.py").read_bytes() == Path(os.__file__).read_bytes()
 
 
-def test_what_is_no_text_of_the_library_stays_out(tmp_path):
+def test_the_copy_has_valid_sources_only(tmp_path):
     library, work = tmp_path / "lib", tmp_path / "work"
     (library / "json" / "tests").mkdir(parents=True)
     for name in (
@@ -50,21 +54,21 @@ def test_what_is_no_text_of_the_library_stays_out(tmp_path):
         path.write_text("text")
     (library / "latin.py").write_bytes(b"# caf\xe9")
     (library / "link.py").symlink_to("nowhere.py")
-    database = gather_python(work, library)
-    found = {str(p.relative_to(database.folder)) for p in database.folder.rglob("*.py")}
-    assert found == {"os.py", "json/decoder.py"}
-    # And again: what is gone from the library is gone from the copy.
+    database = copy_standard_library(work, library)
+    copied = {str(p.relative_to(database.folder)) for p in database.folder.rglob("*.py")}
+    assert copied == {"os.py", "json/decoder.py"}
+    # A second copy replaces the first.
     (library / "os.py").unlink()
-    assert gather_python(work, library).files == 1
+    assert copy_standard_library(work, library).files == 1
     assert not (database.folder / "os.py").exists()
 
 
 def test_a_python_without_sources_is_named(tmp_path):
-    with pytest.raises(BadDatabase, match=f"{tmp_path}/lib has no sources"):
-        gather_python(tmp_path / "work", tmp_path / "lib")
+    with pytest.raises(InvalidDatabase, match=f"{tmp_path}/lib has no sources"):
+        copy_standard_library(tmp_path / "work", tmp_path / "lib")
 
 
-def test_a_users_folder_is_counted_as_the_jobs_count_it(tmp_path, monkeypatch):
+def test_a_users_folder_has_the_files_that_the_jobs_read(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     (tmp_path / ".git").mkdir()
     for name in ("a.txt", "sub/b", ".hidden", ".git/c"):
@@ -74,7 +78,7 @@ def test_a_users_folder_is_counted_as_the_jobs_count_it(tmp_path, monkeypatch):
     (tmp_path / "circle").symlink_to(".")
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.chdir(tmp_path)
-    database = user_database(Path("."))
+    database = open_database(Path("."))
     assert database.folder == tmp_path
     assert (database.files, database.size) == (4, 15)
 
@@ -83,30 +87,29 @@ def test_a_users_folder_is_counted_as_the_jobs_count_it(tmp_path, monkeypatch):
     assert len(list_files(str(tmp_path))) == 4
 
 
-def test_a_folder_that_is_no_database_is_named(tmp_path):
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / ".hidden").write_text("x")
-    for name, message in (
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
         ("gone", "gone: No such file or directory"),
         ("file", "file is not a folder"),
         ("empty", "empty has no files in it"),
-    ):
-        with pytest.raises(BadDatabase, match=f"{tmp_path}/{message}"):
-            user_database(tmp_path / name)
+    ],
+)
+def test_an_invalid_database_is_named(tmp_path, name, message):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".hidden").write_text("x")
+    with pytest.raises(InvalidDatabase, match=f"{tmp_path}/{message}"):
+        open_database(tmp_path / name)
 
 
 # -- the synthesised stack -------------------------------------------------------------------------
 
 
-class FakeSynth:
-    """Stands for the synthesis: leaves a template, counts how often."""
-
-    def __init__(self):
-        self.calls = 0
+class FakeSynthesis:
+    """Stands for the child process: leaves a template."""
 
     def run(self, command, *, cwd, environ, log):
-        self.calls += 1
         assert command[1:3] == ["-m", "infra.synth"]
         template = Path(command[command.index("--out") + 1]) / "xorack.template.json"
         template.write_text("{}")
@@ -115,52 +118,41 @@ class FakeSynth:
 
 @pytest.fixture
 def checkout(tmp_path):
-    for name in (
-        "infra/stack.py",
-        "lambda_src/consumer.py",
-        "xorack/core/chain.py",
-        "xorack/cli/x.py",
-    ):
-        path = tmp_path / "checkout" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("1")
-    (tmp_path / "checkout" / "cdk.json").write_text("{}")
-    return tmp_path / "checkout"
+    root = tmp_path / "checkout"
+    for name in ("infra/a.py", "lambda_src/a.py", "xorack/core/a.py", "xorack/cli/a.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("1")
+    (root / "cdk.json").write_text("{}")
+    return root
 
 
 def test_the_stack_is_synthesised_once(checkout, tmp_path):
-    assembly, synth = Assembly(checkout, tmp_path / "cdk"), FakeSynth()
-    assert assembly.template is None
-    made = assembly.synthesise(synth)
-    assert assembly.template == made
+    assert cached_template(checkout, tmp_path / "cdk") is None
+    made = synthesise(checkout, tmp_path / "cdk", FakeSynthesis())
     assert made.parent == tmp_path / "cdk"
-    # What is not in the functions' code does not count.
-    (checkout / "xorack" / "cli" / "x.py").write_text("2")
+    # Files that are not in the functions' code do not count.
+    (checkout / "xorack" / "cli" / "a.py").write_text("2")
     (checkout / "xorack" / "__pycache__").mkdir()
     (checkout / "xorack" / "__pycache__" / "chain.pyc").write_text("2")
-    assert assembly.template == made
+    assert cached_template(checkout, tmp_path / "cdk") == made
 
 
-@pytest.mark.parametrize(
-    "name", ["infra/stack.py", "xorack/core/chain.py", "cdk.json", "infra/new.py"]
-)
-def test_the_stack_is_synthesised_again_when_a_source_changes(checkout, tmp_path, name):
-    assembly = Assembly(checkout, tmp_path / "cdk")
-    assembly.synthesise(FakeSynth())
+@pytest.mark.parametrize("name", ["infra/a.py", "xorack/core/a.py", "cdk.json", "infra/new.py"])
+def test_a_changed_source_needs_a_new_synthesis(checkout, tmp_path, name):
+    synthesise(checkout, tmp_path / "cdk", FakeSynthesis())
     (checkout / name).write_text("2")
-    assert assembly.template is None
+    assert cached_template(checkout, tmp_path / "cdk") is None
 
 
-@pytest.mark.parametrize("damage", ["template", "note", "both"])
-def test_half_a_synthesis_is_none(checkout, tmp_path, damage):
-    assembly = Assembly(checkout, tmp_path / "cdk")
-    made = assembly.synthesise(FakeSynth())
-    if damage in ("template", "both"):
+@pytest.mark.parametrize("damage", ["template", "fingerprint"])
+def test_an_incomplete_synthesis_does_not_count(checkout, tmp_path, damage):
+    made = synthesise(checkout, tmp_path / "cdk", FakeSynthesis())
+    if damage == "template":
         made.unlink()
-    if damage in ("note", "both"):
+    else:
         (tmp_path / "cdk" / "made-of.json").write_text('{"made_of"')
-    assert assembly.template is None
-    assert assembly.synthesise(FakeSynth()).is_file()
+    assert cached_template(checkout, tmp_path / "cdk") is None
+    assert synthesise(checkout, tmp_path / "cdk", FakeSynthesis()).is_file()
 
 
 # -- child processes -------------------------------------------------------------------------------
@@ -174,14 +166,14 @@ def run(children, code, tmp_path):
     return children.run(python(code), cwd=tmp_path, environ=os.environ, log=tmp_path / "log")
 
 
-def test_a_child_answers_with_what_it_printed(tmp_path):
+def test_a_childs_stdout_is_returned(tmp_path):
     with Children() as children:
-        told = run(children, "import sys; print('out'); print('err', file=sys.stderr)", tmp_path)
-    assert told == "out\n"
+        output = run(children, "import sys; print('out'); print('err', file=sys.stderr)", tmp_path)
+    assert output == "out\n"
     assert (tmp_path / "log").read_text() == "err\n"
 
 
-def test_a_child_that_fails_is_told_in_one_line(tmp_path):
+def test_a_failed_child_is_explained_in_one_line(tmp_path):
     with Children() as children:
         with pytest.raises(DemoFailed, match=r"^split: no such folder$"):
             run(children, "import sys; sys.exit('split: no such folder')", tmp_path)
@@ -203,7 +195,7 @@ GRANDCHILD = """
 
 
 def gone(pid, seconds=10):
-    """Whether a process has ended, or does so soon."""
+    """Return whether a process ends soon."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         try:
@@ -219,14 +211,14 @@ proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks in
 
 
 @proc
-def test_what_a_child_leaves_behind_ends_with_it(tmp_path):
+def test_a_childs_own_children_end_with_it(tmp_path):
     with Children() as children:
         run(children, GRANDCHILD.format(then="sys.exit(0)"), tmp_path)
     assert gone(int((tmp_path / "pid").read_text()))
 
 
 @proc
-def test_leaving_ends_what_still_runs(tmp_path):
+def test_leaving_ends_running_children(tmp_path):
     failure = []
 
     def work():
@@ -250,7 +242,7 @@ def test_leaving_ends_what_still_runs(tmp_path):
 @proc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_children_too(tmp_path, number):
-    # Whoever runs the tests under nohup has them ignore SIGHUP; so would the program then.
+    # Under nohup the tests ignore SIGHUP, and so would the program.
     program = f"""
         import signal, sys
         from pathlib import Path
@@ -275,7 +267,7 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
     assert gone(int((tmp_path / "pid").read_text()))
 
 
-def test_signals_are_as_before_after():
+def test_signal_handlers_are_restored():
     before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     with interruptible():
         assert signal.getsignal(signal.SIGTERM) not in before
@@ -285,7 +277,7 @@ def test_signals_are_as_before_after():
 # -- its folder ------------------------------------------------------------------------------------
 
 
-def test_the_folder_is_cleared_of_what_an_earlier_demo_left(tmp_path):
+def test_an_earlier_demos_output_is_removed(tmp_path):
     work = tmp_path / "deep" / "work"
     for _ in range(2):
         with _work_folder(work) as folder:
@@ -296,7 +288,7 @@ def test_the_folder_is_cleared_of_what_an_earlier_demo_left(tmp_path):
         assert {path.name for path in work.iterdir()} == {"xorack-demo", "words"}
 
 
-def test_a_folder_of_somebody_elses_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "poem.txt").write_text("mine")
     with pytest.raises(DemoFailed, match="is not the demo's"), _work_folder(tmp_path):
@@ -322,31 +314,27 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         pass
 
 
-# -- what it finds, and how that looks -------------------------------------------------------------
+# -- results and display ---------------------------------------------------------------------------
 
 
 def test_why_a_chain_is_not_acked():
-    told = Ended("t", "acked")
-    assert _why_not(Chain("t", status="acked"), told) is None
-    assert _why_not(Chain("t", status="acked"), None) == "acked, but its event did not come"
-    assert _why_not(Chain("t", status="failed", reason="bad"), told) == "bad"
+    assert _why_unacked(Chain("t", status="acked"), True) is None
+    assert _why_unacked(Chain("t", status="acked"), False) == "acked, but its event did not come"
+    assert _why_unacked(Chain("t", status="failed", reason="bad"), True) == "bad"
     left = Chain("t", status="open", started=1200, finished=1)
-    assert _why_not(left, None) == "1,199 of 1,200 units are outstanding"
+    assert _why_unacked(left, False) == "1,199 of 1,200 units are outstanding"
 
 
-def result(**fields):
+def result(*, errors=0, **fields):
     return Result(
         **{
-            "database": Database(Path("/db"), 3, 10, "a test"),
             "files": 3,
             "words": 12_345,
             "distinct": 678,
+            "uncounted": 0,
             "acked": 3,
             "unacked": (),
-            "messages": 2,
-            "invocations": 4,
-            "errors": 0,
-            "writes": 9,
+            "usage": Usage(messages=2, invocations=4, errors=errors, writes=9),
             "counts": Path.cwd() / ".demo" / "counts",
             "commonest": (("self", 1000), ("is", 20)),
             "seconds": {"set up": 1.0, "split": 2.0, "count": 3.0, "all": 6.54},
@@ -379,11 +367,11 @@ def test_the_table_at_the_end():
     ]
 
 
-def test_chains_that_are_not_acked_are_named_with_their_reason():
-    bad = tuple(Unacked(f"db/{n}\x1b[1m", "failed", "not UTF-8\nat 3") for n in range(25))
-    found = result(acked=0, unacked=bad, errors=2, commonest=())
-    assert not found.ok
-    lines = printed(found)
+def test_unacked_chains_are_listed_with_their_reasons():
+    bad = tuple(UnackedChain(f"db/{n}\x1b[1m", "failed", "not UTF-8\nat 3") for n in range(25))
+    failed = result(acked=0, unacked=bad, errors=2, commonest=())
+    assert not failed.ok
+    lines = printed(failed)
     assert "Lambda errors       2" in lines
     at = lines.index("not acked")
     assert lines[at + 1] == "  db/0\\x1b[1m: failed: not UTF-8\\nat 3"
@@ -391,50 +379,112 @@ def test_chains_that_are_not_acked_are_named_with_their_reason():
     assert lines[-1] == "  and 5 more"
 
 
-def test_plain_lines_tell_what_happened_and_are_few(capsys):
+def test_plain_lines_are_few(capsys):
     screen = _PlainScreen()
     screen.begin("split", "files to words")
     for opened in range(0, 101):
-        screen.chains(Seen(opened), 100)
+        screen.chains(Progress(opened), 100)
     screen.end("split", "done")
     for acked in range(0, 99):
-        screen.chains(Seen(100, acked, 1), 100)
-    screen.chains(Seen(100, 99, 1), 100)
-    screen.chains(Seen(100, 99, 1), 100)
+        screen.chains(Progress(100, acked, 1), 100)
+    screen.chains(Progress(100, 99, 1), 100)
+    screen.chains(Progress(100, 99, 1), 100)
     lines = capsys.readouterr().out.splitlines()
     assert all(
         line[:6].strip().replace(".", "").isdigit() and line[6:10] == " s  " for line in lines
     )
-    told = [line[10:] for line in lines]
-    assert told[0] == "split: files to words ..."
-    assert "split: done" in told
-    assert told[-1] == "chains: 100 of 100 opened, 99 acked, 1 failed"
-    assert "chains: 100 of 100 opened, 0 acked" in told
-    assert len(told) < 8
+    texts = [line[10:] for line in lines]
+    assert texts[0] == "split: files to words ..."
+    assert "split: done" in texts
+    assert texts[-1] == "chains: 100 of 100 opened, 99 acked, 1 failed"
+    assert "chains: 100 of 100 opened, 0 acked" in texts
+    assert len(texts) < 8
 
 
-def test_the_live_screen_shows_steps_and_bars():
-    out = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
-    with _LiveScreen(out) as screen:
+@pytest.fixture
+def terminal():
+    return Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+
+
+def test_the_live_screen_shows_steps_and_bars(terminal):
+    with _LiveScreen(terminal) as screen:
         screen.begin("Java", "looking")
-        screen.end("Java", "/usr/lib/java")
-        screen.begin("split", "files to words")
-        screen.chains(Seen(7, 3, 1), 10)
-    last = out.file.getvalue().rpartition("✓")[2]
-    assert "Java      /usr/lib/java" in last
-    assert "split     files to words … 0 s" in last
-    assert "7 of 10" in last
-    assert "3 of 10 1 failed" in last
+        screen.end("Java", "/usr/lib/[java]")
+        screen.begin("split", "files to [words]")
+        screen.chains(Progress(7, 3, 1), 10)
+    output = terminal.file.getvalue()
+    assert "✓ Java      /usr/lib/[java]" in output
+    assert "split     files to [words] … 0 s" in output
+    assert "7 of 10" in output
+    assert "3 of 10 1 failed" in output
 
 
-def test_the_live_screen_shows_where_it_stopped():
-    out = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
-
-    def stopped():
-        with _LiveScreen(out) as screen:
+def test_the_live_screen_shows_where_it_stopped(terminal):
+    def stop():
+        with _LiveScreen(terminal) as screen:
             screen.begin("split", "files to words")
             raise DemoFailed("x")
 
     with pytest.raises(DemoFailed):
-        stopped()
-    assert "✗ split" in out.file.getvalue()
+        stop()
+    assert "✗ split" in terminal.file.getvalue()
+
+
+# -- lost words ------------------------------------------------------------------------------------
+
+ID, OTHER = "00000000000000aa", "00000000000000bb"
+
+
+def lost_word(unit, position=1234, **more):
+    return {"tag": "db/a~2", "id": unit, "path": "/db/a", "position": position, "word": "w", **more}
+
+
+def summary(*words, missing, repaired=1):
+    chains = [{"tag": f"db/{n}~2", "repairs": f"db/{n}"} for n in range(repaired)]
+    return {"missing": missing, "named": words, "repaired": chains}
+
+
+def test_the_repair_finds_the_units_that_the_events_name():
+    events = [{"detail": {"outstanding": [unit]}} for unit in (ID, OTHER)] + [{"detail": {}}]
+    check_repair(summary(lost_word(ID), lost_word(OTHER), missing=2), events)
+    with pytest.raises(DemoFailed, match=OTHER):
+        check_repair(summary(lost_word(ID), missing=1), events)
+    # The summary lists only the first of very many words.
+    check_repair(summary(lost_word(ID), missing=5000), events)
+
+
+def test_chains_with_fewer_counted_words_are_incomplete(tmp_path):
+    files = {"db/a": {"words": 3}, "db/b": {"words": 2}, "db/c": {"words": 1}, "db/d": {"words": 0}}
+    files["db/bad"] = {"words": 0, "error": "cannot be read"}
+    (tmp_path / "w" / "files").mkdir(parents=True)
+    (tmp_path / "c" / "_tracking").mkdir(parents=True)
+    lines = [json.dumps({"tag": tag, **row}) for tag, row in files.items()]
+    (tmp_path / "w" / "files" / "part-0.json").write_text("\n".join(lines))
+    for part, (tag, finished) in enumerate((("db/a", 3), ("db/b", 1))):  # of several Spark tasks
+        line = json.dumps({"tag": tag, "finished": finished}) + "\n"
+        (tmp_path / "c" / "_tracking" / f"part-{part}.json").write_text(line)
+    assert incomplete_chains(tmp_path / "w", tmp_path / "c") == ["db/b", "db/c"]
+
+
+def test_the_table_has_the_repair_and_the_first_lost_words():
+    lost = [lost_word(ID, position, word="wo\nrd") for position in range(1234, 1264)]
+    repaired = result(repair=summary(*lost, missing=31, repaired=2))
+    lines = printed(repaired)
+    assert repaired.ok
+    assert "chains acked        3 of 3, 2 by their repair" in lines
+    at = lines.index("lost, named by the failed chains' events, counted by the repair")
+    assert lines[at + 1] == f"  {ID}  /db/a, position 1,234: wo\\nrd"
+    assert len(lines) == at + 1 + 20 + 1
+    assert lines[-1] == "  and 11 more"
+
+
+def test_uncounted_words_are_a_failure():
+    wrong = result(uncounted=3)
+    assert not wrong.ok
+    assert "words               12,345 (678 different): 3 too few" in printed(wrong)
+
+
+@pytest.mark.parametrize("lose", ["", "-1", "some", "1.5", "99999999"])
+def test_an_invalid_number_of_words_is_rejected(lose, capsys):
+    assert run_command(["demo", "--lose", lose]) == 2
+    assert "--lose" in capsys.readouterr().err
