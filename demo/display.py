@@ -51,25 +51,27 @@ class _PlainScreen(Screen):
         self._printed_at = 0.0
 
     def _print(self, text: str) -> None:
-        with self._lock:
-            print(f"{time.monotonic() - self._begun:6.1f} s  {text}", flush=True)
+        print(f"{time.monotonic() - self._begun:6.1f} s  {text}", flush=True)
 
     def begin(self, step: str, doing: str) -> None:
-        self._print(f"{step}: {doing} ...")
+        with self._lock:
+            self._print(f"{step}: {doing} ...")
 
     def end(self, step: str, done: str) -> None:
-        self._print(f"{step}: {done}")
+        with self._lock:
+            self._print(f"{step}: {done}")
 
     def chains(self, progress: Progress, total: int) -> None:
-        before, now = self._printed, time.monotonic()
-        complete = progress.ended == total or (progress.opened == total != before.opened)
-        if progress == before or (now - self._printed_at < _SECONDS_BETWEEN_LINES and not complete):
-            return
-        self._printed, self._printed_at = progress, now
-        failed = f", {progress.failed:,} failed" if progress.failed else ""
-        self._print(
-            f"chains: {progress.opened:,} of {total:,} opened, {progress.acked:,} acked{failed}"
-        )
+        with self._lock:
+            before, now = self._printed, time.monotonic()
+            complete = progress.ended == total or (progress.opened == total != before.opened)
+            early = now - self._printed_at < _SECONDS_BETWEEN_LINES and not complete
+            if progress == before or early:
+                return
+            self._printed, self._printed_at = progress, now
+            opened, acked, failed = progress.opened, progress.acked, progress.failed
+            but = f", {failed:,} failed" if failed else ""
+            self._print(f"chains: {opened:,} of {total:,} opened, {acked:,} acked{but}")
 
 
 class _LiveScreen(Screen):

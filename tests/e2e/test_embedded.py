@@ -8,8 +8,8 @@ import socket
 import subprocess
 import sys
 import textwrap
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,9 @@ def handler(event, context):
 """
 CODE = {"bucketName": "assets-${AWS::AccountId}-${AWS::Region}", "objectKey": "code.zip"}
 SSM = "AWS::SSM::Parameter::Value<String>"
+OUTPUTS = {
+    "TableName": "Table", "QueueUrl": "Queue", "DeadLetterQueueUrl": "Dead", "EventBusName": "Bus"
+}  # fmt: skip
 
 
 def resources(*, visibility=10, window=1, timeout=5):
@@ -115,14 +118,10 @@ def write_assembly(folder, *, name="small", more_parameters=(), replaced=None, *
         "BootstrapVersion": "/cdk-bootstrap/hnb659fds/version",
         **dict(more_parameters),
     }
-    outputs = {
-        "TableName": "Table", "QueueUrl": "Queue", "DeadLetterQueueUrl": "Dead",
-        "EventBusName": "Bus",
-    }  # fmt: skip
     template = {
         "Parameters": {key: {"Type": SSM, "Default": path} for key, path in paths.items()},
         "Resources": {**resources(**options), **(replaced or {})},
-        "Outputs": {output: {"Value": {"Ref": key}} for output, key in outputs.items()},
+        "Outputs": {output: {"Value": {"Ref": key}} for output, key in OUTPUTS.items()},
     }
     (folder / f"{name}.template.json").write_text(json.dumps(template))
     return folder / f"{name}.template.json"
@@ -193,11 +192,9 @@ def test_messages_sent_by_many_are_delivered_once_in_large_batches(small):
     good, batches = counted(small)
     before = usage(small)
     each, senders = 500, 4
-    threads = [threading.Thread(target=send, args=(small, *range(each))) for _ in range(senders)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(senders) as pool:
+        for _ in range(senders):
+            pool.submit(send, small, *range(each))
     assert eventually(lambda: counted(small)[0] >= good + each * senders)
     time.sleep(1)  # long enough for a second delivery
     now_good, now_batches = counted(small)
@@ -263,14 +260,14 @@ def test_no_event_is_lost_between_the_bus_and_the_subscriber(small):
             entries = [{**entry, "Detail": json.dumps({"n": start + n})} for n in range(10)]
             assert small.client("events").put_events(Entries=entries)["FailedEntryCount"] == 0
 
-    thread = threading.Thread(target=publish)
-    thread.start()
-    events = drain(
-        queue_url, small.client("sqs"), wait_seconds=30, until=lambda: len(received) == total
-    )
-    for event in events:
-        received.append(event["detail"]["n"])
-    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        published = pool.submit(publish)
+        events = drain(
+            queue_url, small.client("sqs"), wait_seconds=30, until=lambda: len(received) == total
+        )
+        for event in events:
+            received.append(event["detail"]["n"])
+        published.result()
     assert sorted(received) == list(range(total))
 
 
@@ -320,7 +317,7 @@ def test_a_taken_port_is_named_in_one_line():
             EmbeddedAWS(port).start()
 
 
-def test_the_requested_port_is_used_and_freed():
+def test_each_start_is_empty_and_each_stop_frees_the_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -329,6 +326,10 @@ def test_the_requested_port_is_used_and_freed():
             assert aws.endpoint_url == f"http://127.0.0.1:{port}"
             assert aws.client("sqs").list_queues().get("QueueUrls", []) == []
             aws.client("sqs").create_queue(QueueName="of-this-run")
+            group = aws._process.pid
+            assert members(group)
+        aws.stop()  # a second time
+        assert not members(group)
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's list of sockets")
@@ -341,8 +342,11 @@ def test_it_listens_on_the_loopback_interface_only(embedded_aws):
 
 def test_a_failed_start_names_the_reason():
     # The tests' own Python has no ministack.
+    aws = EmbeddedAWS(python=Path(sys.executable))
     with pytest.raises(StartFailed, match="No module named 'ministack'"):
-        EmbeddedAWS(python=Path(sys.executable)).start()
+        aws.start()
+    with pytest.raises(StartFailed, match="not been started"):
+        _ = aws.endpoint_url
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -384,17 +388,6 @@ def members(group):
     )
     lines = [line.split() for line in listed.stdout.splitlines()]
     return [pid for pgid, stat, pid in lines if int(pgid) == group and not stat.startswith("Z")]
-
-
-def test_a_second_stop_does_nothing():
-    aws = EmbeddedAWS().start()
-    group = aws._process.pid
-    assert members(group)
-    aws.stop()
-    aws.stop()
-    assert not members(group)
-    with pytest.raises(StartFailed, match="not been started"):
-        _ = aws.endpoint_url
 
 
 BROKEN_QUEUE = {

@@ -273,9 +273,9 @@ def _lock_sqs(stack: ExitStack) -> None:
         @functools.wraps(original)
         def method(*args: Any, **kwargs: Any) -> Any:
             with arrived:
-                answer = original(*args, **kwargs)
+                result = original(*args, **kwargs)
                 arrived.notify_all()
-                return answer
+                return result
 
         return method
 

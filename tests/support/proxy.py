@@ -177,25 +177,25 @@ class FaultProxy:
         withheld = {n for n in range(len(entries)) if chance.random() < 0.5}
         withheld.add(chance.randrange(len(entries)))
         passed = [entry for n, entry in enumerate(entries) if n not in withheld]
-        answer: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         if passed:
             body = json.dumps({**request, "Entries": passed}).encode()
             response = self._forward(call._replace(body=body))
             if response.status != 200:
                 return response
-            answer = json.loads(response.body)
+            result = json.loads(response.body)
         if call.target[1] == "SendMessageBatch":
             failure = {"SenderFault": False, "Code": "InternalError", "Message": "try again"}
             failed = [{"Id": entries[n]["Id"], **failure} for n in sorted(withheld)]
-            answer["Failed"] = answer.get("Failed", []) + failed
+            result["Failed"] = result.get("Failed", []) + failed
         else:
-            forwarded = iter(answer.get("Entries", []))
+            forwarded = iter(result.get("Entries", []))
             failure = {"ErrorCode": "InternalFailure", "ErrorMessage": "try again"}
-            answer["Entries"] = [
+            result["Entries"] = [
                 failure if n in withheld else next(forwarded) for n in range(len(entries))
             ]
-            answer["FailedEntryCount"] = answer.get("FailedEntryCount", 0) + len(withheld)
-        return _json_response(200, answer)
+            result["FailedEntryCount"] = result.get("FailedEntryCount", 0) + len(withheld)
+        return _json_response(200, result)
 
 
 def _json_response(status: int, body: Mapping[str, Any], **headers: str) -> _Response:
