@@ -10,7 +10,7 @@ from rich.console import Console
 from demo.display import _LiveScreen, _PlainScreen, _print_result
 from demo.errors import DemoFailed
 from demo.lost_words import check_repair, incomplete_chains
-from demo.progress import Progress
+from demo.progress import ChainMonitor, Progress
 from demo.run import Result, UnackedChain, _why_unacked
 from xorack.cli.commands import run as run_command
 from xorack.core.chain import Chain
@@ -128,6 +128,55 @@ def test_the_live_screen_shows_where_it_stopped(terminal):
     with pytest.raises(DemoFailed):
         stop()
     assert "✗ split" in terminal.file.getvalue()
+
+
+# -- the monitor -----------------------------------------------------------------------------------
+
+
+class FakeTable:
+    def __init__(self, *chains):
+        self.chains = chains
+
+    def scan(self):
+        return iter(self.chains)
+
+
+class FakeQueue:
+    """Delivers each event once, and raises once it is broken."""
+
+    def __init__(self, *events):
+        self.messages = [{"Body": json.dumps(event), "ReceiptHandle": "h"} for event in events]
+        self.broken = False
+
+    def receive_message(self, **_):
+        if self.broken:
+            raise ConnectionError("the queue is gone")
+        messages, self.messages = self.messages, []
+        return {"Messages": messages}
+
+    def delete_message_batch(self, **_):
+        pass
+
+
+def event(tag, status):
+    return {"detail": {"tag": tag, "status": status}}
+
+
+def test_the_monitor_counts_opened_and_ended_chains_once():
+    table = FakeTable(*(Chain(tag, status="open", created_at=1) for tag in "abc"))
+    queue = FakeQueue(event("a", "acked"), event("b", "failed"), event("a", "acked"))
+    shown = []
+    with ChainMonitor(table, "url", queue, shown.append) as monitor:
+        assert monitor.wait(10, ended=2)
+        assert monitor.progress == shown[-1] == Progress(3, 1, 1)
+        assert monitor.events["b"] == event("b", "failed")
+        monitor.expected = 3
+        assert not monitor.wait(0.01)
+        table.chains = [Chain("a", status="acked", event_pending=True)]
+        assert not monitor.wait(0.01, ended=2)  # an event is pending
+        queue.broken = True
+        with pytest.raises(ConnectionError, match="the queue is gone"):
+            monitor.wait(10)
 
 
 # -- lost words ------------------------------------------------------------------------------------

@@ -32,8 +32,7 @@ App: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]  # ASGI
 
 _EVENT_BYTES = 6_000_000
 """Lambda's limit for the event of one invocation."""
-_ENVELOPE_BYTES = 500
-"""A message's attributes and the JSON around its body."""
+_ENVELOPE_BYTES = 500  # a message's attributes and the JSON around its body
 _COUNTED = ("UpdateItem", "PutItem", "DeleteItem", "BatchWriteItem", "SendMessage")
 """Actions that the counters distinguish, by their prefix."""
 
