@@ -10,6 +10,8 @@ import pytest
 import xorack
 from xorack.core.request import Request
 
+ROOT = Path(__file__).parents[2]
+
 
 def chain(tag, children, *, lose=(), **options):
     """The requests of a chain: a root with children, of which all but the lost are finished."""
@@ -33,11 +35,27 @@ def embedded_aws(_no_real_aws):
 
 
 @pytest.fixture(scope="session")
-def assembly(tmp_path_factory) -> Path:
-    """The template of the stack, synthesised with the demo's settings."""
-    from infra.synth import synth
+def demo_work(tmp_path_factory) -> Path:
+    """The demo's folder, with the synthesised stack."""
+    from demo.assembly import synthesise
+    from demo.children import Children
 
-    return synth(tmp_path_factory.mktemp("assembly"), {"max_concurrency": 2})
+    work = tmp_path_factory.mktemp("demo") / "work"
+    work.mkdir()
+    (work / "xorack-demo").touch()
+    with Children() as children:
+        synthesise(ROOT, work / "cdk", children)
+    return work
+
+
+@pytest.fixture(scope="session")
+def assembly(demo_work) -> Path:
+    """The template of the stack, with the demo's settings."""
+    from demo.assembly import cached_template
+
+    template = cached_template(ROOT, demo_work / "cdk")
+    assert template is not None
+    return template
 
 
 @pytest.fixture(scope="session")

