@@ -229,8 +229,7 @@ def test_a_failing_message_is_retried_and_then_dead_lettered(
     # The last invocation may still run when its message is visible again.
     assert eventually(lambda: usage(impatient).errors == before.errors + errors)
     assert counted(impatient)[0] == good + len(neighbours)
-    send(impatient, "well")
-    assert eventually(lambda: counted(impatient)[0] > good + len(neighbours))
+    assert invoke_where(impatient)["ms"] > 0  # the next invocation works
 
 
 def test_a_subscriber_gets_the_events_of_its_rule(small):
