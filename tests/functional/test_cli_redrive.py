@@ -170,7 +170,7 @@ def queues(aws, **options):
 
 
 def take(aws):
-    return sorted(message["Body"] for message in aws._take_messages(aws.queue_url))
+    return sorted(message["Body"] for message in aws.receive_all(aws.queue_url))
 
 
 def bodies(*numbers):
@@ -388,7 +388,7 @@ def test_a_packed_message_is_unpacked(stack, xorack, sqs):
     put(stack, "rubbish", error="body: no", encoding="gzip+base64")
     status, out, _ = xorack("redrive", "--yes", "--all")
     assert (status, out[-1]) == (0, "1 message sent back; 1 stay")
-    (message,) = stack._take_messages(stack.queue_url)
+    (message,) = stack.receive_all(stack.queue_url)
     assert message["Body"] == body
     assert "MessageAttributes" not in message
 

@@ -22,7 +22,7 @@ def client(aws):
 
 
 def received(aws, queue_url):
-    return [message["Body"] for message in aws._take_messages(queue_url)]
+    return [message["Body"] for message in aws.receive_all(queue_url)]
 
 
 def stamps(count):

@@ -25,7 +25,7 @@ def deliver(world):  # noqa: F811
     """Hands what is on the queue to the consumer."""
 
     def deliver(times=1):
-        bodies = [message["Body"] for message in world._take_messages(world.queue_url)]
+        bodies = [message["Body"] for message in world.receive_all(world.queue_url)]
         for _ in range(times):
             assert handle(*bodies) == []
         return bodies
