@@ -7,7 +7,7 @@ import json
 import pytest
 
 import xorack
-from xorack.acker.chain_writer import apply_requests
+from tests.support.services import apply_requests
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.clock import milliseconds
 from xorack.core.request import Request
