@@ -49,7 +49,7 @@ test-slow: venv ## The slow tests, and the types of the CDK
 	@$(PY) -m pytest -m slow $(ARGS)
 
 test-spark35: python ## The library's Spark part on PySpark 3.5, in a .venv-spark35 of its own
-	@"$(PYTHON)" tools/spark35.py $(ARGS)
+	@"$(PYTHON)" -m tools.spark35 $(ARGS)
 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)

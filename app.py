@@ -1,4 +1,4 @@
-"""The CDK app: `cdk deploy`, or `make deploy`."""
+"""The CDK app of `cdk deploy` and `make deploy`."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import sys
 from infra.synth import main
 
 if __name__ == "__main__":
-    # Settings come from the CDK's CLI, through its environment.
+    # The CDK's CLI passes settings in the environment.
     sys.exit(main([]))

@@ -1,7 +1,6 @@
-"""What pyproject.toml cannot say: a wheel carries the functions' handlers inside `xorack.cdk`.
+"""Packs the functions' handlers into the wheel, inside `xorack.cdk`.
 
-Not as a package beside `xorack`: `lambda_src` is a name that others use, and an installed package
-of it would come before a folder of theirs.
+A top-level package `lambda_src` would hide a folder of that name in the user's project.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ HANDLERS = Path(__file__).parent / "lambda_src"
 
 
 class BuildWithHandlers(build_py):
-    """Builds the package, and copies the handlers to where `xorack.cdk.code` finds them."""
+    """The usual build, plus the handlers for `xorack.cdk.code`."""
 
     def run(self) -> None:
-        """Build."""
+        """Build the package, and copy the handlers."""
         super().run()
         if getattr(self, "editable_mode", False):
-            return  # a checkout has them beside the package
+            return  # the handlers are beside the package
         target = Path(self.build_lib, "xorack", "cdk", HANDLERS.name)
         self.mkpath(str(target))
         for path in sorted(HANDLERS.glob("*.py")):

@@ -1,9 +1,10 @@
-"""Run the bench and write its report: ``python -m bench`` (all), ``python -m bench peel memory``.
+"""Run the benchmarks and write their report: ``python -m bench`` (all), ``python -m bench peel``.
 
-    --quick     few and short runs: to see that it works, not to quote
-    --out DIR   where benchmarks.md and benchmarks.json go (docs)
+    --quick     few and short runs, to check that it works; the figures mean nothing
+    --render    measure nothing; write the report and the plots of the figures that exist
+    --out DIR   the folder of benchmarks.md and benchmarks.json (docs)
 
-Sections that are not asked for keep what the last run found of them.
+A section that is not run keeps the figures of its last run.
 """
 
 from __future__ import annotations
@@ -14,108 +15,84 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench import cold_start, durable, handling, in_memory, latency, peeling, plots, spark
-from bench.harness import Section
+from bench import plots
+from bench.harness import ROOT, Section
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+SECTIONS = ("peel", "memory", "dynamodb", "handler", "cold_start", "latency", "spark")
+"""Modules of this package, each with ``measure(quick)`` and ``describe(figures)``."""
 INTRODUCTION = """# Benchmarks
 
-Written by `make bench`, plots included; the raw figures are in [benchmarks.json](benchmarks.json).
-Times are those of one machine and of whatever else it did (below each section): what is compared
-was measured in turn, so read the ratios and the counts. What exactly-once costs by design is in
-[adr/0002](adr/0002-marks.md) (`python -m bench.marks`); dollars are in
-[capacity.md](capacity.md)."""
+Written by `make bench`, with its plots; all figures are in [benchmarks.json](benchmarks.json).
+Times depend on the machine and its load, which stand below each section. Variants are measured in
+turn, so ratios and counts are comparable. [adr/0002](adr/0002-marks.md) has the cost of
+exactly-once (`python -m bench.marks`); [capacity.md](capacity.md) has dollars."""
 
 
-def report(found: dict[str, dict[str, Any]], folder: Path) -> str:
-    """The report in Markdown, with the plots that are in the folder."""
-    parts = [INTRODUCTION]
-    parts += [
-        section["markdown"] + plots.embedded(name, folder) + _took(section)
-        for name, section in found.items()
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _machine() -> str:
-    return (
+def measure(name: str, quick: bool) -> dict[str, Any]:
+    """Run a section; return its figures with the circumstances."""
+    machine = (
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"load average {os.getloadavg()[0]:.1f} at the start"
     )
+    before = time.monotonic()
+    figures = import_module(f"bench.{name}").measure(quick)
+    took = round(time.monotonic() - before, 1)
+    return {"quick": quick, "machine": machine, "seconds": took, "figures": figures}
 
 
-def _took(section: dict[str, Any]) -> str:
-    if "seconds" not in section:
-        return ""
-    quick = ", `--quick`: not to be quoted" if section["quick"] else ""
-    return f"\n\n*{section['seconds']:,.0f} s on {section['machine']}{quick}.*"
+def render(name: str, run: dict[str, Any], folder: Path) -> str:
+    """Format a section with its plot, which is drawn again."""
+    section: Section = import_module(f"bench.{name}").describe(run["figures"])
+    plot = plots.draw(name, run["figures"], folder)
+    quick = ", `--quick`: do not quote" if run["quick"] else ""
+    return f"{section.markdown()}{plot}\n\n*{run['seconds']:,.0f} s on {run['machine']}{quick}.*"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the sections asked for; 1 if one could not be run; the others are written."""
+    """Run the chosen sections and write the report.
+
+    Returns:
+        The exit status: 1 if a section failed; the others are written.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    sections: dict[str, Callable[[bool], Section]] = {
-        "peel": peeling.run,
-        "memory": in_memory.run,
-        "dynamodb": durable.run,
-        "handler": handling.run,
-        "cold_start": cold_start.run,
-        "latency": latency.run,
-        "spark": spark.run,
-        "spark_scale": spark.run_scale,
-    }
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
-    parser.add_argument("--quick", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, default=DOCS, help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    for name in given.sections:
-        if name not in sections:
-            parser.error(f"there is no section {name!r}: expected one of {', '.join(sections)}")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
+    for option in ("--quick", "--render"):
+        parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    for name in options.sections:
+        if name not in SECTIONS:
+            parser.error(f"unknown section {name!r}: expected one of {', '.join(SECTIONS)}")
 
-    raw = given.out / "benchmarks.json"
-    found: dict[str, dict[str, Any]] = {}
-    if raw.exists():
-        found = json.loads(raw.read_text())["sections"]
-    given.out.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    raw = options.out / "benchmarks.json"
+    runs = json.loads(raw.read_text())["sections"] if raw.exists() else {}
     status = 0
-    for name, run in sections.items():
-        if given.sections and name not in given.sections:
-            continue
+    for name in () if options.render else options.sections or SECTIONS:
         print(f"{name} ...", file=sys.stderr, flush=True)
-        machine = _machine()
-        before = time.monotonic()
         try:
-            section = run(given.quick)
-        except Exception as problem:  # noqa: BLE001 - said, and the other sections go on
+            run = measure(name, options.quick)
+            print(render(name, run, options.out) + "\n", flush=True)
+        except Exception as problem:  # noqa: BLE001 - the other sections still run
             print(f"error: {name}: {type(problem).__name__}: {problem}", file=sys.stderr)
             status = 1
             continue
-        print(section.markdown() + "\n", flush=True)
-        found[name] = {
-            "markdown": section.markdown(),
-            "quick": given.quick,
-            "machine": machine,
-            "seconds": round(time.monotonic() - before, 1),
-            **section.json(),
-        }
-        try:
-            plots.draw(name, found[name], given.out)
-        except Exception as problem:  # noqa: BLE001 - the figures are there all the same
-            print(f"error: plot of {name}: {type(problem).__name__}: {problem}", file=sys.stderr)
-            status = 1
-        # After each: whoever interrupts a long run keeps what is done.
-        found = {known: found[known] for known in sections if known in found}
-        raw.write_text(json.dumps({"sections": found}, indent=1) + "\n")
-        (given.out / "benchmarks.md").write_text(report(found, given.out), encoding="utf-8")
-    print(f"written: {given.out / 'benchmarks.md'}", file=sys.stderr)
+        # Written after each section: an interrupted run keeps what it measured.
+        runs = {known: (runs | {name: run})[known] for known in SECTIONS if known in {*runs, name}}
+        raw.write_text(json.dumps({"sections": runs}, indent=1) + "\n")
+    parts = [INTRODUCTION, *(render(name, run, options.out) for name, run in runs.items())]
+    report = options.out / "benchmarks.md"
+    report.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    print(f"written: {report}", file=sys.stderr)
     return status
 
 

@@ -9,7 +9,7 @@ const stamps = [];
 for (let i = 0; i < kinds; i++) stamps.push(crypto.randomBytes(bytes));
 const ack = new Ack();
 ack.on('acked', () => { throw new Error('acked'); });
-// The root's stamp is none of those below and is never taken out, so the chain never ends.
+// The root's stamp is not among those below and is never removed: the chain stays open.
 ack.add('chain', crypto.randomBytes(bytes));
 const go = (n) => { for (let i = 0; i < n; i++) ack.stamp('chain', stamps[i % kinds]); };
 go(Math.min(count, 20000)); // until it is compiled

@@ -1,95 +1,83 @@
-"""What a cold start imports: each handler against `import boto3` alone, in processes of its own."""
+"""Imports of a cold start: each handler compared with `import boto3`, in processes of their own."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 
-from bench.harness import Goal, Section, Table, figure, interleaved, medians
+from bench.harness import ROOT, Figures, Goal, Section, Table, interleaved, medians, run_process
 
-ROOT = Path(__file__).resolve().parent.parent
-HANDLERS = ("consumer", "sweeper", "widget")
-_CODE = ("lambda_src", "xorack")
+MODULES = (
+    *("boto3", "boto3, aws_lambda_powertools"),
+    *("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget"),
+)
 _TIMED = (
     "from time import perf_counter as now; before = now(); import {}; print((now() - before) * 1e3)"
-)
-_NOTE = (
-    "*compiled*: all of it has its bytecode. *as deployed*: boto3 and Powertools have theirs, our "
-    "own modules have none: the functions' code comes without (it may be synthesised by another "
-    "Python than Lambda's), and Lambda's folder of it can only be read, so every cold start "
-    "compiles it."
 )
 
 
 def import_milliseconds(module: str, folder: Path, *, keep_bytecode: bool = False) -> float:
-    """How long a fresh Python takes to import a module.
+    """Measure how long a new Python process takes to import a module.
 
     Args:
         module: The module.
-        folder: Where our own code is.
-        keep_bytecode: Whether Python may keep what it compiles; otherwise it compiles anew what has
-            no bytecode yet.
-
-    Returns:
-        Milliseconds.
+        folder: The folder of our own code.
+        keep_bytecode: Let Python write bytecode; otherwise it compiles what has none each time.
     """
-    command = [sys.executable, "-c", _TIMED.format(module)]
     settings = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
     environment = {name: value for name, value in os.environ.items() if name not in settings}
     if not keep_bytecode:
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    done = subprocess.run(
-        command, check=True, capture_output=True, text=True, cwd=folder, env=environment
-    )
-    return float(done.stdout.split()[-1])
+    command = [sys.executable, "-c", _TIMED.format(module)]
+    return float(run_process(command, cwd=folder, env=environment).split()[-1])
 
 
-def _copy(folder: Path) -> Path:
-    """Our own code, without bytecode."""
-    for name in _CODE:
-        shutil.copytree(
-            ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
-        )
+def _copy_code(folder: Path) -> Path:
+    """Copy our own code without bytecode."""
+    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
+    for name in ("lambda_src", "xorack"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     return folder
 
 
-def run(quick: bool = False) -> Section:
-    """Import each, in turn."""
+def measure(quick: bool) -> Figures:
+    """Import each module, in turn."""
     rounds = 2 if quick else 11
-    modules = ["boto3", "boto3, aws_lambda_powertools"]
-    modules += [f"lambda_src.{name}" for name in HANDLERS]
     with tempfile.TemporaryDirectory() as scratch:
-        compiled, bare = _copy(Path(scratch, "compiled")), _copy(Path(scratch, "bare"))
-        for module in modules:
+        compiled, bare = (_copy_code(Path(scratch, name)) for name in ("compiled", "bare"))
+        jobs = {}
+        for module in MODULES:
             import_milliseconds(module, compiled, keep_bytecode=True)
-            import_milliseconds(module, bare)  # so that it is in the disk's cache
-        jobs = {f"{module}, compiled": partial(import_milliseconds, module, compiled)
-                for module in modules}  # fmt: skip
-        jobs |= {f"{module}, as deployed": partial(import_milliseconds, module, bare)
-                 for module in modules[2:]}  # fmt: skip
-        middle = medians(interleaved(jobs, rounds))
+            import_milliseconds(module, bare)  # fills the disk's cache
+            jobs[f"{module}, compiled"] = partial(import_milliseconds, module, compiled)
+            if module.startswith("lambda_src"):
+                jobs[f"{module}, as deployed"] = partial(import_milliseconds, module, bare)
+        return {"rounds": rounds, "milliseconds": medians(interleaved(jobs, rounds))}
+
+
+def describe(figures: Figures) -> Section:
+    """Write the section."""
+    middle = figures["milliseconds"]
     boto3 = middle["boto3, compiled"]
-    table = Table(["import", "ms compiled", "times boto3", "ms as deployed", "times boto3"])
-    table.note = _NOTE
-    section = Section(
-        "cold_start",
-        "Cold start",
-        f"What a fresh Python takes to import each; medians of {rounds} rounds in turn.",
-        [table],
-        raw={"milliseconds": middle},
+    table = Table(
+        ["import", "ms compiled", "times boto3", "ms as deployed", "times boto3"],
+        note="*compiled*: every module has its bytecode. *as deployed*: boto3 and Powertools have "
+        "theirs, our own modules do not. The assets contain no bytecode, since the Python that "
+        "synthesises may be another than Lambda's. Lambda's code folder is read-only, so every "
+        "cold start compiles them.",
     )
-    for module in modules:
-        cells = [f"`{module}`"]
-        for how in ("compiled", "as deployed"):
-            ms = middle.get(f"{module}, {how}")
-            cells += ["", ""] if ms is None else [figure(ms), figure(ms / boto3)]
-            if ms is not None and module.startswith("lambda_src"):
+    goals = []
+    for module in MODULES:
+        found = [middle.get(f"{module}, {how}") for how in ("compiled", "as deployed")]
+        table.add(f"`{module}`", *(cell for ms in found for cell in (ms, ms and ms / boto3)))
+        for how, ms in zip(("compiled", "as deployed"), found, strict=True):
+            if module.startswith("lambda_src"):
                 what = f"`{module}`, {how}: times `import boto3`"
-                section.goals.append(Goal(what, ms / boto3, 1.3, "less"))
-        table.rows.append(cells)
-    return section
+                goals.append(Goal(what, ms / boto3, 1.3, "less"))
+    rounds = figures["rounds"]
+    text = f"Imports in a new Python process each time; medians of {rounds} rounds in turn."
+    return Section("Cold start", text, [table], goals)

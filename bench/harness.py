@@ -1,30 +1,32 @@
-"""What the sections of the bench share: interleaved repetitions, medians, goals, and a report.
+"""Shared parts of the benchmark sections: interleaved rounds, medians, goals, tables, Markdown.
 
-Absolute times depend on the machine and on what else it does. So whatever is compared is measured
-in turn, round by round, and what counts is the ratio of medians; counts (round trips, capacity
-units) do not depend on the machine at all.
+Absolute times depend on the machine and its load. Variants are therefore measured in turn, round by
+round, and the ratio of their medians counts. Counts, such as round trips, do not depend on either.
 """
 
 from __future__ import annotations
 
-import time
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-Clock = Callable[[], float]
+ROOT = Path(__file__).resolve().parent.parent
+Figures = dict[str, Any]
+"""The figures of a section, as JSON stores them."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What was to be reached, and what was measured.
+    """A bound, and the figure that was measured against it.
 
     Attributes:
-        what: In words.
+        what: The figure's name.
         measured: The figure.
-        bound: What it should be.
-        better: Whether it should be at least (``more``) or at most (``less``) the bound.
+        bound: The bound.
+        better: ``more`` if the bound is a minimum, ``less`` if it is a maximum.
     """
 
     what: str
@@ -34,20 +36,18 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """Whether it was reached."""
+        """True if the figure is within the bound."""
         if self.better == "more":
             return self.measured >= self.bound
         return self.measured <= self.bound
 
     @property
     def verdict(self) -> str:
-        """By how much it was met or missed: a factor, 1 being just met."""
+        """Met or missed, and the factor; 1 is just met."""
         factor = self.measured / self.bound if self.bound else float("inf")
         if self.better == "less":
             factor = 1 / factor if factor else float("inf")
-        if self.met:
-            return f"met, {factor:.2f} times"
-        return f"**missed**: {factor:.2f} of it"
+        return f"met, {factor:.2f} times" if self.met else f"**missed**: {factor:.2f} of it"
 
 
 @dataclass
@@ -56,16 +56,20 @@ class Table:
 
     Attributes:
         head: Names of the columns.
-        rows: Cells, as they are to be read.
-        note: What to know about it.
+        rows: The cells, formatted.
+        note: Text below the table.
     """
 
     head: Sequence[str]
     rows: list[Sequence[str]] = field(default_factory=list)
     note: str = ""
 
+    def add(self, *cells: str | float | None) -> None:
+        """Append a row: integers whole, floats with three significant digits, None empty."""
+        self.rows.append([_cell(value) for value in cells])
+
     def markdown(self) -> str:
-        """The table in Markdown: the first column to the left, figures to the right."""
+        """Format the table: the first column left-aligned, the others right-aligned."""
         lines = [
             "| " + " | ".join(self.head) + " |",
             "| --- |" + " ---: |" * (len(self.head) - 1),
@@ -79,81 +83,84 @@ class Section:
     """One part of the report.
 
     Attributes:
-        name: By which it is asked for, and found in the raw figures.
-        title: Its heading.
-        text: What was measured, and how.
-        tables: What came out.
-        goals: What was to be reached.
-        raw: The figures, as JSON takes them.
+        title: The heading.
+        text: What is measured, and how.
+        tables: The results.
+        goals: The figures that have a bound.
     """
 
-    name: str
     title: str
     text: str
-    tables: list[Table] = field(default_factory=list)
+    tables: Sequence[Table]
     goals: list[Goal] = field(default_factory=list)
-    raw: dict[str, Any] = field(default_factory=dict)
 
     def markdown(self) -> str:
-        """The section in Markdown."""
-        parts = [f"## {self.title}", self.text, *(table.markdown() for table in self.tables)]
+        """Format the section, its goals as the last table."""
+        tables = list(self.tables)
         if self.goals:
-            goals = Table(["goal", "bound", "measured", ""])
-            for goal in self.goals:
-                sign = "≥" if goal.better == "more" else "≤"
-                goals.rows.append(
-                    [goal.what, f"{sign} {goal.bound:g}", figure(goal.measured), goal.verdict]
-                )
-            parts.append(goals.markdown())
-        return "\n\n".join(parts)
-
-    def json(self) -> dict[str, Any]:
-        """The raw figures, with the goals."""
-        goals = [asdict(goal) | {"met": goal.met} for goal in self.goals]
-        return {"goals": goals, **self.raw}
-
-
-def seconds(run: Callable[[], object], clock: Clock = time.perf_counter) -> float:
-    """How long one call takes."""
-    before = clock()
-    run()
-    return clock() - before
+            tables.append(Table(["goal", "bound", "measured", ""]))
+        for goal in self.goals:
+            bound = f"{'≥' if goal.better == 'more' else '≤'} {goal.bound:g}"
+            tables[-1].add(goal.what, bound, goal.measured, goal.verdict)
+        return "\n\n".join([f"## {self.title}", self.text, *(t.markdown() for t in tables)])
 
 
 def interleaved(variants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Measure variants in turn, in each round all of them, the first another one each round.
+    """Measure all variants in each round, starting with another one each time.
 
     Args:
-        variants: Name -> what runs it once and gives back its figure.
-        rounds: How many times.
+        variants: Name -> a function that measures once and returns the figure.
+        rounds: How many rounds, at least 1.
 
     Returns:
-        Name -> its figures, in the order of the rounds.
+        Name -> the figures, in the order of the rounds.
 
     Raises:
-        ValueError: No rounds.
+        ValueError: ``rounds`` is less than 1.
     """
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}: expected at least 1")
     names = list(variants)
     figures: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
-        shift = number % len(names) if names else 0
+        shift = number % len(names)
         for name in names[shift:] + names[:shift]:
             figures[name].append(variants[name]())
     return figures
 
 
 def medians(figures: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The median of each."""
+    """Compute the median of each variant's figures."""
     return {name: median(values) for name, values in figures.items()}
 
 
 def figure(value: float) -> str:
-    """A figure as people read it: three digits that count."""
+    """Format a number with three significant digits, and thousands whole."""
     if value == 0 or abs(value) >= 1000:
         return f"{value:,.0f}"
     digits = 2
     while digits < 6 and abs(value) < 10 ** (1 - digits):
         digits += 1
     return f"{value:.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else digits}f}"
+
+
+def _cell(value: str | float | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return f"{value:,}" if isinstance(value, int) else figure(value)
+
+
+def run_process(command: Sequence[object], **options: Any) -> str:
+    """Run a process of its own; return its output.
+
+    Args:
+        command: Program and arguments.
+        **options: Passed to `subprocess.run`.
+
+    Raises:
+        subprocess.CalledProcessError: It failed; its error output was printed.
+    """
+    words = [str(word) for word in command]
+    options = {"cwd": ROOT, **options}
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options)
+    return str(done.stdout)

@@ -1,60 +1,260 @@
-"""What tracking costs on Spark, as parts of the report."""
+"""CPU of tracking on Spark: the two jobs of `pipeline/`, tracked and untracked, run in turn.
+
+*By itself*: each run is a process with a new Java that runs the two jobs once. *Warm*: one process
+runs the jobs of all variants in turn; the first turns, in which Java compiles, are not counted.
+A ratio compares a run with the untracked run of the same round or turn: the speed of a machine
+changes by half within minutes. Starting Java and a first job come before the clocks start.
+
+CPU is that of the tree of processes, from /proc. The consumer's own code applies the messages that
+were sent, ten a batch, to a store in memory.
+
+    python -m bench.spark '{"variants": ["plain"], ...}'    the arguments of `run_turns`
+"""
 
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+import random
+import shutil
 import sys
 import tempfile
+import time
+from collections import Counter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from bench.harness import Section
+from bench.harness import Figures, Goal, Section, Table, run_process
 
-ROOT = Path(__file__).resolve().parent.parent
+VARIANTS = ("untracked", "plain", "traced")
+WORDS = (1_000_000, 4_000_000, 16_000_000)
+GOALS = {"plain": 1.10, "traced": 1.25}
+FILES = 200
+WARM_UP = 2
+"""Turns of a warm run that are not counted."""
+_TICK = os.sysconf("SC_CLK_TCK")
 
 
-def run(quick: bool = False) -> Section:
-    """The price of tracking, by the number of words.
+def make_corpus(folder: Path, words: int) -> None:
+    """Write files of different sizes whose word frequencies resemble prose's; the seed is fixed."""
+    rng = random.Random(words)
+    lengths = [2 + rng.randrange(10) for _ in range(50_000)]
+    vocabulary = ["".join(rng.choices("etaoinshrdlucmfwypvbgkjqxz", k=k)) for k in lengths]
+    text = rng.choices(vocabulary, [1 / (rank + 3) for rank in range(len(vocabulary))], k=words)
+    bounds = [round(words * (at / FILES + (at / FILES) ** 2) / 2) for at in range(FILES + 1)]
+    for at in range(FILES):
+        path = folder / f"{at % 10}" / f"file-{at:04}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        begins = range(bounds[at], bounds[at + 1], 12)
+        lines = (" ".join(text[begin : min(begin + 12, bounds[at + 1])]) for begin in begins)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def cpu_seconds(root: int) -> float:
+    """Sum up the CPU of a tree of processes, and of the ended ones that they waited for."""
+    parents, ticks = {}, {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+        except OSError:  # the process ended
+            continue
+        parents[int(entry)], ticks[int(entry)] = int(fields[1]), sum(map(int, fields[11:15]))
+    tree = {root}
+    while more := {process for process, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    return sum(ticks.get(process, 0) for process in tree) / _TICK
+
+
+# One process
+
+
+def run_turns(
+    variants: list[str], turns: int, database: str, out: str, queue_url: str
+) -> dict[str, Any]:
+    """Run both jobs of some variants, turn after turn; return seconds, and checksums of counts."""
+    from pipeline.session import prepare, session
+
+    prepare()
+    size = sum(path.stat().st_size for path in Path(database).rglob("*.txt"))
+    spark: Any = session("xorack bench", input_bytes=size)
+    spark.range(1).count()
+    of_turns, counts = [], []
+    for turn in range(turns):
+        seconds = {}
+        for at in range(len(variants)):
+            variant = variants[(at + turn) % len(variants)]
+            place = Path(out) / f"{variant}-{turn}"
+            spark._jvm.System.gc()
+            wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
+            if variant == "untracked":
+                run_untracked(spark, database, place)
+            else:
+                run_tracked(variant, database, place, queue_url)
+            wall, cpu = time.monotonic() - wall, cpu_seconds(os.getpid()) - cpu
+            seconds[variant] = {"wall": wall, "cpu": cpu}
+            if turn == 0:
+                rows = spark.read.parquet(str(place / "counts"))
+                checksum = ("sum(count)", "count(1)", "bit_xor(xxhash64(word, count))")
+                counts.append(list(rows.selectExpr(*checksum).first() or ()))
+            shutil.rmtree(place)
+        of_turns.append(seconds)
+    spark.stop()
+    return {"turns": of_turns, "counts": counts}
+
+
+def run_tracked(stamps: str, database: str, out: Path, queue_url: str) -> None:
+    """Run both jobs as they are."""
+    from pipeline import count, split
+
+    common = ["--words", str(out / "words"), "--queue-url", queue_url, "--run-id", "bench"]
+    given = ["--database", database, "--name", out.name, "--stamps", stamps]
+    split.split(split.parser().parse_args([*common, *given]))
+    count.count(count.parser().parse_args([*common, "--counts", str(out / "counts")]))
+
+
+def run_untracked(spark: Any, database: str, out: Path) -> None:
+    """Count words with the same reading code and nothing else; a row is a word."""
+    from pipeline.folder import list_files, opened
+    from pipeline.reading import encoding_named, read_words
+    from pipeline.scan import tasks_of
+
+    encoding = encoding_named("UTF-8")
+    files = enumerate(list_files(database, "*", exclude=[], hidden=False))
+    tasks = tasks_of(list(files), encoding, spark.sparkContext.defaultParallelism)
+
+    def scan(batches: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for part in tasks[number]:
+                with opened(part.path, part.size) as file:
+                    for _, text in read_words(file, part.start, part.end, part.size, encoding):
+                        whole = pa.array([text], pa.binary()).cast(pa.string())
+                        words = pc.split_pattern(whole, " ").flatten()
+                        yield pa.RecordBatch.from_arrays([words], ["word"])
+
+    numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
+    written = numbers.mapInArrow(scan, "word string").write
+    written.option("parquet.writer.version", "v2").parquet(str(out / "words"))
+    words = spark.read.schema("word string").parquet(str(out / "words"))
+    words.groupBy("word").count().write.parquet(str(out / "counts"))
+
+
+# All processes
+
+
+def run_variants(
+    variants: tuple[str, ...], turns: int, database: Path, queue: Any
+) -> dict[str, Any]:
+    """Run `run_turns` in a process of its own; add the messages that it sent."""
+    sent = len(queue.bodies)
+    credentials = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
+    environment = {**os.environ, **credentials, "AWS_DEFAULT_REGION": "eu-west-1"}
+    with tempfile.TemporaryDirectory(prefix="xorack-bench-") as out:
+        options = {"variants": variants, "turns": turns, "queue_url": queue.queue_url}
+        options |= {"database": str(database), "out": out}
+        command = [sys.executable, "-m", "bench.spark", json.dumps(options)]
+        printed = run_process(command, env=environment)
+    result: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])
+    return result | {"bodies": queue.bodies[sent:]}
+
+
+def apply_messages(bodies: list[str]) -> dict[str, Any]:
+    """Apply messages, ten a batch, and count writes and chains."""
+    from tests.support.fakes import FakeBus, FakeDeadLetters
+    from tests.support.services import Message, consume
+    from xorack.acker.memory_store import MemoryStore
+
+    store, writes = MemoryStore(), 0
+    for begin in range(0, len(bodies), 10):
+        batch = [Message(str(at), body) for at, body in enumerate(bodies[begin : begin + 10])]
+        writes += consume(batch, store, FakeBus(), FakeDeadLetters()).stats.writes
+    statuses = Counter(str(chain.status) for chain in store.chains.values())
+    if statuses != {"acked": FILES}:
+        raise RuntimeError(f"expected {FILES} acked chains: {statuses}")
+    return {"messages": len(bodies), "writes_a_chain": writes / FILES}
+
+
+def measure_corpus(words: int, rounds: int, warm_turns: int) -> dict[str, Any]:
+    """Run all variants over one corpus: by themselves, then warm.
 
     Raises:
-        subprocess.CalledProcessError: It failed; its words are printed.
+        RuntimeError: The variants count differently, or a chain is not acked.
     """
-    few = ["--words", "100000", "--rounds", "1", "--warm-turns", "1"]
-    table, raw = _by_itself("spark_price", few if quick else [])
+    from tests.support.queue_server import QueueServer
+
+    queue = QueueServer()
+    runs: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="xorack-corpus-") as folder:
+        try:
+            make_corpus(Path(folder), words)
+            for number in range(rounds):
+                for variant in VARIANTS[number % 3 :] + VARIANTS[: number % 3]:
+                    runs.append(run_variants((variant,), 1, Path(folder), queue))
+            warm = run_variants(VARIANTS, WARM_UP + warm_turns, Path(folder), queue)
+        finally:
+            queue.stop()
+    counts = {tuple(counted) for run in [*runs, warm] for counted in run["counts"]}
+    if len(counts) != 1 or next(iter(counts))[0] != words:
+        raise RuntimeError(f"the variants count differently: {counts}")
+    variants: Figures = {}
+    for variant in VARIANTS:
+        of = [run for run in runs if variant in run["turns"][0]]
+        variants[variant] = {
+            "alone": [run["turns"][0][variant] for run in of],
+            "warm": [turn[variant] for turn in warm["turns"][WARM_UP:]],
+        }
+        if variant != "untracked":
+            variants[variant]["queue"] = apply_messages(of[0]["bodies"])
+    return {"words": words, "variants": variants}
+
+
+def measure(quick: bool) -> Figures:
+    """Measure corpora of growing size."""
+    words, rounds, warm_turns = ((100_000,), 1, 1) if quick else (WORDS, 3, 9)
+    results = [measure_corpus(number, rounds, warm_turns) for number in words]
+    return {"cores": os.cpu_count(), "files": FILES, "results": results}
+
+
+def ratios(variants: Figures, variant: str, how: str, what: str) -> list[float]:
+    """Divide a variant's seconds by the untracked ones of the same round or turn; sort."""
+    pairs = zip(variants[variant][how], variants["untracked"][how], strict=True)
+    return sorted(one[what] / base[what] for one, base in pairs)
+
+
+def describe(figures: Figures) -> Section:
+    """Write the section."""
+    table = Table(
+        ["words", "variant", "CPU s, warm", "ratio", "wall", "CPU s, by itself", "ratio", "wall",
+         "messages", "writes a chain"],
+    )  # fmt: skip
+    goals = []
+    for result in figures["results"]:
+        words, variants = result["words"], result["variants"]
+        for variant, of in variants.items():
+            cells = []
+            for how in ("warm", "alone"):
+                cells.append(median(turn["cpu"] for turn in of[how]))
+                cells += [median(ratios(variants, variant, how, what)) for what in ("cpu", "wall")]
+            queue = of.get("queue", {})
+            table.add(words, variant, *cells, queue.get("messages"), queue.get("writes_a_chain"))
+    for variant, bound in GOALS.items():
+        for how, when in (("warm", "warm"), ("alone", "by itself")):
+            found = ratios(variants, variant, how, "cpu")
+            what = f"{variant}, {words:,} words, {when} ({found[0]:.2f} to {found[-1]:.2f})"
+            goals.append(Goal(what, median(found), bound, "less"))
     return Section(
-        "spark",
         "On Spark",
-        "The two jobs of [pipeline/](../pipeline), tracked and not, in turn: warm, turn after turn "
-        "in one process; and by themselves, each run a process of its own "
-        "(`python -m bench.spark_price`). What it means is in "
-        "[benchmarks-spark.md](benchmarks-spark.md).\n\n" + table,
-        raw=raw,
+        "The two jobs of [pipeline/](../pipeline), tracked and untracked, in turn; ratios are "
+        "medians, of tracked to untracked. *Warm*: turn after turn in one process. *By itself*: "
+        f"each run a new process. {figures['files']} files. "
+        "[benchmarks-spark.md](benchmarks-spark.md) explains the results.",
+        [table],
+        goals,
     )
 
 
-def run_scale(quick: bool = False) -> Section:
-    """A large file among small ones, and many files.
-
-    Raises:
-        subprocess.CalledProcessError: It failed; its words are printed.
-    """
-    table, raw = _by_itself("spark_scale", ["--quick"] if quick else [])
-    return Section(
-        "spark_scale",
-        "On Spark: large files, and many",
-        "The two jobs as a user runs them, traced, one run each (`python -m bench.spark_scale`): a "
-        "file of 1 GiB among 5,000 of 0.6 KB, and 100,000 files of 0.6 KB. All chains were acked, "
-        "by the consumer's code over a store in memory, ten messages a batch.\n\n" + table,
-        raw=raw,
-    )
-
-
-def _by_itself(module: str, arguments: list[str]) -> tuple[str, dict[str, Any]]:
-    """Run a bench in a process of its own; what it printed, and its figures."""
-    with tempfile.TemporaryDirectory() as folder:
-        figures = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", f"bench.{module}", "--json", str(figures), *arguments]
-        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-        raw: dict[str, Any] = json.loads(figures.read_text())
-    return done.stdout.strip(), raw
+if __name__ == "__main__":
+    print(json.dumps(run_turns(**json.loads(sys.argv[1]))))

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 from demo.errors import DemoFailed
@@ -18,35 +17,28 @@ from demo.errors import DemoFailed
 __all__ = ["Children", "Interrupted", "interruptible"]
 
 _GRACE_SECONDS = 3.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
-    """The demo was asked to stop, by Ctrl-C or a signal."""
+    """Ctrl-C or a signal stopped the demo."""
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn the signals that end a program into an exception, so that what it started ends too.
+    """Raise `Interrupted` on the signals that end a program, so that child processes end too."""
 
-    Yields:
-        Nothing.
-    """
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        # Once is enough: a second one would interrupt the cleaning up.
-        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(one, signal.SIG_IGN)
+    def interrupt(*_: object) -> NoReturn:
+        for number in _SIGNALS:  # a second signal would interrupt the cleaning up
+            signal.signal(number, signal.SIG_IGN)
         raise Interrupted
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
+        yield  # only the main thread may set signal handlers
         return
-    before = {
-        number: signal.signal(number, stop)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        # Of nohup, for example: what is ignored stays ignored.
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
+    # An ignored signal stays ignored, under nohup for example.
+    handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in handled}
     try:
         yield
     finally:
@@ -55,9 +47,9 @@ def interruptible() -> Iterator[None]:
 
 
 class Children:
-    """Runs programs, each in a process group of its own: what they start ends with them.
+    """Child processes, each with a process group of its own.
 
-    A context manager; leaving it ends what is still running.
+    A context manager; leaving it ends all that still run, with their own children.
     """
 
     def __init__(self) -> None:
@@ -68,24 +60,16 @@ class Children:
     def run(
         self, command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path
     ) -> str:
-        """Run a program to its end.
-
-        Args:
-            command: The program and its arguments.
-            cwd: Where it runs.
-            environ: Its whole environment.
-            log: The file that its stderr goes to.
-
-        Returns:
-            What it printed on stdout.
+        """Run a program to its end and return its stdout; its stderr goes to the log.
 
         Raises:
-            DemoFailed: It failed; the message is the last line of its stderr.
+            DemoFailed: The program failed; the message is the last line of its stderr.
+            Interrupted: The context manager was left before.
         """
-        # Files and no pipes: what the program leaves running would hold a pipe open.
+        # Files and no pipes: a process that the program leaves running would hold a pipe open.
         with (
             log.open("w+", encoding="utf-8", errors="replace") as errors,
-            tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as told,
+            tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output,
         ):
             with self._lock:
                 if self._closed:
@@ -95,7 +79,7 @@ class Children:
                     cwd=cwd,
                     env=dict(environ),
                     stdin=subprocess.DEVNULL,
-                    stdout=told,
+                    stdout=output,
                     stderr=errors,
                     start_new_session=True,
                 )
@@ -107,8 +91,8 @@ class Children:
                 with self._lock:
                     self._running.remove(process)
             if process.returncode == 0:
-                told.seek(0)
-                return told.read()
+                output.seek(0)
+                return output.read()
             errors.seek(0)
             lines = [line.strip() for line in errors if line.strip()]
         last = lines[-1] if lines else f"ended with status {process.returncode}"
@@ -126,12 +110,10 @@ class Children:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all of its group, kindly first."""
+    """End a process and its group, first with SIGTERM, then with SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
-        if process.returncode is not None:
-            # It is gone; what is left of its group, if anything, need not be asked twice.
-            continue
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=_GRACE_SECONDS)
+        if process.returncode is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_GRACE_SECONDS)

@@ -1,4 +1,4 @@
-"""The command ``demo``: reads its arguments and runs the demo."""
+"""The command ``demo``: its options."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import click
 
 from demo.children import Interrupted
 from demo.display import run_demo
-from demo.errors import BadDatabase
+from demo.errors import InvalidDatabase
 from demo.run import Options
 from xorack.cli import screen
 
 __all__ = ["demo"]
 
 
-def _known_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
-    """Refuse an encoding that no job knows, before anything is started."""
+def _check_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
     try:
         codecs.lookup(value)
     except (LookupError, ValueError):
@@ -36,7 +35,7 @@ def _known_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
     "--encoding",
     default="UTF-8",
     show_default=True,
-    callback=_known_encoding,
+    callback=_check_encoding,
     help="Of the files in DIR.",
 )
 @click.option(
@@ -51,7 +50,7 @@ def _known_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
     metavar="N",
     help="Lose N words as they are counted; see them named, and repaired.",
 )
-@click.option("--work", hidden=True, help="Where all that it makes lies.  [default: .demo]")
+@click.option("--work", hidden=True, help="The folder for all output.  [default: .demo]")
 def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: str | None) -> int:
     """See it all work on this machine, without an AWS account.
 
@@ -73,5 +72,5 @@ def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: s
     except Interrupted:
         screen.say("interrupted", error=True)
         return 130
-    except BadDatabase as error:
+    except InvalidDatabase as error:
         raise click.BadParameter(str(error), param_hint="--dir") from error

@@ -1,4 +1,4 @@
-"""The demo's database: the user's folder, or the text of the Python that runs this."""
+"""The demo's database: the user's folder, or the sources of the running Python's library."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo.errors import BadDatabase
+from demo.errors import InvalidDatabase
 
-__all__ = ["Database", "gather_python", "user_database"]
+__all__ = ["Database", "copy_standard_library", "open_database"]
 
-_NO_TEXTS = frozenset(
+_SKIPPED = frozenset(
     {"__pycache__", "dist-packages", "idle_test", "site-packages", "test", "tests"}
 )
 
@@ -25,83 +25,73 @@ class Database:
     """A folder tree of text files.
 
     Attributes:
-        folder: Where it is.
-        files: How many files, those that cannot be read included.
+        folder: The folder.
+        files: Number of files, unreadable ones included.
         size: Their bytes.
-        what: What it is, in words.
+        description: A name for the user.
     """
 
     folder: Path
     files: int
     size: int
-    what: str
+    description: str
 
 
-def user_database(folder: Path) -> Database:
-    """Look at the folder that the user named.
+def open_database(folder: Path) -> Database:
+    """Count the files of the user's folder.
 
-    Args:
-        folder: The folder.
-
-    Returns:
-        The database. Like the jobs, it leaves out what begins with a dot, and links to folders.
+    Like the jobs, it skips names that begin with a dot, and links to folders.
 
     Raises:
-        BadDatabase: There is no such folder, it is none, cannot be listed, or has no files in it.
+        InvalidDatabase: The folder does not exist, cannot be listed or has no files.
     """
     folder = Path(os.path.abspath(folder))
-    files = size = 0
     try:
-        if not stat.S_ISDIR(folder.stat().st_mode):
-            raise BadDatabase(f"{folder} is not a folder")
-        for path in _files(folder):
-            files += 1
-            size += _size(path)
+        if not folder.is_dir():
+            folder.stat()  # fails if it does not exist
+            raise InvalidDatabase(f"{folder} is not a folder")
+        sizes = [_size(path) for path in _files(folder)]
     except OSError as error:
-        raise BadDatabase(f"{error.filename or folder}: {error.strerror}") from error
-    if not files:
-        raise BadDatabase(f"{folder} has no files in it")
-    return Database(folder, files, size, str(folder))
+        raise InvalidDatabase(f"{error.filename or folder}: {error.strerror}") from error
+    if not sizes:
+        raise InvalidDatabase(f"{folder} has no files in it")
+    return Database(folder, len(sizes), sum(sizes), str(folder))
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files(Path(entry.path))
-            elif entry.is_file() or (entry.is_symlink() and not entry.is_dir()):
-                yield Path(entry.path)
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            if not path.is_symlink():
+                yield from _files(path)
+        elif path.is_file() or path.is_symlink():
+            yield path
 
 
 def _size(path: Path) -> int:
     try:
         status = path.stat()
-    except OSError:  # a link that leads nowhere: its chain will fail
+    except OSError:  # a link to nothing: its chain will fail
         return 0
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
-def gather_python(work: Path, library: Path | None = None) -> Database:
-    """Copy the standard library's sources to where they are alone.
+def copy_standard_library(work: Path, library: Path | None = None) -> Database:
+    """Copy the standard library's sources into a folder without anything else.
 
-    Its folder may hold other things too (installed packages, tests with texts that are broken on
-    purpose), so the database is a copy: every ``*.py`` that is valid UTF-8, some ten megabytes.
+    The library's folder may hold installed packages, and tests with invalid texts. The copy has
+    every ``*.py`` of valid UTF-8, some ten megabytes. It replaces an earlier copy.
 
     Args:
-        work: Where to put it; what an earlier call put there is replaced.
-        library: The standard library; default: that of the Python that runs this.
-
-    Returns:
-        The database.
+        work: The folder for the copy.
+        library: The standard library; default: that of the running Python.
 
     Raises:
-        BadDatabase: There are no sources, as in a Python that came without them.
+        InvalidDatabase: This Python came without sources.
     """
     library = library or Path(sysconfig.get_path("stdlib"))
-    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    target = work / name
+    target = work / f"python{sys.version_info.major}.{sys.version_info.minor}"
     shutil.rmtree(target, ignore_errors=True)
     files = size = 0
     for source in _sources(library):
@@ -116,14 +106,16 @@ def gather_python(work: Path, library: Path | None = None) -> Database:
         files += 1
         size += len(content)
     if not files:
-        raise BadDatabase(f"{library} has no sources in it: name a folder of text files")
+        raise InvalidDatabase(f"{library} has no sources in it: name a folder of text files")
     return Database(target, files, size, f"the standard library of Python {sys.version.split()[0]}")
 
 
 def _sources(library: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(library):
         folders[:] = sorted(
-            one for one in folders if one not in _NO_TEXTS and not one.startswith((".", "config-"))
+            name
+            for name in folders
+            if name not in _SKIPPED and not name.startswith((".", "config-"))
         )
         for name in sorted(names):
             if name.endswith(".py") and not name.startswith("."):

@@ -1,40 +1,35 @@
-"""How the demo looks: live on a terminal, line by line elsewhere, and the table at its end."""
+"""The demo's output: live on a terminal, line by line elsewhere, and the table of results."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
-from rich.spinner import Spinner
-from rich.table import Table
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
 from rich.text import Text
 
-from demo.losing import Repair
+from demo.progress import Progress
 from demo.run import Options, Result, Screen, demo
-from demo.watching import Seen
 from xorack.cli import screen
-from xorack.cli.error_messages import printable
+from xorack.ops.text import printable
 
 __all__ = ["run_demo"]
 
-_SHOWN_UNACKED = 20
-_SHOWN_LOST = 20
-_LINES_APART_SECONDS = 2.0
+_SHOWN_LINES = 20
+_SECONDS_BETWEEN_LINES = 2.0
 
 
 def run_demo(options: Options) -> int:
-    """Run the demo and print what it finds.
-
-    Args:
-        options: What the user asks for.
+    """Run the demo and print its results.
 
     Returns:
-        The exit status: 0, or 1 if a file was not acked or a word not counted.
+        The exit status: 0, or 1 if a chain is not acked or a word not counted.
     """
     out = screen.console()
     if screen.can_redraw(out):
@@ -47,174 +42,153 @@ def run_demo(options: Options) -> int:
 
 
 class _PlainScreen(Screen):
-    """One line for each thing that happened, with the seconds since the start."""
+    """One line for each change, with the seconds since the start."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
         self._lock = threading.Lock()
-        self._told = Seen()
-        self._told_at = 0.0
+        self._printed = Progress()
+        self._printed_at = 0.0
 
-    def _say(self, text: str) -> None:
-        # Whoever reads a pipe or a log wants to see it as it happens.
+    def _print(self, text: str) -> None:
         print(f"{time.monotonic() - self._begun:6.1f} s  {text}", flush=True)
 
     def begin(self, step: str, doing: str) -> None:
         with self._lock:
-            self._say(f"{step}: {doing} ...")
+            self._print(f"{step}: {doing} ...")
 
     def end(self, step: str, done: str) -> None:
         with self._lock:
-            self._say(f"{step}: {done}")
+            self._print(f"{step}: {done}")
 
-    def chains(self, seen: Seen, total: int) -> None:
+    def chains(self, progress: Progress, total: int) -> None:
         with self._lock:
-            now = time.monotonic()
-            before = self._told
-            if seen == before:
+            before, now = self._printed, time.monotonic()
+            complete = progress.ended == total or (progress.opened == total != before.opened)
+            early = now - self._printed_at < _SECONDS_BETWEEN_LINES and not complete
+            if progress == before or early:
                 return
-            # A line now and then, and one each time that something is complete.
-            complete = (seen.opened == total and before.opened != total) or seen.ended == total
-            if now - self._told_at < _LINES_APART_SECONDS and not complete:
-                return
-            self._told, self._told_at = seen, now
-            failed = f", {seen.failed:,} failed" if seen.failed else ""
-            self._say(f"chains: {seen.opened:,} of {total:,} opened, {seen.acked:,} acked{failed}")
+            self._printed, self._printed_at = progress, now
+            opened, acked, failed = progress.opened, progress.acked, progress.failed
+            but = f", {failed:,} failed" if failed else ""
+            self._print(f"chains: {opened:,} of {total:,} opened, {acked:,} acked{but}")
 
 
 class _LiveScreen(Screen):
-    """Steps with a spinner, then what came of them; and two bars for the chains."""
+    """A line for each finished step, spinners for the running ones, two bars for the chains."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
-        self._lock = threading.RLock()
-        self._steps: dict[str, tuple[bool, str, float]] = {}
-        self._spinner = Spinner("dots", style="cyan")
-        self._bars = Progress(
+        self._lock = threading.Lock()
+        self._running: dict[str, TaskID] = {}
+        self._steps = Bars(
+            SpinnerColumn(style="cyan"),
+            TextColumn("{task.description:<9}", style="bold"),
+            TextColumn("{task.fields[doing]} … {task.elapsed:.0f} s", markup=False),
+        )
+        self._bars = Bars(
             TextColumn("  {task.description:<10}"),
             BarColumn(bar_width=40),
             TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
-            TextColumn("[red]{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", style="red"),
         )
-        self._opened: TaskID | None = None
-        self._acked: TaskID | None = None
-        self._live = Live(get_renderable=self._render, console=out, refresh_per_second=10)
+        self._chains: list[TaskID] = []
+        self._live = Live(Group(self._steps, self._bars), console=out, refresh_per_second=10)
 
     def __enter__(self) -> _LiveScreen:
         self._live.start()
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._spinner = Spinner("dots")
-        with self._lock:
-            self._stopped = kind is not None
-            self._live.refresh()
+        if kind is not None:
+            for step in list(self._running):
+                self._end(step, "", Text("✗", style="red"))
         self._live.stop()
 
     def begin(self, step: str, doing: str) -> None:
         with self._lock:
-            self._steps[step] = (False, doing, time.monotonic())
+            if step in self._running:
+                self._steps.remove_task(self._running[step])
+            self._running[step] = self._steps.add_task(step, doing=printable(doing))
 
     def end(self, step: str, done: str) -> None:
-        with self._lock:
-            self._steps[step] = (True, done, time.monotonic())
+        self._end(step, done, Text("✓", style="green"))
 
-    def chains(self, seen: Seen, total: int) -> None:
+    def _end(self, step: str, text: str, sign: Text) -> None:
         with self._lock:
-            if self._opened is None:
-                self._opened = self._bars.add_task("opened", total=total, note="")
-                self._acked = self._bars.add_task("acked", total=total, note="")
-            assert self._acked is not None
-            failed = f"{seen.failed:,} failed" if seen.failed else ""
-            self._bars.update(self._opened, completed=seen.opened, total=total)
-            self._bars.update(self._acked, completed=seen.acked, total=total, note=failed)
+            self._steps.remove_task(self._running.pop(step))
+        line = Text.assemble(sign, " ", (f"{step:<9}", "bold"), " ", printable(text))
+        self._out.print(line, overflow="ellipsis", no_wrap=True)
 
-    _stopped = False
-
-    def _render(self) -> Table:
+    def chains(self, progress: Progress, total: int) -> None:
         with self._lock:
-            grid = Table.grid(padding=(0, 1))
-            for column in (1, 9):
-                grid.add_column(width=column, no_wrap=True)
-            grid.add_column(overflow="ellipsis", no_wrap=True)
-            for step, (done, text, since) in self._steps.items():
-                sign: Text | Spinner
-                if done:
-                    sign = Text("✓", style="green")
-                elif self._stopped:
-                    sign = Text("✗", style="red")
-                else:
-                    sign = self._spinner
-                took = "" if done else f" … {time.monotonic() - since:.0f} s"
-                grid.add_row(sign, Text(step, style="bold"), Text(printable(text) + took))
-            outer = Table.grid()
-            outer.add_row(grid)
-            if self._opened is not None:
-                outer.add_row(self._bars)
-            return outer
+            if not self._chains:
+                self._chains = [self._bars.add_task(name, note="") for name in ("opened", "acked")]
+            opened, acked = self._chains
+            note = f"{progress.failed:,} failed" if progress.failed else ""
+            self._bars.update(opened, completed=progress.opened, total=total)
+            self._bars.update(acked, completed=progress.acked, total=total, note=note)
 
 
 def _print_result(out: Console, result: Result) -> None:
-    """Print the table, the commonest words, and the chains that were not acked."""
-    seconds = result.seconds
-    parts = ", ".join(
-        f"{name} {seconds[name]:.1f}"
-        for name in ("set up", "split", "count", "repair")
-        if name in seconds
-    )
-    uncounted = f": {result.uncounted:,} too few" if result.uncounted else ""
-    by_repair = ""
-    if result.repair is not None and result.repair.attempts:
-        by_repair = f", {len(result.repair.attempts):,} by their repair"
-    rows = [
-        ("files", f"{result.files:,}"),
-        ("words", f"{result.words:,} ({result.distinct:,} different){uncounted}"),
-        ("chains acked", f"{result.acked:,} of {result.files:,}{by_repair}"),
-        ("SQS messages", f"{result.messages:,}"),
-        ("Lambda invocations", f"{result.invocations:,}"),
-        ("DynamoDB writes", f"{result.writes:,}"),
-        ("seconds", f"{seconds['all']:.1f} ({parts})"),
-        ("counts", _shown(result.counts)),
-    ]
-    if result.errors:
-        rows.insert(5, ("Lambda errors", f"{result.errors:,}"))
+    """Print the table, the commonest words, the lost ones and the chains that are not acked."""
     out.print()
-    for name, value in rows:
-        style = ""
-        if name == "chains acked":
-            style = "red" if result.unacked else "green"
-        elif name == "words" and result.uncounted:
-            style = "red"
+    for name, value, style in _rows(result):
         out.print(Text.assemble((f"{name:<20}", "bold"), (value, style)))
     if result.commonest:
-        out.print()
-        out.print(Text("commonest words", style="bold"))
-        most = len(f"{result.commonest[0][1]:,}")
-        for word, count in result.commonest:
-            out.print(Text(f"{count:>{most + 2},}  {printable(word)}"))
-    if result.repair is not None and result.repair.lost:
-        _print_lost(out, result.repair)
+        width = len(f"{result.commonest[0][1]:,}") + 2
+        words = [f"{count:>{width},}  {printable(word)}" for word, count in result.commonest]
+        _print_list(out, "commonest words", words, len(words))
+    if result.repair and result.repair["named"]:
+        title = "lost, named by the failed chains' events, counted by the repair"
+        words = [
+            f"  {word['id']}  {printable(_relative(word['path']))},"
+            f" position {word['position']:,}: {printable(word['word'])}"
+            for word in result.repair["named"][:_SHOWN_LINES]
+        ]
+        _print_list(out, title, words, result.repair["missing"])
     if result.unacked:
-        out.print()
-        out.print(Text("not acked", style="bold red"))
-        for one in result.unacked[:_SHOWN_UNACKED]:
-            out.print(Text(f"  {printable(one.tag)}: {one.status}: {printable(one.why)}"))
-        if (more := len(result.unacked) - _SHOWN_UNACKED) > 0:
-            out.print(Text(f"  and {more:,} more"))
+        chains = [
+            f"  {printable(chain.tag)}: {chain.status}: {printable(chain.reason)}"
+            for chain in result.unacked[:_SHOWN_LINES]
+        ]
+        _print_list(out, "not acked", chains, len(result.unacked), style="bold red")
 
 
-def _print_lost(out: Console, repair: Repair) -> None:
-    """Print the words that were lost, as the failed chains' events led to them."""
+def _rows(result: Result) -> Iterator[tuple[str, str, str]]:
+    """Yield the table's rows: name, value and style."""
+    seconds, used = result.seconds, result.usage
+    steps = ("set up", "split", "count", "repair")
+    parts = ", ".join(f"{step} {seconds[step]:.1f}" for step in steps if step in seconds)
+    too_few = f": {result.uncounted:,} too few" if result.uncounted else ""
+    repaired = len(result.repair["repaired"]) if result.repair else 0
+    by_repair = f", {repaired:,} by their repair" if repaired else ""
+    words = f"{result.words:,} ({result.distinct:,} different){too_few}"
+    acked = f"{result.acked:,} of {result.files:,}{by_repair}"
+    yield "files", f"{result.files:,}", ""
+    yield "words", words, "red" if too_few else ""
+    yield "chains acked", acked, "red" if result.unacked else "green"
+    yield "SQS messages", f"{used.messages:,}", ""
+    yield "Lambda invocations", f"{used.invocations:,}", ""
+    if used.errors:
+        yield "Lambda errors", f"{used.errors:,}", ""
+    yield "DynamoDB writes", f"{used.writes:,}", ""
+    yield "seconds", f"{seconds['all']:.1f} ({parts})", ""
+    yield "counts", _relative(result.counts), ""
+
+
+def _print_list(
+    out: Console, title: str, lines: Sequence[str], total: int, style: str = "bold"
+) -> None:
     out.print()
-    out.print(Text("lost, named by the failed chains' events, counted by the repair", style="bold"))
-    for one in repair.lost[:_SHOWN_LOST]:
-        place = f"{_shown(Path(one.path))}, position {one.position:,}"
-        out.print(Text(f"  {one.id}  {printable(place)}: {printable(one.word)}"))
-    if (more := repair.missing - min(len(repair.lost), _SHOWN_LOST)) > 0:
-        out.print(Text(f"  and {more:,} more"))
+    out.print(Text(title, style=style))
+    for line in lines:
+        out.print(Text(line))
+    if total > len(lines):
+        out.print(Text(f"  and {total - len(lines):,} more"))
 
 
-def _shown(path: Path) -> str:
-    """A path, from here if it is below."""
+def _relative(path: str | Path) -> str:
+    """Return the path relative to here if it is below."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

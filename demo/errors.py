@@ -1,15 +1,15 @@
-"""What stops the demo, said for its user."""
+"""Errors that stop the demo. Their messages are for the user to read."""
 
 from __future__ import annotations
 
 from xorack.core.errors import XorAckError
 
-__all__ = ["BadDatabase", "DemoFailed"]
+__all__ = ["DemoFailed", "InvalidDatabase"]
 
 
 class DemoFailed(XorAckError):
-    """The demo cannot go on; the message names the thing that is wrong."""
+    """The demo cannot continue; the message names the cause."""
 
 
-class BadDatabase(DemoFailed):
-    """The folder that the user named is no database."""
+class InvalidDatabase(DemoFailed):
+    """The folder cannot be read, or has no text files."""

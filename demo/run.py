@@ -1,4 +1,4 @@
-"""The order of the demo: set up, deploy, split, count, and see every chain to its end."""
+"""The steps of the demo: set up, deploy, split, count, and wait for the end of every chain."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from demo.assembly import Assembly
+from demo.assembly import cached_template, synthesise
 from demo.children import Children, interruptible
-from demo.database import Database, gather_python, user_database
+from demo.database import Database, copy_standard_library, open_database
 from demo.errors import DemoFailed
-from demo.losing import Repair, end_now, hurt_chains, write_events
-from demo.watching import Ended, Seen, Watcher
+from demo.lost_words import check_repair, end_chains, incomplete_chains
+from demo.progress import ChainMonitor, Progress
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
-from xorack.local.deploy import Stack, deploy, subscribe, usage
+from xorack.local.deploy import Stack, Usage, deploy, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
 from xorack.local.java import JavaNotFound, java_home
 
-__all__ = ["Options", "Result", "Screen", "Unacked", "demo"]
+__all__ = ["Options", "Result", "Screen", "UnackedChain", "demo"]
 
 ROOT = Path(__file__).resolve().parents[1]
 _MARK = "xorack-demo"
-_LEAVINGS = ("words", "counts", "repaired", "database", "tmp")
+_OUTPUTS = ("words", "counts", "repaired", "database", "tmp")
 _PATIENCE_SECONDS = 30.0
 _COMMONEST = 10
-# What a machine may say of a Spark of its own: the demo's is the one in its environment.
+# Settings of another Spark on this machine: the demo uses the one in its environment.
 _OTHER_SPARK = ("HADOOP_", "PYSPARK_", "SPARK_", "_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asks for.
+    """The user's options.
 
     Attributes:
-        folder: The database; None: the sources of Python's standard library.
-        encoding: Of its files.
-        work: Where all that the demo makes lies.
-        port: The embedded AWS's; None: a free one.
-        lose: How many words the counting loses; they are repaired then.
+        folder: The database; None for the sources of Python's standard library.
+        encoding: Encoding of its files.
+        work: The folder for everything that the demo makes.
+        port: Port of the embedded AWS; None for a free one.
+        lose: Number of words that the count loses and the repair counts.
     """
 
     folder: Path | None = None
@@ -58,121 +58,81 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Unacked:
-    """A chain that is not acked.
-
-    Attributes:
-        tag: The chain.
-        status: Its status.
-        why: The reason, in words.
-    """
+class UnackedChain:
+    """A chain that is not acked, and why."""
 
     tag: str
     status: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Result:
-    """What the demo found.
+    """The results of the demo.
 
     Attributes:
-        database: What was read.
-        files: Files in it: a chain each.
-        words: Words that were counted.
-        distinct: Different ones among them.
-        acked: Files whose chain is acked, the first or that of the repair, and whose event came.
+        files: Files in the database: a chain each.
+        words: Counted words.
+        distinct: Different words among them.
+        uncounted: Words of readable files that were not counted: 0 if all went well.
+        acked: Files whose chain, the first or the repair's, is acked with an event.
         unacked: The other chains.
-        messages: SQS messages with stamps.
-        invocations: Lambda invocations, the sweeper's included.
-        errors: Those that failed.
-        writes: Items written to DynamoDB.
+        usage: Messages, invocations and writes.
         counts: The folder with the counts, in Parquet.
-        commonest: The commonest words, and how often they come.
-        seconds: What took how long: ``set up``, ``split``, ``count``; the whole is ``all``.
-        repair: What was done about lost words; None where none were to be lost.
-        uncounted: Words of readable files less those counted: 0 where the counts are right.
+        commonest: The commonest words and their counts.
+        seconds: Durations of ``set up``, ``split``, ``count``, ``repair``, and of ``all``.
+        repair: Summary of the job that counted the lost words; None if it did not run.
     """
 
-    database: Database
     files: int
     words: int
     distinct: int
+    uncounted: int
     acked: int
-    unacked: tuple[Unacked, ...]
-    messages: int
-    invocations: int
-    errors: int
-    writes: int
+    unacked: tuple[UnackedChain, ...]
+    usage: Usage
     counts: Path
     commonest: tuple[tuple[str, int], ...]
     seconds: Mapping[str, float]
-    repair: Repair | None = None
-    uncounted: int = 0
+    repair: Mapping[str, Any] | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether all files were acked, and all their words counted."""
+        """Whether all files are acked and all of their words counted."""
         return not self.unacked and not self.uncounted
 
 
 class Screen(Protocol):
-    """Where progress is shown. Called from several threads."""
+    """The display of the progress; several threads call it."""
 
     def begin(self, step: str, doing: str) -> None:
-        """A step begins.
-
-        Args:
-            step: Its name.
-            doing: What is being done.
-        """
+        """Show that a step begins."""
 
     def end(self, step: str, done: str) -> None:
-        """A step ended well.
+        """Show the result of a step."""
 
-        Args:
-            step: Its name.
-            done: What came of it.
-        """
-
-    def chains(self, seen: Seen, total: int) -> None:
-        """Chains were opened, or ended.
-
-        Args:
-            seen: How many now.
-            total: How many there will be.
-        """
+    def chains(self, progress: Progress, total: int) -> None:
+        """Show the numbers of chains, of so many in total."""
 
 
 def demo(options: Options, screen: Screen) -> Result:
-    """Run the demo.
-
-    Args:
-        options: What the user asks for.
-        screen: Where progress is shown.
-
-    Returns:
-        What was found. Chains that were not acked are no error here.
+    """Run the demo; chains that are not acked are part of its result.
 
     Raises:
-        DemoFailed: It cannot be run, or a job failed.
-        LocalError: The embedded AWS.
-        Interrupted: It was asked to stop. All that it started has ended then.
+        DemoFailed: The demo cannot run, or a job failed.
+        LocalError: The embedded AWS failed.
+        Interrupted: A signal stopped the demo. All of its processes have ended.
     """
     begun = time.monotonic()
-    if not (ROOT / "pipeline").is_dir() or not (ROOT / "infra").is_dir():
-        raise DemoFailed(
-            f"the demo needs a checkout of the repository: infra/ and pipeline/ are not in {ROOT}"
-        )
     if options.folder is not None:
-        user_database(options.folder)  # a mistake in it is told before anything slow begins
-    with interruptible(), _work_folder(options.work) as work:
-        return _Demo(options, work, screen, begun).run()
+        open_database(options.folder)  # an error in it shows before anything slow begins
+    with interruptible(), _work_folder(options.work) as work, Children() as children:
+        return _Demo(options, work, screen, children, begun).run()
 
 
 @contextmanager
 def _work_folder(work: Path) -> Iterator[Path]:
-    """The demo's folder, its own alone, without what an earlier one left."""
+    """Lock the demo's folder and remove an earlier demo's output."""
     work = Path(os.path.abspath(work))
     mark = work / _MARK
     try:
@@ -184,7 +144,7 @@ def _work_folder(work: Path) -> Iterator[Path]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise DemoFailed(f"another demo is running in {work}") from error
-            for name in _LEAVINGS:
+            for name in _OUTPUTS:
                 shutil.rmtree(work / name, ignore_errors=True)
             (work / "tmp").mkdir()
             try:
@@ -196,46 +156,42 @@ def _work_folder(work: Path) -> Iterator[Path]:
 
 
 class _Demo:
-    """One run of it."""
+    """One run of the demo."""
 
-    def __init__(self, options: Options, work: Path, screen: Screen, begun: float) -> None:
+    def __init__(
+        self, options: Options, work: Path, screen: Screen, children: Children, begun: float
+    ) -> None:
         self.options = options
         self.work = work
         self.screen = screen
+        self.children = children
         self.begun = begun
         self.seconds: dict[str, float] = {}
         self.total = 0
 
     def run(self) -> Result:
-        with Children() as children:
-            java = self._java()
-            database = self._database()
-            self.total = database.files
-            python, template = self._set_up()
-            with EmbeddedAWS(self.options.port, python=python) as aws:
-                stack = self._deploy(aws, template)
-                store = DynamoDBStore(stack.table_name, client=stack.client("dynamodb"))
-                events = subscribe(stack)
-                self.seconds["set up"] = time.monotonic() - self.begun
-                environ = self._environ(aws, java)
-                with Watcher(store, events, stack.client("sqs"), self._tell) as watcher:
-                    split = self._split(children, stack, database, environ)
-                    self.total = int(split["chains"])
-                    watcher.expect(self.total)
-                    self._tell(watcher.seen)
-                    count = self._count(children, stack, environ)
-                    repair = None
-                    if self.options.lose:
-                        count, repair = self._repair(
-                            children, stack, store, watcher, count, environ
-                        )
-                    watcher.wait(_PATIENCE_SECONDS)
-                return self._result(database, stack, store, watcher, split, count, repair)
+        java = self._find_java()
+        self.total = self._prepare_database().files
+        python, template = self._install_and_synthesise()
+        with EmbeddedAWS(self.options.port, python=python) as aws:
+            self.stack = self._deploy(aws, template)
+            self.environ = self._spark_environ(aws, java)
+            self.store = DynamoDBStore(self.stack.table_name, client=self.stack.client("dynamodb"))
+            events, sqs = subscribe(self.stack), self.stack.client("sqs")
+            self.seconds["set up"] = time.monotonic() - self.begun
+            with ChainMonitor(self.store, events, sqs, self._show) as monitor:
+                split = self._split()
+                self.total = monitor.expected = int(split["chains"])
+                self._show(monitor.progress)
+                count = self._count()
+                repair = self._repair(monitor) if self.options.lose else None
+                monitor.wait(_PATIENCE_SECONDS)
+            return self._result(monitor, split, count, repair)
 
-    def _tell(self, seen: Seen) -> None:
-        self.screen.chains(seen, max(self.total, seen.opened))
+    def _show(self, progress: Progress) -> None:
+        self.screen.chains(progress, max(self.total, progress.opened))
 
-    def _java(self) -> Path:
+    def _find_java(self) -> Path:
         self.screen.begin("Java", "looking for one that runs Spark")
         try:
             home = java_home()
@@ -244,48 +200,44 @@ class _Demo:
         self.screen.end("Java", str(home))
         return home
 
-    def _database(self) -> Database:
+    def _prepare_database(self) -> Database:
         self.screen.begin("database", "looking at its files")
-        if self.options.folder is not None:
-            database = user_database(self.options.folder)
+        if self.options.folder is None:
+            self.database = copy_standard_library(self.work / "database")
         else:
-            database = gather_python(self.work / "database")
-        self.screen.end(
-            "database", f"{database.files:,} files, {database.size / 1e6:.1f} MB: {database.what}"
-        )
-        return database
+            self.database = open_database(self.options.folder)
+        files, size = self.database.files, self.database.size / 1e6
+        self.screen.end("database", f"{files:,} files, {size:.1f} MB: {self.database.description}")
+        return self.database
 
-    def _set_up(self) -> tuple[Path, Path]:
-        """The embedded AWS's environment and the stack's template, both at once."""
-        assembly = Assembly(ROOT, self.work / "cdk")
-
-        def synthesised(children: Children) -> Path:
-            if template := assembly.template:
-                self.screen.begin("stack", "synthesised before")
-                self.screen.end("stack", "synthesised before, its sources are unchanged")
-                return template
-            self.screen.begin("stack", "synthesising it, some 10 to 60 s (once)")
-            made = assembly.synthesise(children)
-            self.screen.end("stack", "synthesised")
-            return made
-
-        def environment(children: Children) -> Path:
-            self.screen.begin(
-                "AWS", "checking its environment (the first time: installing it, about a minute)"
-            )
-            told = children.run(
-                [sys.executable, "-m", "xorack.local.environment"],
-                cwd=ROOT,
-                environ=os.environ,
-                log=self.work / "environment.log",
-            )
-            return Path(told.splitlines()[-1])
-
-        # Children of their own, which end before the pool does: no thread is left waiting for one.
+    def _install_and_synthesise(self) -> tuple[Path, Path]:
+        """Return the Python of the embedded AWS and the stack's template; make both at once."""
+        # Children of their own, which end before the pool does: no thread waits for one.
         with ThreadPoolExecutor(2) as pool, Children() as children:
-            both = pool.submit(environment, children), pool.submit(synthesised, children)
-            python, template = (one.result() for one in both)
-        return python, template
+            python = pool.submit(self._install, children)
+            template = pool.submit(self._synthesise, children)
+            return python.result(), template.result()
+
+    def _install(self, children: Children) -> Path:
+        doing = "checking its environment (the first time: installing it, about a minute)"
+        self.screen.begin("AWS", doing)
+        output = children.run(
+            [sys.executable, "-m", "xorack.local.environment"],
+            cwd=ROOT,
+            environ=os.environ,
+            log=self.work / "environment.log",
+        )
+        return Path(output.splitlines()[-1])
+
+    def _synthesise(self, children: Children) -> Path:
+        self.screen.begin("stack", "synthesising it, some 10 to 60 s (once)")
+        folder = self.work / "cdk"
+        if template := cached_template(ROOT, folder):
+            self.screen.end("stack", "synthesised before, its sources are unchanged")
+            return template
+        template = synthesise(ROOT, folder, children)
+        self.screen.end("stack", "synthesised")
+        return template
 
     def _deploy(self, aws: EmbeddedAWS, template: Path) -> Stack:
         self.screen.begin("AWS", "deploying the stack")
@@ -294,193 +246,148 @@ class _Demo:
         self.screen.end("AWS", f"{aws.endpoint_url}, stack {stack.name}: {count} resources")
         return stack
 
-    def _environ(self, aws: EmbeddedAWS, java: Path) -> dict[str, str]:
-        """Where the jobs run: the embedded AWS, this Java, our folder, and no other Spark."""
-        clean = {
-            name: value
-            for name, value in aws.environ().items()
-            if not name.startswith(_OTHER_SPARK)
-        }
+    def _spark_environ(self, aws: EmbeddedAWS, java: Path) -> dict[str, str]:
+        inherited = {n: v for n, v in aws.environ().items() if not n.startswith(_OTHER_SPARK)}
+        temporary = str(self.work / "tmp")
         return {
-            **clean,
+            **inherited,
             "JAVA_HOME": str(java),
-            "SPARK_LOCAL_DIRS": str(self.work / "tmp"),
-            "TMPDIR": str(self.work / "tmp"),
+            "SPARK_LOCAL_DIRS": temporary,
+            "TMPDIR": temporary,
             "PYTHONUNBUFFERED": "1",
         }
 
-    def _split(
-        self, children: Children, stack: Stack, database: Database, environ: Mapping[str, str]
-    ) -> dict[str, Any]:
-        arguments = [
-            f"--database={database.folder}",
-            f"--encoding={self.options.encoding}",
-            f"--words={self.work / 'words'}",
-        ]
-        summary = self._job("split", "files to words", arguments, children, stack, environ)
-        self.screen.end(
-            "split",
-            f"{summary['files']:,} files, {summary['words']:,} words: {self._took('split')}",
-        )
+    def _split(self) -> dict[str, Any]:
+        options = {
+            "database": self.database.folder,
+            "encoding": self.options.encoding,
+            "words": self.work / "words",
+        }
+        summary = self._run_job("split", "files to words", options)
+        files, words = summary["files"], summary["words"]
+        self._end_job("split", f"{files:,} files, {words:,} words")
         return summary
 
-    def _count(
-        self, children: Children, stack: Stack, environ: Mapping[str, str]
-    ) -> dict[str, Any]:
-        arguments = [f"--words={self.work / 'words'}", f"--counts={self.work / 'counts'}"]
-        losing = ""
-        if self.options.lose:
-            arguments.append(f"--lose={self.options.lose}")
-            losing = f", but {self.options.lose:,} words"
-        summary = self._job(
-            "count", f"words to counts{losing}", arguments, children, stack, environ
-        )
-        self.screen.end(
-            "count", f"{summary['distinct']:,} different words{losing}: {self._took('count')}"
-        )
+    def _count(self) -> dict[str, Any]:
+        folders = ("words", "counts")
+        options: dict[str, object] = {name: self.work / name for name in folders}
+        but = ""
+        if lose := self.options.lose:
+            options["lose"] = lose
+            but = f", but {lose:,} words"
+        summary = self._run_job("count", f"words to counts{but}", options)
+        self._end_job("count", f"{summary['distinct']:,} different words{but}")
         return summary
 
-    def _repair(
-        self,
-        children: Children,
-        stack: Stack,
-        store: DynamoDBStore,
-        watcher: Watcher,
-        count: dict[str, Any],
-        environ: Mapping[str, str],
-    ) -> tuple[dict[str, Any], Repair]:
-        """See the other files acked, the hurt ones failed; count what they miss.
-
-        Returns:
-            The summary of the counts as they are then, and what was done.
-        """
+    def _repair(self, monitor: ChainMonitor) -> dict[str, Any] | None:
+        """Fail the incomplete chains and count their words; return the job's summary."""
         words, counts = self.work / "words", self.work / "counts"
-        hurt = hurt_chains(words, counts)
-        if not hurt:  # there are no words
-            return count, Repair({}, 0, ())
-        self.screen.begin("failed", f"awaiting all but {len(hurt):,} hurt files, then the sweeper")
-        if not watcher.wait(_PATIENCE_SECONDS, self.total - len(hurt)):
-            raise DemoFailed(f"not all files but the {len(hurt):,} hurt ones ended")
-        others = watcher.seen
-        end_now(stack, store, hurt, _PATIENCE_SECONDS)
-        if not watcher.wait(_PATIENCE_SECONDS):
-            raise DemoFailed(f"not all of the {len(hurt):,} hurt files were told as failed")
-        failed = [watcher.ended[tag] for tag in hurt]
-        if wrong := [one.tag for one in failed if one.status != "failed"]:
-            raise DemoFailed(f"{wrong[0]} is acked, though words of it were not counted")
-        units = sum(len(one.outstanding) for one in failed)
+        tags = incomplete_chains(words, counts)
+        if not tags:  # the database has no words
+            return None
+        hurt = f"{len(tags):,} hurt files"
+        self.screen.begin("failed", f"awaiting all but {hurt}, then the sweeper")
+        if not monitor.wait(_PATIENCE_SECONDS, self.total - len(tags)):
+            raise DemoFailed(f"not all files but the {hurt} ended")
+        acked = monitor.progress.acked
+        end_chains(self.stack, self.store, tags, _PATIENCE_SECONDS)
+        if not monitor.wait(_PATIENCE_SECONDS):
+            raise DemoFailed(f"not all of the {hurt} have an event `failed`")
+        events = [monitor.events[tag] for tag in tags]
+        for event in events:
+            if event["detail"]["status"] != "failed":
+                tag = event["detail"]["tag"]
+                raise DemoFailed(f"{tag} is acked, though words of it were not counted")
+        units = sum(len(event["detail"].get("outstanding", ())) for event in events)
         self.screen.end(
             "failed",
-            f"{len(hurt):,} files, by their deadline; their events name {units:,} words"
-            f" (the other files: {others.acked:,} acked)",
+            f"{len(tags):,} files, by their deadline; their events name {units:,} words"
+            f" (the other files: {acked:,} acked)",
         )
-        write_events(self.work / "failed.jsonl", failed)
-        arguments = [
-            f"--words={words}",
-            f"--counts={counts}",
-            f"--repaired={self.work / 'repaired'}",
-            f"--events={self.work / 'failed.jsonl'}",
-        ]
+        lines = [json.dumps(event) + "\n" for event in events]
+        (self.work / "failed.jsonl").write_text("".join(lines))
+        options = {
+            "words": words,
+            "counts": counts,
+            "repaired": self.work / "repaired",
+            "events": self.work / "failed.jsonl",
+        }
         doing = "counting just the words that the failed files miss"
-        summary = self._job("repair", doing, arguments, children, stack, environ)
-        done = Repair.of(summary, failed)
-        self.total += len(done.attempts)
-        watcher.expect(self.total)
-        self.screen.end(
-            "repair", f"{done.missing:,} words, {len(hurt):,} new chains: {self._took('repair')}"
-        )
-        return summary, done
+        summary = self._run_job("repair", doing, options)
+        check_repair(summary, events)
+        self.total += len(summary["repaired"])
+        monitor.expected = self.total
+        self._end_job("repair", f"{summary['missing']:,} words, {len(tags):,} new chains")
+        return summary
 
-    def _job(
-        self,
-        name: str,
-        doing: str,
-        arguments: list[str],
-        children: Children,
-        stack: Stack,
-        environ: Mapping[str, str],
-    ) -> dict[str, Any]:
+    def _run_job(self, name: str, doing: str, options: Mapping[str, object]) -> dict[str, Any]:
+        """Run a job of `pipeline` and return the summary that it prints."""
         self.screen.begin(name, doing)
         begun = time.monotonic()
-        told = children.run(
-            [
-                sys.executable,
-                "-m",
-                f"pipeline.{name}",
-                *arguments,
-                f"--queue-url={stack.queue_url}",
-                "--run-id=demo",
-                "--json",
-            ],
+        job = {**options, "queue-url": self.stack.queue_url, "run-id": "demo"}
+        arguments = [f"--{option}={value}" for option, value in job.items()]
+        output = self.children.run(
+            [sys.executable, "-m", f"pipeline.{name}", *arguments, "--json"],
             cwd=ROOT,
-            environ=environ,
+            environ=self.environ,
             log=self.work / f"{name}.log",
         )
         self.seconds[name] = time.monotonic() - begun
-        summary: dict[str, Any] = json.loads(told.splitlines()[-1])
-        return summary
+        return dict(json.loads(output.splitlines()[-1]))
 
-    def _took(self, step: str) -> str:
-        return f"{self.seconds[step]:.1f} s"
+    def _end_job(self, name: str, done: str) -> None:
+        self.screen.end(name, f"{done}: {self.seconds[name]:.1f} s")
 
     def _result(
         self,
-        database: Database,
-        stack: Stack,
-        store: DynamoDBStore,
-        watcher: Watcher,
+        monitor: ChainMonitor,
         split: Mapping[str, Any],
         count: Mapping[str, Any],
-        repair: Repair | None,
+        repair: Mapping[str, Any] | None,
     ) -> Result:
-        chains = {chain.tag: chain for chain in store.scan()}
-        attempts = {} if repair is None else repair.attempts
-        unacked = tuple(
-            Unacked(tag, chain.status, why)
+        chains = {chain.tag: chain for chain in self.store.scan()}
+        repaired = {chain["repairs"] for chain in repair["repaired"]} if repair else set()
+        final = repair or count
+        # A repaired chain counts by its second attempt.
+        unacked = [
+            UnackedChain(tag, chain.status, reason)
             for tag, chain in sorted(chains.items())
-            # A failed chain that was repaired stands as its second attempt does.
-            if tag not in attempts and (why := _why_not(chain, watcher.ended.get(tag))) is not None
-        )
-        lost = int(split["files"]) + len(attempts) - len(chains)
-        if lost:
-            unacked += (Unacked(f"{lost} files", "missing", "have no chain in the table"),)
-        used = usage(stack)
-        counts = self.work / ("repaired" if attempts else "counts")
+            if tag not in repaired and (reason := _why_unacked(chain, tag in monitor.events))
+        ]
+        acked = len(chains) - len(repaired) - len(unacked)
+        if lost := int(split["files"]) + len(repaired) - len(chains):
+            unacked.append(UnackedChain(f"{lost} files", "missing", "have no chain in the table"))
+        counts = self.work / ("repaired" if repaired else "counts")
         commonest = _commonest(counts)
+        stack_usage = usage(self.stack)
         self.seconds["all"] = time.monotonic() - self.begun
         return Result(
-            database=database,
             files=int(split["files"]),
-            words=int(count["words"]),
-            distinct=int(count["distinct"]),
-            acked=len(chains) - len(attempts) - sum(one.tag in chains for one in unacked),
-            unacked=unacked,
-            messages=used.messages,
-            invocations=used.invocations,
-            errors=used.errors,
-            writes=used.writes,
+            words=int(final["words"]),
+            distinct=int(final["distinct"]),
+            uncounted=int(split["words"]) - int(final["words"]),
+            acked=acked,
+            unacked=tuple(unacked),
+            usage=stack_usage,
             counts=counts,
             commonest=commonest,
             seconds=self.seconds,
             repair=repair,
-            uncounted=int(split["words"]) - int(count["words"]),
         )
 
 
-def _why_not(chain: Chain, told: Ended | None) -> str | None:
-    """Why a chain is not acked, as far as its subscriber is concerned; None if it is."""
+def _why_unacked(chain: Chain, has_event: bool) -> str | None:
+    """Return why a chain is not acked for its subscriber; None if it is."""
     if chain.status == "failed":
         return chain.reason or "failed"
     if chain.status != "acked":
         left = chain.started - chain.finished
         return f"{left:,} of {chain.started:,} units are outstanding"
-    if told is None:
-        return "acked, but its event did not come"
-    return None
+    return None if has_event else "acked, but its event did not come"
 
 
 def _commonest(counts: Path) -> tuple[tuple[str, int], ...]:
-    """The commonest words of a folder of counts; of equally common ones the first by alphabet."""
+    """Return the commonest words; equally common ones by alphabet."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 

@@ -2,8 +2,8 @@
 
     .venv/bin/python -m examples.track_orders
 
-Two orders are taken; their lines are packed by a worker that is handed tokens as JSON. One line of
-the second order is never packed: that order fails by its deadline, and its event names the line.
+A worker packs the lines of two orders; it gets tokens as JSON. It never packs one line of the
+second order: that order fails at its deadline, and its event names the line.
 """
 
 from __future__ import annotations
@@ -21,20 +21,13 @@ from xorack.local.embedded import EmbeddedAWS
 
 ORDERS = {"order/17": ["harpoon", "rope"], "order/18": ["lamp", "oil", "wick"]}
 LOST = "oil"
-TIMEOUT = 5  # seconds
+TIMEOUT = 3  # seconds
 
 
 def take_orders(tracker: Tracker) -> list[str]:
-    """Start a chain for each order, and a unit for each of its lines.
-
-    Args:
-        tracker: Sends to the acker's queue.
-
-    Returns:
-        Events for the worker, JSON.
-    """
+    """Start a chain for each order and a unit for each line; return events for the worker."""
     events = []
-    with tracker.batch():  # all of it is one message
+    with tracker.batch():  # one message for all requests
         for tag, lines in ORDERS.items():
             token = tracker.start(tag, timeout=TIMEOUT, detail={"customer": "Ahab"})
             with tracker.step(token) as step:
@@ -45,16 +38,16 @@ def take_orders(tracker: Tracker) -> list[str]:
 
 
 def pack(tracker: Tracker, event: str) -> None:
-    """Work on a line; what raises stays outstanding."""
-    told = json.loads(event)
-    with tracker.step(told["token"]):
-        if told["line"] == LOST:
+    """Pack a line; a step that raises stays outstanding."""
+    work = json.loads(event)
+    with tracker.step(work["token"]):
+        if work["line"] == LOST:
             raise LookupError(f"{LOST} is out of stock")
 
 
 def main() -> None:
-    """Run it, and tell what the events say."""
-    environment.ensure(tell=print)
+    """Track the orders and print their events."""
+    environment.ensure(notify=print)
     with tempfile.TemporaryDirectory() as folder, EmbeddedAWS() as aws:
         stack = deploy(aws, synth(Path(folder) / "cdk.out", {}))
         events = subscribe(stack)
@@ -64,7 +57,7 @@ def main() -> None:
                 pack(tracker, event)
             except LookupError as error:
                 print(f"a worker: {error}")
-        # The ids lead back to what they were made of: the parent's id and the child's name.
+        # A child's id is a hash of its parent's id and of its name.
         root = unit_id("order/18")
         signed = root - (1 << 64) if root >> 63 else root
         names = {f"{unit_id(signed, line):016x}": line for line in ORDERS["order/18"]}
@@ -77,7 +70,7 @@ def main() -> None:
             missing = [names.get(unit, unit) for unit in detail.get("outstanding", [])]
             print(detail["tag"], detail["status"], detail.get("reason", ""), *missing)
             if len(ended) < len(ORDERS):
-                # By itself it looks each minute.
+                # On its schedule the sweeper runs every minute.
                 time.sleep(TIMEOUT)
                 aws.client("lambda").invoke(FunctionName=stack.outputs["SweeperName"])
 

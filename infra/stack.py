@@ -1,4 +1,4 @@
-"""The stack: an acker and the names that its users need."""
+"""The stack: an acker and its outputs."""
 
 from __future__ import annotations
 
@@ -12,34 +12,28 @@ from xorack.cdk.settings import Settings
 
 
 class XorackStack(Stack):
-    """One acker, and as outputs where to send stamps and where to listen.
+    """A stack with one acker; its outputs name what users and operators need."""
 
-    Attributes:
-        acker: The acker.
-    """
-
-    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
+    def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(
             scope,
             construct_id,
             description="xorack: knows when everything that came out of a file was processed",
         )
-        if settings.service is None:
-            settings = dataclasses.replace(settings, service=construct_id)
-        self.acker = Acker(self, "Acker", settings=settings)
+        service = settings.service or construct_id
+        acker = Acker(self, "Acker", settings=dataclasses.replace(settings, service=service))
         outputs = {
-            "TableName": (self.acker.table.table.table_name, "The chains"),
-            "QueueUrl": (self.acker.queue.queue.queue_url, "Where to send stamps"),
+            "TableName": (acker.table.table_name, "Table of chains"),
+            "QueueUrl": (acker.queue.queue_url, "Queue of requests"),
             "DeadLetterQueueUrl": (
-                self.acker.queue.dead_letters.queue_url,
-                "What was refused or could not be applied",
+                acker.dead_letters.queue_url,
+                "Rejected requests and dead-lettered messages",
             ),
-            "EventBusName": (self.acker.events.bus.event_bus_name, "Where acks are told"),
-            "ConsumerName": (self.acker.consumer.function.function_name, "Applies stamps"),
-            "SweeperName": (self.acker.sweeper.function.function_name, "Watches deadlines"),
+            "EventBusName": (acker.events.bus.event_bus_name, "Bus of the chains' events"),
+            "ConsumerName": (acker.consumer.function_name, "Applies requests"),
+            "SweeperName": (acker.sweeper.function_name, "Times chains out"),
         }
-        dashboard = self.acker.monitoring.dashboard
-        if dashboard is not None:
-            outputs["DashboardName"] = (dashboard.dashboard_name, "What is going on")
+        if acker.dashboard is not None:
+            outputs["DashboardName"] = (acker.dashboard.dashboard_name, "Dashboard")
         for name, (value, description) in outputs.items():
             CfnOutput(self, name, value=value, description=description)

@@ -13,7 +13,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from lambda_src.environment import services
 from xorack.core.errors import InvalidRequest
 from xorack.core.ports import Unavailable
-from xorack.ops.dashboard import MAX_CHAINS, Theme, render, render_trouble, unfinished
+from xorack.ops.dashboard import Theme, render, render_error
+from xorack.ops.snapshot import MAX_CHAINS, read_snapshot
 
 _LOG = logging.getLogger("xorack")
 
@@ -60,7 +61,7 @@ def handler(event: dict[str, Any], context: Any) -> str:
     theme: Theme = "dark" if dark else "light"
     store = services().store
     try:
-        return render(unfinished(store, limit), theme)
+        return render(read_snapshot(store, limit), theme)
     except (Unavailable, BotoCoreError, ClientError) as trouble:
         _LOG.error("chains not read: %s", trouble)
-        return render_trouble(str(trouble), theme)
+        return render_error(str(trouble), theme)

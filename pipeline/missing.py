@@ -15,8 +15,8 @@ from typing import Any
 from pipeline.errors import JobError
 from xorack.core.errors import XorAckError
 from xorack.core.hashing import unit_id
-from xorack.core.request import MAX_DETAIL_BYTES, MAX_TAG_BYTES
 from xorack.core.peeling import peel
+from xorack.core.request import MAX_DETAIL_BYTES, MAX_TAG_BYTES
 from xorack.core.stamp import PLAIN_LENGTH, plain, traced, xor_bytes
 
 __all__ = [

@@ -1,7 +1,4 @@
-"""A headless Chromium: pages into pictures, and what a script finds in a page.
-
-Debian's package is `chromium`; a Chrome does as well.
-"""
+"""A headless Chromium (or Chrome) that takes pictures of pages and runs scripts in them."""
 
 from __future__ import annotations
 
@@ -13,24 +10,35 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-_NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_SECONDS: Final = 60
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_OPTIONS = (
+    "--headless",
+    # Containers have neither the privileges for a sandbox nor a large /dev/shm. The page is ours,
+    # and it has no network.
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--virtual-time-budget=2000",
+)
+_SECONDS = 60
 
 
 class NoChromium(Exception):
-    """There is no Chromium on this machine."""
+    """The machine has no Chromium."""
 
 
 def find() -> str:
-    """The browser's program.
-
-    Returns:
-        Its path: what $CHROMIUM names, else the first one on PATH.
+    """Return the path of the browser: the one that $CHROMIUM names, or the first on PATH.
 
     Raises:
-        NoChromium: There is none.
+        NoChromium: The machine has no such program.
     """
     named = os.environ.get("CHROMIUM")
     for name in (named,) if named else _NAMES:
@@ -40,86 +48,56 @@ def find() -> str:
 
 
 def picture(page: str, target: Path, *, width: int, height: int) -> None:
-    """Show a page and take a picture of it.
+    """Take a picture of a page.
 
     Args:
-        page: HTML.
-        target: Where the PNG goes.
+        page: The HTML.
+        target: The PNG to write.
         width: Of the window, in pixels of the page; the picture has two for each.
-        height: Likewise.
-
-    Raises:
-        NoChromium: There is no browser.
-        RuntimeError: It failed; the text is what it said.
+        height: Of the window, likewise.
     """
     target.unlink(missing_ok=True)
-    _run(
-        page,
-        f"--screenshot={target.resolve()}",
-        f"--window-size={width},{height}",
-        "--force-device-scale-factor=2",
-        "--hide-scrollbars",
-    )
+    options = ("--force-device-scale-factor=2", "--hide-scrollbars")
+    _run(page, f"--screenshot={target.resolve()}", f"--window-size={width},{height}", *options)
     if not target.is_file():
         raise RuntimeError(f"{target}: the browser took no picture")
 
 
-def ask(page: str, question: str, *, width: int = 1200, height: int = 900) -> Any:
-    """Show a page, run a script in it, and return what it finds.
+def evaluate(page: str, script: str, *, width: int = 1200, height: int = 900) -> Any:
+    """Run a script in a page and return its value.
 
     Args:
-        page: HTML, complete.
-        question: The body of a JavaScript function that returns something that JSON knows.
+        page: The HTML, complete.
+        script: The body of a JavaScript function that returns a JSON value.
         width: Of the window, in pixels.
-        height: Likewise.
-
-    Returns:
-        What it returned.
+        height: Of the window, in pixels.
 
     Raises:
-        NoChromium: There is no browser.
-        RuntimeError: It failed, or the script did; the text is what was said.
+        NoChromium: The machine has no browser.
+        RuntimeError: The browser or the script failed.
     """
-    script = (
+    element = (
         "<script>addEventListener('load', () => {"
-        "const said = document.createElement('pre'); said.id = 'said';"
-        "try { said.textContent = JSON.stringify({found: (() => {" + question + "})()}); }"
-        "catch (error) { said.textContent = JSON.stringify({error: String(error)}); }"
-        "document.documentElement.append(said); });</script>"
+        "const result = document.createElement('pre'); result.id = 'result';"
+        "try { result.textContent = JSON.stringify({value: (() => {" + script + "})()}); }"
+        "catch (error) { result.textContent = JSON.stringify({error: String(error)}); }"
+        "document.documentElement.append(result); });</script>"
     )
-    shown = _run(page + script, "--dump-dom", f"--window-size={width},{height}")
-    found = re.search(r'<pre id="said">(.*?)</pre>', shown, re.DOTALL)
-    if found is None:
-        raise RuntimeError("the script did not run")
-    said = json.loads(html.unescape(found[1]))
-    if "error" in said:
-        raise RuntimeError(said["error"])
-    return said["found"]
+    dump = _run(page + element, "--dump-dom", f"--window-size={width},{height}")
+    match = re.search(r'<pre id="result">(.*?)</pre>', dump, re.DOTALL)
+    result = json.loads(html.unescape(match[1])) if match else {"error": "the script did not run"}
+    if "error" in result:
+        raise RuntimeError(result["error"])
+    return result.get("value")
 
 
-def _run(page: str, *arguments: str) -> str:
+def _run(page: str, *options: str) -> str:
     program = find()
     with tempfile.TemporaryDirectory(prefix="chromium-") as folder:
         path = Path(folder, "page.html")
         path.write_text(page, encoding="utf-8")
-        command = [
-            program,
-            "--headless",
-            # Containers have neither the privileges for a sandbox nor a large /dev/shm; the page
-            # is ours, and there is no network for it.
-            "--no-sandbox",
-            "--disable-dev-shm-usage",
-            "--disable-gpu",
-            "--disable-extensions",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--no-first-run",
-            "--host-resolver-rules=MAP * ~NOTFOUND",
-            f"--user-data-dir={folder}/profile",
-            "--virtual-time-budget=2000",
-            *arguments,
-            path.as_uri(),
-        ]
+        profile = f"--user-data-dir={folder}/profile"
+        command = [program, *_OPTIONS, profile, *options, path.as_uri()]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     if ran.returncode != 0:
         raise RuntimeError(f"{program} ended with status {ran.returncode}: {ran.stderr[-2000:]}")

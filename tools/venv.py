@@ -1,8 +1,8 @@
-"""Make or mend the project's virtual environment; done in no time when there is nothing to do.
+"""Create or update the project's virtual environment; do nothing if it is up to date.
 
-What is installed is known by a stamp: the hash of the files that say what to install. An
-installation that was cut short leaves a mark behind, and the next run starts from scratch (what pip
-downloaded is still in its cache). Runs at the same time wait for each other.
+pip installs uv, and uv everything else: only files whose hashes are in the lock file. A stamp holds
+the hash of the files that say what to install. An installation that fails leaves a marker, and the
+next run starts from scratch, with uv's cache. Runs at the same time wait for each other.
 
     python3 tools/venv.py [--same-python]
 """
@@ -10,6 +10,7 @@ downloaded is still in its cache). Runs at the same time wait for each other.
 from __future__ import annotations
 
 import argparse
+import ast
 import fcntl
 import hashlib
 import os
@@ -27,18 +28,23 @@ REQUIREMENTS: Final = ("requirements.txt", "requirements-dev.txt")
 LOCK: Final = "requirements.lock"
 SOURCES: Final = (LOCK, "pyproject.toml")
 OLDEST: Final = (3, 10)
+PIP_TO_UV: Final = {
+    "index-url": ("UV_DEFAULT_INDEX", " "),
+    "extra-index-url": ("UV_INDEX", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "trusted-host": ("UV_INSECURE_HOST", " "),
+    "proxy": ("ALL_PROXY", " "),
+    "cert": ("SSL_CERT_FILE", " "),
+}
+"""pip's setting -> uv's variable, and the separator of its values."""
 
 
 class SetupError(Exception):
-    """The environment could not be made; the text says why and what helps."""
+    """The environment cannot be made; the text contains the reason and the remedy."""
 
 
-def made_of(root: Path) -> str:
-    """What a lock file says that it was made of: a hash of what is required, comments apart.
-
-    Args:
-        root: The project's folder.
-    """
+def requirements_hash(root: Path) -> str:
+    """Hash the requirements of the project in a folder, without comments; the lock names it."""
     digest = hashlib.sha256()
     for name in REQUIREMENTS:
         for line in (root / name).read_text(encoding="utf-8").splitlines():
@@ -47,145 +53,120 @@ def made_of(root: Path) -> str:
     return digest.hexdigest()
 
 
+def uv_settings(pip_settings: str) -> dict[str, str]:
+    """Translate the output of ``pip config list`` to uv's environment variables."""
+    held: dict[str, str] = {}
+    for section in ("global", "install", ":env:"):  # a later one takes precedence
+        held |= dict(re.findall(rf"^{section}\.([a-z-]+)=(.*)$", pip_settings, re.MULTILINE))
+    # As pip does, uv takes a file from any index; the hashes decide what is installed.
+    settings = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    for name, (variable, separator) in PIP_TO_UV.items():
+        if name in held:
+            settings[variable] = separator.join(ast.literal_eval(held[name]).split())
+    return settings
+
+
 class Environment:
-    """A virtual environment and what is known about it.
+    """A project's virtual environment.
 
     Attributes:
-        path: Its folder.
         root: The project's folder.
+        path: The environment's folder.
+        python: Its interpreter.
     """
 
-    def __init__(self, path: Path, root: Path) -> None:
-        self.path = path
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self._stamp = path / ".xorack-installed"
-        self._unfinished = path / ".xorack-installing"
-
-    @property
-    def python(self) -> Path:
-        """Its interpreter."""
-        return self.path / "bin" / "python"
+        self.path = root / ".venv"
+        self.python = self.path / "bin" / "python"
+        self._stamp = self.path / ".xorack-installed"
+        self._unfinished = self.path / ".xorack-installing"
 
     def fingerprint(self) -> str:
-        """What the stamp holds once everything is installed."""
+        """Hash the files that say what to install."""
         digest = hashlib.sha256()
         for name in SOURCES:
             digest.update(name.encode() + b"\0" + (self.root / name).read_bytes() + b"\0")
         return digest.hexdigest()
 
     def ready(self) -> bool:
-        """Whether all is installed."""
+        """Return True if everything is installed."""
         try:
             return self._stamp.read_text() == self.fingerprint() and self.python.exists()
         except OSError:
             return False
 
     def usable(self) -> bool:
-        """Whether it can be installed into: whole, and of a Python that still runs."""
+        """Return True if it can be updated: not half installed, and its Python runs."""
         return not self._unfinished.exists() and self.version() >= OLDEST
 
     def version(self) -> tuple[int, ...]:
-        """The version of its Python, such as (3, 12); () if it does not run or has no pip."""
+        """Return its Python's version, such as (3, 12); () if it does not run or has no pip."""
         code = "import pip, sys; print(*sys.version_info[:2])"
         try:
-            answer = subprocess.run(
-                [str(self.python), "-c", code], capture_output=True, text=True, check=True
-            ).stdout
+            return tuple(map(int, self._output("-c", code).split()))
         except (OSError, subprocess.CalledProcessError):
             return ()
-        return tuple(int(part) for part in answer.split())
 
     def create(self) -> None:
-        """Make it anew, empty.
-
-        Raises:
-            SetupError: The venv module does not work here.
-        """
-        made = subprocess.run(
-            [sys.executable, "-m", "venv", "--clear", str(self.path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if made.returncode != 0:
-            raise SetupError(
-                f"{sys.executable} cannot make a virtual environment (on Debian and Ubuntu: "
-                f"apt install python3-venv):\n{(made.stdout + made.stderr).strip()}"
-            )
+        """Create it, empty."""
+        try:
+            self.run(sys.executable, "-m", "venv", "--clear", str(self.path))
+        except SetupError as error:
+            raise SetupError(f"{error} (on Debian and Ubuntu: apt install python3-venv)") from error
 
     def install(self) -> None:
-        """Install what the project needs, and the project itself.
-
-        Only files whose hashes are in the lock file are installed.
+        """Install the requirements and the project.
 
         Raises:
-            SetupError: pip failed, or the lock file is of other requirements.
+            SetupError: The lock file is outdated, or the installation failed.
         """
-        locked = self.root / LOCK
-        if f"# Made of: {made_of(self.root)}\n" not in locked.read_text(encoding="utf-8"):
+        locked = (self.root / LOCK).read_text(encoding="utf-8")
+        uv = re.search(r"^uv==.*?(?=^\S|\Z)", locked, re.MULTILINE | re.DOTALL)
+        if uv is None or f"# Made of: {requirements_hash(self.root)}\n" not in locked:
             raise SetupError(f"{' or '.join(REQUIREMENTS)} was changed: make lock renews {LOCK}")
         self._stamp.unlink(missing_ok=True)
-        self._unfinished.touch()
-        failed = self._pip("--no-deps", "--require-hashes", "-r", str(locked)) or self._pip(
-            "--no-deps", "--editable", str(self.root)
-        )
-        if failed is not None:
-            raise SetupError(failed)
+        self._unfinished.write_text(uv[0])
+        pip = (str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        self.run(*pip, "--no-deps", "--require-hashes", "-r", str(self._unfinished))
+        settings = uv_settings(self._output("-m", "pip", "config", "list"))
+        uv_pip = (str(self.path / "bin" / "uv"), "pip", "install", "--python", str(self.python))
+        self.run(*uv_pip, "--no-deps", "--require-hashes", "-r", str(self.root / LOCK), **settings)
+        project = ("--no-build-isolation", "--editable", str(self.root))
+        self.run(*uv_pip, "--no-deps", *project, **settings)
         self._stamp.write_text(self.fingerprint())
         self._unfinished.unlink()
 
-    def _pip(self, *arguments: str) -> str | None:
-        """Run `pip install`, telling of what takes long.
+    def run(self, *command: str, **settings: str) -> None:
+        """Run an installer; variables that the environment has already override the settings.
 
-        Returns:
-            None, or the end of what pip said if it failed.
+        Raises:
+            SetupError: It failed.
         """
-        command = [str(self.python), "-m", "pip", "install", "--disable-pip-version-check"]
-        said: list[str] = []
-        with subprocess.Popen(
-            [*command, "--no-input", "--progress-bar=off", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=self.root,
-        ) as process:
-            for line in process.stdout or ():
-                said.append(line)
-                if news := worth_telling(line):
-                    print(f"  {news}", flush=True)
-        status = process.returncode
-        if status == 0:
-            return None
-        if status > 0 and not any(line.startswith("Installing collected") for line in said):
-            # Nothing was touched: pip downloads everything before it installs anything.
-            self._unfinished.unlink(missing_ok=True)
-        return "pip could not install what the project needs:\n" + "".join(said[-15:]).rstrip()
+        if subprocess.run(command, env={**settings, **os.environ}, check=False).returncode != 0:
+            raise SetupError(f"{' '.join(command[:3])} failed: see above")
+
+    def _output(self, *arguments: str) -> str:
+        command = [str(self.python), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def worth_telling(line: str) -> str | None:
-    """What to show of a line of pip's: large downloads, builds, the start of the installation.
-
-    Args:
-        line: A line that pip wrote.
-
-    Returns:
-        The text to show, or None.
-    """
-    large = re.match(r"\s*(?:Downloading|Using cached) (\S+) \((\d+(?:\.\d+)?) MB\)", line)
-    if large and float(large[2]) >= 10:
-        name = large[1].rsplit("/", 1)[-1]
-        return f"{re.split(r'-[0-9]', name)[0]}, {float(large[2]):.0f} MB"
-    if built := re.match(r"\s*Building wheel for (\S+) .*: started", line):
-        return f"building {built[1]}"
-    if line.startswith("Installing collected packages:"):
-        count = line.count(",") + 1
-        return f"installing {count} package{'s' if count > 1 else ''}"
-    return None
+def tool_environment(path: Path, needs: Sequence[str]) -> Path:
+    """Create an environment of some requirements, unless it is up to date; return its programs."""
+    programs, done = path / "bin", path / ".installed"
+    wanted = hashlib.sha256("\n".join(needs).encode()).hexdigest()
+    if not (done.is_file() and done.read_text() == wanted and (programs / "python").exists()):
+        print(f"Setting up {path.name}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", path], check=True)
+        pip = [str(programs / "python"), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, "--disable-pip-version-check", *needs], check=True)
+        done.write_text(wanted)
+    return programs
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that two runs do not install at the same time."""
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock: only one run installs at a time."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -199,54 +180,39 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def set_up(environment: Environment, same_python: bool) -> None:
-    """Bring an environment to what the project needs.
-
-    Args:
-        environment: The environment.
-        same_python: Make it anew if it is of another Python version than the one that runs this.
+    """Create or update an environment; create it again if ``same_python`` and it has another.
 
     Raises:
-        SetupError: It could not be made.
+        SetupError: It cannot be made.
     """
     if environment.ready() and not same_python:
         return
-    with alone(environment.root):
-        other = same_python and environment.version() != tuple(sys.version_info[:2])
+    with locked(environment.root):
+        version = tuple(sys.version_info[:2])
+        other = same_python and environment.version() != version
         if environment.ready() and not other:
             return
-        began = time.monotonic()
-        version = ".".join(map(str, sys.version_info[:2]))
+        began, name = time.monotonic(), environment.path.name
         if other or not environment.usable():
             print(
-                f"Setting up {environment.path.name} with Python {version}. The first time this "
+                f"Setting up {name} with Python {version[0]}.{version[1]}. The first time this "
                 "downloads some 900 MB and takes a few minutes.",
                 flush=True,
             )
             environment.create()
         else:
-            print(f"Bringing {environment.path.name} up to date", flush=True)
+            print(f"Updating {name}", flush=True)
         environment.install()
-        print(f"{environment.path.name} is ready ({time.monotonic() - began:.0f} s)", flush=True)
+        print(f"{name} is ready ({time.monotonic() - began:.0f} s)", flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Set up `.venv` at the project's root.
-
-    Args:
-        arguments: The arguments; the process's by default.
-
-    Returns:
-        The exit status: 0, 1 if it could not be set up, 130 if interrupted.
-    """
+def main() -> int:
+    """Set up `.venv`; return the exit status: 0, 1 if it failed, 130 if interrupted."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument(
-        "--same-python",
-        action="store_true",
-        help="make it anew if it is of another Python version than this one",
-    )
-    options = parser.parse_args(arguments)
+    parser.add_argument("--same-python", action="store_true", help="of this Python's version")
+    options = parser.parse_args()
     try:
-        set_up(Environment(ROOT / ".venv", ROOT), options.same_python)
+        set_up(Environment(ROOT), options.same_python)
     except SetupError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

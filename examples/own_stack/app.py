@@ -1,4 +1,4 @@
-"""An acker in a stack of your own: with your key, your bus, your network, and your subscribers.
+"""An acker in your own stack, with your key, bus, network and subscribers.
 
 ``pip install 'xorack[cdk]'``, then ``cdk deploy``.
 """
@@ -25,54 +25,40 @@ from constructs import Construct
 
 
 class Warehouse(Stack):
-    """A warehouse whose files are loaded by a Spark job, and which wants to know when one is done.
-
-    Attributes:
-        acker: What knows.
-    """
+    """A warehouse whose files a Spark job loads, and which wants to know when each is loaded."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
 
-        # What you have: a key for what rests, a bus for all events, somebody who is called at
-        # night, and a network without a way out but by endpoints.
+        # Your resources: a key, a bus for all events, a topic that wakes somebody at night, and a
+        # network that leads to its endpoints only.
         key = aws_kms.Key(self, "Key", enable_key_rotation=True)
         bus = aws_events.EventBus(self, "Bus", event_bus_name="warehouse")
         on_call = aws_sns.Topic(self, "OnCall", enforce_ssl=True)
         vpc, functions = private_network(self)
+        isolated = aws_ec2.SubnetSelection(subnet_type=aws_ec2.SubnetType.PRIVATE_ISOLATED)
 
-        self.acker = Acker(
+        acker = Acker(
             self,
             "Acker",
             settings=Settings(
-                default_timeout_seconds=6 * 3600,
-                failed_chains_threshold=10,
-                tracing=True,
+                default_timeout_seconds=6 * 3600, failed_chains_threshold=10, tracing=True
             ),
             bus=bus,
             encryption_key=key,
             alarm_topic=on_call,
-            network=Network(
-                vpc=vpc,
-                subnets=aws_ec2.SubnetSelection(subnet_type=aws_ec2.SubnetType.PRIVATE_ISOLATED),
-                security_groups=[functions],
-            ),
+            network=Network(vpc=vpc, subnets=isolated, security_groups=[functions]),
         )
 
-        # Who sends stamps: the job that loads the files. Who looks: the support.
-        loader = aws_iam.Role(
-            self, "Loader", assumed_by=aws_iam.ServicePrincipal("glue.amazonaws.com")
+        # The job that loads the files sends stamps; the support reads chains.
+        glue, people = (
+            aws_iam.ServicePrincipal("glue.amazonaws.com"),
+            aws_iam.AccountRootPrincipal(),
         )
-        support = aws_iam.Role(
-            self,
-            "Support",
-            assumed_by=aws_iam.AccountRootPrincipal(),
-            description="Looks at chains",
-        )
-        self.acker.grant_send(loader)
-        self.acker.grant_read(support)
+        acker.grant_send(aws_iam.Role(self, "Loader", assumed_by=glue))
+        acker.grant_read(aws_iam.Role(self, "Support", assumed_by=people))
 
-        # Who is told: a queue of what is loaded, another of what was not.
+        # One queue gets the loaded files, another one those that were not.
         unheard = aws_sqs.Queue(
             self, "Unheard", enforce_ssl=True, retention_period=Duration.days(14)
         )
@@ -81,25 +67,21 @@ class Warehouse(Stack):
                 self,
                 name,
                 enforce_ssl=True,
-                # What your loader fails to take three times.
+                # Messages that your subscriber fails to process three times.
                 dead_letter_queue=aws_sqs.DeadLetterQueue(queue=unheard, max_receive_count=3),
             )
-            self.acker.events.rule(
+            acker.events.rule(
                 f"{name}Rule", targets=[aws_events_targets.SqsQueue(queue)], statuses=[status]
             )
 
-        CfnOutput(self, "QueueUrl", value=self.acker.queue.queue.queue_url)
+        CfnOutput(self, "QueueUrl", value=acker.queue.queue_url)
 
 
 def private_network(scope: Construct) -> tuple[aws_ec2.Vpc, aws_ec2.SecurityGroup]:
-    """A VPC that leads to what the functions call, and nowhere else.
-
-    Args:
-        scope: Where it belongs.
+    """Create a VPC with the endpoints that the functions need, and no other way out.
 
     Returns:
-        The VPC, with the endpoints that `xorack.cdk.Network` needs, and the security group whose
-        members reach them.
+        The VPC, and the security group whose members reach the endpoints.
     """
     vpc = aws_ec2.Vpc(
         scope,

@@ -1,15 +1,33 @@
-"""The embedded AWS, once for all tests that need it."""
+"""An embedded AWS and the synthesised stack in it, shared by the tests of this folder."""
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
+import xorack
+from xorack.core.request import Request
+
+ROOT = Path(__file__).parents[2]
+
+
+def chain(tag, children, *, lose=(), **options):
+    """The requests of a chain: a root with children, of which all but the lost are finished."""
+    root = xorack.unit_id(tag)
+    units = [xorack.unit_id(tag, n) for n in range(children)]
+    yield Request.create(tag, "create", xorack.traced(root), **options)
+    split = reduce(xorack.xor, map(xorack.traced, [root, *units]))
+    yield Request.stamp_(tag, "split", split, started=children, finished=1)
+    for n, unit in enumerate(units):
+        if n not in lose:
+            yield Request.stamp_(tag, f"done {n}", xorack.traced(unit), finished=1)
+
 
 @pytest.fixture(scope="session")
 def embedded_aws(_no_real_aws):
-    """An embedded AWS, running, for stacks under names of their own."""
+    """A running embedded AWS; tests deploy stacks under names of their own."""
     from xorack.local.embedded import EmbeddedAWS
 
     with EmbeddedAWS() as started:
@@ -17,16 +35,32 @@ def embedded_aws(_no_real_aws):
 
 
 @pytest.fixture(scope="session")
-def assembly(tmp_path_factory) -> Path:
-    """The template of the stack, synthesised as the demo has it."""
-    from infra.synth import synth
+def demo_work(tmp_path_factory) -> Path:
+    """The demo's folder, with the synthesised stack."""
+    from demo.assembly import synthesise
+    from demo.children import Children
 
-    return synth(tmp_path_factory.mktemp("assembly"), {"max_concurrency": 2})
+    work = tmp_path_factory.mktemp("demo") / "work"
+    work.mkdir()
+    (work / "xorack-demo").touch()
+    with Children() as children:
+        synthesise(ROOT, work / "cdk", children)
+    return work
+
+
+@pytest.fixture(scope="session")
+def assembly(demo_work) -> Path:
+    """The template of the stack, with the demo's settings."""
+    from demo.assembly import cached_template
+
+    template = cached_template(ROOT, demo_work / "cdk")
+    assert template is not None
+    return template
 
 
 @pytest.fixture(scope="session")
 def stack(embedded_aws, assembly):
-    """The synthesised stack in the embedded AWS: tests share it, so their tags are their own."""
+    """The synthesised stack in the embedded AWS: tests share it and use tags of their own."""
     from xorack.local.deploy import deploy
 
     return deploy(embedded_aws, assembly)

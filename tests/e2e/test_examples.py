@@ -1,4 +1,4 @@
-"""The examples that run by themselves, run as a reader would."""
+"""The examples run as a reader would run them."""
 
 import subprocess
 import sys

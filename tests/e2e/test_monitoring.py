@@ -1,4 +1,4 @@
-"""What the synthesised stack shows of itself, in the embedded AWS."""
+"""The dashboard of the synthesised stack, in the embedded AWS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 import xorack
-from xorack.acker.chain_writer import apply_requests
+from tests.support.services import apply_requests
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.clock import milliseconds
 from xorack.core.request import Request
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.embedded
 
 @pytest.fixture(scope="module")
 def widgets(stack):
-    """The dashboard's widgets, as CloudWatch has them: names and ARNs filled in."""
+    """The dashboard's widgets as CloudWatch has them, with names and ARNs."""
     cloudwatch = stack.client("cloudwatch")
     name = stack.outputs["DashboardName"]
     assert name == f"{stack.name}-{cloudwatch.meta.region_name}"
     return json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])["widgets"]
 
 
-def test_the_dashboards_widget_is_a_function_that_shows_what_is_stuck(stack, widgets):
+def test_the_custom_widget_shows_unfinished_chains(stack, widgets):
     tag = "stuck/<1>"
     create = Request.create(tag, "c", xorack.traced(0xFEED), timeout=1800)
     apply_requests(
@@ -36,7 +36,7 @@ def test_the_dashboards_widget_is_a_function_that_shows_what_is_stuck(stack, wid
         policy=RetryPolicy(),
     )
     (custom,) = (w["properties"] for w in widgets if w["type"] == "custom")
-    # As CloudWatch calls it: the parameters, and what it knows of the place.
+    # CloudWatch adds the widget's context to its parameters.
     event = {**custom["params"], "widgetContext": {"theme": "dark", "params": custom["params"]}}
     answer = stack.client("lambda").invoke(
         FunctionName=custom["endpoint"], Payload=json.dumps(event)
@@ -51,7 +51,7 @@ def test_the_dashboards_widget_is_a_function_that_shows_what_is_stuck(stack, wid
     assert "## Unfinished chains" in json.load(described["Payload"])
 
 
-def test_the_dashboard_shows_the_alarms_that_there_are(stack, widgets):
+def test_the_dashboard_shows_all_alarms(stack, widgets):
     alarms = stack.client("cloudwatch").describe_alarms()["MetricAlarms"]
     own = {alarm["AlarmArn"] for alarm in alarms if alarm["AlarmName"].startswith(stack.name)}
     (first,) = (w["properties"]["alarms"] for w in widgets if w["type"] == "alarm")
@@ -59,7 +59,7 @@ def test_the_dashboard_shows_the_alarms_that_there_are(stack, widgets):
     assert set(first) == own
 
 
-def test_every_function_that_is_drawn_is_there(stack, widgets):
+def test_every_function_in_a_graph_exists(stack, widgets):
     drawn = {
         metric[metric.index("FunctionName") + 1]
         for widget in widgets

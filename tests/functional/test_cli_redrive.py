@@ -1,4 +1,4 @@
-"""`xorack redrive` and the service behind it, over moto in process."""
+"""`xorack redrive` and the library behind it, over moto in process."""
 
 import base64
 import gzip
@@ -11,25 +11,24 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 
-from tests.functional.test_cli import stack, xorack  # noqa: F401 - fixtures
 from xorack.aws.sqs import DeadLetterQueue
 from xorack.core.errors import SendFailed
 from xorack.core.message import Rejected, pack, parse
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
-from xorack.ops import dead_letters as service
+from xorack.ops import dead_letters, redrive
 
 
-class Sqs:
-    """What SQS does besides what moto knows: moving letters by itself, as its API reference has it.
+class MoveTasks:
+    """SQS's message move tasks, as its API reference describes them: neither moto nor ministack
+    has them.
 
-    Neither moto nor ministack has move tasks. This one moves what is in moto's queues, a letter at
-    each look, as new messages that keep their attributes; what it is asked and what it answers is
-    held to botocore's model of the operations.
+    It moves the messages of moto's queues, one at each ListMessageMoveTasks, as new messages with
+    the same attributes. Requests and responses are checked against botocore's model.
     """
 
     def __init__(self):
-        self.refuses = "UnsupportedOperation"
+        self.error = "UnsupportedOperation"
         self.fails_after = None
         self.calls = []
         self.before = {}
@@ -38,18 +37,18 @@ class Sqs:
     def perform(self, client, operation, arguments):
         shapes = client.meta.service_model.operation_model(operation)
         assert not ParamValidator().validate(arguments, shapes.input_shape).has_errors()
-        answer = getattr(self, operation)(client, **arguments)
-        assert not ParamValidator().validate(answer, shapes.output_shape).has_errors()
-        return answer
+        response = getattr(self, operation)(client, **arguments)
+        assert not ParamValidator().validate(response, shapes.output_shape).has_errors()
+        return response
 
     def StartMessageMoveTask(self, client, SourceArn, DestinationArn):
         queues = {queue.queue_arn: queue for queue in backend().queues.values()}
         running = [task for task in self.tasks if task["Status"] == "RUNNING"]
-        if self.refuses or running:
-            raise refusal(self.refuses or "UnsupportedOperation", "StartMessageMoveTask")
-        letters_of = [(q.redrive_policy or {}).get("deadLetterTargetArn") for q in queues.values()]
-        if SourceArn not in letters_of or DestinationArn not in queues:
-            raise refusal("ResourceNotFoundException", "StartMessageMoveTask")
+        if self.error or running:
+            raise client_error(self.error or "UnsupportedOperation", "StartMessageMoveTask")
+        sources = [(q.redrive_policy or {}).get("deadLetterTargetArn") for q in queues.values()]
+        if SourceArn not in sources or DestinationArn not in queues:
+            raise client_error("ResourceNotFoundException", "StartMessageMoveTask")
         task = {
             "TaskHandle": f"task-{len(self.tasks)}",
             "Status": "RUNNING",
@@ -89,13 +88,13 @@ class Sqs:
             del task["TaskHandle"]
             task["Status"] = "COMPLETED"
             return
-        (letter,) = messages
+        (message,) = messages
         client.send_message(
             QueueUrl=target,
-            MessageBody=letter["Body"],
-            MessageAttributes=letter.get("MessageAttributes", {}),
+            MessageBody=message["Body"],
+            MessageAttributes=message.get("MessageAttributes", {}),
         )
-        client.delete_message(QueueUrl=source, ReceiptHandle=letter["ReceiptHandle"])
+        client.delete_message(QueueUrl=source, ReceiptHandle=message["ReceiptHandle"])
         task["ApproximateNumberOfMessagesMoved"] += 1
 
 
@@ -105,35 +104,41 @@ def backend():
     return sqs_backends["123456789012"]["us-east-1"]
 
 
-def refusal(code, operation):
+def client_error(code, operation):
     return ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
+
+
+def raises(error):
+    def action(*_):
+        raise error
+
+    return action
 
 
 @pytest.fixture
 def sqs(monkeypatch):
-    """Every SQS call, noted; the move tasks done here."""
-    monkeypatch.setattr(service, "_WAIT_SECONDS", 0)
-    monkeypatch.setattr(service, "_POLL_SECONDS", 0)
-    told, original = Sqs(), BaseClient._make_api_call
+    """SQS with move tasks; it records every call."""
+    monkeypatch.setattr(redrive, "_WAIT_SECONDS", 0)
+    monkeypatch.setattr(redrive, "_POLL_SECONDS", 0)
+    tasks, original = MoveTasks(), BaseClient._make_api_call
 
     def call(client, operation, arguments):
-        told.calls.append((operation, arguments))
-        if operation in told.before:
-            told.before[operation](arguments)
-        if hasattr(told, operation):
-            return told.perform(client, operation, arguments)
+        tasks.calls.append(operation)
+        if operation in tasks.before:
+            tasks.before[operation](arguments)
+        if hasattr(tasks, operation):
+            return tasks.perform(client, operation, arguments)
         return original(client, operation, arguments)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    return told
+    return tasks
 
 
 def request(number, tag=None):
     return Request("stamp", tag or f"books/{number}", f"id-{number}", b"\1" * 8, 1)
 
 
-def put(aws, body, error=None, **more):
-    attributes = {} if error is None else {"error": error, **more}
+def put(aws, body, **attributes):
     aws.client("sqs").send_message(
         QueueUrl=aws.dead_letter_queue_url,
         MessageBody=body,
@@ -148,155 +153,179 @@ def put_failed(aws, *numbers):
         put(aws, *pack([request(number)]))
 
 
-def put_refused(aws, *numbers):
-    letters = [
+def put_rejected(aws, *numbers):
+    rejected = [
         Rejected(*pack([request(number)]), f"tag: 'books/{number}' already exists")
         for number in numbers
     ]
-    assert not DeadLetterQueue(aws.dead_letter_queue_url, aws.client("sqs")).send(letters)
+    assert not DeadLetterQueue(aws.dead_letter_queue_url, aws.client("sqs")).send(rejected)
 
 
 def put_malformed(aws):
     put(aws, '{"version": 7}', error="version: 7, expected 1")
 
 
-def take(aws, url):
-    return sorted(message["Body"] for message in aws._take_messages(url))
+def queues(aws, **options):
+    return redrive.Redrive(aws.dead_letter_queue_url, aws.queue_url, aws.client("sqs"), **options)
+
+
+def take(aws):
+    return sorted(message["Body"] for message in aws.receive_all(aws.queue_url))
 
 
 def bodies(*numbers):
     return sorted(body for number in numbers for body in pack([request(number)]))
 
 
-def test_what_failed_goes_back_and_the_rest_stays(stack, xorack, sqs):  # noqa: F811
+# -- what goes back --------------------------------------------------------------------------------
+
+
+def test_failed_messages_go_back_and_the_others_stay(stack, xorack, sqs):
     put_failed(stack, 1, 2, 3)
-    put_refused(stack, 4, 5)
+    put_rejected(stack, 4, 5)
     put_malformed(stack)
     status, out, err = xorack("redrive", "--yes")
     assert (status, err) == (0, [])
-    assert out[0].split() == ["LETTERS", "REASON", "FOR", "EXAMPLE"]
+    assert out[0].split() == ["MESSAGES", "REASON", "FOR", "EXAMPLE"]
     assert out[1].split()[:3] == ["3", "goes", "back"]
     assert out[2].split()[:2] == ["2", "stays"]
     assert "tag: '…' already exists" in out[2]
     assert "books/" in out[2]
     assert "--all" in out[4]
     assert "--force" in out[5]
-    assert out[-1] == "3 dead letters sent back; 3 dead letters stay"
-    assert "StartMessageMoveTask" not in [operation for operation, _ in sqs.calls]
-    assert take(stack, stack.queue_url) == bodies(1, 2, 3)
-    # They are not hidden any more, and have their reasons still.
+    assert out[-1] == "3 messages sent back; 3 stay"
+    assert "StartMessageMoveTask" not in sqs.calls
+    assert take(stack) == bodies(1, 2, 3)
+    # The others are visible again, and keep their reasons.
     left = stack.dead_letters()
     assert len(left) == 3
-    assert all("error" in letter["MessageAttributes"] for letter in left)
+    assert all("error" in message["MessageAttributes"] for message in left)
 
 
 @pytest.mark.parametrize(("option", "moved"), [("--all", 2), ("--force", 3)])
-def test_more_goes_back_if_it_is_asked_for(stack, xorack, sqs, option, moved):  # noqa: F811
+def test_more_goes_back_on_request(stack, xorack, sqs, option, moved):
     put_failed(stack, 1)
-    put_refused(stack, 2)
+    put_rejected(stack, 2)
     put_malformed(stack)
     status, out, _ = xorack("redrive", "--yes", "--json", option)
-    told = json.loads(out[0])
-    assert (status, told["moved"], told["by"]) == (0, moved, "hand")
-    assert len(take(stack, stack.queue_url)) == moved
+    result = json.loads(out[0])
+    assert (status, result["moved"], result["by"]) == (0, moved, "hand")
+    assert len(take(stack)) == moved
     assert len(stack.dead_letters()) == 3 - moved
 
 
-def test_only_refused_letters_are_explained_and_left(stack, xorack, sqs):  # noqa: F811
-    put_refused(stack, 1)
+def test_rejected_messages_alone_are_explained_and_left(stack, xorack, sqs):
+    put_rejected(stack, 1)
     status, out, _ = xorack("redrive")
     assert (status, out[-1]) == (0, "nothing to send back")
-    assert out[-2].startswith("1 dead letter is refused for how their chains were")
-    assert take(stack, stack.queue_url) == []
+    assert out[-2].startswith("1 message is rejected: the chain was in the wrong state.")
+    assert take(stack) == []
 
 
-def test_no_letters(stack, xorack, sqs):  # noqa: F811
-    assert xorack("redrive") == (0, ["no dead letters"], [])
+def test_no_messages(stack, xorack, sqs):
+    assert xorack("redrive") == (0, ["no dead-lettered messages"], [])
     status, out, _ = xorack("redrive", "--json")
     assert (status, json.loads(out[0])["letters"]) == (0, 0)
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "said", "moved"),
-    [("y\n", 0, "1 dead letter sent back", 1), ("n\n", 1, "nothing was moved", 0)],
+    ("answer", "status", "last", "moved"),
+    [("y\n", 0, "1 message sent back", 1), ("n\n", 1, "nothing was moved", 0)],
 )
-def test_it_asks(stack, xorack, sqs, monkeypatch, answer, status, said, moved):  # noqa: F811
+def test_it_asks(stack, xorack, sqs, monkeypatch, answer, status, last, moved):
     put_failed(stack, 1)
     monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
-    done, out, err = xorack("redrive")
-    assert (done, err) == (status, [])
-    assert "Send 1 dead letter back to the queue? [y/N]" in "\n".join(out)
-    assert out[-1].endswith(said)
-    assert len(take(stack, stack.queue_url)) == moved
+    ended, out, err = xorack("redrive")
+    assert (ended, err) == (status, [])
+    assert "Send 1 message back to the queue? [y/N]" in "\n".join(out)
+    assert out[-1].endswith(last)
+    assert len(take(stack)) == moved
 
 
-def test_where_nobody_can_answer_nothing_moves(stack, xorack, sqs, monkeypatch):  # noqa: F811
+def test_nothing_moves_if_nobody_can_answer(stack, xorack, sqs, monkeypatch):
     put_failed(stack, 1)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     status, _, err = xorack("redrive")
-    assert (status, err) == (1, ["error: nobody to ask, nothing was moved: --yes does not ask"])
+    assert (status, err) == (
+        1,
+        ["error: nobody can answer, nothing was moved: --yes does not ask"],
+    )
     status, out, _ = xorack("redrive", "--json")
     assert (status, json.loads(out[0])["moved"]) == (0, 0)
     assert xorack("redrive", "--look")[0] == 0
-    assert take(stack, stack.queue_url) == []
+    assert take(stack) == []
     assert len(stack.dead_letters()) == 1
 
 
-def test_sqs_moves_them_itself_where_all_go(stack, xorack, sqs):  # noqa: F811
-    sqs.refuses = None
+# -- SQS's own move --------------------------------------------------------------------------------
+
+
+def test_sqs_moves_the_messages_itself_if_all_go(stack, xorack, sqs):
+    sqs.error = None
     put_failed(stack, 1, 2, 3)
     status, out, _ = xorack("redrive", "--yes", "--json")
-    told = json.loads(out[0])
-    assert (status, told["by"], told["moved"]) == (0, "task", 3)
-    assert take(stack, stack.queue_url) == bodies(1, 2, 3)
+    result = json.loads(out[0])
+    assert (status, result["by"], result["moved"]) == (0, "task", 3)
+    assert take(stack) == bodies(1, 2, 3)
     assert stack.dead_letters() == []
-    # And again, once there are new ones: what is listed first is the newest task.
+    # And again, with new messages: the newest task is listed first.
     put_failed(stack, 4)
     assert json.loads(xorack("redrive", "--yes", "--json")[1][0])["moved"] == 1
 
 
-def test_beyond_those_that_were_seen_sqs_moves_all_of_whatever_kind(stack, sqs):  # noqa: F811
-    sqs.refuses = None
+def test_sqs_moves_messages_beyond_the_survey_whatever_their_kind(stack, sqs):
+    sqs.error = None
     put_failed(stack, *range(10))
-    put_refused(stack, 10, 11)
+    put_rejected(stack, 10, 11)
     put_malformed(stack)
-    client = stack.client("sqs")
-    found = service.survey(stack.dead_letter_queue_url, client, limit=10)
-    assert (found.seen, found.count(["failed"]), found.complete) == (10, 10, False)
-    urls = (stack.dead_letter_queue_url, stack.queue_url)
-    done = service.move(*urls, ["failed"], found, client, sleep=lambda _: None)
-    assert (done.by, done.moved) == ("task", 13)
+    survey = queues(stack).survey(limit=10)
+    assert (survey.seen, survey.count("failed"), survey.complete) == (10, 10, False)
+    result = queues(stack).move(["failed"], survey)
+    assert (result.by, result.moved) == ("task", 13)
     assert stack.dead_letters() == []
 
 
-def test_while_sqs_is_moving_them_already_they_go_one_by_one(stack, xorack, sqs):  # noqa: F811
-    sqs.refuses = None
-    put_failed(stack, 1)
-    client = stack.client("sqs")
-    service._start_task(client, stack.dead_letter_queue_url, stack.queue_url)
+@pytest.mark.parametrize("moving", [False, True], ids=["unsupported", "another move"])
+def test_messages_go_one_by_one_if_sqs_does_not_move_them(stack, xorack, sqs, moving):
+    put_failed(stack, *range(25))
+    if moving:
+        sqs.error = None
+        queues(stack)._start_task()
     status, out, _ = xorack("redrive", "--yes")
     assert status == 0
-    assert out[-2] == "one by one: SQS does not move them itself (UnsupportedOperation)"
-    assert take(stack, stack.queue_url) == bodies(1)
+    assert out[-2:] == [
+        "one by one: SQS does not move them itself (UnsupportedOperation)",
+        "25 messages sent back",
+    ]
+    assert take(stack) == bodies(*range(25))
+    assert stack.dead_letters() == []
 
 
-def test_a_move_of_sqs_that_fails_is_one_line(stack, xorack, sqs):  # noqa: F811
-    sqs.refuses, sqs.fails_after = None, 1
+def test_a_failed_move_of_sqs_is_one_line(stack, xorack, sqs):
+    sqs.error, sqs.fails_after = None, 1
     put_failed(stack, 1, 2)
+    line = "error: SQS moved 1 message and stopped (FAILED): the key is gone"
     status, _, err = xorack("redrive", "--yes")
-    assert (status, err) == (
-        1,
-        ["error: SQS moved 1 letter and stopped (FAILED): the key is gone"],
-    )
+    assert (status, err) == (1, [line])
     assert len(stack.dead_letters()) == 1
 
 
-def test_a_move_of_sqs_is_cancelled_with_us(stack, xorack, sqs):  # noqa: F811
-    sqs.refuses = None
+def test_a_move_of_sqs_with_unknown_progress_is_one_line(stack, xorack, sqs):
+    sqs.error = None
+    put_failed(stack, 1)
+    sqs.before["ListMessageMoveTasks"] = raises(client_error("AccessDenied", "List"))
+    status, _, err = xorack("redrive", "--yes")
+    assert (status, len(err)) == (1, 1)
+    assert err[0].startswith("error: SQS goes on to move them, but its progress is unknown: ")
+    assert "AccessDenied" in err[0]
+
+
+def test_ctrl_c_cancels_a_move_of_sqs(stack, xorack, sqs):
+    sqs.error = None
     put_failed(stack, 1, 2, 3)
 
     def interrupt(_):
-        if [call for call, _ in sqs.calls].count("ListMessageMoveTasks") == 3:
+        if sqs.calls.count("ListMessageMoveTasks") == 3:
             raise KeyboardInterrupt
 
     sqs.before["ListMessageMoveTasks"] = interrupt
@@ -305,216 +334,150 @@ def test_a_move_of_sqs_is_cancelled_with_us(stack, xorack, sqs):  # noqa: F811
     assert len(stack.dead_letters()) == 1
 
 
-def test_where_sqs_does_not_move_them_they_go_one_by_one(stack, xorack, sqs):  # noqa: F811
-    put_failed(stack, *range(25))
-    status, out, _ = xorack("redrive", "--yes")
-    assert status == 0
-    assert out[-2:] == [
-        "one by one: SQS does not move them itself (UnsupportedOperation)",
-        "25 dead letters sent back",
-    ]
-    assert take(stack, stack.queue_url) == bodies(*range(25))
-    assert stack.dead_letters() == []
+# -- one by one ------------------------------------------------------------------------------------
 
 
-def test_who_dies_before_deleting_loses_nothing(stack, xorack, sqs):  # noqa: F811
+def test_a_crash_before_the_delete_loses_nothing(stack, xorack, sqs):
     put_failed(stack, 1, 2)
-
-    def die(_):
-        raise KeyboardInterrupt
-
-    sqs.before["DeleteMessageBatch"] = die
+    sqs.before["DeleteMessageBatch"] = raises(KeyboardInterrupt)
     assert xorack("redrive", "--yes")[0] == 130
-    assert take(stack, stack.queue_url) == bodies(1, 2)
-    dead = stack.client("sqs").get_queue_attributes(
-        QueueUrl=stack.dead_letter_queue_url,
-        AttributeNames=["ApproximateNumberOfMessagesNotVisible"],
+    assert take(stack) == bodies(1, 2)
+    hidden = "ApproximateNumberOfMessagesNotVisible"
+    attributes = stack.client("sqs").get_queue_attributes(
+        QueueUrl=stack.dead_letter_queue_url, AttributeNames=[hidden]
     )
-    assert dead["Attributes"]["ApproximateNumberOfMessagesNotVisible"] == "2"
+    assert attributes["Attributes"][hidden] == "2"
 
 
-def test_what_the_queue_does_not_take_stays(stack, sqs):  # noqa: F811
+def test_messages_that_the_queue_rejects_stay(stack, sqs):
     put_failed(stack, 1, 2)
-    client = stack.client("sqs")
-    found = service.survey(stack.dead_letter_queue_url, client)
-
-    def refuse(_):
-        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "SendMessageBatch")
-
-    sqs.before["SendMessageBatch"] = refuse
+    survey = queues(stack).survey()
+    sqs.before["SendMessageBatch"] = raises(client_error("AccessDenied", "SendMessageBatch"))
     with pytest.raises(SendFailed, match="AccessDenied"):
-        service.move(
-            stack.dead_letter_queue_url,
-            stack.queue_url,
-            ["failed"],
-            found,
-            client,
-            policy=RetryPolicy(attempts=1),
-        )
+        queues(stack, policy=RetryPolicy(attempts=1)).move(["failed"], survey)
     assert len(stack.dead_letters()) == 2
 
 
-def test_what_is_refused_again_does_not_go_round_in_circles(stack, sqs):  # noqa: F811
-    client = stack.client("sqs")
-    put_refused(stack, *range(12))
-    found = service.survey(stack.dead_letter_queue_url, client)
-    # The queue's clock is not ours: what comes later is known by SQS's own time.
-    original = service._server_time
-
-    def earlier(*arguments):
-        return original(*arguments) + 1000
-
+def test_messages_that_are_rejected_again_do_not_go_round_in_circles(stack, sqs):
+    put_rejected(stack, *range(12))
     rounds = []
 
-    def consume_at_once(_, __):
+    def reject_at_once(*_):
         rounds.append(1)
         assert len(rounds) < 10
-        for body in take(stack, stack.queue_url):
-            (one,) = parse(body).requests
-            again = {"DataType": "String", "StringValue": "tag: 'x' already exists"}
-            client.send_message(
-                QueueUrl=stack.dead_letter_queue_url,
-                MessageBody=body,
-                MessageAttributes={"error": again},
-            )
-            later(one.id)
+        for body in take(stack):
+            put(stack, body, error="tag: 'x' already exists")
+            (queue,) = (q for q in backend().queues.values() if q.name.endswith("-dead"))
+            # By the queue's clock, which is not ours.
+            queue._messages[-1].sent_timestamp = queues(stack)._server_time() + 6000
 
-    def later(_):
-        (queue,) = (q for q in backend().queues.values() if q.name.endswith("-dead"))
-        queue._messages[-1].sent_timestamp = earlier(client, stack.queue_url) + 5000
-
-    done = service.move(
-        stack.dead_letter_queue_url,
-        stack.queue_url,
-        ["failed", "rejected"],
-        found,
-        client,
-        progress=consume_at_once,
-    )
-    assert done.moved == 12
+    survey = queues(stack).survey()
+    assert queues(stack).move(["failed", "rejected"], survey, reject_at_once).moved == 12
 
 
-def test_a_packed_letter_is_unpacked(stack, xorack, sqs):  # noqa: F811
+# -- packed and odd messages -----------------------------------------------------------------------
+
+
+def packed(text):
+    return base64.b64encode(gzip.compress(text.encode())).decode()
+
+
+def test_a_packed_message_is_unpacked(stack, xorack, sqs):
     (body,) = pack([request(1)])
-    packed = base64.b64encode(gzip.compress(body.encode())).decode()
-    put(stack, packed, error="tag: 'books/1' already exists", encoding="gzip+base64")
+    put(stack, packed(body), error="tag: 'books/1' already exists", encoding="gzip+base64")
     put(stack, "rubbish", error="body: no", encoding="gzip+base64")
     status, out, _ = xorack("redrive", "--yes", "--all")
-    assert status == 0
-    assert out[-1] == "1 dead letter sent back; 1 dead letter stays"
-    (message,) = stack._take_messages(stack.queue_url)
+    assert (status, out[-1]) == (0, "1 message sent back; 1 stay")
+    (message,) = stack.receive_all(stack.queue_url)
     assert message["Body"] == body
     assert "MessageAttributes" not in message
 
 
-def test_a_packed_letter_too_large_for_a_message_becomes_several():
+def test_a_packed_message_too_large_for_one_becomes_several():
     requests = [request(n, "t" * 900) for n in range(1300)]
     body = json.dumps({"version": 1, "requests": [one.to_json() for one in requests]}, indent=1)
     assert len(body) > 1024 * 1024
-    letter = service._letter(
+    message = dead_letters.DeadMessage.read(
         {
             "MessageId": "m",
             "ReceiptHandle": "r",
-            "Body": base64.b64encode(gzip.compress(body.encode())).decode(),
+            "Body": packed(body),
             "MessageAttributes": {
                 "error": {"StringValue": "Buffer lengths are not equal"},
                 "encoding": {"StringValue": "gzip+base64"},
             },
         }
     )
-    assert letter.kind == "rejected"
-    assert len(letter.bodies) > 1
-    assert [r for part in letter.bodies for r in parse(part).requests] == requests
+    assert message.kind == "rejected"
+    assert len(message.bodies) > 1
+    assert [r for part in message.bodies for r in parse(part).requests] == requests
 
 
-def test_a_bomb_is_not_unpacked():
-    bomb = base64.b64encode(gzip.compress(b" " * (9 * 1024 * 1024))).decode()
-    assert service._unpacked(bomb) is None
-    assert service._unpacked(base64.b64encode(gzip.compress(b"x" * 1000)[:-9]).decode()) is None
+def test_a_compression_bomb_is_not_unpacked():
+    assert dead_letters._unpack(packed(" " * (9 * 1024 * 1024))) is None
+    cut = base64.b64encode(gzip.compress(b"x" * 1000)[:-9]).decode()
+    assert dead_letters._unpack(cut) is None
 
 
-def test_a_look_is_bounded_and_leaves_all(stack, sqs):  # noqa: F811
+def test_a_survey_is_bounded_and_leaves_all_messages(stack, sqs):
     put_failed(stack, *range(30))
-    found = service.survey(stack.dead_letter_queue_url, stack.client("sqs"), limit=15)
-    assert (found.seen, found.about, found.complete) == (20, 30, False)
+    survey = queues(stack).survey(limit=15)
+    assert (survey.seen, survey.total, survey.complete) == (20, 30, False)
     assert len(stack.dead_letters()) == 30
 
 
-def test_queues_by_their_urls(aws, xorack, sqs):  # noqa: F811
-    put_failed(aws, 1)
-    both = ("--dead-letters", aws.dead_letter_queue_url, "--queue", aws.queue_url)
-    assert xorack("redrive", "--yes", *both)[0] == 0
-    assert take(aws, aws.queue_url) == bodies(1)
-    status, _, err = xorack("redrive", *both[:2])
-    assert (status, err) == (
-        2,
-        ["error: --dead-letters and --queue go together (see: xorack redrive --help)"],
-    )
-
-
-def test_mistakes_are_one_line(aws, xorack, sqs):  # noqa: F811
-    status, _, err = xorack("redrive", "--stack", "gone")
-    assert (status, err) == (
-        1,
-        ["error: there is no stack gone in us-east-1: name yours with --stack"],
-    )
-    url = "https://sqs.us-east-1.amazonaws.com/123456789012/gone"
-    status, _, err = xorack("redrive", "--dead-letters", url, "--queue", url)
-    assert status == 1
-    assert len(err) == 1
-    assert "does not exist" in err[0]
-
-
-def test_a_queue_is_not_redriven_into_itself_nor_the_wrong_way_round(aws, xorack, sqs):  # noqa: F811
-    put_failed(aws, 1)
-    itself = ("--dead-letters", aws.dead_letter_queue_url, "--queue", aws.dead_letter_queue_url)
-    swapped = ("--dead-letters", aws.queue_url, "--queue", aws.dead_letter_queue_url)
-    for both, said in (
-        (itself, "--queue is the queue of --dead-letters"),
-        (swapped, "--dead-letters is a queue whose dead letters go to --queue: are they swapped?"),
-    ):
-        status, out, err = xorack("redrive", "--yes", *both)
-        assert (status, out) == (2, [])
-        assert err == [f"error: {said} (see: xorack redrive --help)"]
-    assert len(aws.dead_letters()) == 1
-
-
-def test_a_queue_that_is_not_there_is_named(aws, xorack, sqs):  # noqa: F811
-    gone = aws.queue_url.rpartition("/")[0] + "/gone"
-    for both in ((gone, aws.queue_url), (aws.dead_letter_queue_url, gone)):
-        status, out, err = xorack("redrive", "--yes", "--dead-letters", both[0], "--queue", both[1])
-        assert (status, out, err) == (1, [], [f"error: queue {gone} does not exist in us-east-1"])
-
-
-def test_texts_that_were_cut_are_one_reason(stack, sqs):  # noqa: F811
+def test_cut_values_are_one_reason(stack, sqs):
     for number in range(3):
         body = f"{number}, no JSON: " + "it's <b>" * 30
-        put(stack, body, error=parse(body).refused[0].reason)
-    found = service.survey(stack.dead_letter_queue_url, stack.client("sqs"))
-    assert [(group.count, group.reason.partition(", expected")[0]) for group in found.groups] == [
+        put(stack, body, error=parse(body)[1][0].reason)
+    groups = queues(stack).survey().groups
+    assert [(group.count, group.reason.partition(", expected")[0]) for group in groups] == [
         (3, "body: '…'")
     ]
 
 
-def test_a_table_of_reasons_has_an_end(stack, xorack, sqs):  # noqa: F811
+def test_the_table_of_reasons_is_bounded(stack, xorack, sqs):
     for number in range(25):
         put(stack, "{}", error=f"version: {number}, expected 1")
     _, out, _ = xorack("redrive", "--look")
     assert sum("version:" in line for line in out) == 20
-    assert "and 5 dead letters of 5 further reasons: --json has all" in out
+    assert "and 5 messages of 5 more reasons: --json lists all" in out
     _, out, _ = xorack("redrive", "--look", "--json")
     assert len(json.loads(out[0])["groups"]) == 25
 
 
-def test_who_may_not_look_at_sqs_own_move_is_told_that_it_goes_on(stack, xorack, sqs):  # noqa: F811
-    sqs.refuses = None
-    put_failed(stack, 1)
+# -- the queues ------------------------------------------------------------------------------------
 
-    def refuse(_):
-        raise refusal("AccessDenied", "ListMessageMoveTasks")
 
-    sqs.before["ListMessageMoveTasks"] = refuse
-    status, _, err = xorack("redrive", "--yes")
-    assert (status, len(err)) == (1, 1)
-    assert err[0].startswith("error: SQS goes on to move them, and does not tell how far it is: ")
-    assert "AccessDenied" in err[0]
+def test_queues_by_their_urls(aws, xorack, sqs):
+    put_failed(aws, 1)
+    urls = ("--dead-letters", aws.dead_letter_queue_url, "--queue", aws.queue_url)
+    assert xorack("redrive", "--yes", *urls)[0] == 0
+    assert take(aws) == bodies(1)
+
+
+def test_a_stack_that_does_not_exist(aws, xorack, sqs):
+    line = "error: there is no stack gone in us-east-1: name yours with --stack"
+    status, _, err = xorack("redrive", "--stack", "gone")
+    assert (status, err) == (1, [line])
+
+
+def test_equal_or_swapped_queues_are_rejected(aws, xorack, sqs):
+    put_failed(aws, 1)
+    swapped = "--queue is the dead-letter queue of --dead-letters: are they swapped?"
+    for source, line in (
+        (aws.dead_letter_queue_url, "--queue is the queue of --dead-letters"),
+        (aws.queue_url, swapped),
+    ):
+        urls = ("--dead-letters", source, "--queue", aws.dead_letter_queue_url)
+        error = f"error: {line} (see: xorack redrive --help)"
+        assert xorack("redrive", "--yes", *urls) == (2, [], [error])
+    assert len(aws.dead_letters()) == 1
+
+
+def test_a_queue_that_does_not_exist(aws, xorack, sqs):
+    gone = aws.queue_url.rpartition("/")[0] + "/gone"
+    line = f"error: queue {gone} does not exist in us-east-1"
+    for source, target in ((gone, aws.queue_url), (aws.dead_letter_queue_url, gone), (gone, gone)):
+        urls = ("--dead-letters", source, "--queue", target)
+        assert xorack("redrive", "--yes", *urls) == (1, [], [line])

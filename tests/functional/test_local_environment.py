@@ -1,10 +1,10 @@
-"""The embedded AWS's virtual environment is made once, and whole."""
+"""The embedded AWS's virtual environment is made once, and completely."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -24,17 +24,35 @@ def directory(tmp_path):
     return tmp_path / "made" / "here"
 
 
-def test_it_is_made_once_and_again_when_it_is_half_made_or_made_of_something_else(
-    directory, requirements
-):
-    # As an interrupted install leaves it: a Python is there, and something broken beside it.
+@pytest.fixture
+def broken(directory):
+    """A directory as an interrupted installation leaves it."""
     (directory / "bin").mkdir(parents=True)
     (directory / "bin" / "python").write_text("not a Python")
-    (directory / "rest").write_text("of before")
-    told = []
+    return directory
+
+
+@pytest.fixture
+def installer(monkeypatch):
+    """Stands for `venv` and `pip`: records the commands and makes a file for the Python."""
+    commands = []
+
+    def run(command):
+        commands.append(command)
+        if "venv" in command:
+            python = Path(command[-1], "bin", "python")
+            python.parent.mkdir(parents=True, exist_ok=True)
+            python.write_text("a Python")
+
+    monkeypatch.setattr(environment, "_run", run)
+    return commands
+
+
+def test_one_of_many_callers_makes_it(broken, requirements, installer):
+    lines = []
     threads = [
         threading.Thread(
-            target=environment.ensure, args=(directory, requirements), kwargs={"tell": told.append}
+            target=environment.ensure, args=(broken, requirements), kwargs={"notify": lines.append}
         )
         for _ in range(3)
     ]
@@ -42,47 +60,67 @@ def test_it_is_made_once_and_again_when_it_is_half_made_or_made_of_something_els
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(told) == 1  # all three wanted it, one made it
-    assert str(directory) in told[0]
-    assert not (directory / "rest").exists()
-
-    python = environment.ensure(directory, requirements, tell=told.append)
-    assert len(told) == 1
-    prefix = subprocess.check_output([python, "-c", "import sys; print(sys.prefix)"], text=True)
-    assert prefix.strip() == str(directory)
-
-    (directory / "rest").write_text("of before")
-    requirements.write_text("# still nothing\n")
-    assert environment.ensure(directory, requirements, tell=told.append) == python
-    assert len(told) == 2
-    assert not (directory / "rest").exists()
+    assert lines == [f"installing the embedded AWS into {broken}"]
+    venv, pip = installer
+    assert venv[1:] == ["-m", "venv", "--clear", str(broken)]
+    assert pip[:4] == [str(broken / "bin" / "python"), "-m", "pip", "install"]
+    assert pip[-2:] == ["-r", str(requirements)]
 
 
-def test_what_cannot_be_installed_is_named_in_one_line(directory, requirements):
+@pytest.mark.parametrize("change", ["requirements", "python", "fingerprint"])
+def test_a_change_makes_it_again(directory, requirements, installer, change):
+    python = environment.ensure(directory, requirements)
+    assert environment.ensure(directory, requirements) == python
+    assert len(installer) == 2
+    if change == "requirements":
+        requirements.write_text("# still nothing\n")
+    elif change == "python":
+        python.unlink()
+    else:
+        (directory / "made-of").unlink()
+    assert environment.ensure(directory, requirements) == python
+    assert len(installer) == 4
+
+
+def test_a_complete_environment_needs_no_lock(directory, requirements, installer):
+    environment.ensure(directory, requirements)
+    Path(f"{directory}.lock").unlink()
+    environment.ensure(directory, requirements)
+    assert not Path(f"{directory}.lock").exists()
+
+
+def test_a_failed_installation_is_explained_in_one_line_and_repeated(
+    broken, requirements, monkeypatch
+):
+    monkeypatch.setenv("PIP_PREFIX", "/nowhere")  # of the caller's own environment
     requirements.write_text("./no-such-package\n")
-    with pytest.raises(EnvironmentFailed, match="no-such-package") as caught:
-        environment.ensure(directory, requirements)
+    with pytest.raises(EnvironmentFailed, match=r"^`.*failed: ERROR.*no-such-package.*$") as caught:
+        environment.ensure(broken, requirements)
     assert "\n" not in str(caught.value)
-    # And the next attempt does not take what is left of this one for whole.
-    with pytest.raises(EnvironmentFailed, match="no-such-package"):
-        environment.ensure(directory, requirements)
+    prefix = [broken / "bin" / "python", "-c", "import sys; print(sys.prefix)"]
+    assert subprocess.check_output(prefix, text=True).strip() == str(broken)
+    # The next call starts anew.
+    calls = []
+    monkeypatch.setattr(environment, "_run", calls.append)
+    environment.ensure(broken, requirements)
+    assert "venv" in calls[0]
 
 
-def test_a_place_where_nothing_can_be_made_is_named(tmp_path, requirements):
+def test_an_impossible_directory_is_named(tmp_path, requirements, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
+    impossible = tmp_path / "file" / "here"
     with pytest.raises(EnvironmentFailed, match="file"):
-        environment.ensure(tmp_path / "file" / "here", requirements)
+        environment.ensure(impossible, requirements)
+    monkeypatch.setattr(environment, "default_directory", lambda: impossible)
+    assert environment.main() == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: cannot make ")
+    assert err.count("\n") == 1
 
 
-def test_the_command_line_says_what_failed(tmp_path):
-    (tmp_path / "file").write_text("")
-    done = subprocess.run(
-        [sys.executable, "-m", "xorack.local.environment", "--directory", str(tmp_path / "file/x")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: cannot make ")
-    assert done.stderr.count("\n") == 1
+def test_without_a_checkout_it_lies_in_the_users_cache(tmp_path, monkeypatch):
+    package = tmp_path / "site-packages" / "xorack" / "local"
+    monkeypatch.setattr(environment, "__file__", str(package / "environment.py"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert environment.default_directory() == tmp_path / "cache" / "xorack" / "ministack"

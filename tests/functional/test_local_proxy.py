@@ -1,7 +1,8 @@
-"""The proxy does to calls what it says it does, and does the same again for the same seed."""
+"""The proxy injects the configured faults, and the same ones for the same seed."""
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,16 +16,16 @@ from tests.support.proxy import FaultProxy, Faults, total
 
 
 class Target(BaseHTTPRequestHandler):
-    """Answers every call with its own entries, and remembers it."""
+    """Responds to every call with the call's own entries, and keeps it."""
 
     protocol_version = "HTTP/1.1"
     arrived: list[tuple[str, dict]]
 
     def do_POST(self):
         action = self.headers["x-amz-target"].rpartition(".")[2]
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.arrived.append((action, asked))
-        entries = asked.get("Entries", [])
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.arrived.append((action, request))
+        entries = request.get("Entries", [])
         answer = {}
         if action == "SendMessageBatch":
             answer["Successful"] = [{"Id": e["Id"], "MessageId": "m"} for e in entries]
@@ -52,27 +53,16 @@ def proxy(arrived):
     handler = type("Handler", (Target,), {"arrived": arrived})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        with FaultProxy(f"http://127.0.0.1:{server.server_address[1]}") as started:
-            yield started
-    finally:
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    with server, FaultProxy(f"http://127.0.0.1:{server.server_address[1]}") as started:
+        yield started
         server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def clients_of(proxy):
-    def make(service):
-        return boto3.client(
-            service,
-            endpoint_url=proxy.endpoint_url,
-            region_name="us-east-1",
-            config=Config(retries={"total_max_attempts": 1}, proxies={}),
-        )
-
-    return make
+    config = Config(retries={"total_max_attempts": 1}, proxies={})
+    url = proxy.endpoint_url
+    return functools.cache(lambda service: boto3.client(service, endpoint_url=url, config=config))
 
 
 @pytest.fixture
@@ -84,7 +74,7 @@ def update(client):
     return client("dynamodb").update_item(TableName="t", Key={"tag": {"S": "x"}})
 
 
-def test_what_is_not_spoilt_passes(proxy, client, arrived):
+def test_calls_without_faults_pass(proxy, client, arrived):
     update(client)
     client("sqs").send_message(QueueUrl="http://q/1/q", MessageBody="ü" * 100_000)
     assert [action for action, _ in arrived] == ["UpdateItem", "SendMessage"]
@@ -93,7 +83,7 @@ def test_what_is_not_spoilt_passes(proxy, client, arrived):
 
 
 @pytest.mark.parametrize(("fault", "times"), [("drop", 0), ("lose", 1)])
-def test_a_broken_connection(proxy, client, arrived, fault, times):
+def test_broken_connections(proxy, client, arrived, fault, times):
     proxy.faults = {"UpdateItem": Faults(**{fault: 1.0})}
     with pytest.raises(ConnectionClosedError):
         update(client)
@@ -113,7 +103,7 @@ def test_a_broken_connection(proxy, client, arrived, fault, times):
         ("error_after", "InternalServerError", 500, 1),
     ],
 )
-def test_an_answer_that_is_an_error(proxy, client, arrived, fault, code, status, times):
+def test_error_responses(proxy, client, arrived, fault, code, status, times):
     proxy.faults = {"UpdateItem": Faults(**{fault: 1.0})}
     with pytest.raises(ClientError) as caught:
         update(client)
@@ -122,20 +112,20 @@ def test_an_answer_that_is_an_error(proxy, client, arrived, fault, code, status,
     assert len(arrived) == times
 
 
-def test_twice(proxy, client, arrived):
+def test_a_call_that_arrives_twice(proxy, client, arrived):
     proxy.faults = {"*": Faults(twice=1.0)}
     update(client)
     assert len(arrived) == 2
     assert arrived[0] == arrived[1]
 
 
-def test_throttled_queues_say_so_in_their_own_words(proxy, client):
+def test_throttled_queues_have_an_error_of_their_own(proxy, client):
     proxy.faults = {"*": Faults(throttle=1.0)}
     with pytest.raises(ClientError, match="ThrottlingException"):
         client("sqs").send_message(QueueUrl="http://q/1/q", MessageBody="x")
 
 
-def test_entries_withheld_are_reported_and_the_others_arrive(proxy, client, arrived):
+def test_withheld_messages_are_reported_and_the_others_arrive(proxy, client, arrived):
     proxy.faults = {"*": Faults(partial=1.0)}
     entries = [{"Id": str(n), "MessageBody": f"m{n}"} for n in range(10)]
     answer = client("sqs").send_message_batch(QueueUrl="http://q/1/q", Entries=entries)
@@ -145,60 +135,45 @@ def test_entries_withheld_are_reported_and_the_others_arrive(proxy, client, arri
     assert sorted([*passed, *(e["Id"] for e in answer["Failed"])]) == [str(n) for n in range(10)]
 
 
-def test_events_withheld_are_told_in_their_own_places(proxy, client, arrived):
+def test_withheld_events_are_reported_in_their_places(proxy, client, arrived):
     proxy.faults = {"*": Faults(partial=1.0)}
     entries = [{"Source": "s", "DetailType": "d", "Detail": f"{n}"} for n in range(10)]
     answer = client("events").put_events(Entries=entries)
     passed = {e["Detail"] for e in arrived[0][1]["Entries"]}
     assert 0 < len(passed) < 10
     assert answer["FailedEntryCount"] == 10 - len(passed)
-    for n, told in enumerate(answer["Entries"]):
-        assert told.get("EventId") == (str(n) if str(n) in passed else None)
-        assert ("ErrorCode" in told) == (str(n) not in passed)
+    for n, entry in enumerate(answer["Entries"]):
+        assert entry.get("EventId") == (str(n) if str(n) in passed else None)
+        assert ("ErrorCode" in entry) == (str(n) not in passed)
 
 
-def test_writes_withheld_come_back_as_unprocessed(proxy, client, arrived):
-    proxy.faults = {"*": Faults(partial=1.0)}
-    puts = [{"PutRequest": {"Item": {"tag": {"S": str(n)}}}} for n in range(10)]
-    answer = client("dynamodb").batch_write_item(RequestItems={"t": puts})
-    passed = arrived[0][1]["RequestItems"]["t"]
-    left = answer["UnprocessedItems"]["t"]
-    assert 0 < len(passed) < 10
-    assert [put for put in puts if put in passed] == passed
-    assert [put for put in puts if put not in passed] == left
-
-
-def test_the_same_seed_spoils_the_same_calls(proxy, client, arrived):
+def test_the_same_seed_chooses_the_same_faults(proxy, client, arrived):
     proxy.faults = {"UpdateItem": Faults(error=0.3, throttle=0.3)}
 
-    def run():
-        told = []
+    def run(client):
         for _ in range(30):
             try:
                 update(client)
-                told.append("")
+                yield ""
             except ClientError as error:
-                told.append(error.response["Error"]["Code"])
-        return told
+                yield error.response["Error"]["Code"]
 
-    first = run()
+    first = list(run(client))
     assert len(set(first)) == 3
     assert total(proxy.happened) == 30 - first.count("")
     with FaultProxy(proxy.target, seed=0) as again:
         again.faults = proxy.faults
-
-        client = clients_of(again)
-        assert run() == first
+        assert list(run(clients_of(again))) == first
 
 
-def test_what_makes_no_sense_is_refused():
+def test_invalid_probabilities_are_rejected():
     with pytest.raises(ValueError, match="lose"):
         Faults(lose=1.5)
     with pytest.raises(ValueError, match="sum"):
         Faults(lose=0.6, drop=0.6)
 
 
-def test_a_target_that_is_not_there_is_told(client, proxy):
+def test_an_unreachable_target_is_named(client, proxy):
     proxy.target = "http://127.0.0.1:1"
     with pytest.raises((ClientError, EndpointConnectionError), match="502"):
         update(client)

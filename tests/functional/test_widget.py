@@ -1,4 +1,4 @@
-"""The dashboard's widget over embedded AWS: what its function answers."""
+"""The function of the dashboard's widget, over moto in process."""
 
 import time
 
@@ -6,13 +6,9 @@ import pytest
 from botocore.client import BaseClient
 
 from lambda_src.widget import handler
-from tests.support.services import Message, consume
-from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.aws.eventbridge import EventBus
+from tests.support.cli import apply, put_invalid_item
 from xorack.aws.schema import DUE_SHARDS
-from xorack.aws.sqs import DeadLetterQueue
 from xorack.core.errors import InvalidRequest
-from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
@@ -23,7 +19,7 @@ CONTEXT = {"widgetContext": {"dashboardName": "xorack", "theme": "light", "param
 def world(aws, monkeypatch):
     for name in ("TABLE_NAME", "PARTITION_KEY"):
         monkeypatch.setenv(name, aws.environ()[name])
-    # What the widget's role has no right to is not in its environment either.
+    # The widget's role may not use these.
     monkeypatch.delenv("EVENT_BUS_NAME", raising=False)
     monkeypatch.delenv("DEAD_LETTER_QUEUE_URL", raising=False)
     for name, value in aws.environ().items():
@@ -34,25 +30,14 @@ def world(aws, monkeypatch):
 
 @pytest.fixture
 def calls(monkeypatch):
-    made, original = [], BaseClient._make_api_call
+    operations, original = [], BaseClient._make_api_call
 
-    def recorded(client, operation, given):
-        made.append(operation)
-        return original(client, operation, given)
+    def record(client, operation, arguments):
+        operations.append(operation)
+        return original(client, operation, arguments)
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", recorded)
-    return made
-
-
-def apply(world, *requests):
-    done = consume(
-        [Message(str(n), body) for n, body in enumerate(pack(requests))],
-        DynamoDBStore(world.table_name, client=world.client("dynamodb")),
-        EventBus(world.bus_name, world.client("events")),
-        DeadLetterQueue(world.dead_letter_queue_url, world.client("sqs")),
-        default_timeout=86_400_000,
-    )
-    assert not done.failed
+    monkeypatch.setattr(BaseClient, "_make_api_call", record)
+    return operations
 
 
 def order(page, *tags):
@@ -60,7 +45,7 @@ def order(page, *tags):
     return [tag for tag in sorted(tags, key=places.get) if places[tag] >= 0]
 
 
-def test_unfinished_chains_are_shown_the_nearest_deadline_first(world):
+def test_unfinished_chains_are_shown_by_deadline(world):
     apply(
         world,
         Request.create("late", "c", traced(1), timeout=0.001),
@@ -72,19 +57,15 @@ def test_unfinished_chains_are_shown_the_nearest_deadline_first(world):
     )
     time.sleep(0.01)
     page = handler(CONTEXT, None)
-    assert order(page, "tomorrow", "soon", "late", "uncreated", "done") == [
-        "late",
-        "soon",
-        "tomorrow",
-        "uncreated",
-    ]
+    shown = ["late", "soon", "tomorrow", "uncreated"]
+    assert order(page, "tomorrow", "soon", "late", "uncreated", "done") == shown
     assert "4 unfinished chains." in page
     assert "1 past the deadline." in page
     assert "1 not created yet." in page
     assert "0000000000abcdef" in page
 
 
-def test_however_many_there_are_the_work_is_bounded(world, calls):
+def test_the_work_is_bounded(world, calls):
     apply(world, *(Request.create(f"t{n}", "c", traced(n + 1), timeout=60 + n) for n in range(60)))
     calls.clear()
     page = handler({"limit": 5, **CONTEXT}, None)
@@ -93,57 +74,49 @@ def test_however_many_there_are_the_work_is_bounded(world, calls):
     assert calls == ["Query"] * DUE_SHARDS + ["BatchGetItem"]
 
 
-def test_an_item_that_is_no_chain_is_told_and_the_others_are_shown(world):
+def test_an_item_that_is_not_a_chain_hides_no_chain(world):
     apply(world, Request.create("good", "c", traced(1)))
-    world.client("dynamodb").put_item(
-        TableName=world.table_name,
-        Item={
-            "tag": {"S": "bad"},
-            "stamp": {"S": "text"},
-            "due_shard": {"N": "0"},
-            "due_at": {"N": "1"},
-        },
-    )
+    put_invalid_item(world, "bad", due_shard={"N": "0"}, due_at={"N": "1"})
     page = handler(CONTEXT, None)
     assert order(page, "good") == ["good"]
     assert "bad cannot be read" in page
 
 
-def test_an_empty_table_is_told(world):
+def test_an_empty_table(world):
     assert "No unfinished chain has a deadline." in handler(CONTEXT, None)
 
 
 def test_the_theme_is_the_dashboards(world):
-    dark = {"widgetContext": {"theme": "dark"}}
-    assert (
-        handler(dark, None).partition("</style>")[0] != handler({}, None).partition("</style>")[0]
-    )
+    def style(event):
+        return handler(event, None).partition("</style>")[0]
+
+    assert style({"widgetContext": {"theme": "dark"}}) != style({})
 
 
-def test_it_describes_itself_without_looking(monkeypatch):
+def test_it_describes_itself_without_a_table(monkeypatch):
     monkeypatch.delenv("TABLE_NAME", raising=False)
-    told = handler({"describe": True}, None)
-    assert told.lstrip().startswith("## Unfinished chains")
-    assert "**limit**" in told
+    description = handler({"describe": True}, None)
+    assert description.lstrip().startswith("## Unfinished chains")
+    assert "**limit**" in description
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "why"),
+    ("name", "value", "reason"),
     [
         ("TABLE_NAME", "gone", "ResourceNotFoundException"),
         ("AWS_ENDPOINT_URL", "http://127.0.0.1:9/<b>", "http://127.0.0.1:9/&lt;b&gt;"),
     ],
 )
-def test_whoever_looks_is_told_why_the_table_cannot_be_read(world, monkeypatch, name, value, why):
+def test_the_page_says_why_the_table_cannot_be_read(world, monkeypatch, name, value, reason):
     monkeypatch.setenv(name, value)
     page = handler(CONTEXT, None)
     assert "The chains cannot be read." in page
-    assert why in page
+    assert reason in page
     assert page.endswith("</div>")
 
 
 @pytest.mark.parametrize("limit", [0, 101, "20", 2.0, True, None])
-def test_a_limit_that_is_none_is_named(world, limit):
+def test_an_invalid_limit_is_named(world, limit):
     with pytest.raises(InvalidRequest, match=r"limit: .*, expected a whole number from 1 to 100"):
         handler({"limit": limit, **CONTEXT}, None)
 

@@ -1,4 +1,4 @@
-"""The widget's page in a real headless Chromium: what is seen, and that nothing in it runs."""
+"""The widget's page in a headless Chromium: its layout, and that no text in it runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import pytest
 from tools import chromium
 from tools.screenshots import NOW, page, sample
 from xorack.core.chain import Chain
-from xorack.ops.dashboard import Overview, render
-from xorack.ops.status import status_of
+from xorack.core.errors import NotAChain
+from xorack.ops.dashboard import render
+from xorack.ops.snapshot import Snapshot
+from xorack.ops.status import ChainStatus
 
 pytestmark = pytest.mark.browser
 
@@ -17,11 +19,11 @@ pytestmark = pytest.mark.browser
 def _browser():
     try:
         chromium.find()
-    except chromium.NoChromium as none:
-        pytest.skip(str(none))
+    except chromium.NoChromium as error:
+        pytest.skip(str(error))
 
 
-SEEN = """
+LAYOUT = """
 const box = (node) => node.getBoundingClientRect();
 const widget = document.querySelector('#widget .xorack');
 const bars = [...widget.querySelectorAll('.bar')].map((bar) => ({
@@ -46,51 +48,51 @@ return {
 
 
 @pytest.fixture(scope="module")
-def seen():
-    return chromium.ask(page(render(sample())), SEEN)
+def layout():
+    return chromium.evaluate(page(render(sample())), LAYOUT)
 
 
-def test_each_chain_is_a_row_and_the_columns_are_straight(seen):
-    assert len(seen["rows"]) == len(sample().chains)
-    assert len({tuple(row) for row in seen["columns"]}) == 1
-    assert seen["columns"][0] == sorted(set(seen["columns"][0]))
-    first = seen["rows"][0]
+def test_each_chain_is_a_row_of_straight_columns(layout):
+    assert len(layout["rows"]) == len(sample().chains)
+    assert len({tuple(row) for row in layout["columns"]}) == 1
+    assert layout["columns"][0] == sorted(set(layout["columns"][0]))
+    first = layout["rows"][0]
     assert "warehouse/2026-03-01/orders-00017.parquet" in first
     assert "99.9 % 48,208 of 48,210" in first
     assert "passed 1 min 24 s ago" in first
 
 
-def test_bars_are_as_long_as_the_progress(seen):
+def test_bars_are_as_long_as_the_progress(layout):
     percents = [one.percent or 0 for one in sample().chains]
-    shares = [bar["share"] for bar in seen["bars"] if not bar["thin"]]
+    shares = [bar["share"] for bar in layout["bars"] if not bar["thin"]]
     assert shares == pytest.approx([percent / 100 for percent in percents], abs=0.005)
-    assert all(bar["inside"] and bar["height"] >= 3 for bar in seen["bars"])
+    assert all(bar["inside"] and bar["height"] >= 3 for bar in layout["bars"])
 
 
-def test_a_deadline_that_passed_has_another_colour(seen):
-    thin = [bar["colour"] for bar in seen["bars"] if bar["thin"]]
+def test_a_passed_deadline_has_another_colour(layout):
+    thin = [bar["colour"] for bar in layout["bars"] if bar["thin"]]
     states = [one.deadline <= NOW for one in sample().chains]
     late = {colour for colour, passed in zip(thin, states, strict=True) if passed}
     others = {colour for colour, passed in zip(thin, states, strict=True) if not passed}
-    assert late == {seen["late"]}
+    assert late == {layout["late"]}
     assert not late & others
 
 
-def test_long_lists_of_units_are_closed_at_first(seen):
-    assert seen["more"]
-    assert all(not is_open and height < 30 for is_open, height in seen["more"])
+def test_long_lists_of_units_are_collapsed(layout):
+    assert layout["more"]
+    assert all(not is_open and height < 30 for is_open, height in layout["more"])
 
 
 @pytest.mark.parametrize("width", [420, 1200])
-def test_it_fits_where_it_is_put(width):
+def test_it_fits_its_place(width):
     long = "/".join(["a-folder-of-some-length"] * 40)
-    chains = (*sample().chains, status_of(Chain(long, b"\1", "open", deadline=NOW + 1), NOW))
-    found = chromium.ask(
-        page(render(Overview(NOW, chains)), width=width), SEEN, width=max(500, width + 60)
+    chains = (*sample().chains, ChainStatus(Chain(long, b"\1", "open", deadline=NOW + 1), NOW))
+    result = chromium.evaluate(
+        page(render(Snapshot(NOW, chains)), width=width), LAYOUT, width=max(500, width + 60)
     )
-    # In a narrow place it scrolls by itself: nothing is cut, and nothing sticks out.
-    assert found["wider"] <= 0
-    assert found["cut"] == 0
+    # In a narrow place it scrolls: nothing is cut or sticks out.
+    assert result["wider"] <= 0
+    assert result["cut"] == 0
 
 
 HACKS = (
@@ -102,36 +104,36 @@ HACKS = (
 )
 
 
-def test_nothing_that_others_wrote_runs_or_becomes_a_part_of_the_page():
+def test_no_text_of_others_runs_or_becomes_an_element():
     chains = tuple(
-        status_of(Chain(text, b"\1", "open", failing=text, deadline=NOW + n), NOW)
+        ChainStatus(Chain(text, b"\1", "open", failing=text, deadline=NOW + n), NOW)
         for n, text in enumerate(HACKS)
     )
-    source = render(Overview(NOW, chains, unreadable=tuple((text, text) for text in HACKS)))
-    found = chromium.ask(
+    source = render(Snapshot(NOW, chains, invalid=tuple(NotAChain(text, text) for text in HACKS)))
+    result = chromium.evaluate(
         page(source),
         """
         const widget = document.querySelector('#widget .xorack');
         return {
             hacked: window.hacked === undefined ? null : window.hacked,
-            strange: widget.querySelectorAll('script,img,svg,a,iframe,[onmouseover]').length,
+            elements: widget.querySelectorAll('script,img,svg,a,iframe,[onmouseover]').length,
             tags: [...widget.querySelectorAll('.tag')].map((node) => node.innerText),
             titles: [...widget.querySelectorAll('.tag')].map((node) => node.title),
         };
         """,
     )
-    assert found == {"hacked": None, "strange": 0, "tags": list(HACKS), "titles": list(HACKS)}
+    assert result == {"hacked": None, "elements": 0, "tags": list(HACKS), "titles": list(HACKS)}
 
 
-def test_the_browser_would_run_it():
-    # Or the test before says nothing.
+def test_the_browser_runs_such_text_unescaped():
+    # Otherwise the test before proves nothing.
     script, image, attribute, *_ = HACKS
     source = page(f'<div title="x">{script}{image}</div><div title="{attribute}"></div>')
-    assert chromium.ask(source, "return window.hacked") == 3
+    assert chromium.evaluate(source, "return window.hacked") == 3
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two CSS colours, 1 to 21, as WCAG has it."""
+    """Return the contrast of two CSS colours by WCAG, 1 to 21."""
 
     def light(colour: str) -> float:
         parts = [int(p) / 255 for p in colour[colour.index("(") + 1 : -1].split(",")[:3]]
@@ -143,8 +145,8 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_text_can_be_read_on_its_background(theme):
-    found = chromium.ask(
+def test_every_text_has_enough_contrast(theme):
+    result = chromium.evaluate(
         page(render(sample(), theme), theme),
         """
         const nodes = document.querySelectorAll('#widget .xorack, #widget .xorack *');
@@ -155,6 +157,6 @@ def test_every_text_can_be_read_on_its_background(theme):
         };
         """,
     )
-    assert len(found["colours"]) >= 5
-    for colour in found["colours"]:
-        assert contrast(colour, found["under"]) >= 4.5, colour
+    assert len(result["colours"]) >= 5
+    for colour in result["colours"]:
+        assert contrast(colour, result["under"]) >= 4.5, colour

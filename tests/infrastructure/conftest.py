@@ -1,9 +1,8 @@
-"""One synthesised template for all tests here."""
+"""Synthesised templates, shared by all tests here."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,23 +11,59 @@ from infra.synth import synth
 
 from .templates import Template
 
+VARIED = {
+    "stack_name": "other",
+    "partition_key": "file",
+    "function_timeout_seconds": "100",
+    "memory_mb": "512",
+    "batch_size": "250",
+    "batch_window_seconds": "5",
+    "max_concurrency": "7",
+    "max_receive_count": "3",
+    "queue_retention_days": "13",
+    "default_timeout_seconds": "60",
+    "retention_days": "40",
+    "deletion_protection": "false",
+    "removal_policy": "destroy",
+    "log_retention_days": "90",
+    "log_level": "DEBUG",
+    "architecture": "x86_64",
+    "tracing": "true",
+    "powertools_version": "3.30.0",
+    "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
+    "failed_chains_threshold": "25",
+}
+
 
 @pytest.fixture(scope="session")
-def synthesise(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Template]:
-    """Synthesise with settings; the same settings give the same template, made once."""
-    made: dict[str, Template] = {}
+def synthesise(tmp_path_factory):
+    """Synthesise with settings, once for each set of settings."""
+    templates: dict[str, Template] = {}
 
     def with_settings(**settings: Any) -> Template:
         key = json.dumps(settings, sort_keys=True)
-        if key not in made:
-            path = synth(tmp_path_factory.mktemp("cdk"), settings)
-            made[key] = Template(path, json.loads(path.read_text(encoding="utf-8")))
-        return made[key]
+        if key not in templates:
+            templates[key] = Template.read(synth(tmp_path_factory.mktemp("cdk"), settings))
+        return templates[key]
 
     return with_settings
 
 
 @pytest.fixture(scope="session")
-def template(synthesise: Callable[..., Template]) -> Template:
+def template(synthesise):
     """The template of the default settings."""
     return synthesise()
+
+
+@pytest.fixture(scope="session")
+def varied(synthesise):
+    """The template of a stack in which nearly every setting differs from its default."""
+    return synthesise(**VARIED)
+
+
+@pytest.fixture(scope="session")
+def without_dashboard(synthesise):
+    """The template without a dashboard, and with settings that change no stateful resource."""
+    return synthesise(
+        dashboard="false", batch_size=10, tracing="true", architecture="x86_64", log_level="DEBUG"
+    )

@@ -1,11 +1,23 @@
-"""A synthesised template that answers questions."""
+"""A synthesised template, and questions to it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from aws_cdk import Stack
+from aws_cdk.assertions import Template as Assertions
+
+FUNCTIONS = ("consumer", "sweeper", "widget")
+STATEFUL = (
+    "AWS::DynamoDB::Table",
+    "AWS::SQS::Queue",
+    "AWS::Events::EventBus",
+    "AWS::Logs::LogGroup",
+)
 
 
 @dataclass(frozen=True)
@@ -13,60 +25,110 @@ class Template:
     """A synthesised template.
 
     Attributes:
-        path: Where it lies.
-        body: What it says.
+        path: The template's file.
+        body: The template.
     """
 
     path: Path
     body: Mapping[str, Any]
 
+    @classmethod
+    def read(cls, path: Path) -> Template:
+        return cls(path, json.loads(path.read_text(encoding="utf-8")))
+
+    @classmethod
+    def of_stack(cls, stack: Stack) -> Template:
+        return cls(Path(), Assertions.from_stack(stack).to_json())
+
     @property
     def resources(self) -> Mapping[str, Any]:
         return self.body["Resources"]
 
+    @property
+    def code_folder(self) -> Path:
+        """The only asset with code, beside the template."""
+        name = self.path.name.replace(".template.json", ".assets.json")
+        files = json.loads(self.path.with_name(name).read_text())["files"].values()
+        (folder,) = {f["source"]["path"] for f in files if f["source"]["packaging"] == "zip"}
+        return self.path.parent / folder
+
     def of(self, kind: str) -> dict[str, dict[str, Any]]:
-        """The resources of a type, by logical id."""
-        return {name: held for name, held in self.resources.items() if held["Type"] == kind}
+        """The properties of the resources of a type, by logical id."""
+        return {
+            name: resource.get("Properties", {})
+            for name, resource in self.resources.items()
+            if resource["Type"] == kind
+        }
 
     def one(self, kind: str, **properties: Any) -> tuple[str, dict[str, Any]]:
         """The id and the properties of the only resource of a type that has these properties."""
-        found = [
-            (name, held.get("Properties", {}))
-            for name, held in self.of(kind).items()
-            if all(held["Properties"].get(key) == value for key, value in properties.items())
+        (resource,) = [
+            (name, found)
+            for name, found in self.of(kind).items()
+            if properties.items() <= {key: found.get(key) for key in properties}.items()
         ]
-        assert len(found) == 1, f"{len(found)} resources of {kind} with {properties}"
-        return found[0]
+        return resource
 
     def function(self, name: str) -> tuple[str, dict[str, Any]]:
         """The function `consumer`, `sweeper` or `widget`."""
         return self.one("AWS::Lambda::Function", Handler=f"lambda_src.{name}.handler")
 
+    def environment(self, name: str) -> dict[str, Any]:
+        return self.function(name)[1]["Environment"]["Variables"]
+
     def table(self) -> tuple[str, dict[str, Any]]:
         return self.one("AWS::DynamoDB::Table")
 
     def dead_letters(self) -> tuple[str, dict[str, Any]]:
-        """The dead-letter queue: the one that another queue names as such."""
-        _, queue = self.queue()
-        name = target(queue["RedrivePolicy"]["deadLetterTargetArn"])
-        return name, self.resources[name]["Properties"]
+        """The dead-letter queue of the queue."""
+        name = target(self.queue()[1]["RedrivePolicy"]["deadLetterTargetArn"])
+        return name, self.of("AWS::SQS::Queue")[name]
 
     def queue(self) -> tuple[str, dict[str, Any]]:
         """The queue that the consumer reads."""
-        _, mapping = self.one("AWS::Lambda::EventSourceMapping")
-        name = target(mapping["EventSourceArn"])
-        return name, self.resources[name]["Properties"]
+        name = target(self.one("AWS::Lambda::EventSourceMapping")[1]["EventSourceArn"])
+        return name, self.of("AWS::SQS::Queue")[name]
 
     def bus(self) -> tuple[str, dict[str, Any]]:
         return self.one("AWS::Events::EventBus")
 
+    def log_group(self, function: str) -> str:
+        return target(self.function(function)[1]["LoggingConfig"]["LogGroup"])
+
+    def allowed(self, function: str) -> dict[str, set[str]]:
+        """The actions that a function's role allows, by resource."""
+        role = self.of("AWS::IAM::Role")[target(self.function(function)[1]["Role"])]
+        assert "ManagedPolicyArns" not in role
+        return rights(policy["PolicyDocument"] for policy in role["Policies"])
+
+    def granted(self, role: str) -> dict[str, set[str]]:
+        """The actions that the policies attached to a role allow, by resource."""
+        return rights(
+            policy["PolicyDocument"]
+            for policy in self.of("AWS::IAM::Policy").values()
+            if {"Ref": role} in policy["Roles"]
+        )
+
+
+def rights(documents: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """The actions that unconditional policies allow, by resource."""
+    actions: dict[str, set[str]] = {}
+    for statement in (one for document in documents for one in document["Statement"]):
+        assert statement["Effect"] == "Allow"
+        assert set(statement) == {"Action", "Effect", "Resource"}
+        for resource in as_list(statement["Resource"]):
+            actions.setdefault(target(resource), set()).update(as_list(statement["Action"]))
+    return actions
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
 
 def target(value: Any) -> str:
-    """The logical id that an intrinsic refers to; what follows it is put behind."""
+    """The logical id that an intrinsic refers to, and the text after it."""
     match value:
-        case {"Ref": name}:
-            return name
-        case {"Fn::GetAtt": [name, _]}:
+        case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
             return name
         case {"Fn::Join": ["", [first, *rest]]}:
             return target(first) + "".join(map(str, rest))

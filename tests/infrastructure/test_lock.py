@@ -1,4 +1,4 @@
-"""The lock file holds what is required, whole, for every Python; the audit says what it knows."""
+"""Requirements fit every supported Python, the lock file is complete, the audit reports it all."""
 
 from __future__ import annotations
 
@@ -11,63 +11,60 @@ from pathlib import Path
 import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from tools import dependencies
-from tools.venv import LOCK, OLDEST, REQUIREMENTS, ROOT, Environment, SetupError, made_of
+from tools import dependencies, spark35
+from tools.venv import LOCK, OLDEST, REQUIREMENTS, ROOT, requirements_hash
 
 PYTHONS = [f"3.{minor}" for minor in range(OLDEST[1], 15)]
 HERE = "{}.{}".format(*sys.version_info)
 TEXT = (ROOT / LOCK).read_text(encoding="utf-8")
 
 
-def entries() -> list[tuple[Requirement, list[str]]]:
+def parsed(*names: str) -> list[Requirement]:
+    lines = [line for name in names for line in (ROOT / name).read_text().splitlines()]
+    return [Requirement(line) for line in lines if line and not line.startswith(("#", "-r "))]
+
+
+def chosen(python: str, requirements: list[Requirement]) -> list[Requirement]:
+    """The requirements whose markers hold for a Python on this platform."""
+    versions = {"python_version": python, "python_full_version": f"{python}.1"}
+    environment = {**default_environment(), **versions}
+    return [one for one in requirements if one.marker is None or one.marker.evaluate(environment)]
+
+
+def lock_entries() -> list[tuple[Requirement, list[str]]]:
     """The lock's requirements and their hashes."""
     lines = [line for line in TEXT.splitlines() if line and not line.lstrip().startswith("#")]
     whole = "\n".join(lines).replace("\\\n", " ").splitlines()
-    found = []
-    for line in whole:
-        required, *hashes = re.split(r"\s+--hash=", line.strip())
-        found.append((Requirement(required), hashes))
-    return found
+    parts = [re.split(r"\s+--hash=", line.strip()) for line in whole]
+    return [(Requirement(required), hashes) for required, *hashes in parts]
 
 
-def locked(python: str) -> dict[str, list[str]]:
-    """Name -> the versions that a Python on this platform would be given."""
-    environment = {
-        **default_environment(),
-        "python_version": python,
-        "python_full_version": f"{python}.1",
-    }
-    chosen: dict[str, list[str]] = {}
-    for wanted, _ in entries():
-        if wanted.marker is None or wanted.marker.evaluate(environment):
-            (pin,) = wanted.specifier
-            assert pin.operator == "==", wanted
-            chosen.setdefault(canonicalize_name(wanted.name), []).append(pin.version)
-    return chosen
-
-
-def required(python: str) -> list[Requirement]:
-    lines = [line for name in REQUIREMENTS for line in (ROOT / name).read_text().splitlines()]
-    wanted = [Requirement(line) for line in lines if line and not line.startswith(("#", "-r "))]
-    environment = {"python_version": python, "python_full_version": f"{python}.1"}
-    return [one for one in wanted if one.marker is None or one.marker.evaluate(environment)]
+def locked(python: str) -> dict[str, str]:
+    """Name -> the one version that a Python is given."""
+    versions: dict[str, str] = {}
+    for wanted in chosen(python, [entry for entry, _ in lock_entries()]):
+        (pin,) = wanted.specifier
+        name = canonicalize_name(wanted.name)
+        assert pin.operator == "==", wanted
+        assert name not in versions, wanted
+        versions[name] = pin.version
+    return versions
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_each_python_gets_one_version_of_all_that_is_required(python: str) -> None:
-    chosen = locked(python)
-    assert [name for name, versions in chosen.items() if len(versions) != 1] == []
-    for wanted in required(python):
-        (version,) = chosen[canonicalize_name(wanted.name)]
-        assert wanted.specifier.contains(version), wanted
+def test_the_lock_has_one_fitting_version_of_each_requirement(python):
+    versions = locked(python)
+    for wanted in chosen(python, parsed(*REQUIREMENTS)):
+        assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)]), wanted
 
 
-def test_nothing_that_is_needed_is_left_out() -> None:
-    """pip is told not to look for dependencies: all of them are here."""
-    chosen = locked(HERE)
-    left = [(one.name, extra) for one in required(HERE) for extra in ("", *one.extras)]
+def test_the_lock_contains_all_dependencies_of_the_requirements():
+    versions = locked(HERE)
+    left = [(one.name, extra) for one in chosen(HERE, parsed(*REQUIREMENTS))
+            for extra in ("", *one.extras)]  # fmt: skip
     seen = set()
     while left:
         name, extra = left.pop()
@@ -77,46 +74,70 @@ def test_nothing_that_is_needed_is_left_out() -> None:
         for line in metadata.requires(name) or ():
             wanted = Requirement(line)
             if wanted.marker is None or wanted.marker.evaluate({"extra": extra}):
-                (version,) = chosen[canonicalize_name(wanted.name)]
+                version = versions[canonicalize_name(wanted.name)]
                 assert wanted.specifier.contains(version), f"{name} needs {line}"
                 left += [(wanted.name, more) for more in ("", *wanted.extras)]
     assert len(seen) > 50
 
 
-def test_every_file_is_known_by_its_hash_and_no_registry_is_named() -> None:
-    for wanted, hashes in entries():
+def test_the_lock_has_hashes_of_all_files_and_names_no_registry():
+    for wanted, hashes in lock_entries():
         assert wanted.url is None
         assert hashes, wanted
         assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for one in hashes), wanted
     assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|^\s*/", TEXT, re.MULTILINE)
 
 
-def test_what_is_installed_here_is_what_is_locked() -> None:
-    for name, (version,) in locked(HERE).items():
+def test_the_locked_versions_are_installed_here():
+    for name, version in locked(HERE).items():
         assert metadata.version(name) == version, name
 
 
-def test_the_lock_is_of_these_requirements() -> None:
-    assert f"# Made of: {made_of(ROOT)}\n" in TEXT, "make lock"
+def test_the_lock_was_made_of_these_requirements():
+    assert f"# Made of: {requirements_hash(ROOT)}\n" in TEXT, "make lock"
 
 
-def test_comments_do_not_make_a_lock_old(tmp_path: Path) -> None:
+def test_the_requirements_hash_ignores_comments(tmp_path):
     for name in REQUIREMENTS:
         (tmp_path / name).write_text("a==1\n")
-    before = made_of(tmp_path)
+    before = requirements_hash(tmp_path)
     (tmp_path / REQUIREMENTS[0]).write_text("# why\n\na==1\n")
-    assert made_of(tmp_path) == before
+    assert requirements_hash(tmp_path) == before
     (tmp_path / REQUIREMENTS[0]).write_text("a==2\n")
-    assert made_of(tmp_path) != before
+    assert requirements_hash(tmp_path) != before
 
 
-def test_a_lock_of_other_requirements_is_not_installed(tmp_path: Path) -> None:
-    for name in REQUIREMENTS:
-        (tmp_path / name).write_text("a==1\n")
-    (tmp_path / LOCK).write_text(f"# Made of: {made_of(tmp_path)}\n")
-    (tmp_path / REQUIREMENTS[0]).write_text("a==2\n")
-    with pytest.raises(SetupError, match="make lock renews"):
-        Environment(tmp_path / ".venv", tmp_path).install()
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(
+    "requirements",
+    [
+        parsed(*REQUIREMENTS, "xorack/local/requirements.txt"),
+        [Requirement(line) for line in spark35.NEEDS],
+        [Requirement(line) for line in dependencies.NEEDS],
+    ],
+    ids=["checkout", "spark35", "lock"],
+)
+def test_each_python_supports_the_pinned_versions(python, requirements):
+    """Versions that are not installed here cannot be checked."""
+    wanted = chosen(python, requirements)
+    assert {one.name for one in wanted} == {one.name for one in requirements}
+    installed = {one.metadata["Name"]: one for one in metadata.distributions()}
+    for one in wanted:
+        if (here := installed.get(one.name)) and one.specifier.contains(here.version):
+            supported = SpecifierSet(here.metadata.get("Requires-Python") or "")
+            assert supported.contains(f"{python}.0"), f"{one}: Python {supported}"
+
+
+def test_spark_3_5_needs_python_3_10_or_3_11():
+    assert [spark35.unsupported((3, minor, 7)) for minor in (10, 11)] == [None, None]
+    for minor in (12, 13):
+        message = f"Python 3.10 or 3.11, not 3.{minor}: make test-spark35 PYTHON="
+        assert message in str(spark35.unsupported((3, minor, 1)))
+
+
+def test_the_package_supports_the_same_oldest_python():
+    supported = SpecifierSet(metadata.metadata("xorack")["Requires-Python"])
+    assert supported == SpecifierSet(f">={'.'.join(map(str, OLDEST))}")
 
 
 GOOD = {"name": "a", "version": "1", "vulns": []}
@@ -125,50 +146,41 @@ SKIPPED = {"name": "c", "skip_reason": "Dependency not found on PyPI"}
 
 
 @pytest.mark.parametrize(
-    ("packages", "status", "said"),
+    ("packages", "status", "message"),
     [
         ([GOOD], dependencies.CLEAN, "1 packages, no known vulnerability"),
         ([GOOD, BAD], dependencies.VULNERABLE, "b 2: PYSEC-2021-66, fixed in 3"),
-        ([GOOD, SKIPPED], dependencies.NOT_AUDITED, "knows nothing of 1 of 2 packages (c)"),
-        ([BAD, SKIPPED], dependencies.VULNERABLE, "knows nothing of 1 of 2 packages (c)"),
+        ([GOOD, SKIPPED], dependencies.NOT_AUDITED, "does not know 1 of 2 packages (c)"),
+        ([BAD, SKIPPED], dependencies.VULNERABLE, "does not know 1 of 2 packages (c)"),
         ([], dependencies.NOT_AUDITED, "not audited"),
     ],
 )
-def test_what_an_audit_says(
-    packages: list[dict[str, object]],
-    status: int,
-    said: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert dependencies.told(packages) == status
+def test_an_audit_reports_vulnerable_and_unknown_packages(packages, status, message, capsys):
+    assert dependencies.report(packages) == status
     printed = capsys.readouterr()
-    assert said in printed.out + printed.err
+    assert message in printed.out + printed.err
     assert ("no known" in printed.out) == (status == dependencies.CLEAN)
 
 
-def fake_pip_audit(folder: Path, script: str) -> Path:
+def audit_with(folder: Path, script: str) -> int:
+    """Audit with a script in place of pip-audit."""
     program = folder / "pip-audit"
     program.write_text(f"#!{sys.executable}\nimport sys\n{script}\n")
     program.chmod(0o755)
-    return folder
+    return dependencies.audit(folder, ["-s", "osv"])
 
 
-def test_a_service_that_is_not_reached_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # The last line of what pip-audit says where names are not resolved.
+def test_an_unreachable_service_is_named(tmp_path, capsys):
     last = (
         "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='api.osv.dev', port=443): "
         "Max retries exceeded with url: /v1/query"
     )
-    programs = fake_pip_audit(tmp_path, f"sys.exit('Traceback:\\n  ...\\n' + {last!r})")
-    assert dependencies.audit(programs, []) == dependencies.NOT_AUDITED
+    status = audit_with(tmp_path, f"sys.exit('Traceback:\\n  ...\\n' + {last!r})")
+    assert status == dependencies.NOT_AUDITED
     assert "service at api.osv.dev cannot be reached from here" in capsys.readouterr().err
 
 
-def test_the_report_is_read_and_arguments_are_passed_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_audit_reads_the_report_and_passes_arguments_on(tmp_path, capsys):
     script = (
         "given = sys.argv\n"
         "assert given[-2:] == ['-s', 'osv'], given\n"
@@ -176,6 +188,5 @@ def test_the_report_is_read_and_arguments_are_passed_on(
         f"open(report, 'w').write({json.dumps({'dependencies': [BAD]})!r})\n"
         "sys.exit(1)"
     )
-    programs = fake_pip_audit(tmp_path, script)
-    assert dependencies.audit(programs, ["-s", "osv"]) == dependencies.VULNERABLE
+    assert audit_with(tmp_path, script) == dependencies.VULNERABLE
     assert "PYSEC-2021-66" in capsys.readouterr().out

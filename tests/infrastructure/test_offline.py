@@ -1,6 +1,4 @@
-"""Synthesis needs no network, no node of the machine's and no CDK command line."""
-
-from __future__ import annotations
+"""Synthesis needs no network, no node on PATH and no CDK command line."""
 
 import json
 import os
@@ -10,150 +8,128 @@ from pathlib import Path
 
 import pytest
 
+from infra.synth import main
+
+from .templates import Template
+
 ROOT = Path(__file__).resolve().parents[2]
 
-# Each process writes a line when it starts, and one for each connection that it tries, which fails.
+# Each process logs its start and each connection, which fails.
 WATCH_PYTHON = """
 import os, socket, sys
 def note(text):
     with open(os.environ["WATCH_LOG"], "a") as log:
         log.write("python " + text + "\\n")
-def refuse(self, address, *rest):
-    note(f"connects to {address}")
+def fail(text):
+    note(text)
     raise OSError("no network here")
-socket.socket.connect = socket.socket.connect_ex = refuse
-def unknown(host, *rest, **options):
-    note(f"asks for {host}")
-    raise OSError("no network here")
-socket.getaddrinfo = unknown
+socket.socket.connect = lambda self, address: fail(f"connects to {address}")
+socket.socket.connect_ex = socket.socket.connect
+socket.getaddrinfo = lambda host, *rest, **options: fail(f"asks for {host}")
 note("starts")
 """
 WATCH_NODE = """
 const fs = require('fs'), net = require('net'), dns = require('dns'), dgram = require('dgram');
 const note = (text) => fs.appendFileSync(process.env.WATCH_LOG, 'node ' + text + '\\n');
-const refuse = (what) => (...given) => {
-  note(what + ' ' + JSON.stringify(given[0]));
+const fail = (text) => (...given) => {
+  note(text + ' ' + JSON.stringify(given[0]));
   throw new Error('no network here');
 };
-net.Socket.prototype.connect = refuse('connects to');
-dns.lookup = refuse('asks for');
-dns.promises.lookup = refuse('asks for');
-dgram.Socket.prototype.send = refuse('sends');
+net.Socket.prototype.connect = fail('connects to');
+dns.lookup = fail('asks for');
+dns.promises.lookup = fail('asks for');
+dgram.Socket.prototype.send = fail('sends');
 note('starts');
 """
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> dict[str, str]:
+def machine(tmp_path):
     """The environment of a machine without node on PATH and without a network."""
     (tmp_path / "bin").mkdir()
-    (tmp_path / "watch").mkdir()
-    (tmp_path / "watch" / "sitecustomize.py").write_text(WATCH_PYTHON)
+    (tmp_path / "sitecustomize.py").write_text(WATCH_PYTHON)
     (tmp_path / "watch.js").write_text(WATCH_NODE)
-    kept = {name: os.environ[name] for name in ("HOME", "TMPDIR", "LANG") if name in os.environ}
+    inherited = ("HOME", "TMPDIR", "LANG")
     return {
-        **kept,
+        **{name: os.environ[name] for name in inherited if name in os.environ},
         "PATH": str(tmp_path / "bin"),
-        "PYTHONPATH": str(tmp_path / "watch"),
+        "PYTHONPATH": str(tmp_path),
         "NODE_OPTIONS": f"--require {tmp_path / 'watch.js'}",
         "WATCH_LOG": str(tmp_path / "log"),
         "CDK_OUTDIR": str(tmp_path / "out"),
     }
 
 
-def app(machine: dict[str, str], **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run app.py as the CDK's command line does: settings come in the environment."""
-    return subprocess.run(
-        [sys.executable, "app.py"],
-        env={**machine, "CDK_CONTEXT_JSON": json.dumps(settings)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(
+    command: list[str], environment: dict[str, str], **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command, with settings as the CDK's command line passes them."""
+    env = {**environment, "CDK_CONTEXT_JSON": json.dumps(settings)}
+    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_the_app_runs_without_network_and_node(machine: dict[str, str]) -> None:
-    ran = app(machine, batch_size="77")
-    assert ran.returncode == 0, ran.stderr
+def test_the_app_runs_without_network_and_node(machine):
+    process = run([sys.executable, "app.py"], machine, batch_size="77")
+    assert process.returncode == 0, process.stderr  # the CDK's validation passes, too
     log = Path(machine["WATCH_LOG"]).read_text().splitlines()
     assert set(log) == {"python starts", "node starts"}
-    template = json.loads(Path(machine["CDK_OUTDIR"], "xorack.template.json").read_text())
-    (mapping,) = (
-        held["Properties"]
-        for held in template["Resources"].values()
-        if held["Type"] == "AWS::Lambda::EventSourceMapping"
-    )
+    template = Template.read(Path(machine["CDK_OUTDIR"], "xorack.template.json"))
+    _, mapping = template.one("AWS::Lambda::EventSourceMapping")
     assert mapping["BatchSize"] == 77
-    # cdk.json's context is there, though no command line has passed it on.
-    assert "CDKMetadata" not in template["Resources"]
+    # The app reads cdk.json's context itself.
+    assert "CDKMetadata" not in template.resources
 
 
-def test_the_watch_would_tell(machine: dict[str, str]) -> None:
-    from xorack.cdk import _point_jsii_at_node
-
-    _point_jsii_at_node()
-    node = os.environ["JSII_NODE"]
-    python_code = "import socket; socket.create_connection(('192.0.2.1', 9), timeout=1)"
-    node_code = "require('net').connect(9, '192.0.2.1')"
-    for command in ([sys.executable, "-c", python_code], [node, "-e", node_code]):
-        ran = subprocess.run(command, env=machine, capture_output=True, text=True, check=False)
-        assert ran.returncode != 0
+def test_the_watch_sees_connections(machine):
+    python = "import socket; socket.create_connection(('192.0.2.1', 9), timeout=1)"
+    node = "require('net').connect(9, '192.0.2.1')"
+    for command in ([sys.executable, "-c", python], [os.environ["JSII_NODE"], "-e", node]):
+        assert run(command, machine).returncode != 0
     log = Path(machine["WATCH_LOG"]).read_text()
     assert "python asks for 192.0.2.1" in log
     assert "node connects to" in log
 
 
-def test_a_setting_that_makes_no_sense_is_one_line(machine: dict[str, str]) -> None:
-    ran = app(machine, batch_size="20000")
-    assert ran.returncode == 2
-    assert ran.stdout == ""
-    assert ran.stderr == (
+def test_the_app_ends_with_one_line_for_an_invalid_setting(machine):
+    process = run([sys.executable, "app.py"], machine, batch_size="20000")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr == (
         "error: setting `batch_size` is 20000: expected a whole number from 1 to 10000 (messages)\n"
     )
     assert not list(Path(machine["CDK_OUTDIR"]).glob("*.template.json"))
 
 
 @pytest.mark.parametrize("name", ["9lives", "a b", ""])
-def test_a_stack_name_that_cloudformation_refuses_is_named(
-    machine: dict[str, str], name: str
-) -> None:
-    ran = app(machine, stack_name=name)
-    assert ran.returncode == 2
-    assert ran.stderr.startswith(f"error: setting `stack_name` is {name!r}: expected 1 to 128")
-    assert ran.stderr.count("\n") == 1
+def test_an_invalid_stack_name_is_named(tmp_path, capsys, name):
+    assert main(["--out", str(tmp_path), "-c", f"stack_name={name}"]) == 2
+    out, error = capsys.readouterr()
+    assert error.startswith(f"error: setting `stack_name` is {name!r}: expected 1 to 128")
+    assert (out, error.count("\n")) == ("", 1)
 
 
-def test_node_of_the_users_choice_is_left_alone(machine: dict[str, str]) -> None:
-    code = "import infra, os; print(os.environ['JSII_NODE'])"
-    for given in ({"JSII_NODE": "/somewhere/node"}, {}):
-        ran = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**machine, **given},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        if given:
-            assert ran.stdout.strip() == given["JSII_NODE"]
-        else:
-            assert Path(ran.stdout.strip()).is_relative_to(Path(sys.prefix))
+def test_a_misspelt_stack_name_is_named(capsys):
+    assert main(["-c", "stack-name=other"]) == 2
+    assert "did you mean `stack_name`?" in capsys.readouterr().err
 
 
-def test_the_command_line_reports_and_asks_nobody() -> None:
-    held = json.loads((ROOT / "cdk.json").read_text())
-    assert held["notices"] is False
-    assert held["versionReporting"] is False
-    assert held["context"]["cli-telemetry"] is False
+def test_jsii_runs_the_node_of_the_wheel_or_of_the_user(machine):
+    command = [sys.executable, "-c", "import infra, os; print(os.environ['JSII_NODE'])"]
+    node = run(command, machine).stdout.strip()
+    assert Path(node).is_relative_to(Path(sys.prefix))
+    users = {"JSII_NODE": "/somewhere/node"}
+    assert run(command, {**machine, **users}).stdout.strip() == users["JSII_NODE"]
 
 
-def test_the_command_line_is_pinned() -> None:
+def test_the_command_line_connects_to_nobody():
+    settings = json.loads((ROOT / "cdk.json").read_text())
+    assert settings["notices"] is settings["versionReporting"] is False
+    assert settings["context"]["cli-telemetry"] is False
+
+
+def test_the_command_line_is_pinned():
     wanted = json.loads((ROOT / "package.json").read_text())["devDependencies"]
     locked = json.loads((ROOT / "package-lock.json").read_text())["packages"]
     assert wanted == {"aws-cdk": "2.1148.1"}
     assert locked["node_modules/aws-cdk"]["version"] == wanted["aws-cdk"]
-    for package in locked.values():
-        assert package.get("resolved", "https://registry.npmjs.org/").startswith(
-            "https://registry.npmjs.org/"
-        )
+    registry = "https://registry.npmjs.org/"
+    assert all(one.get("resolved", registry).startswith(registry) for one in locked.values())

@@ -1,6 +1,4 @@
-"""Settings that make no sense stop with a line that names them."""
-
-from __future__ import annotations
+"""An invalid setting stops the synthesis with a line that names it."""
 
 import dataclasses
 import inspect
@@ -8,14 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from xorack.cdk import settings as module
 from xorack.cdk.settings import SettingError, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
+NAMES = [field.name for field in dataclasses.fields(Settings)]
 
 
-def test_the_defaults_make_sense() -> None:
+def test_the_defaults_are_valid():
     assert Settings.from_context({}) == Settings()
 
 
@@ -23,11 +23,10 @@ def test_the_defaults_make_sense() -> None:
     ("given", "name", "text"),
     [
         ({"batch_size": 0}, "batch_size", "a whole number from 1 to 10000 (messages)"),
-        ({"batch_size": "10001"}, "batch_size", "a whole number from 1 to 10000 (messages)"),
-        ({"batch_size": "many"}, "batch_size", "a whole number from 1 to 10000 (messages)"),
-        ({"batch_size": 2.5}, "batch_size", "a whole number from 1 to 10000 (messages)"),
-        ({"batch_size": True}, "batch_size", "a whole number from 1 to 10000 (messages)"),
-        ({"batch_size": None}, "batch_size", "a whole number from 1 to 10000 (messages)"),
+        *(
+            ({"batch_size": value}, "batch_size", "a whole number from 1 to 10000 (messages)")
+            for value in ("10001", "many", 2.5, True, None)
+        ),
         ({"batch_window_seconds": 301}, "batch_window_seconds", "from 0 to 300 (seconds)"),
         (
             {"batch_window_seconds": 0, "batch_size": 11},
@@ -63,7 +62,7 @@ def test_the_defaults_make_sense() -> None:
         ({"partition_key": ""}, "partition_key", "1 to 255 bytes"),
         ({"partition_key": " tag"}, "partition_key", "1 to 255 bytes"),
         ({"partition_key": "ä" * 128}, "partition_key", "1 to 255 bytes"),
-        ({"partition_key": "stamp"}, "partition_key", "does not use otherwise"),
+        ({"partition_key": "stamp"}, "partition_key", "no other attribute"),
         ({"partition_key": 7}, "partition_key", "expected text"),
         ({"powertools_version": "latest"}, "powertools_version", "such as 3.37.0"),
         ({"powertools_version": "2.9.1"}, "powertools_version", "from 3.0.0 on"),
@@ -80,9 +79,7 @@ def test_the_defaults_make_sense() -> None:
         ({"batch-size": "5"}, "batch-size", "did you mean `batch_size`?"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_named(
-    given: dict[str, object], name: str, text: str
-) -> None:
+def test_an_invalid_setting_is_named(given, name, text):
     with pytest.raises(SettingError) as caught:
         Settings.from_context(given)
     message = str(caught.value)
@@ -93,23 +90,29 @@ def test_a_setting_that_makes_no_sense_is_named(
     assert caught.value.name == name
 
 
-def test_every_whole_number_has_a_range_and_takes_its_ends() -> None:
-    whole = {field.name for field in dataclasses.fields(Settings) if field.type == "int"}
-    ranged = set(module._RANGES)
-    assert whole == ranged | {"log_retention_days"}
-    # What the other settings have to be for each end to make sense with them.
-    beside = {
+def test_every_whole_number_accepts_the_ends_of_its_range():
+    # Other settings that make an end valid.
+    besides = {
         ("batch_window_seconds", 0): {"batch_size": 10},
         ("dead_letter_retention_days", 2): {"queue_retention_days": 1},
         ("queue_retention_days", 13): {"dead_letter_retention_days": 14},
     }
-    for name in ranged - {"retention_days"}:
-        for end in module._RANGES[name][:2]:
-            given = {**beside.get((name, end), {}), name: end}
-            assert getattr(Settings(**given), name) == end
+    for field in dataclasses.fields(Settings):
+        if field.type != "int" or field.name in {"log_retention_days", "retention_days"}:
+            continue
+        (ends,) = re.findall(r"a whole number from (\d+) to (\d+)", field.metadata["expected"])
+        for value in map(int, ends):
+            settings = {field.name: value, **besides.get((field.name, value), {})}
+            assert getattr(Settings(**settings), field.name) == value
 
 
-def test_context_gives_text_and_settings_are_typed() -> None:
+def test_log_retention_has_the_choices_of_cloudwatch():
+    kind = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", "AWS::Logs::LogGroup")
+    choices = kind.schema["properties"]["RetentionInDays"]["enum"]
+    assert tuple(choices) == module._LOG_RETENTION_DAYS
+
+
+def test_the_context_is_text_and_the_settings_are_typed():
     read = Settings.from_context({
         "batch_size": "20",
         "tracing": "True",
@@ -130,37 +133,24 @@ def test_context_gives_text_and_settings_are_typed() -> None:
     )
 
 
-def test_each_setting_is_described() -> None:
-    # getdoc: a docstring keeps its indentation up to Python 3.12 only.
+def test_each_setting_is_described():
+    # getdoc: before Python 3.13, a docstring keeps its indentation.
     described = re.findall(r"^    (\w+): ", inspect.getdoc(Settings) or "", re.MULTILINE)
-    assert described[: len(Settings.names())] == list(Settings.names())
+    assert described[: len(NAMES)] == NAMES
 
 
-def test_visibility_is_six_timeouts_and_the_window() -> None:
-    assert (
-        Settings(function_timeout_seconds=900, batch_window_seconds=300).visibility_timeout_seconds
-        == 6 * 900 + 300
-    )
+def test_the_layer_is_the_powertools_that_the_tests_use():
+    requirements = (ROOT / "requirements.txt").read_text().splitlines()
+    assert f"aws-lambda-powertools=={Settings().powertools_version}" in requirements
 
 
-def test_the_layer_is_the_powertools_that_the_tests_run_with() -> None:
-    pinned = re.search(
-        r"^aws-lambda-powertools==(\S+)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE
-    )
-    assert pinned is not None
-    assert Settings().powertools_version == pinned[1]
-
-
-def test_the_handbook_has_every_setting_with_its_default() -> None:
+def test_the_handbook_has_every_setting_with_its_default():
     handbook = (ROOT / "docs" / "operations.md").read_text().partition("## Settings")[2]
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| \S.*\|$", handbook, re.MULTILINE)
-    words = {None: "none", True: "`true`", False: "`false`"}
+    words = {"None": "none", "True": "`true`", "False": "`false`"}
     defaults = {
-        # 1 and True are the same key.
-        field.name: words[field.default]
-        if field.default is None or isinstance(field.default, bool)
-        else f"`{field.default}`"
+        field.name: words.get(str(field.default), f"`{field.default}`")
         for field in dataclasses.fields(Settings)
     }
-    assert [name for name, _ in rows] == list(Settings.names())
+    assert [name for name, _ in rows] == NAMES
     assert dict(rows) == {**defaults, "service": "the stack's name"}

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from tests.simulation.aws import Item, Table
 from tests.simulation.plan import Asked, ChainPlan, canonical
 from tests.simulation.world import Machine, World
-from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_of
 from xorack.core.event import rfc3339
+from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_of
 from xorack.core.stamp import TRACED_LENGTH
 
 MARK = mark_of  # as it is now, whatever a mutant makes of it

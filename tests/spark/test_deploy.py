@@ -170,7 +170,7 @@ def test_the_policy_is_what_grant_send_gives(own_key):
     exec(compile(block("python", "aws_iam.Role"), "spark-deploy.md", "exec"), names)
     resources = assertions.Template.from_stack(stack).to_json()["Resources"]
     role = stack.get_logical_id(names["role"].node.default_child)
-    queue = stack.get_logical_id(names["acker"].queue.queue.node.default_child)
+    queue = stack.get_logical_id(names["acker"].queue.node.default_child)
     arns = {queue: "arn:aws:sqs:REGION:ACCOUNT:QUEUE"}
     if key is not None:
         arns[stack.get_logical_id(key.node.default_child)] = "arn:aws:kms:REGION:ACCOUNT:key/KEY"

@@ -33,7 +33,7 @@ def test_every_snippet_is_run_here():
 
 def consumed(aws):
     """Has the consumer take what is in the queue; answers with the chains."""
-    bodies = aws._take(aws.queue_url)
+    bodies = [message["Body"] for message in aws.receive_all(aws.queue_url)]
     store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb"))
     done = consume(
         [Message(str(n), body) for n, body in enumerate(bodies)],

@@ -15,7 +15,7 @@ def message(*requests) -> str:
 
 def receive_bodies(aws, queue_url: str) -> list[str]:
     """Take all messages off a queue; return their bodies."""
-    return [received["Body"] for received in aws._take_messages(queue_url)]
+    return [received["Body"] for received in aws.receive_all(queue_url)]
 
 
 class Context:

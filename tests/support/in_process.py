@@ -1,30 +1,29 @@
 """moto in this process, made atomic.
 
-moto's DynamoDB checks a condition, computes and writes with no lock around the three: among
-concurrent writers some updates are lost, silently. AWS loses none, so a test on bare moto either
-fails for no fault of ours or, with back-off in the code, passes by luck. `locked_aws` puts one lock
-around each DynamoDB call and one around each thing done to a queue; what runs here is then as
-atomic as AWS. (tests/functional/test_moto_lock.py fails without the lock.)
+moto's DynamoDB checks a condition, computes and writes without a lock: of concurrent updates it
+silently loses some. AWS loses none, so a test on bare moto fails without a fault of ours, or passes
+by luck. `locked_aws` puts a lock around each DynamoDB call and each operation on a queue.
+tests/functional/test_moto_lock.py fails without the lock.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any
 from unittest.mock import patch
 
-from xorack.local.isolation import REGION, isolation
-
-Client: TypeAlias = Any  # boto3 makes its clients at run time and has no types for them
-Option: TypeAlias = Any
-Moto: TypeAlias = Any  # neither has moto for its insides
+from xorack.aws import schema
+from xorack.local.deploy import subscribe
+from xorack.local.embedded import ClientCache
+from xorack.local.isolation import REGION, isolated
 
 _QUEUE_METHODS = (
     "send_message",
@@ -36,150 +35,93 @@ _QUEUE_METHODS = (
     "get_queue_attributes",
     "purge_queue",
 )
-_TABLE_TYPES = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
-_NAP_SECONDS = 0.05
+_TABLE_PROPERTIES = ("KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes")
+_QUEUE_PROPERTIES = ("VisibilityTimeout", "MessageRetentionPeriod", "ReceiveMessageWaitTimeSeconds")
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class Definitions:
-    """What the stack's resources are, as far as they matter to code that runs against them.
+    """Definitions of the stack's resources, as far as they matter to code that uses them.
 
     Attributes:
         table: `KeySchema`, `AttributeDefinitions` and `GlobalSecondaryIndexes` of CreateTable.
         ttl_attribute: The attribute that holds an item's expiry.
-        queue: Attributes of the queue, as CreateQueue takes them, without its redrive policy.
+        queue: Attributes of the queue for CreateQueue, without its redrive policy.
         dead_letter_queue: Attributes of its dead-letter queue.
-        max_receive_count: How often a message is received before it goes there.
+        max_receive_count: Receives of a message before it goes to the dead-letter queue.
     """
 
     table: dict[str, Any]
-    ttl_attribute: str = "expires_at"
+    ttl_attribute: str = schema.EXPIRES_AT
     queue: dict[str, str] = field(default_factory=dict)
     dead_letter_queue: dict[str, str] = field(default_factory=dict)
     max_receive_count: int = 5
 
 
-def definitions(partition_key: str = "tag") -> Definitions:
-    """Returns the stack's resources written down by hand, for tests that cannot wait for a synth.
+def definitions(partition_key: str = schema.TAG) -> Definitions:
+    """Return the stack's definitions by the names in `schema`, without a synthesis.
 
-    That they are what the synthesised template says is a test of its own.
-
-    Args:
-        partition_key: Name of the table's partition key.
-
-    Returns:
-        The definitions.
+    tests/infrastructure/test_local.py compares them to the synthesised template.
     """
+    keys = {partition_key: "S", schema.DUE_SHARD: "N", schema.DUE_AT: "N"}
+    index = {
+        "IndexName": schema.DUE_INDEX,
+        "KeySchema": [
+            {"AttributeName": schema.DUE_SHARD, "KeyType": "HASH"},
+            {"AttributeName": schema.DUE_AT, "KeyType": "RANGE"},
+        ],
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
     return Definitions(
         table={
             "KeySchema": [{"AttributeName": partition_key, "KeyType": "HASH"}],
             "AttributeDefinitions": [
-                {"AttributeName": partition_key, "AttributeType": "S"},
-                {"AttributeName": "due_shard", "AttributeType": "N"},
-                {"AttributeName": "due_at", "AttributeType": "N"},
+                {"AttributeName": name, "AttributeType": kind} for name, kind in keys.items()
             ],
-            "GlobalSecondaryIndexes": [
-                {
-                    "IndexName": "due",
-                    "KeySchema": [
-                        {"AttributeName": "due_shard", "KeyType": "HASH"},
-                        {"AttributeName": "due_at", "KeyType": "RANGE"},
-                    ],
-                    "Projection": {"ProjectionType": "KEYS_ONLY"},
-                }
-            ],
-        },
+            "GlobalSecondaryIndexes": [index],
+        }
     )
 
 
 def definitions_of(template: Mapping[str, Any]) -> Definitions:
-    """Reads the resources' definitions from a synthesised template.
-
-    moto cannot load the template itself (global tables, the bootstrap parameters); what code sees
-    of the resources can be read from it all the same.
-
-    Args:
-        template: A CloudFormation template with one table and one queue that has a redrive policy.
-
-    Returns:
-        The definitions.
+    """Read the definitions from a synthesised template, which moto itself cannot load.
 
     Raises:
-        ValueError: The template has no such table or no such queue, or more than one.
+        ValueError: The template has not exactly one table and one queue with a redrive policy.
     """
-    resources: Mapping[str, Any] = template["Resources"]
+    resources = template["Resources"].values()
     table = _only(
-        "DynamoDB table",
-        [r["Properties"] for r in resources.values() if r["Type"] in _TABLE_TYPES],
+        "DynamoDB table", [r for r in resources if r["Type"].startswith("AWS::DynamoDB::")]
     )
     queue = _only(
         "queue with a redrive policy",
-        [
-            r["Properties"]
-            for r in resources.values()
-            if r["Type"] == "AWS::SQS::Queue" and "RedrivePolicy" in r["Properties"]
-        ],
+        [r for r in resources if "RedrivePolicy" in r.get("Properties", {})],
     )
     redrive = queue["RedrivePolicy"]
-    target = redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]
-    kept = ("KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes")
+    dead = template["Resources"][redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]["Properties"]
     return Definitions(
-        table={name: table[name] for name in kept if name in table},
+        table={name: table[name] for name in _TABLE_PROPERTIES if name in table},
         ttl_attribute=table["TimeToLiveSpecification"]["AttributeName"],
-        queue=_queue_attributes(queue),
-        dead_letter_queue=_queue_attributes(resources[target]["Properties"]),
+        queue={name: str(queue[name]) for name in _QUEUE_PROPERTIES if name in queue},
+        dead_letter_queue={name: str(dead[name]) for name in _QUEUE_PROPERTIES if name in dead},
         max_receive_count=int(redrive["maxReceiveCount"]),
     )
 
 
-def _only(what: str, found: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-    if len(found) != 1:
-        raise ValueError(f"the template should have one {what}, and has {len(found)}")
-    return found[0]
+def _only(what: str, resources: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+    if len(resources) != 1:
+        raise ValueError(f"the template should have one {what}, and has {len(resources)}")
+    return resources[0]["Properties"]
 
 
-def _queue_attributes(properties: Mapping[str, Any]) -> dict[str, str]:
-    names = ("VisibilityTimeout", "MessageRetentionPeriod", "ReceiveMessageWaitTimeSeconds")
-    return {name: str(properties[name]) for name in names if name in properties}
-
-
-class AnAWS(Protocol):
-    """An AWS that resources can be made in: the in-process one, or the embedded one."""
-
-    def client(self, service: str, **options: Option) -> Client:
-        """Returns a boto3 client for it."""
-        ...
-
-
-class InProcessAWS:
-    """The in-process AWS while it lasts: makes clients for it."""
+class InProcessAWS(ClientCache):
+    """The running in-process AWS: makes clients for it."""
 
     def __init__(self) -> None:
         import boto3
 
-        self._session = boto3.session.Session(region_name=REGION)
-        self._clients: dict[str, Any] = {}
-        self._lock = threading.Lock()
-
-    def client(self, service: str, **options: Option) -> Client:
-        """Returns a boto3 client; safe to call, and its result to use, from many threads.
-
-        Args:
-            service: Name of the service, for example `dynamodb`.
-            **options: What `boto3.client` takes; a client with options is made anew each time, so
-                that a test may register its faults on it.
-
-        Returns:
-            The client.
-        """
-        with self._lock:  # making clients is what boto3 does not allow in two threads at once
-            if options:
-                return self._session.client(service, **options)
-            if service not in self._clients:
-                self._clients[service] = self._session.client(service)
-                # Made when first looked at, by two threads twice: an `except` then catches nothing.
-                _ = self._clients[service].exceptions
-            return self._clients[service]
+        super().__init__(boto3.session.Session(region_name=REGION).client)
 
 
 @dataclass(frozen=True)
@@ -187,16 +129,11 @@ class Resources:
     """The stack's resources.
 
     Attributes:
-        aws: Where they are.
-        table_name: Name of the chains' table.
-        partition_key: Name of its partition key.
-        queue_url: The queue of requests.
-        dead_letter_queue_url: Its dead-letter queue.
-        bus_name: The bus that events go to.
-        events_queue_url: A queue that a rule on the bus sends every event to: a subscriber.
+        aws: An `InProcessAWS` or an `EmbeddedAWS`.
+        events_queue_url: A queue that gets every event on the bus: a subscriber.
     """
 
-    aws: AnAWS
+    aws: Any
     table_name: str
     partition_key: str
     queue_url: str
@@ -204,24 +141,12 @@ class Resources:
     bus_name: str
     events_queue_url: str
 
-    def client(self, service: str, **options: Option) -> Client:
-        """Returns a boto3 client; see the AWS's own `client`.
-
-        Args:
-            service: Name of the service.
-            **options: What `boto3.client` takes.
-
-        Returns:
-            The client.
-        """
+    def client(self, service: str, **options: Any) -> Any:
+        """Return a boto3 client; see `ClientCache.client`."""
         return self.aws.client(service, **options)
 
     def environ(self) -> dict[str, str]:
-        """Returns what the stack sets in the functions' environment.
-
-        Returns:
-            Names and values of the variables.
-        """
+        """Return the variables that the stack sets for its functions."""
         return {
             "TABLE_NAME": self.table_name,
             "PARTITION_KEY": self.partition_key,
@@ -235,126 +160,95 @@ class Resources:
         }
 
     def events(self) -> list[dict[str, Any]]:
-        """Takes the events that have come since the last call off the subscriber's queue.
-
-        Returns:
-            The events as EventBridge delivered them: `detail-type`, `source`, `detail`, ...
-        """
-        return [json.loads(body) for body in self._take(self.events_queue_url)]
+        """Take the subscriber's new events, as EventBridge delivered them."""
+        return [json.loads(message["Body"]) for message in self.receive_all(self.events_queue_url)]
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """Takes what has come into the dead-letter queue since the last call.
+        """Take the new messages of the dead-letter queue, with their attributes."""
+        return self.receive_all(self.dead_letter_queue_url)
 
-        Returns:
-            The messages as ReceiveMessage gives them, with their message attributes.
-        """
-        return self._take_messages(self.dead_letter_queue_url)
+    def receive_all(self, queue_url: str) -> list[dict[str, Any]]:
+        """Receive and delete all visible messages of a queue."""
+        return receive_all(self.client("sqs"), queue_url)
 
-    def _take(self, queue_url: str) -> list[str]:
-        return [message["Body"] for message in self._take_messages(queue_url)]
 
-    def _take_messages(self, queue_url: str) -> list[dict[str, Any]]:
-        sqs = self.client("sqs")
-        taken: list[dict[str, Any]] = []
-        while True:
-            answer = sqs.receive_message(
-                QueueUrl=queue_url,
-                MaxNumberOfMessages=10,
-                WaitTimeSeconds=0,
-                MessageAttributeNames=["All"],
-                MessageSystemAttributeNames=["All"],
-            )
-            messages = answer.get("Messages", [])
-            if not messages:
-                return taken
-            for message in messages:
-                sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
-            taken.extend(messages)
+def receive_all(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
+    """Receive and delete all visible messages of a queue."""
+    received: list[dict[str, Any]] = []
+    while True:
+        answer = sqs.receive_message(
+            QueueUrl=queue_url,
+            MaxNumberOfMessages=10,
+            WaitTimeSeconds=0,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["All"],
+        )
+        messages = answer.get("Messages", [])
+        if not messages:
+            return received
+        for message in messages:
+            sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
+        received.extend(messages)
 
 
 @contextmanager
 def locked_aws(*, lock: bool = True) -> Iterator[InProcessAWS]:
-    """Starts moto in this process, atomic, with nothing in it.
-
-    The user's AWS configuration is out of sight while it lasts.
+    """Start an empty, atomic moto in this process and hide the user's AWS configuration.
 
     Args:
-        lock: Whether to lock; the canary test alone asks for moto as it comes.
-
-    Yields:
-        The in-process AWS.
+        lock: False leaves moto as it is, for the canary test.
     """
     from moto import mock_aws
 
     with ExitStack() as stack:
-        stack.enter_context(isolation())
+        stack.enter_context(patch.dict(os.environ, isolated(os.environ), clear=True))
         stack.enter_context(mock_aws())
         if lock:
             _lock_dynamodb(stack)
             _lock_sqs(stack)
+            _quicken_sqs(stack)
         yield InProcessAWS()
 
 
 def create_resources(
-    aws: AnAWS,
-    described: Definitions | None = None,
-    *,
-    partition_key: str = "tag",
+    aws: Any, described: Definitions | None = None, *, partition_key: str = schema.TAG
 ) -> Resources:
-    """Creates what the stack creates, under names of their own each time.
+    """Create the stack's resources under new names.
 
     Args:
-        aws: Where to create them.
-        described: What to create, for example `definitions_of(template)`; default `definitions()`.
-        partition_key: Name of the table's partition key, where `described` is not given.
-
-    Returns:
-        The resources.
+        aws: An `InProcessAWS` or an `EmbeddedAWS`.
+        described: Definitions, for example `definitions_of(template)`; default `definitions()`.
+        partition_key: The table's partition key if `described` is None.
     """
     described = described or definitions(partition_key)
-    unique = uuid.uuid4().hex[:8]
-    dynamodb, sqs, events = aws.client("dynamodb"), aws.client("sqs"), aws.client("events")
-    table_name, bus_name = f"xorack-{unique}", f"xorack-{unique}"
-
-    dynamodb.create_table(TableName=table_name, BillingMode="PAY_PER_REQUEST", **described.table)
+    name = f"xorack-{uuid.uuid4().hex[:8]}"
+    dynamodb, sqs = aws.client("dynamodb"), aws.client("sqs")
+    dynamodb.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **described.table)
     dynamodb.update_time_to_live(
-        TableName=table_name,
+        TableName=name,
         TimeToLiveSpecification={"Enabled": True, "AttributeName": described.ttl_attribute},
     )
-
-    def create_queue(name: str, attributes: Mapping[str, str]) -> tuple[str, str]:
-        url = sqs.create_queue(QueueName=f"xorack-{unique}-{name}", Attributes=attributes)
-        answer = sqs.get_queue_attributes(QueueUrl=url["QueueUrl"], AttributeNames=["QueueArn"])
-        return url["QueueUrl"], answer["Attributes"]["QueueArn"]
-
-    dead_letter_url, dead_letter_arn = create_queue("dead", described.dead_letter_queue)
+    dead_url = sqs.create_queue(QueueName=f"{name}-dead", Attributes=described.dead_letter_queue)
+    dead = sqs.get_queue_attributes(QueueUrl=dead_url["QueueUrl"], AttributeNames=["QueueArn"])
     redrive = {
-        "deadLetterTargetArn": dead_letter_arn,
+        "deadLetterTargetArn": dead["Attributes"]["QueueArn"],
         "maxReceiveCount": described.max_receive_count,
     }
-    queue_url, _ = create_queue(
-        "requests", {**described.queue, "RedrivePolicy": json.dumps(redrive)}
+    queue_url = sqs.create_queue(
+        QueueName=f"{name}-requests",
+        Attributes={**described.queue, "RedrivePolicy": json.dumps(redrive)},
     )
-
-    events.create_event_bus(Name=bus_name)
-    events_url, events_arn = create_queue("events", {})
-    events.put_rule(
-        Name="everything",
-        EventBusName=bus_name,
-        EventPattern=json.dumps({"source": ["xorack"]}),
-    )
-    events.put_targets(
-        Rule="everything", EventBusName=bus_name, Targets=[{"Id": "queue", "Arn": events_arn}]
-    )
-    return Resources(
+    aws.client("events").create_event_bus(Name=name)
+    created = Resources(
         aws=aws,
-        table_name=table_name,
+        table_name=name,
         partition_key=described.table["KeySchema"][0]["AttributeName"],
-        queue_url=queue_url,
-        dead_letter_queue_url=dead_letter_url,
-        bus_name=bus_name,
-        events_queue_url=events_url,
+        queue_url=queue_url["QueueUrl"],
+        dead_letter_queue_url=dead_url["QueueUrl"],
+        bus_name=name,
+        events_queue_url="",
     )
+    return replace(created, events_queue_url=subscribe(created))
 
 
 def _lock_dynamodb(stack: ExitStack) -> None:
@@ -362,77 +256,78 @@ def _lock_dynamodb(stack: ExitStack) -> None:
 
     lock, original = threading.RLock(), DynamoHandler.call_action
 
-    @functools.wraps(original)
-    def call_action(handler: Moto) -> Moto:
-        with lock:  # the answer is serialised in here as well, so it cannot tear
+    def call_action(handler: Any) -> Any:
+        with lock:  # moto serialises the response in here as well
             return original(handler)
 
     stack.enter_context(patch.object(DynamoHandler, "call_action", call_action))
 
 
 def _lock_sqs(stack: ExitStack) -> None:
-    from moto.sqs.models import Queue, SQSBackend
+    from moto.sqs.models import SQSBackend
 
     arrived = threading.Condition(threading.RLock())
     receive = SQSBackend.receive_message
 
-    def locked(original: Callable[..., Moto], *, wakes: bool) -> Callable[..., Moto]:
+    def locked(original: Any) -> Any:
         @functools.wraps(original)
-        def method(*args: Moto, **kwargs: Moto) -> Moto:
+        def method(*args: Any, **kwargs: Any) -> Any:
             with arrived:
-                answer = original(*args, **kwargs)
-                if wakes:
-                    arrived.notify_all()
-                return answer
+                result = original(*args, **kwargs)
+                arrived.notify_all()
+                return result
 
         return method
 
-    @functools.wraps(receive)
     def receive_message(
-        backend: Moto, queue_name: str, count: int, wait: int, *args: Moto, **kwargs: Moto
-    ) -> Moto:
-        # A long poll is many short ones: the lock is free between them, or nobody could send.
+        backend: Any, queue_name: str, count: int, wait: int, *args: Any, **kwargs: Any
+    ) -> Any:
+        # A long poll is many short ones: between them the lock is free for senders.
         deadline = time.monotonic() + wait
         with arrived:
             while True:
-                found = receive(backend, queue_name, count, 0, *args, **kwargs)
+                messages = receive(backend, queue_name, count, 0, *args, **kwargs)
                 left = deadline - time.monotonic()
-                if found or left <= 0:
-                    return found
-                arrived.wait(min(left, _NAP_SECONDS))  # a nap: visibility may end meanwhile
+                if messages or left <= 0:
+                    return messages
+                arrived.wait(min(left, _POLL_SECONDS))  # a visibility timeout may end meanwhile
 
     for name in _QUEUE_METHODS:
-        original = getattr(SQSBackend, name)
-        wakes = name.startswith(("send", "change"))
-        stack.enter_context(patch.object(SQSBackend, name, locked(original, wakes=wakes)))
+        patched = locked(getattr(SQSBackend, name))
+        stack.enter_context(patch.object(SQSBackend, name, patched))
     stack.enter_context(patch.object(SQSBackend, "receive_message", receive_message))
 
-    # Of every message sent and received, moto asks all the queue's attributes to look at one, and
-    # among them are three counts of the whole queue: quadratic. These two look at the one.
-    def retained(backend: Moto, queue_name: str, message: Moto) -> bool:
-        until = (
-            message.sent_timestamp / 1000 + backend.get_queue(queue_name).message_retention_period
-        )
-        return bool(until > time.time())
 
-    stack.enter_context(
-        patch.object(SQSBackend, "is_message_valid_based_on_retention_period", retained)
-    )
+def _quicken_sqs(stack: ExitStack) -> None:
+    """Replace moto's two quadratic look-ups.
+
+    For one attribute moto computes all of a queue's, and three of them count the whole queue. It
+    does so for each message sent and received.
+    """
+    from moto.sqs.models import Queue, SQSBackend
+
     sending = threading.local()
-    whole: Moto = Queue.attributes
-    send = SQSBackend.send_message
+    all_attributes, send = Queue.attributes, SQSBackend.send_message
 
-    def attributes(queue: Moto) -> Moto:
+    def is_retained(backend: Any, queue_name: str, message: Any) -> bool:
+        retention = backend.get_queue(queue_name).message_retention_period
+        return bool(message.sent_timestamp / 1000 + retention > time.time())
+
+    def attributes(queue: Any) -> Any:
         if getattr(sending, "now", False):
             return {"ContentBasedDeduplication": str(queue.content_based_deduplication).lower()}
-        return whole.fget(queue)
+        return all_attributes.fget(queue)
 
-    def send_message(*args: Moto, **kwargs: Moto) -> Moto:
+    def send_message(*args: Any, **kwargs: Any) -> Any:
         sending.now = True
         try:
             return send(*args, **kwargs)
         finally:
             sending.now = False
 
-    stack.enter_context(patch.object(SQSBackend, "send_message", send_message))
-    stack.enter_context(patch.object(Queue, "attributes", property(attributes)))
+    for owner, name, value in (
+        (SQSBackend, "is_message_valid_based_on_retention_period", is_retained),
+        (SQSBackend, "send_message", send_message),
+        (Queue, "attributes", property(attributes)),
+    ):
+        stack.enter_context(patch.object(owner, name, value))

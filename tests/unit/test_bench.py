@@ -1,19 +1,25 @@
-"""The bench's harness, its peer, and the model of capacity: quick, without timings."""
+"""The benchmarks' harness, sections and formulas, without timings."""
 
 import json
+import os
+import subprocess
+import sys
 import time
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bench import __main__ as bench
-from bench import capacity, durable, handling, latency, peeling, plots
+from bench import capacity, dynamodb, handler, latency, memory, peel, plots, spark
 from bench.harness import Goal, Section, Table, figure, interleaved, medians
 from xorack import errors
 from xorack.core.stamp import traced
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+RUNS = json.loads((DOCS / "benchmarks.json").read_text())["sections"]
 
-def test_variants_take_turns_and_another_one_is_first_each_round():
+
+def test_variants_are_measured_in_turn_and_each_round_starts_with_another():
     order = []
 
     def variant(name):
@@ -36,7 +42,7 @@ def test_variants_take_turns_and_another_one_is_first_each_round():
         (2.6, 1.3, "less", False, "**missed**: 0.50 of it"),
     ],
 )
-def test_a_goal_says_by_how_much(measured, bound, better, met, verdict):
+def test_a_goals_verdict_contains_the_factor(measured, bound, better, met, verdict):
     goal = Goal("it", measured, bound, better)
     assert (goal.met, goal.verdict) == (met, verdict)
 
@@ -46,191 +52,120 @@ def test_a_goal_says_by_how_much(measured, bound, better, met, verdict):
     [(0, "0"), (12345.6, "12,346"), (123.4, "123"), (12.34, "12.3"), (1.234, "1.23"),
      (0.01234, "0.012")],
 )  # fmt: skip
-def test_figures_have_the_digits_that_count(value, text):
+def test_figures_have_three_significant_digits(value, text):
     assert figure(value) == text
 
 
-def test_a_section_is_markdown_and_json():
-    section = Section("s", "Title", "Text.", [Table(["a", "b"], [["x", "1"]], "Note.")])
-    section.goals.append(Goal("g", 1, 2, "more"))
-    section.raw["n"] = 1
-    written = section.markdown()
-    assert "## Title\n\nText.\n\n| a | b |\n| --- | ---: |\n| x | 1 |\n\nNote." in written
-    assert "| g | ≥ 2 | 1.00 | **missed**: 0.50 of it |" in written
-    assert section.json()["goals"][0]["met"] is False
-    assert section.json()["n"] == 1
+def test_a_section_is_formatted_with_its_goals():
+    table = Table(["a", "b", "c", "d"], note="Note.")
+    table.add("x", 1234, 0.5, None)
+    written = Section("Title", "Text.", [table], [Goal("g", 1, 2, "more")]).markdown()
+    assert "## Title\n\nText.\n\n| a | b | c | d |\n| --- | ---: | ---: | ---: |\n" in written
+    assert "\n| x | 1,234 | 0.50 |  |\n\nNote.\n\n" in written
+    assert written.endswith("| g | ≥ 2 | 1 | **missed**: 0.50 of it |")
 
 
-def test_a_report_keeps_what_was_not_run_again_and_what_could_not_be(tmp_path, monkeypatch, capsys):
-    def fails(quick):
+def test_a_run_keeps_other_sections_and_reports_failures(tmp_path, monkeypatch, capsys):
+    def fail(quick):
         raise RuntimeError("no network")
 
-    monkeypatch.setattr(bench.peeling, "run", lambda quick: Section("peel", "Peel", "Once."))
+    figures = {name: RUNS[name]["figures"] for name in ("peel", "memory")}
+    monkeypatch.setattr(peel, "measure", lambda quick: figures["peel"])
+    monkeypatch.setattr(memory, "measure", lambda quick: figures["memory"])
     assert bench.main(["peel", "--out", str(tmp_path)]) == 0
-    monkeypatch.setattr(bench.peeling, "run", fails)
-    monkeypatch.setattr(
-        bench.cold_start,
-        "run",
-        lambda quick: Section("cold_start", "Cold", "Now.", goals=[Goal("it", 1, 2, "less")]),
-    )
-    assert bench.main(["peel", "cold_start", "--out", str(tmp_path)]) == 1
+    monkeypatch.setattr(peel, "measure", fail)
+    assert bench.main(["peel", "memory", "--quick", "--out", str(tmp_path)]) == 1
     assert "error: peel: RuntimeError: no network" in capsys.readouterr().err
+    raw = json.loads((tmp_path / "benchmarks.json").read_text())["sections"]
+    assert {name: run["figures"] for name, run in raw.items()} == figures
+    assert list(raw) == ["peel", "memory"]
     report = (tmp_path / "benchmarks.md").read_text()
-    assert "## Peel\n\nOnce." in report
-    assert "## Cold\n\nNow." in report
-    raw = json.loads((tmp_path / "benchmarks.json").read_text())
-    assert list(raw["sections"]) == ["peel", "cold_start"]
-    assert "](images/bench-cold-start.svg)" in report
+    assert "## Naming outstanding units" in report
+    assert "](images/bench-memory.svg)" in report
     assert "bench-peel" not in report  # has no plot
-    assert (tmp_path / "images/bench-cold-start.svg").read_text().rstrip().endswith("</svg>")
+    assert report.count("do not quote") == 1
+    assert bench.main(["--render", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "benchmarks.md").read_text() == report
 
 
-def test_a_section_that_is_not_there_is_named(capsys):
+def test_an_unknown_section_is_rejected(capsys):
     with pytest.raises(SystemExit):
         bench.main(["nonsense"])
     assert "'nonsense': expected one of peel, memory" in capsys.readouterr().err
 
 
-def test_eight_outstanding_are_named_whole():
-    raw = peeling.run(quick=True).raw
-    assert raw["8"]["whole"] == raw["8"]["samples"]
-    assert raw["8"]["wrong"] == 0
+@pytest.mark.parametrize("name", bench.SECTIONS)
+def test_the_report_is_rendered_from_the_stored_figures(name, tmp_path):
+    rendered = bench.render(name, RUNS[name], tmp_path)
+    assert rendered in (DOCS / "benchmarks.md").read_text()
+    if name in plots.PLOTS:
+        (plot,) = tmp_path.glob("images/*.svg")
+        assert f"](images/{plot.name})" in rendered
+        drawn = plot.read_text()
+        assert drawn.startswith("<?xml")
+        assert plots.COLOURS[1] in drawn
+        plots.draw(name, RUNS[name]["figures"], tmp_path)
+        assert plot.read_text() == drawn
 
 
-def test_the_peer_does_what_the_seed_does(aws):
+def test_eight_outstanding_units_are_named_completely():
+    found = peel.measure(quick=True)["8"]
+    assert (found["whole"], found["wrong"]) == (found["samples"], 0)
+
+
+def test_the_peer_behaves_like_the_seed(aws):
     client = aws.client("dynamodb")
-    peer = durable.Peer(aws.table_name, aws.partition_key, client)
+    peer = dynamodb.Peer(aws.table_name, aws.partition_key, client)
     peer.create("t", traced(1))
     with pytest.raises(errors.TagExists):
         peer.create("t", traced(1))
     with pytest.raises(errors.TagNotFound):
-        peer.stamp("nobody", traced(1))
-    stolen = peer.client.put_item
+        peer.stamp_once("nobody", traced(1))
 
     class Faster:
-        """Another writer comes between the read and the write, once."""
+        """Another writer stamps between the read and the write, once."""
 
         def __getattr__(self, name):
             return getattr(client, name)
 
         def put_item(self, **arguments):
             peer.client = client
-            peer.stamp("t", traced(3))
-            return stolen(**arguments)
+            peer.stamp_once("t", traced(3))
+            return client.put_item(**arguments)
 
     peer.client = Faster()
     with pytest.raises(errors.StaleLocalData):
-        peer.stamp("t", traced(2))
-    peer.stamp_retrying("t", traced(2), None)
-    peer.stamp("t", traced(3))
+        peer.stamp_once("t", traced(2))
+    peer.client = Faster()
     peer.stamp("t", traced(2))
-    assert not any(peer.stamp("t", traced(1)))
+    peer.stamp_once("t", traced(2))
+    assert not any(peer.stamp_once("t", traced(1)))
     with pytest.raises(errors.TagNotFound):
-        peer.stamp("t", traced(1))
+        peer.stamp_once("t", traced(1))
 
 
-def test_round_trips_are_counted(aws):
-    found = durable.counted(aws, 10)
-    assert found["DynamoDBAcker"]["round_trips"] == 1
+def test_round_trips_and_units_are_counted(aws):
+    found = dynamodb.count_units(aws, 10)
+    assert found["DynamoDBAcker"] == {"round_trips": 1, "write_units": 1, "read_units": 0}
     assert found["xor-ack-dynamodb"] == {"round_trips": 2, "write_units": 1, "read_units": 1}
 
 
-def test_a_short_chain_is_weighed_from_create_to_event():
-    found = capacity.weigh(2, 2)
-    # One write that creates and acks, one that crosses the event off; the index has it in between.
-    assert (found.writes, found.index_writes, found.write_units) == (2, 2, 4)
+def test_concurrent_stamps_are_counted_until_the_deadline():
+    stamped = []
+    rate = dynamodb.write_concurrently(
+        lambda writer, stamp: stamped.append(writer) or time.sleep(0.15), 2, 0.2
+    )
+    assert set(stamped) == {0, 1}
+    assert rate * 0.2 < len(stamped)  # the second stamp of each ends too late
+
+    def fail(writer, stamp):
+        raise errors.TagNotFound("t")
+
+    with pytest.raises(errors.TagNotFound):
+        dynamodb.write_concurrently(fail, 2, 0.1)
 
 
-def test_folding_saves():
-    one_by_one, together = capacity.weigh(200, 1), capacity.weigh(200, 100)
-    assert together.writes < one_by_one.writes / 20
-    assert together.write_units < one_by_one.write_units
-    cost = [capacity.estimate(capacity.Load(units_per_request=fold)).total for fold in (1, 10, 100)]
-    assert cost == sorted(cost, reverse=True)
-    assert cost[0] > 10 * cost[2]
-
-
-def test_prices_are_arguments():
-    load = capacity.Load()
-    dear = capacity.estimate(load, capacity.Prices(write_units=6.25))
-    cheap = capacity.estimate(load)
-    writes = "DynamoDB writes"
-    assert dear.dollars[writes] == pytest.approx(10 * cheap.dollars[writes])
-    assert dear.total - cheap.total == pytest.approx(9 * cheap.dollars[writes])
-
-
-def test_limits_grow_with_the_load_and_a_hot_chain_is_told():
-    small, large = (capacity.estimate(capacity.Load(units_per_day=n)) for n in (1e6, 1e12))
-    assert small.limits[0].share < 1 < large.limits[0].share
-    hot = capacity.estimate(capacity.Load(units_per_day=1e10, hot_share=1.0))
-    shares = {limit.name: limit.share for limit in hot.limits}
-    assert shares["conditional writes of the busiest chain"] > 1
-    assert shares["write units of the busiest chain's partition"] > 1
-
-
-def test_a_load_that_makes_no_sense_is_refused(capsys):
-    with pytest.raises(ValueError, match="units_per_day is 0"):
-        capacity.Load(units_per_day=0)
-    with pytest.raises(ValueError, match="hot_share"):
-        replace(capacity.Load(), hot_share=2)
-    with pytest.raises(SystemExit):
-        capacity.main(["--units-per-chain", "-1"])
-    assert "units_per_chain is -1.0" in capsys.readouterr().err
-
-
-def test_the_estimate_is_printed(capsys):
-    capacity.main(["--units-per-day", "1e9", "--write-units", "1"])
-    said = capsys.readouterr().out
-    assert said.startswith("1,000,000,000 units a day: $")
-    assert "limits, the fullest first:" in said
-
-
-RAW = {
-    "memory": {
-        "8": {"nanoseconds": {"ack": 80, "one": 300, "floor": 170, "call": 37, "bulk": 0.5}},
-        "goals": [],
-    },
-    "dynamodb": {
-        "stamps_a_second": {"1 on one chain": {"theirs": 60, "ours": 61}},
-        "counts": {},
-    },
-    "handler": {"10 over 1": {"one": {"share_in_calls": 0.93}}, "goals": []},
-    "cold_start": {"goals": [{"what": "`it`: times", "measured": 1.2, "bound": 1.3}]},
-    "latency": {
-        "as deployed": {"milliseconds": {"all": [1000.0, 900.0]}, "batch_window_seconds": 1},
-        "window_of_median": 500.0,
-    },
-    "spark": {
-        "results": [
-            {
-                "words": 100,
-                "variants": {
-                    "untracked": {"cpu_ratio": 1.0, "warm_cpu_ratio": 1.0},
-                    "plain": {"cpu_ratio": 1.3, "warm_cpu_ratio": 1.1},
-                    "traced": {"cpu_ratio": 1.4, "warm_cpu_ratio": 1.2},
-                },
-            }
-        ]
-    },
-}
-
-
-@pytest.mark.parametrize("name", plots.PLOTS)
-def test_each_plot_is_drawn_the_same_each_time(name, tmp_path):
-    first = plots.draw(name, RAW[name], tmp_path)
-    drawn = first.read_text()
-    assert drawn.startswith("<?xml")
-    assert plots.COLOURS[1] in drawn or plots.COLOURS[0] in drawn
-    assert plots.draw(name, RAW[name], tmp_path).read_text() == drawn
-    assert plots.embedded(name, tmp_path).endswith(f"({plots.file_of(name)})")
-
-
-def test_what_has_no_plot_has_none(tmp_path):
-    assert plots.draw("peel", {}, tmp_path) is None
-    assert plots.embedded("peel", tmp_path) == plots.embedded("memory", tmp_path) == ""
-
-
-def test_percentiles_are_figures_that_were_measured():
+def test_percentiles_are_measured_figures():
     figures = list(range(100, 0, -1))
     assert [latency.percentile(figures, p) for p in (1, 50, 99, 100)] == [1, 50, 99, 100]
     assert latency.percentile([7], 50) == latency.percentile([7], 100) == 7
@@ -239,30 +174,34 @@ def test_percentiles_are_figures_that_were_measured():
 
 
 def test_the_handlers_memory_grows_with_its_batch():
-    few, many = handling._memory(10, 1), handling._memory(3000, 3000)
+    few, many = handler.peak_memory(10, 1), handler.peak_memory(3000, 3000)
     assert few["warm"] <= few["with_event"] <= few["peak"] < many["peak"]
 
 
-def test_only_what_lands_while_it_counts_is_counted():
-    stamped = []
-    rate = durable.written_together(
-        lambda writer, tag, stamp: stamped.append(tag) or time.sleep(0.01), ["a", "b"], 0.2, 0.3
+def test_the_cpu_of_running_children_is_counted():
+    busy = "sum(range(3_000_000)); print(flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", busy], **pipes) as child:
+        child.stdout.readline()
+        of_child, own = spark.cpu_seconds(child.pid), sum(os.times()[:4])
+        assert of_child > 0
+        assert spark.cpu_seconds(os.getpid()) >= of_child + own
+        child.communicate(b"\n")
+
+
+def test_the_capacity_of_slow_single_messages_by_hand():
+    # 1,001 requests a chain, each sent, received and deleted alone, written alone.
+    together, dollars, used = capacity.estimate(1_000, messages_per_call=1)
+    assert together == pytest.approx(1, abs=0.01)
+    assert dollars["SQS"] == pytest.approx(3 * 1.001 * 0.40)
+    assert dollars["EventBridge"] == pytest.approx(0.001)
+    units = capacity.drive(1_000).writes + 4
+    assert used["write units of a table"] == pytest.approx(
+        1 / 86_400 * units * 1.001 / 40_000, rel=0.01
     )
-    assert set(stamped) == {"a", "b"}
-    assert rate * 0.2 < len(stamped)  # what came while it settled is not
+    assert [capacity.queue_calls(*of) for of in ((1, 1 << 16), (1, (1 << 16) + 1))] == [1, 2]
+    assert capacity.queue_calls(10, 600 * 1024) == 10  # a call holds 1 MiB
 
 
-def test_the_model_takes_the_consumers_own_work_from_the_report(tmp_path, monkeypatch, capsys):
-    report = tmp_path / "benchmarks.json"
-    took = {"100 over 10": 70.0, "1000 over 10": 50.0, "1000 over 1": 40.0}
-    cases = {name: {"one": {"own_microseconds_a_message": us}} for name, us in took.items()}
-    report.write_text(json.dumps({"sections": {"handler": cases}}))
-    assert capacity.measured_request_seconds(report) == pytest.approx(50e-6)
-    with pytest.raises(SystemExit, match="no handler section"):
-        capacity.measured_request_seconds(tmp_path / "nothing")
-    told = {}
-    for seconds in (50e-6, 0.5):
-        monkeypatch.setattr(capacity, "measured_request_seconds", lambda s=seconds: s)
-        capacity.main(["--measured"])
-        told[seconds] = capsys.readouterr().out
-    assert told[50e-6] != told[0.5]
+def test_the_table_of_the_docs_is_that_of_the_formulas():
+    assert capacity.table() in (DOCS / "capacity.md").read_text(encoding="utf-8")

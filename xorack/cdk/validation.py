@@ -1,112 +1,92 @@
-"""What somebody brings to an acker: of the right kind, and where it can be used.
+"""Validation of user-supplied resources (queues, bus, key, topic, network, grantee).
 
-What is wrong with it would otherwise show when it is deployed, or when a function is denied a call.
+Without it, a mistake shows at the deployment only, or when a function is denied a call.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from aws_cdk import Stack, Token, aws_iam, aws_kms
 from constructs import Construct
 
+# The kind of each argument, and an attribute that only this kind has.
+_KINDS: Final[Mapping[str, tuple[str, str]]] = {
+    "settings": ("a Settings", "visibility_timeout_seconds"),
+    "queue": ("an IQueue", "queue_arn"),
+    "dead_letters": ("an IQueue", "queue_arn"),
+    "bus": ("an IEventBus", "event_bus_arn"),
+    "encryption_key": ("an IKey", "key_arn"),
+    "alarm_topic": ("an ITopic", "topic_arn"),
+    "network": ("a Network", "security_groups"),
+    "vpc": ("an IVpc", "vpc_id"),
+    "grantee": ("an IGrantable, such as a role", "grant_principal"),
+}
 
-def check_kind(name: str, value: object, attribute: str, kind: str) -> None:
-    """Refuse what is of another kind.
 
-    Args:
-        name: What it is called.
-        value: What was given; None is as good as nothing.
-        attribute: What all of the kind have, and nothing else.
-        kind: What was expected, in words.
+def check_kind(name: str, value: object) -> None:
+    """Check the kind of an argument.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: The argument is of another kind.
     """
-    if value is not None and not hasattr(value, attribute):
+    kind, attribute = _KINDS[name]
+    if not hasattr(value, attribute):
         raise TypeError(f"{name} is {value!r}: expected {kind}")
 
 
-def check_region(name: str, resource: Any, scope: Construct) -> None:
-    """Refuse what is in another region, as far as regions are known before the deployment.
-
-    Args:
-        name: What it is called.
-        resource: What was given; None is as good as nothing.
-        scope: Who is to use it.
+def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
+    """Check the kinds and regions of an acker's arguments; None stands for the default.
 
     Raises:
-        ValueError: It is elsewhere.
+        TypeError: An argument is unknown or of another kind.
+        ValueError: A resource is in another region, or the key is an alias.
     """
-    if resource is None:
-        return
-    here, there = Stack.of(scope).region, resource.env.region
-    if known_to_differ(here, there):
-        raise ValueError(f"{name}: {resource.node.path} is in {there}, expected {here}")
+    for name, value in arguments.items():
+        if name not in _KINDS:
+            raise TypeError(f"Acker has no argument {name!r}")
+        if value is None:
+            continue
+        check_kind(name, value)
+        here, there = Stack.of(scope).region, value.env.region if hasattr(value, "env") else None
+        if there is not None and is_known_to_differ(here, there):
+            raise ValueError(f"{name}: {value.node.path} is in {there}, expected {here}")
+    if arguments.get("encryption_key") is not None:
+        check_key("encryption_key", arguments["encryption_key"])
 
 
-def check_key(name: str, key: aws_kms.IKey | None) -> None:
-    """Refuse an alias: a role's statement on one allows nothing.
-
-    Args:
-        name: What it is called.
-        key: What was given; None is as good as nothing.
+def check_key(name: str, key: aws_kms.IKey) -> None:
+    """Reject an alias: a statement of a role on an alias allows nothing.
 
     Raises:
-        ValueError: It is an alias.
+        ValueError: The key is an alias.
     """
-    if key is not None and hasattr(key, "alias_name"):
+    if hasattr(key, "alias_name"):
         raise ValueError(
-            f"{name}: {key.node.path} is an alias, expected the key that it stands for (by its "
-            "ARN, or `Key.from_lookup`): a role cannot be allowed an alias"
+            f"{name}: {key.node.path} is an alias, expected its key (by its ARN, or "
+            "`Key.from_lookup`): a role cannot be allowed an alias"
         )
 
 
-def check_grantee(grantee: object) -> None:
-    """Refuse what no right can be given to.
-
-    Args:
-        grantee: What was given.
-
-    Raises:
-        TypeError: It is no grantee.
-    """
-    if not hasattr(grantee, "grant_principal"):
-        raise TypeError(f"grantee is {grantee!r}: expected an IGrantable, such as a role")
-
-
-def who(grantee: aws_iam.IGrantable) -> str:
-    """Somebody, in words.
-
-    Args:
-        grantee: Who.
-    """
-    for name in ("service", "arn"):  # of principals that are no constructs
+def describe(grantee: aws_iam.IGrantable) -> str:
+    """Return a grantee's name for messages."""
+    for name in ("service", "arn"):  # principals that are not constructs
         if hasattr(grantee, name):
             return str(getattr(grantee, name))
     node = getattr(grantee, "node", None)
     return type(grantee).__name__ if node is None else str(node.path)
 
 
-def from_outside(grantee: aws_iam.IGrantable, account: str) -> bool:
-    """Whether somebody has no policy in an account that a right could be added to.
+def is_external(grantee: aws_iam.IGrantable, account: str) -> bool:
+    """Return True for services and for principals of another account, as far as known.
 
-    Args:
-        grantee: Who.
-        account: The account.
-
-    Returns:
-        True for a service, and for whoever is known to be of another account.
+    They have no policy in this account, so only the policies of resources can allow them anything.
     """
-    theirs = grantee.grant_principal.principal_account
-    return theirs is None or known_to_differ(theirs, account)
+    principal_account = grantee.grant_principal.principal_account
+    return principal_account is None or is_known_to_differ(principal_account, account)
 
 
-def known_to_differ(one: str, other: str) -> bool:
-    """Whether two accounts, or regions, differ for sure: some are known at the deployment only.
-
-    Args:
-        one: An account or region.
-        other: Another.
-    """
+def is_known_to_differ(one: str, other: str) -> bool:
+    """Compare two accounts or regions; False if either is known at the deployment only."""
     return one != other and not Token.is_unresolved(one) and not Token.is_unresolved(other)

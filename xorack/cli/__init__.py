@@ -9,13 +9,10 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: The arguments; the process's by default.
+    """Run the command line with these arguments, by default the process's.
 
     Returns:
-        The exit status: 0; 1 for trouble; 2 for a mistake in the arguments; 130 when interrupted.
+        The exit status: 0; 1 for a failure; 2 for invalid arguments; 130 when interrupted.
     """
     try:
         import click  # noqa: F401

@@ -1,10 +1,10 @@
-"""What is printed: for people on a terminal, for pipes, for programs."""
+"""Output for terminals, pipes and programs."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from rich.cells import cell_len
@@ -12,220 +12,159 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from xorack.cli.error_messages import printable
 from xorack.core.event import rfc3339
 from xorack.ops.status import ChainStatus
+from xorack.ops.text import printable, span
 
 __all__ = [
+    "COLOURS",
+    "age",
     "can_redraw",
-    "colour",
     "console",
-    "describe",
     "percent",
     "print_json",
     "print_rows",
     "print_status",
     "say",
-    "span",
     "time_left",
+    "units",
 ]
 
-_COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
+COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
+"""The colours of a chain's statuses."""
 _GAP = 2
-"""Blanks between columns; it is rich's own measure."""
-_FOLDED = 12
-"""Columns of a table that a cell which goes on in further lines takes at least."""
-_PADDED = 80
-"""One tag of 1,024 bytes would move all other lines' columns out of sight."""
-_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
+"""Blanks between columns, as rich has them."""
+_MIN_FOLDED = 12
+"""Least width of a column whose cells may continue in further lines."""
+_MAX_PADDED = 80
+"""One tag of 1,024 bytes would push the columns of all other lines out of sight."""
 
 
 def console() -> Console:
-    """A console on what stdout is now; a pipe gets no colour, no padding and no line breaks."""
+    """Create a console for stdout; a pipe gets no colour, no padding and no line breaks."""
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def can_redraw(out: Console) -> bool:
-    """Whether what was printed can be drawn over: a pipe, or a dumb terminal, shows it twice."""
+    """Tell whether the output can be drawn over: not on a pipe or a dumb terminal."""
     return out.is_terminal and not out.is_dumb_terminal
 
 
 def say(text: str, *, error: bool = False) -> None:
-    """Print one line.
-
-    Args:
-        text: The line.
-        error: Whether it goes to stderr.
-    """
+    """Print a line to stdout, or to stderr for an error."""
     print(text, file=sys.stderr if error else sys.stdout)
 
 
 def print_json(value: Any) -> None:
-    """Print a value for programs, on one line: lists of them are JSON Lines."""
+    """Print a value as one line of JSON."""
     print(json.dumps(value, ensure_ascii=not sys.stdout.encoding.lower().startswith("utf")))
 
 
-def span(milliseconds: int) -> str:
-    """A time span in two units at most, for example ``3 h 20 min``.
-
-    Args:
-        milliseconds: At least 0.
-
-    Returns:
-        The text.
-    """
-    if milliseconds < _SECOND:
-        return f"{milliseconds} ms"
-    if milliseconds < _MINUTE:
-        return f"{milliseconds / _SECOND:.1f} s"
-    for unit, name, part, part_name in (
-        (_DAY, "d", _HOUR, "h"),
-        (_HOUR, "h", _MINUTE, "min"),
-        (_MINUTE, "min", _SECOND, "s"),
-    ):
-        if milliseconds >= unit:
-            whole, rest = divmod(milliseconds, unit)
-            return f"{whole} {name}" + (f" {rest // part} {part_name}" if rest // part else "")
-    raise AssertionError("unreachable")
-
-
-def time_left(deadline: int | None, now: int) -> str:
-    """The time until a deadline, for a column; nothing where there is none.
-
-    Args:
-        deadline: Milliseconds since 1970.
-        now: Likewise.
-
-    Returns:
-        The text.
-    """
-    if deadline is None:
+def time_left(status: ChainStatus) -> str:
+    """Format the time until the deadline in whole seconds; empty without a deadline."""
+    if status.deadline is None:
         return ""
-    return "passed" if deadline <= now else span(deadline - now)
+    left = status.deadline - status.now
+    return "passed" if left <= 0 else span(left // 1000 * 1000)
 
 
 def percent(status: ChainStatus) -> str:
-    """The progress as a text; ``?`` where nobody counts."""
+    """Format the progress; ``?`` if the senders do not count."""
     return "?" if status.percent is None else f"{status.percent:g} %"
 
 
-def colour(status: str) -> str:
-    """The colour of a chain's status; none for what is no status."""
-    return _COLOURS.get(status, "")
+def units(status: ChainStatus) -> str:
+    """Format the finished and started units."""
+    return f"{status.chain.finished:,}/{status.chain.started:,}"
 
 
-def _bar(share: float, width: int = 24) -> Text:
-    full = int(share / 100 * width)
-    bar = Text("━" * full, style="green" if share == 100 else "cyan")
-    return bar.append("━" * (width - full), style="bright_black")
+def age(status: ChainStatus) -> str:
+    """Format the age; ``?`` if it is unknown."""
+    return "?" if status.age_ms is None else span(status.age_ms)
 
 
-def print_status(status: ChainStatus, now: int) -> None:
-    """Print how one chain stands.
-
-    Args:
-        status: The chain.
-        now: Milliseconds since 1970.
-    """
+def print_status(status: ChainStatus) -> None:
+    """Print the status of one chain, a line for each property."""
     out = console()
-    for name, value in describe(status, now):
+    for name, value in _properties(status):
         line = Text(f"{name:<12} ")
-        line.append(value, style=_COLOURS.get(value, "") if name == "status" else "")
+        line.append(value, style=COLOURS.get(value, "") if name == "status" else "")
         if name == "progress" and status.percent is not None and out.is_terminal:
-            line.append("  ").append_text(_bar(status.percent))
+            full = int(status.percent / 100 * 24)
+            line.append("  ")
+            line.append("━" * full, style="green" if status.percent == 100 else "cyan")
+            line.append("━" * (24 - full), style="bright_black")
         out.print(line)
 
 
-def describe(status: ChainStatus, now: int) -> list[tuple[str, str]]:
-    """How one chain stands, in names and texts.
-
-    Args:
-        status: The chain.
-        now: Milliseconds since 1970.
-
-    Returns:
-        What to tell, in order.
-    """
+def _properties(status: ChainStatus) -> Iterator[tuple[str, str]]:
+    """Yield the names and values to print; further lines of a value have no name."""
     chain = status.chain
-    told = [("tag", printable(chain.tag)), ("status", chain.status)]
-    if reason := chain.reason or chain.failing:
-        told.append(("reason", printable(reason)))
-    if chain.status == "pending":
-        told.append(("", "requests came, its create has not yet"))
-    told.append(("progress", percent(status)))
-    told.append(("started", f"{chain.started:,} units"))
-    told.append(("finished", f"{chain.finished:,} units"))
-    if chain.created_at is not None:
-        told.append(("created", str(rfc3339(chain.created_at))))
-    if status.age_ms is not None:
-        told.append(("took" if chain.final else "age", span(status.age_ms)))
-    if chain.last_stamp_at is not None and not chain.final:
-        told.append(("last stamp", _ago(chain.last_stamp_at, now)))
-    if chain.ended_at is not None:
-        told.append(("ended", f"{rfc3339(chain.ended_at)}, {_ago(chain.ended_at, now)}"))
-    if not chain.final:
-        told.append(("deadline", _deadline(status.deadline, now)))
+    final = chain.final
+    properties = {
+        "tag": printable(chain.tag),
+        "status": chain.status,
+        "reason": printable(status.reason or ""),
+        "": "its requests arrived before its create" if chain.status == "pending" else "",
+        "progress": percent(status),
+        "started": f"{chain.started:,} units",
+        "finished": f"{chain.finished:,} units",
+        "created": rfc3339(chain.created_at),
+        "took" if final else "age": None if status.age_ms is None else age(status),
+        "last stamp": None if final else _ago(status, chain.last_stamp_at),
+        "ended": chain.ended_at and f"{rfc3339(chain.ended_at)}, {_ago(status, chain.ended_at)}",
+        "deadline": None if final else _deadline(status),
+    }
+    yield from ((name, value) for name, value in properties.items() if value)
     if chain.status != "acked":
-        told.extend(_outstanding(status))
-    if chain.final:
-        told.append(("event", "pending" if chain.event_pending else "published"))
-    return told
+        lines = [f"{unit:016x}" for unit in status.outstanding]
+        lines += [status.outstanding_note] if status.outstanding_note else []
+        yield "outstanding", lines[0] if lines else "none"
+        yield from (("", line) for line in lines[1:])
+    if final:
+        yield "event", "pending" if chain.event_pending else "published"
 
 
-def _ago(time: int, now: int) -> str:
-    return f"{span(max(0, now - time))} ago"
+def _ago(status: ChainStatus, time: int | None) -> str | None:
+    return None if time is None else f"{span(max(0, status.now - time))} ago"
 
 
-def _deadline(deadline: int | None, now: int) -> str:
-    if deadline is None:
+def _deadline(status: ChainStatus) -> str:
+    if status.deadline is None:
         return "none"
-    if deadline <= now:
-        return f"{rfc3339(deadline)}, passed {_ago(deadline, now)}: the sweeper ends it"
-    return f"{rfc3339(deadline)}, in {span(deadline - now)}"
-
-
-def _outstanding(status: ChainStatus) -> list[tuple[str, str]]:
-    left = status.chain.started - status.chain.finished
-    counted = f"{left:,} units" if left > 0 else "some units"
-    if not status.outstanding:
-        if status.outstanding_complete:
-            return [("outstanding", "none")]
-        why = "too many to be named" if left > 1 else "not to be named from such stamps"
-        return [("outstanding", f"{counted}, {why}")]
-    lines = [f"{unit:016x}" for unit in status.outstanding]
-    if not status.outstanding_complete:
-        lines.append(f"and more: {counted} in all")
-    return [("outstanding" if at == 0 else "", line) for at, line in enumerate(lines)]
+    text, left = rfc3339(status.deadline), status.deadline - status.now
+    if left > 0:
+        return f"{text}, in {span(left)}"
+    return f"{text}, passed {_ago(status, status.deadline)}: the sweeper ends it"
 
 
 def print_rows(
     heads: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    rows: Sequence[Sequence[str]],
     *,
     right: Collection[int],
     fold: Collection[int],
 ) -> None:
-    """Print a table: no cell is ever cut.
+    """Print a table without cutting any cell.
 
-    On a terminal that has the room, long cells go on in further lines. Elsewhere a row is a line,
-    in columns but for what is far longer than the others.
+    On a terminal with enough room, long cells continue in further lines. Elsewhere a row is one
+    line, in columns except for very long cells.
 
     Args:
-        heads: The columns' names.
+        heads: The names of the columns.
         rows: The cells.
         right: Columns that are aligned to the right.
-        fold: Columns that may go on in a further line of a terminal.
+        fold: Columns whose cells may continue in further lines on a terminal.
     """
-    cells = [list(row) for row in rows]
-    lines = [list(heads), *cells]
-    widths = [max(cell_len(line[at]) for line in lines) for at in range(len(heads))]
+    lines = [heads, *rows]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     out = console()
-    least = [min(width, _FOLDED) if at in fold else width for at, width in enumerate(widths)]
+    least = [min(width, _MIN_FOLDED) if at in fold else width for at, width in enumerate(widths)]
     if not out.is_terminal or sum(least) + _GAP * (len(heads) - 1) > out.width:
         for line in lines:
             padded = []
             for at, (cell, width) in enumerate(zip(line, widths, strict=True)):
-                space = " " * (min(width, _PADDED) - cell_len(cell))
+                space = " " * (min(width, _MAX_PADDED) - cell_len(cell))
                 padded.append(space + cell if at in right else cell + space)
             say((" " * _GAP).join(padded).rstrip())
         return
@@ -237,6 +176,6 @@ def print_rows(
             no_wrap=at not in fold,
             overflow="fold",
         )
-    for row in cells:
-        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
+    for row in rows:
+        table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
     out.print(table, soft_wrap=False)

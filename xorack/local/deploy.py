@@ -1,7 +1,7 @@
-"""Brings the synthesised stack into the embedded AWS, as the CDK would bring it to AWS.
+"""Deployment of a synthesised template into the embedded AWS, without changes to the template.
 
-The template is not changed: its assets are published where it looks for them, the SSM parameters
-that it names are there, and CloudFormation creates what it says.
+Its assets are uploaded where it looks for them, the SSM parameters that it names exist, and
+CloudFormation creates its resources.
 """
 
 from __future__ import annotations
@@ -9,42 +9,44 @@ from __future__ import annotations
 import io
 import json
 import time
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from xorack.local.embedded import Client, EmbeddedAWS
+from xorack.local.embedded import Client, EmbeddedAWS, fetch
 from xorack.local.errors import DeployFailed
 from xorack.local.isolation import ACCOUNT, REGION
 
-_BOOTSTRAP_VERSION = "30"
-_BODY_LIMIT = 51_200
-_WHOLE_SECOND = 1.0
-_POLL_SECONDS = 5
+_PSEUDO_PARAMETERS = {"AccountId": ACCOUNT, "Region": REGION, "Partition": "aws"}
+_PARAMETERS = {
+    "/cdk-bootstrap/": "30",
+    # ministack's environment has Powertools: the functions need no layer.
+    "/aws/service/powertools/": f"arn:aws:lambda:{REGION}:017000801446:layer:Powertools:1",
+}
+"""Values of the SSM parameters that exist in every account, by the beginning of their paths."""
+_CREATE_SECONDS = 120
+_POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The stack as it stands in the embedded AWS.
+    """A stack in the embedded AWS.
 
     Attributes:
-        aws: Where it stands.
-        name: Its name.
+        aws: The embedded AWS.
+        name: The stack's name.
         outputs: Its outputs: `TableName`, `QueueUrl`, `DeadLetterQueueUrl`, `EventBusName`, ...
         functions: Physical names of its Lambda functions, by logical id.
-        log_groups: Names of its log groups, by logical id.
     """
 
     aws: EmbeddedAWS
     name: str
     outputs: Mapping[str, str]
-    functions: Mapping[str, str] = field(default_factory=dict)
-    log_groups: Mapping[str, str] = field(default_factory=dict)
+    functions: Mapping[str, str]
 
     @property
     def table_name(self) -> str:
@@ -58,122 +60,103 @@ class Stack:
 
     @property
     def dead_letter_queue_url(self) -> str:
-        """URL of its dead-letter queue."""
+        """URL of the dead-letter queue."""
         return self.outputs["DeadLetterQueueUrl"]
 
     @property
     def bus_name(self) -> str:
-        """Name of the bus that events go to."""
+        """Name of the event bus."""
         return self.outputs["EventBusName"]
 
     def client(self, service: str) -> Client:
-        """Returns a boto3 client; see `EmbeddedAWS.client`.
-
-        Args:
-            service: Name of the service.
-
-        Returns:
-            The client.
-        """
+        """Return a boto3 client; see `ClientCache.client`."""
         return self.aws.client(service)
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What was asked of the embedded AWS, counted where it arrived.
+    """Counters of a stack, taken where calls arrive.
 
     Attributes:
-        messages: Messages that the stack's queue took.
-        invocations: Invocations of the stack's functions, scheduled ones included.
-        errors: Those of them that failed or timed out.
-        writes: Items written to DynamoDB, as far as a condition did not refuse them.
-        conflicts: Writes that were refused, nearly always by their condition.
-        reads: GetItem, BatchGetItem, Query and Scan calls.
-        events: PutEvents calls.
-        calls: All calls that succeeded, by action.
-        refused: All calls that were answered with an error, by action.
+        messages: Messages sent to the stack's queue.
+        invocations: Invocations of its functions, scheduled ones included.
+        errors: Invocations that failed or timed out.
+        writes: Items written to its table; rejected conditional writes do not count.
     """
 
     messages: int
     invocations: int
     errors: int
     writes: int
-    conflicts: int
-    reads: int
-    events: int
-    calls: Mapping[str, int]
-    refused: Mapping[str, int]
 
 
 def deploy(
     aws: EmbeddedAWS,
-    template: Path | Mapping[str, Any],
-    assets: Path | None = None,
+    template: Path,
     *,
     name: str = "xorack",
     parameters: Mapping[str, str] | None = None,
-    deadline_seconds: float = 120.0,
 ) -> Stack:
-    """Deploys a synthesised template and waits until it stands.
+    """Deploy a synthesised template and wait until its resources exist.
 
     Args:
         aws: The embedded AWS, started.
-        template: The template, or the path of its file in a cloud assembly.
-        assets: The directory with the `*.assets.json` and the assets; default: beside the template.
+        template: The template's file, in a cloud assembly with its `*.assets.json`.
         name: Name of the stack.
-        parameters: Values of SSM parameters that the template names, by their paths. The ones that
-            `cdk bootstrap` and the Powertools layer bring are there without.
-        deadline_seconds: How long it may take.
-
-    Returns:
-        The stack.
+        parameters: Values of the SSM parameters that the template names, by path. Those of
+            `cdk bootstrap` and of the Powertools layer have values already.
 
     Raises:
-        DeployFailed: It could not be deployed; the message has the reasons from its events.
+        DeployFailed: The deployment failed; the message has the reasons from the stack's events.
     """
-    if isinstance(template, Path):
-        assets = assets or template.parent
-        try:
-            content: Mapping[str, Any] = json.loads(template.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DeployFailed(f"cannot read the template: {error}") from error
-    else:
-        content = template
-    if assets is None:
-        raise DeployFailed("a template that is not a file needs the directory of its assets")
-    bucket = _publish(aws, assets)
-    values = _put_parameters(aws, content, parameters or {})
-    _create(aws, name, content, bucket, values)
-    stack = _wait(aws, name, time.monotonic() + deadline_seconds)
-    _expire(aws, content, stack)
-    return stack
+    try:
+        content = json.loads(template.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DeployFailed(f"cannot read the template: {error}") from error
+    bucket = _upload_assets(aws, template.parent)
+    key = f"{name}.template.json"
+    aws.client("s3").put_object(Bucket=bucket, Key=key, Body=template.read_bytes())
+    values = _put_parameters(aws, content.get("Parameters", {}), parameters or {})
+    stack = _create(aws, name, f"{aws.endpoint_url}/{bucket}/{key}", values)
+    resources = aws.client("cloudformation").describe_stack_resources(StackName=name)
+    physical: dict[str, dict[str, str]] = {}
+    for one in resources["StackResources"]:
+        of_type = physical.setdefault(one["ResourceType"], {})
+        of_type[one["LogicalResourceId"]] = one["PhysicalResourceId"]
+    # ministack ignores the template's time to live.
+    for table_type in ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable"):
+        for logical_id, table in physical.get(table_type, {}).items():
+            properties = content["Resources"][logical_id]["Properties"]
+            if ttl := properties.get("TimeToLiveSpecification"):
+                aws.client("dynamodb").update_time_to_live(
+                    TableName=table, TimeToLiveSpecification=ttl
+                )
+    outputs = {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", [])}
+    return Stack(aws, name, outputs, physical.get("AWS::Lambda::Function", {}))
 
 
-def _publish(aws: EmbeddedAWS, assets: Path) -> str:
-    """Puts the assembly's files where the template looks for them; returns the bucket's name."""
-    manifests = sorted(assets.glob("*.assets.json"))
+def _upload_assets(aws: EmbeddedAWS, assembly: Path) -> str:
+    """Upload the assembly's files to their destinations and return a bucket's name."""
+    manifests = sorted(assembly.glob("*.assets.json"))
     if not manifests:
-        raise DeployFailed(f"no *.assets.json in {assets}: not a cloud assembly")
-    s3, buckets = aws.client("s3"), set()
+        raise DeployFailed(f"no *.assets.json in {assembly}: not a cloud assembly")
+    s3, bucket = aws.client("s3"), ""
     for manifest in manifests:
         for file in json.loads(manifest.read_text(encoding="utf-8"))["files"].values():
-            source = assets / file["source"]["path"]
+            source = assembly / file["source"]["path"]
             if not source.exists():
                 raise DeployFailed(f"the asset {source} is missing")
             content = _zip(source) if file["source"]["packaging"] == "zip" else source.read_bytes()
             for destination in file["destinations"].values():
-                bucket, key = (_resolve(destination[k]) for k in ("bucketName", "objectKey"))
-                if bucket not in buckets:
-                    with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
-                        s3.create_bucket(Bucket=bucket)
-                    buckets.add(bucket)
-                s3.put_object(Bucket=bucket, Key=key, Body=content)
-    return str(sorted(buckets)[0])
+                bucket = _resolve(destination["bucketName"])
+                with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
+                    s3.create_bucket(Bucket=bucket)
+                s3.put_object(Bucket=bucket, Key=_resolve(destination["objectKey"]), Body=content)
+    return bucket
 
 
 def _resolve(text: str) -> str:
-    known = {"AccountId": ACCOUNT, "Region": REGION, "Partition": "aws"}
-    for name, value in known.items():
+    for name, value in _PSEUDO_PARAMETERS.items():
         text = text.replace(f"${{AWS::{name}}}", value)
     return text
 
@@ -188,156 +171,76 @@ def _zip(directory: Path) -> bytes:
 
 
 def _put_parameters(
-    aws: EmbeddedAWS, template: Mapping[str, Any], given: Mapping[str, str]
+    aws: EmbeddedAWS, parameters: Mapping[str, Any], values: Mapping[str, str]
 ) -> dict[str, str]:
-    """Puts the SSM parameters that the template names; returns where the moved ones are."""
-    ssm, moved = aws.client("ssm"), {}
-    for key, parameter in template.get("Parameters", {}).items():
+    """Put the template's SSM parameters and return their paths, by the template's names."""
+    paths = {}
+    for name, parameter in parameters.items():
         if not parameter["Type"].startswith("AWS::SSM::Parameter::Value"):
             continue
         path = parameter.get("Default", "")
-        if path in given:
-            value = given[path]
-        elif path.startswith("/cdk-bootstrap/"):
-            value = _BOOTSTRAP_VERSION
-        elif path.startswith("/aws/service/powertools/"):
-            value = _empty_layer(aws)
-        else:
-            raise DeployFailed(f"the template wants the SSM parameter {path}: give its value")
-        if path.startswith("/aws/"):
-            # Only AWS may write there, here too. The stack is told to look elsewhere.
-            path = moved[key] = f"/local{path}"
-        ssm.put_parameter(Name=path, Value=value, Type="String", Overwrite=True)
-    return moved
-
-
-def _empty_layer(aws: EmbeddedAWS) -> str:
-    """Returns the ARN of a layer that stands for Powertools.
-
-    It is empty: the functions run in ministack's environment, and Powertools is in there.
-    """
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("python/README", "Powertools is in the environment already.\n")
-    answer = aws.client("lambda").publish_layer_version(
-        LayerName="AWSLambdaPowertoolsPython", Content={"ZipFile": packed.getvalue()}
-    )
-    return str(answer["LayerVersionArn"])
+        common = (value for start, value in _PARAMETERS.items() if path.startswith(start))
+        value = values.get(path) or next(common, None)
+        if value is None:
+            raise DeployFailed(f"the template names the SSM parameter {path}: pass its value")
+        # Nobody but AWS may write below /aws.
+        paths[name] = f"/local{path}"
+        aws.client("ssm").put_parameter(
+            Name=paths[name], Value=value, Type="String", Overwrite=True
+        )
+    return paths
 
 
 def _create(
-    aws: EmbeddedAWS,
-    name: str,
-    template: Mapping[str, Any],
-    bucket: str,
-    values: Mapping[str, str],
-) -> None:
-    body = json.dumps(template, separators=(",", ":"))
-    source: dict[str, str] = {"TemplateBody": body}
-    if len(body.encode()) > _BODY_LIMIT:
-        key = f"{name}.template.json"
-        aws.client("s3").put_object(Bucket=bucket, Key=key, Body=body.encode())
-        source = {"TemplateURL": f"{aws.endpoint_url}/{bucket}/{key}"}
-    cloudformation = aws.client("cloudformation")
-    from botocore.exceptions import ClientError
+    aws: EmbeddedAWS, name: str, template_url: str, values: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """Create a stack, wait for it and return its description."""
+    from botocore.exceptions import ClientError, WaiterError
 
+    cloudformation = aws.client("cloudformation")
     try:
         cloudformation.create_stack(
             StackName=name,
+            TemplateURL=template_url,
             Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in values.items()],
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
-            **source,
+        )
+        attempts = int(_CREATE_SECONDS / _POLL_SECONDS)
+        cloudformation.get_waiter("stack_create_complete").wait(
+            StackName=name, WaiterConfig={"Delay": _POLL_SECONDS, "MaxAttempts": attempts}
         )
     except ClientError as error:
         raise DeployFailed(f"stack {name}: {error.response['Error']['Message']}") from error
-
-
-def _wait(aws: EmbeddedAWS, name: str, deadline: float) -> Stack:
-    cloudformation = aws.client("cloudformation")
-    pause = 0.1
-    while True:
+    except WaiterError as error:
+        events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
+        reasons = "".join(
+            f"\n  {e['LogicalResourceId']} ({e['ResourceType']}): {e['ResourceStatusReason']}"
+            for e in reversed(events)
+            if e["ResourceStatus"].endswith("_FAILED") and e.get("ResourceStatusReason")
+        )
         (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
-        status = stack["StackStatus"]
-        if not status.endswith("_IN_PROGRESS"):
-            break
-        if time.monotonic() > deadline:
-            raise DeployFailed(f"stack {name} is still {status}{_reasons(cloudformation, name)}")
-        time.sleep(pause)
-        pause = min(pause * 1.5, _WHOLE_SECOND)
-    if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
-        raise DeployFailed(f"stack {name} ended {status}{_reasons(cloudformation, name)}")
-    outputs = {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", [])}
-    resources = cloudformation.describe_stack_resources(StackName=name)["StackResources"]
-
-    def named(kind: str) -> dict[str, str]:
-        return {
-            r["LogicalResourceId"]: r["PhysicalResourceId"]
-            for r in resources
-            if r["ResourceType"] == kind
-        }
-
-    return Stack(aws, name, outputs, named("AWS::Lambda::Function"), named("AWS::Logs::LogGroup"))
-
-
-def _reasons(cloudformation: Client, name: str) -> str:
-    events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-    failed = [
-        f"\n  {e['LogicalResourceId']} ({e['ResourceType']}): {e['ResourceStatusReason']}"
-        for e in reversed(events)
-        if e["ResourceStatus"].endswith("_FAILED") and e.get("ResourceStatusReason")
-    ]
-    return "".join(failed)
-
-
-def _expire(aws: EmbeddedAWS, template: Mapping[str, Any], stack: Stack) -> None:
-    """Switches the tables' TTL on: the template says so, and ministack does not listen."""
-    dynamodb = aws.client("dynamodb")
-    resources = aws.client("cloudformation").describe_stack_resources(StackName=stack.name)
-    for resource in resources["StackResources"]:
-        said = template["Resources"].get(resource["LogicalResourceId"], {}).get("Properties", {})
-        if "TimeToLiveSpecification" not in said or "DynamoDB" not in resource["ResourceType"]:
-            continue
-        table = resource["PhysicalResourceId"]
-        stands = dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
-        if stands["TimeToLiveStatus"] == "DISABLED":
-            dynamodb.update_time_to_live(
-                TableName=table, TimeToLiveSpecification=said["TimeToLiveSpecification"]
-            )
+        raise DeployFailed(f"stack {name} is {stack['StackStatus']}{reasons}") from error
+    (created,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
+    return dict(created)
 
 
 def subscribe(stack: Stack, detail_types: Sequence[str] = ("acked", "failed")) -> str:
-    """Subscribes to the stack's events as any downstream system would: a rule, and a queue.
-
-    Args:
-        stack: The stack.
-        detail_types: Which events.
+    """Subscribe to the stack's events as any other system would: with a rule and a queue.
 
     Returns:
-        URL of the queue that they come to, from now on.
+        URL of the queue that gets the events from now on.
     """
     sqs, events = stack.client("sqs"), stack.client("events")
     name = f"subscriber-{uuid4().hex[:8]}"
     url = sqs.create_queue(QueueName=name, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
-        "QueueArn"
-    ]
-    rule = events.put_rule(
+    queue = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
+    events.put_rule(
         Name=name,
         EventBusName=stack.bus_name,
         EventPattern=json.dumps({"source": ["xorack"], "detail-type": list(detail_types)}),
     )
-    allowed = {
-        "Effect": "Allow",
-        "Principal": {"Service": "events.amazonaws.com"},
-        "Action": "sqs:SendMessage",
-        "Resource": arn,
-        "Condition": {"ArnEquals": {"aws:SourceArn": rule["RuleArn"]}},
-    }
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
-    answer = events.put_targets(
-        Rule=name, EventBusName=stack.bus_name, Targets=[{"Id": "queue", "Arn": arn}]
-    )
+    target = {"Id": "queue", "Arn": queue["QueueArn"]}
+    answer = events.put_targets(Rule=name, EventBusName=stack.bus_name, Targets=[target])
     if answer.get("FailedEntryCount"):
         raise DeployFailed(f"cannot subscribe: {answer['FailedEntries'][0]['ErrorMessage']}")
     return str(url)
@@ -350,77 +253,43 @@ def drain(
     wait_seconds: float = 0.0,
     until: Callable[[], bool] = lambda: False,
 ) -> Iterator[dict[str, Any]]:
-    """Takes events off a subscriber's queue.
+    """Receive events from a subscriber's queue, and delete each batch after its last event.
 
     Args:
         queue_url: The queue, from `subscribe`.
         client: An SQS client.
-        wait_seconds: How long to wait for another event once there is none.
-        until: Asked before each look, so every five seconds at least; True ends it.
+        wait_seconds: Ends after so long without an event.
+        until: Called before each poll, about once a second; True ends it.
 
     Yields:
-        The events as EventBridge delivers them: `detail-type`, `source`, `detail`, ... Each is off
-        the queue once the next one is asked for.
+        The events as EventBridge delivers them: `detail-type`, `source`, `detail`, ...
     """
-    quiet_since = time.monotonic()
+    deadline = time.monotonic() + wait_seconds
     while not until():
-        left = wait_seconds - (time.monotonic() - quiet_since)
         answer = client.receive_message(
-            QueueUrl=queue_url,
-            MaxNumberOfMessages=10,
-            WaitTimeSeconds=max(0, min(_POLL_SECONDS, round(left))),
+            QueueUrl=queue_url, MaxNumberOfMessages=10, WaitTimeSeconds=1 if wait_seconds else 0
         )
         messages = answer.get("Messages", [])
         for message in messages:
             yield json.loads(message["Body"])
-            client.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
         if messages:
-            quiet_since = time.monotonic()
-        elif left <= 0:
+            entries = [
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+                for number, message in enumerate(messages)
+            ]
+            client.delete_message_batch(QueueUrl=queue_url, Entries=entries)
+            deadline = time.monotonic() + wait_seconds
+        elif time.monotonic() >= deadline:
             return
-        elif left < _WHOLE_SECOND:
-            time.sleep(left)  # SQS waits in whole seconds; this is the rest
 
 
 def usage(stack: Stack) -> Usage:
-    """Counts what the stack has been asked so far, as the embedded AWS saw it arrive.
-
-    Args:
-        stack: The stack.
-
-    Returns:
-        The counts since the embedded AWS started.
-    """
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"{stack.aws.endpoint_url}/_xorack/usage", timeout=30) as answer:
-        told: dict[str, dict[str, int]] = json.load(answer)
-    calls, refused = told["calls"], told["rejected"]
-    single = ("UpdateItem", "PutItem", "DeleteItem")
-    own = set(stack.functions.values())
+    """Return the stack's counters since the embedded AWS started."""
+    counters = json.loads(fetch(f"{stack.aws.endpoint_url}/_xorack/usage", timeout_seconds=30))
+    functions = stack.functions.values()
     return Usage(
-        messages=told["messages"].get(stack.queue_url.rpartition("/")[2], 0),
-        invocations=sum(n for name, n in told["invocations"].items() if name in own),
-        errors=sum(n for name, n in told["errors"].items() if name in own),
-        writes=sum(calls.get(action, 0) for action in (*single, "BatchWriteItem.items")),
-        conflicts=sum(refused.get(action, 0) for action in single),
-        reads=sum(calls.get(a, 0) for a in ("GetItem", "BatchGetItem", "Query", "Scan")),
-        events=calls.get("PutEvents", 0),
-        calls=calls,
-        refused=refused,
+        messages=counters["messages"].get(stack.queue_url.rpartition("/")[2], 0),
+        invocations=sum(counters["invocations"].get(name, 0) for name in functions),
+        errors=sum(counters["errors"].get(name, 0) for name in functions),
+        writes=counters["writes"].get(stack.table_name, 0),
     )
-
-
-def logs(stack: Stack) -> Iterator[str]:
-    """Reads what the stack's functions have logged, oldest first.
-
-    Args:
-        stack: The stack.
-
-    Yields:
-        The lines: the functions' own JSON, and Lambda's START, END and REPORT.
-    """
-    client = stack.client("logs")
-    for group in stack.log_groups.values():
-        for page in client.get_paginator("filter_log_events").paginate(logGroupName=group):
-            for event in page["events"]:
-                yield event["message"]

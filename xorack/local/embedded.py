@@ -10,12 +10,10 @@ import subprocess
 import tempfile
 import threading
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from xorack.local import environment
@@ -23,25 +21,50 @@ from xorack.local.errors import PortTaken, StartFailed
 from xorack.local.isolation import ACCOUNT, REGION, isolated
 
 Client: TypeAlias = Any  # boto3 makes its clients at run time and has no types for them
-Option: TypeAlias = Any
 
 HOST = "127.0.0.1"
+_READY_SECONDS = 60.0
+_POLL_SECONDS = 0.1
 _ATTEMPTS = 3
 _TAIL_LINES = 15
 
 
-class EmbeddedAWS:
-    """An AWS on the loopback interface, empty when it starts, gone without a trace when it stops.
+class ClientCache:
+    """boto3 clients, made once each; safe in many threads, and so are the clients."""
 
-    It ends with the process that started it, even where that is killed. Use it as a context
+    def __init__(self, make: Callable[..., Client]) -> None:
+        self._make = make
+        self._clients: dict[str, Client] = {}
+        self._lock = threading.Lock()
+
+    def client(self, service: str, **options: Any) -> Client:
+        """Return a boto3 client.
+
+        Args:
+            service: Name of the service, for example `sqs`.
+            **options: Options of `boto3.client`; with options, each call makes a new client.
+        """
+        with self._lock:
+            if options:
+                return self._make(service, **options)
+            if service not in self._clients:
+                self._clients[service] = client = self._make(service)
+                # boto3 makes these classes at first access, without a lock.
+                _ = client.exceptions
+            return self._clients[service]
+
+
+class EmbeddedAWS(ClientCache):
+    """An AWS on the loopback interface: empty when it starts, removed completely when it stops.
+
+    It ends with the process that started it, even if that process is killed. Use it as a context
     manager, or call `start` and `stop`::
 
         with EmbeddedAWS() as aws:
-            stack = deploy(aws, template, assets)
+            stack = deploy(aws, template)
 
     Attributes:
-        port: The port it listens on; None until it is started, unless one was asked for.
-        log: Where it logs, while it runs.
+        port: The port it listens on; None before the start unless one was requested.
     """
 
     def __init__(
@@ -49,232 +72,153 @@ class EmbeddedAWS:
         port: int | None = None,
         *,
         python: Path | None = None,
-        deadline_seconds: float = 60.0,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """Says how it will be; nothing happens before `start`.
+        """Store the options; nothing runs before `start`.
 
         Args:
-            port: The port to listen on; a free one by default.
-            python: Python of an environment with ministack; by default the one of
-                `xorack.local.environment`, made where it is missing.
-            deadline_seconds: How long it may take until it is ready.
-            environ: Variables for ministack itself, on top of its own; what is here, its Lambda
-                functions see as well.
+            port: The port to listen on; default: a free one.
+            python: Python of an environment with ministack; default: the one that
+                `xorack.local.environment` makes.
+            environ: More variables for ministack and for the functions that it runs.
         """
+        super().__init__(self._make_client)
         self.port = port
-        self.log: Path | None = None
-        self._asked = port
+        self._requested_port = port
         self._python = python
-        self._deadline_seconds = deadline_seconds
-        self._extra = dict(environ or {})
+        self._more_environ = dict(environ or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
-        self._clients: dict[str, Client] = {}
-        self._lock = threading.Lock()
 
     @property
     def endpoint_url(self) -> str:
-        """Where it is, for `endpoint_url` and `AWS_ENDPOINT_URL`."""
+        """Its address, for `endpoint_url` and `AWS_ENDPOINT_URL`."""
         if self.port is None:
             raise StartFailed("the embedded AWS has not been started")
         return f"http://{HOST}:{self.port}"
 
-    def environ(self, endpoint_url: str | None = None) -> dict[str, str]:
-        """Returns an environment in which boto3, and so a child process, finds this AWS alone.
+    def environ(self) -> dict[str, str]:
+        """Return a whole environment in which boto3 finds this AWS and no other."""
+        return {**isolated(os.environ), "AWS_ENDPOINT_URL": self.endpoint_url}
 
-        Args:
-            endpoint_url: Where to find it instead, for example at a proxy in front of it.
-
-        Returns:
-            A whole environment: this process's, without any `AWS_` variables but these.
-        """
-        return {**isolated(os.environ), "AWS_ENDPOINT_URL": endpoint_url or self.endpoint_url}
-
-    def client(self, service: str, **options: Option) -> Client:
-        """Returns a boto3 client for it; safe to call, and its result to use, from many threads.
-
-        Args:
-            service: Name of the service, for example `sqs`.
-            **options: What `boto3.client` takes; a client with options is made anew each time.
-
-        Returns:
-            The client.
-        """
-        with self._lock:
-            if options:
-                return self._make_client(service, **options)
-            if service not in self._clients:
-                self._clients[service] = self._make_client(service)
-                # Made when first looked at, by two threads twice: an `except` then catches nothing.
-                _ = self._clients[service].exceptions
-            return self._clients[service]
-
-    def _make_client(self, service: str, **options: Option) -> Client:
+    def _make_client(self, service: str, **options: Any) -> Client:
         import botocore.config
         import botocore.session
 
-        # A session of its own, told everything: nothing of the user's configuration is read.
+        # A session that reads nothing of the user's configuration.
         session = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
         session.set_config_variable("config_file", os.devnull)
         session.set_config_variable("credentials_file", os.devnull)
+        retries = {"mode": "standard", "max_attempts": 5}
         options.setdefault("endpoint_url", self.endpoint_url)
-        options.setdefault(
-            "config",
-            botocore.config.Config(retries={"mode": "standard", "max_attempts": 5}, proxies={}),
-        )
+        options.setdefault("config", botocore.config.Config(retries=retries, proxies={}))
         return session.create_client(
             service,
             region_name=REGION,
             aws_access_key_id="local",
-            aws_secret_access_key="local",  # noqa: S106 - the embedded AWS asks for any
+            aws_secret_access_key="local",  # noqa: S106 - the embedded AWS takes any
             **options,
         )
 
     def start(self) -> EmbeddedAWS:
-        """Starts it and waits until it answers.
-
-        Returns:
-            Itself.
+        """Start it, wait until it is ready, and return it.
 
         Raises:
-            PortTaken: Another program listens on the port asked for.
+            PortTaken: Another program listens on the requested port.
             StartFailed: It ended, or was not ready in time; the message ends with its log's tail.
-            EnvironmentFailed: Its environment could not be made.
+            EnvironmentFailed: The installation of ministack failed.
         """
         if self._process is not None:
             raise StartFailed("the embedded AWS is running already")
         python = self._python or environment.ensure()
-        if self._asked is not None:
-            _check_free(self._asked)
-        for attempt in range(_ATTEMPTS):
-            self.port = self._asked or _free_port()
+        for attempt in range(1, _ATTEMPTS + 1):
+            self.port = _free_port(self._requested_port or 0)
             try:
                 self._launch(python)
                 self._wait()
-            except BaseException as error:
-                tail = self._tail()
+                return self
+            except StartFailed as error:
+                tail = self._log_tail()
                 self.stop()
-                if not isinstance(error, StartFailed):
-                    raise
-                # Between our look and its start another program may have taken the port.
-                if "already in use" in tail or "address already" in tail.lower():
-                    if self._asked is not None:
-                        raise PortTaken(f"port {self._asked} is taken") from error
-                    if attempt + 1 < _ATTEMPTS:
-                        continue
-                raise StartFailed(f"{error}; the end of its log:\n{tail}") from error
-            return self
+                # Another program may take the port between the check and the start.
+                if "address already in use" not in tail.lower() or attempt == _ATTEMPTS:
+                    raise StartFailed(f"{error}; the end of its log:\n{tail}") from error
+            except BaseException:
+                self.stop()
+                raise
         raise AssertionError("unreachable")
 
     def _launch(self, python: Path) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="xorack-aws-"))
-        self.log = self._directory / "ministack.log"
-        # Nothing that makes one Python find another's modules: the functions must run on what is in
-        # their own code, and there the checkout is not.
-        clean = {
+        directory = self._directory = Path(tempfile.mkdtemp(prefix="xorack-aws-"))
+        # Functions find the modules of their own code only, never the checkout's.
+        inherited = {
             name: value
             for name, value in isolated(os.environ).items()
             if not name.startswith(("PYTHON", "VIRTUAL_ENV", "MINISTACK_"))
         }
         environ = {
-            **clean,
+            **inherited,
             "BIND_HOST": HOST,
             "MINISTACK_HOST": HOST,
             "GATEWAY_PORT": str(self.port),
             "MINISTACK_ACCOUNT_ID": ACCOUNT,
             "MINISTACK_REGION": REGION,
             "AWS_ENDPOINT_URL": self.endpoint_url,
-            "TMPDIR": str(self._directory),
-            "STATE_DIR": str(self._directory / "state"),
-            "S3_DATA_DIR": str(self._directory / "s3"),
-            "HOME": str(self._directory),
+            "TMPDIR": str(directory),
+            "STATE_DIR": str(directory / "state"),
+            "S3_DATA_DIR": str(directory / "s3"),
+            "HOME": str(directory),
             "PERSIST_STATE": "0",
-            # It would listen for these too, on ports that are not ours to take.
+            # By default it listens for these on further ports.
             "SFTP_ENABLED": "0",
             "IOT_MTLS_ENABLED": "0",
-            # And it looks for a Docker that it does not need.
-            "DOCKER_HOST": f"unix://{self._directory}/no-docker",
-            **self._extra,
+            # By default it looks for Docker, which it does not need.
+            "DOCKER_HOST": f"unix://{directory}/no-docker",
+            **self._more_environ,
         }
-        with self.log.open("wb") as log:
+        script = Path(__file__).with_name("ministack_process.py")
+        with (directory / "ministack.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [
-                    str(python),
-                    "-I",
-                    str(Path(__file__).with_name("ministack_process.py")),
-                    str(self._directory),
-                ],
-                cwd=self._directory,
+                [str(python), "-I", str(script), str(directory)],
+                cwd=directory,
                 env=environ,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a process group: what is to end with it
+                start_new_session=True,  # a process group that ends together
             )
 
     def _wait(self) -> None:
-        process = self._process
-        assert process is not None
-        deadline = time.monotonic() + self._deadline_seconds
-        pause = 0.05
-        while True:
-            if process.poll() is not None:
-                raise StartFailed(f"the embedded AWS ended with status {process.returncode}")
-            if _answers(f"{self.endpoint_url}/_ministack/ready"):
+        assert self._process is not None
+        deadline = time.monotonic() + _READY_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                status = self._process.returncode
+                raise StartFailed(f"the embedded AWS ended with status {status}")
+            with suppress(OSError):
+                fetch(f"{self.endpoint_url}/_ministack/ready", timeout_seconds=2)
                 return
-            if time.monotonic() > deadline:
-                took = f"{self._deadline_seconds:g}"
-                raise StartFailed(f"the embedded AWS was not ready within {took} s")
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.5)
+            time.sleep(_POLL_SECONDS)
+        raise StartFailed(f"the embedded AWS was not ready within {_READY_SECONDS:g} s")
 
-    def _tail(self) -> str:
-        with suppress(OSError, AttributeError):
-            assert self.log is not None
-            lines = self.log.read_text(errors="replace").splitlines()
-            return "\n".join(lines[-_TAIL_LINES:])
-        return ""
-
-    @property
-    def running(self) -> bool:
-        """Whether it is started and has not ended by itself."""
-        return self._process is not None and self._process.poll() is None
-
-    def kill_workers(self) -> int:
-        """Kills the processes that run Lambda functions, in the middle of whatever they do.
-
-        The invocations fail, as when a function is killed on AWS; later ones get new processes.
-
-        Returns:
-            How many there were.
-        """
-        if self._process is None:
-            return 0
-        listed = subprocess.run(
-            ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
-        )
-        pairs = [line.split() for line in listed.stdout.splitlines()]
-        killed = 0
-        for pid in (int(pid) for pid, parent in pairs if int(parent) == self._process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
-        return killed
+    def _log_tail(self) -> str:
+        assert self._directory is not None
+        lines = (self._directory / "ministack.log").read_text(errors="replace").splitlines()
+        return "\n".join(lines[-_TAIL_LINES:])
 
     def stop(self) -> None:
-        """Stops it, with its Lambda workers, and removes all that it kept. May be called twice."""
+        """Stop it and its Lambda workers, and remove its files; a second call does nothing."""
         process, self._process = self._process, None
         directory, self._directory = self._directory, None
         self._clients.clear()
-        self.port, self.log = self._asked, None
+        self.port = self._requested_port
         if process is not None:
             assert process.stdin is not None
             with suppress(OSError):
-                process.stdin.close()  # what it waits for: see ministack_process.py
+                process.stdin.close()  # ministack_process.py ends the group then
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=10)
-            # The group outlives its leader while a worker is left in it.
+            # The group outlives its leader while one of its workers runs.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -284,24 +228,21 @@ class EmbeddedAWS:
     def __enter__(self) -> EmbeddedAWS:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+def fetch(url: str, timeout_seconds: float) -> bytes:
+    """Get a page of this machine, past any proxy that the environment names."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=timeout_seconds) as response:
+        return bytes(response.read())
 
 
-def _check_free(port: int) -> None:
+def _free_port(port: int) -> int:
+    """Check that the port is free; 0 picks a free one."""
     with socket.socket() as probe:
-        # As a server binds: a port whose last connections are still closing is free.
+        # A port whose last connections are still closing counts as free, as for a server.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -309,13 +250,4 @@ def _check_free(port: int) -> None:
             raise PortTaken(f"port {port} is taken: {error.strerror}") from error
         except OverflowError as error:
             raise PortTaken(f"{port} is not a port: expected 1 to 65535") from error
-
-
-def _answers(url: str) -> bool:
-    # Not through a proxy that the user's environment may name.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(url, timeout=2) as answer:
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
-        return False
+        return int(probe.getsockname()[1])

@@ -1,6 +1,6 @@
 """The virtual environment that the embedded AWS runs in.
 
-Made when first needed, made again when its requirements change or when it is only half there::
+It is made at first use, and again when it is incomplete or its requirements change::
 
     python -m xorack.local.environment
 
@@ -9,29 +9,25 @@ prints the path of its Python.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from xorack.local.errors import EnvironmentFailed
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-_STAMP = "made-of"
+_FINGERPRINT = "made-of"
 _INSTALL_SECONDS = 900
+_INHERITED = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
+"""Variables of the caller's own environment that would change the new one."""
 
 
 def default_directory() -> Path:
-    """Returns where the environment lies: beside the checkout's own, else in the user's cache.
-
-    Returns:
-        The directory; it need not exist yet.
-    """
+    """Return the environment's directory: in the checkout, or else in the user's cache."""
     root = Path(__file__).resolve().parents[2]
     if (root / "pyproject.toml").exists():
         return root / ".venv-ministack"
@@ -43,69 +39,61 @@ def ensure(
     directory: Path | None = None,
     requirements: Path = REQUIREMENTS,
     *,
-    tell: Callable[[str], object] = lambda _: None,
+    notify: Callable[[str], object] = lambda _: None,
 ) -> Path:
-    """Makes the environment unless it is there, and returns its Python.
+    """Make the environment unless it is complete, and return its Python.
 
-    A stamp, written last, says what it was made of: without the right one (an install that was
-    interrupted, other requirements, another Python) everything is made anew. Only one process makes
-    it at a time; the others wait.
+    A fingerprint of the requirements and of this Python is written last. Without the right
+    fingerprint the environment is made again. One process makes it; others wait.
 
     Args:
-        directory: Where it lies; default `default_directory()`.
-        requirements: What to install.
-        tell: Called with one line before something slow begins.
-
-    Returns:
-        Path of the environment's Python.
+        directory: The environment's directory; default `default_directory()`.
+        requirements: The requirements file to install.
+        notify: Called with one line before an installation starts.
 
     Raises:
-        EnvironmentFailed: It could not be made; the message has the last line of what failed.
+        EnvironmentFailed: The installation failed; the message has the installer's error line.
     """
     directory = directory or default_directory()
     python = directory / "bin" / "python"
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        made_of = _made_of(requirements)
-        if _complete(directory, python, made_of):
+        fingerprint = _fingerprint(requirements)
+        if _is_complete(directory, fingerprint):  # its folder may be read-only
             return python
-        with _lock(directory):
-            if not _complete(directory, python, made_of):
-                tell(f"installing the embedded AWS into {directory}")
-                _make(directory, python, requirements)
-                (directory / _STAMP).write_text(made_of)
+        # The lock lies beside the environment: `venv --clear` empties the directory.
+        with open(f"{directory}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _is_complete(directory, fingerprint):
+                notify(f"installing the embedded AWS into {directory}")
+                _run([sys.executable, "-m", "venv", "--clear", str(directory)])
+                options = ["--disable-pip-version-check", "--no-input", "-q"]
+                _run([str(python), "-m", "pip", "install", *options, "-r", str(requirements)])
+                (directory / _FINGERPRINT).write_text(fingerprint)
     except OSError as error:
         raise EnvironmentFailed(f"cannot make {directory}: {error}") from error
     return python
 
 
-def _made_of(requirements: Path) -> str:
-    # The Python counts too: an environment holds links to the one that made it.
-    told = [requirements.read_text(), sys.version, os.path.realpath(sys.executable)]
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()
+def _fingerprint(requirements: Path) -> str:
+    # An environment holds links to the Python that made it.
+    parts = [requirements.read_text(), sys.version, os.path.realpath(sys.executable)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _complete(directory: Path, python: Path, made_of: str) -> bool:
+def _is_complete(directory: Path, fingerprint: str) -> bool:
     try:
-        return python.exists() and (directory / _STAMP).read_text() == made_of
+        kept = (directory / _FINGERPRINT).read_text()
     except OSError:
         return False
-
-
-def _make(directory: Path, python: Path, requirements: Path) -> None:
-    _run([sys.executable, "-m", "venv", "--clear", str(directory)])
-    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-q"]
-    _run([*pip, "-r", str(requirements)])
+    return kept == fingerprint and (directory / "bin" / "python").exists()
 
 
 def _run(command: Sequence[str]) -> None:
-    # The caller may itself run inside an environment, which must not leak into the new one.
-    leaks = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
-    environ = {name: value for name, value in os.environ.items() if name not in leaks}
     try:
         done = subprocess.run(
             command,
-            env=environ,
+            env={name: value for name, value in os.environ.items() if name not in _INHERITED},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -113,39 +101,18 @@ def _run(command: Sequence[str]) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        told = f"`{' '.join(command)}` did not end within {_INSTALL_SECONDS} s"
-        raise EnvironmentFailed(told) from error
+        problem = f"`{' '.join(command)}` did not end within {_INSTALL_SECONDS} s"
+        raise EnvironmentFailed(problem) from error
     if done.returncode != 0:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         last = next((line for line in lines if line.startswith("ERROR:")), (lines or ["?"])[-1])
         raise EnvironmentFailed(f"`{' '.join(command)}` failed: {last}")
 
 
-@contextmanager
-def _lock(directory: Path) -> Iterator[None]:
-    # Beside the environment, not in it: `venv --clear` empties that.
-    with open(f"{directory}.lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes the environment from the command line.
-
-    Args:
-        arguments: The arguments; the process's by default.
-
-    Returns:
-        The exit status: 0, or 1 when it could not be made.
-    """
-    parser = argparse.ArgumentParser(
-        prog="python -m xorack.local.environment",
-        description="Make the virtual environment of the embedded AWS unless it is there.",
-    )
-    parser.add_argument("--directory", type=Path, help="where; default: beside the checkout's own")
-    given = parser.parse_args(arguments)
+def main() -> int:
+    """Make the environment and print its Python; return the exit status, 1 for a failure."""
     try:
-        print(ensure(given.directory, tell=lambda line: print(line, file=sys.stderr)))
+        print(ensure(notify=lambda line: print(line, file=sys.stderr)))
     except EnvironmentFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

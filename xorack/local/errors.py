@@ -1,4 +1,4 @@
-"""What can go wrong with the embedded AWS."""
+"""Errors of the embedded AWS. Their messages are for the user to read."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from xorack.core.errors import XorAckError
 
 
 class LocalError(XorAckError):
-    """The embedded AWS, or something in it, could not be had. The message is for a user to read."""
+    """The parent of the errors of this package."""
 
 
 class EnvironmentFailed(LocalError):
-    """The virtual environment of the embedded AWS could not be made."""
+    """The installation of ministack's virtual environment failed."""
 
 
 class PortTaken(LocalError):
-    """The port asked for belongs to another program."""
+    """Another program listens on the requested port."""
 
 
 class StartFailed(LocalError):
-    """The embedded AWS did not come up."""
+    """The embedded AWS did not start."""
 
 
 class DeployFailed(LocalError):
-    """The embedded AWS did not take the template."""
+    """The deployment of a template failed."""

@@ -1,37 +1,31 @@
-"""Keeps everything local away from the user's AWS configuration, and from AWS itself."""
+"""An environment that hides the user's AWS configuration, and AWS itself, from a process."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
 
 
 def isolated(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns a copy of an environment in which no SDK finds the user's AWS account.
+    """Copy an environment and hide the user's AWS account from every SDK.
 
-    Every `AWS_*` variable goes (profiles, tokens, role ARNs, endpoints: a forgotten one would point
-    a client elsewhere), the configuration files are switched off, and so is the metadata service
-    of EC2. The credentials that come in their place are refused by the real AWS.
-
-    Args:
-        environ: The environment to start from; it is not changed.
+    Removes every `AWS_*` variable: a forgotten profile, token or endpoint would lead a client
+    elsewhere. Disables the configuration files and the metadata service of EC2, and sets
+    credentials that the real AWS rejects.
 
     Returns:
-        The environment for a child process, or to be put in place by `isolation`.
+        The environment for a child process.
     """
-    clean = {name: value for name, value in environ.items() if not name.startswith("AWS_")}
-    direct = ",".join(
-        filter(None, [environ.get("no_proxy") or environ.get("NO_PROXY"), "127.0.0.1,localhost"])
-    )
+    proxied = environ.get("no_proxy") or environ.get("NO_PROXY")
+    no_proxy = ",".join(filter(None, [proxied, "127.0.0.1,localhost"]))
     return {
-        **clean,
-        # What is on this machine is not reached through a company's proxy.
-        "NO_PROXY": direct,
-        "no_proxy": direct,
+        **{name: value for name, value in environ.items() if not name.startswith("AWS_")},
+        # A company's proxy does not reach this machine's own addresses.
+        "NO_PROXY": no_proxy,
+        "no_proxy": no_proxy,
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": REGION,
@@ -40,27 +34,3 @@ def isolated(environ: Mapping[str, str]) -> dict[str, str]:
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-
-
-@contextmanager
-def isolation(**more: str) -> Iterator[None]:
-    """Isolates this process while it lasts, and puts its environment back after.
-
-    Args:
-        **more: Variables to set besides, for example `AWS_ENDPOINT_URL`.
-
-    Yields:
-        Nothing.
-    """
-    before = dict(os.environ)
-    _put({**isolated(before), **more})
-    try:
-        yield
-    finally:
-        _put(before)
-
-
-def _put(environ: Mapping[str, str]) -> None:
-    for name in set(os.environ) - set(environ):
-        del os.environ[name]
-    os.environ.update(environ)

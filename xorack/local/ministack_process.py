@@ -1,17 +1,16 @@
-"""Runs ministack for as long as the process that started it lives, and adds two things to it.
+"""Runs ministack until its parent process ends, with larger batches and with counters.
 
-Run by the Python of ministack's own environment, by path; nothing else of this package is imported.
-The parent holds the other end of this process's standard input. When the parent ends, however it
-does, the pipe closes, and then the whole process group goes, Lambda workers included, and with it
-the directory where all of its state is.
+The Python of ministack's own environment runs this file by its path; it imports nothing else of
+this package. The parent holds the other end of standard input. When the parent ends, the pipe
+closes; then this process removes its directory and kills its group, Lambda workers included.
 
-Added, and held by tests/e2e/test_embedded.py:
+Two changes to ministack, tested in tests/e2e/test_embedded.py:
 
-* An event source mapping hands over batches as large as the template says, after the window that
-  it says. ministack's are of ten messages at most, and it never waits.
-* It counts: every call by its action, the messages sent to each queue, the invocations of each
-  function. `GET /_xorack/usage` tells. These are the calls that arrived and what became of them,
-  whoever made them, so that what the demo reports does not rest on what the code says of itself.
+* An event source mapping delivers batches of the template's size, after the template's window.
+  ministack delivers at most ten messages at a time, at once.
+* `GET /_xorack/usage` returns counters of DynamoDB writes, of messages by queue, and of invocations
+  and their errors by function. They count calls as they arrive, so the demo's figures do not
+  depend on the code under test.
 """
 
 from __future__ import annotations
@@ -27,26 +26,25 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
-from urllib.parse import parse_qs
 
 Ministack: TypeAlias = Any  # has no types
 App: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]  # ASGI
 
 _EVENT_BYTES = 6_000_000
-"""How much Lambda hands over in one invocation: 6 MB."""
+"""Lambda's limit for the event of one invocation."""
+_ENVELOPE_BYTES = 500  # a message's attributes and the JSON around its body
+_COUNTED = ("UpdateItem", "PutItem", "DeleteItem", "BatchWriteItem", "SendMessage")
+"""Actions that the counters distinguish, by their prefix."""
 
-_lock = threading.RLock()
-_calls: Counter[str] = Counter()
-_refused: Counter[str] = Counter()
-_messages: Counter[str] = Counter()
-_invocations: Counter[str] = Counter()
-_errors: Counter[str] = Counter()
+_lock = threading.Lock()
+_usage: dict[str, Counter[str]] = {
+    name: Counter() for name in ("writes", "messages", "invocations", "errors")
+}
 
 
-def _watch(directory: str) -> None:
+def _end_with_parent(directory: str) -> None:
     while os.read(0, 4096):
         pass
-    # The log goes too: a parent that wants it has read it before it closed the pipe.
     shutil.rmtree(directory, ignore_errors=True)
     os.killpg(0, signal.SIGKILL)
 
@@ -66,123 +64,100 @@ def _correct_batches(sqs: Ministack, functions: Ministack) -> None:
             sqs._expire_retained(queue)
             sqs._dlq_sweep(queue)
             now = time.time()
-            fits, size, oldest = 0, 0, now
-            for message in queue["messages"]:
-                if message["visible_at"] > now:
-                    continue
-                size += len(message["body"]) + 500  # its attributes and the JSON around it
+            visible = [m for m in queue["messages"] if m["visible_at"] <= now]
+            fits = size = 0
+            for message in visible[:count]:
+                size += len(message["body"]) + _ENVELOPE_BYTES
                 if fits and size > _EVENT_BYTES:
                     break
                 fits += 1
-                oldest = min(oldest, message["visible_at"])
-                if fits >= count:
-                    break
-            full = fits >= count or size > _EVENT_BYTES
-            waited = now - oldest
-            if not fits or (not full and waited < window_seconds(queue["attributes"]["QueueArn"])):
+            if not fits:
                 return []
-            visible = float(queue["attributes"].get("VisibilityTimeout", "30"))
-            batch: list[Ministack] = sqs._collect_msgs(queue, fits, visible)
+            waited = now - min(message["visible_at"] for message in visible[:fits])
+            full = fits == count or size > _EVENT_BYTES
+            if not full and waited < window_seconds(queue["attributes"]["QueueArn"]):
+                return []
+            timeout = float(queue["attributes"].get("VisibilityTimeout", "30"))
+            batch: list[Ministack] = sqs._collect_msgs(queue, fits, timeout)
             return batch
 
     sqs._receive_messages_for_esm = receive
 
 
 def _count_invocations(functions: Ministack) -> None:
-    original = functions._emit_lambda_logs  # the one thing done once for every invocation
+    original = functions._emit_lambda_logs  # called exactly once for every invocation
 
     def emit(
-        func: Ministack,
-        request_id: str,
-        text: str,
-        error: bool,
-        *args: Ministack,
-        **more: Ministack,
+        func: Ministack, request_id: str, text: str, error: bool, *rest: Any, **more: Any
     ) -> None:
         name = str((func.get("config") or func).get("FunctionName"))
         with _lock:
-            _invocations[name] += 1
-            _errors[name] += bool(error)
-        original(func, request_id, text, error, *args, **more)
+            _usage["invocations"][name] += 1
+            _usage["errors"][name] += bool(error)
+        original(func, request_id, text, error, *rest, **more)
 
     functions._emit_lambda_logs = emit
 
 
-def _counting(app: App) -> App:
-    async def counted(scope: Ministack, receive: Ministack, send: Ministack) -> None:
-        if scope["type"] != "http":
+def _count_calls(app: App) -> App:
+    async def counted(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"] == "/_xorack/usage":
+            await _respond(send)
+            return
+        headers = dict(scope.get("headers", ()))
+        action = headers.get(b"x-amz-target", b"").decode("latin-1").rpartition(".")[2]
+        if not action.startswith(_COUNTED):
             await app(scope, receive, send)
             return
-        if scope["path"] == "/_xorack/usage":
-            await _tell(send)
-            return
-        headers = dict(scope["headers"])
-        action = headers.get(b"x-amz-target", b"").decode("latin-1").rpartition(".")[2]
-        keeps_body = action in ("", "SendMessage", "SendMessageBatch", "BatchWriteItem")
-        body, status = bytearray(), 0
+        body = bytearray()
 
-        async def hear() -> Ministack:
+        async def receive_and_keep() -> Any:
             message = await receive()
-            if keeps_body and message["type"] == "http.request" and scope["method"] == "POST":
-                body.extend(message.get("body", b""))
+            body.extend(message.get("body", b""))
             return message
 
-        async def say(message: Ministack) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                # Before the answer is out, so that whoever has it finds it counted.
-                status = message["status"]
-                _count(action, bytes(body), status, headers)
+        async def count_and_send(message: Any) -> None:
+            # Counted before the response leaves: its receiver finds the call in the counters.
+            if message["type"] == "http.response.start" and message["status"] < 400:
+                _count(action, json.loads(body))
             await send(message)
 
-        await app(scope, hear, say)
+        await app(scope, receive_and_keep, count_and_send)
 
     return counted
 
 
-def _count(action: str, body: bytes, status: int, headers: dict[bytes, bytes]) -> None:
-    if not action and b"form" in headers.get(b"content-type", b""):
-        action = parse_qs(body.decode("utf-8", "replace")).get("Action", [""])[0]  # older SDKs
-    if not action:
-        return
+def _count(action: str, request: dict[str, Any]) -> None:
     with _lock:
-        (_calls if status < 400 else _refused)[action] += 1
-        if status >= 400 or not body.startswith(b"{"):
-            return
-        asked = json.loads(body)
-        if action in ("SendMessage", "SendMessageBatch"):
-            queue = str(asked.get("QueueUrl", "")).rpartition("/")[2]
-            _messages[queue] += len(asked.get("Entries", [None]))
+        if action.startswith("SendMessage"):
+            queue = str(request.get("QueueUrl", "")).rpartition("/")[2]
+            _usage["messages"][queue] += len(request.get("Entries", [None]))
         elif action == "BatchWriteItem":
-            _calls["BatchWriteItem.items"] += sum(map(len, asked["RequestItems"].values()))
+            for table, writes in request["RequestItems"].items():
+                _usage["writes"][table] += len(writes)
+        else:
+            _usage["writes"][request["TableName"]] += 1
 
 
-async def _tell(send: Ministack) -> None:
+async def _respond(send: Any) -> None:
     with _lock:
-        told = {
-            "calls": _calls,
-            "rejected": _refused,
-            "messages": _messages,
-            "invocations": _invocations,
-            "errors": _errors,
-        }
-        body = json.dumps(told).encode()
+        body = json.dumps(_usage).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 def main() -> None:
-    """Runs ministack in the foreground."""
+    """Run ministack in the foreground."""
     (directory,) = sys.argv[1:]
     sys.argv[1:] = []
-    threading.Thread(target=_watch, args=(directory,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(directory,), daemon=True).start()
     ministack: Ministack = importlib.import_module("ministack.app")
     sqs: Ministack = importlib.import_module("ministack.services.sqs")
     functions: Ministack = importlib.import_module("ministack.services.lambda_svc")
     _correct_batches(sqs, functions)
     _count_invocations(functions)
-    ministack.app = _counting(ministack.app)
+    ministack.app = _count_calls(ministack.app)
     ministack.main()
 
 

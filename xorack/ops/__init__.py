@@ -1,1 +1,1 @@
-"""What operators use: the status of chains, watching them, dead letters, the dashboard page."""
+"""Tools for operators: chain status, watching, redriving, the dashboard's page."""

@@ -1,143 +1,101 @@
-"""How chains stand, for people and their programs: one chain, many, and ending one by hand.
-
-Reads the table only; `fail` writes through the same code as the consumer does.
-"""
+"""The status of chains: reading it, listing it, and ending a chain by hand."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
-from botocore.exceptions import ClientError
-
-from xorack.aws.client import error_code, make_client
-from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
 from xorack.core.clock import milliseconds
-from xorack.core.errors import NotAChain, TagNotFound, XorAckError
+from xorack.core.errors import TagNotFound
 from xorack.core.event import outstanding_of, rfc3339
 from xorack.core.ports import ChainStore, Publisher
 from xorack.core.request import Request, validate_tag
 from xorack.core.retry import RetryPolicy
 
-__all__ = [
-    "STATUSES",
-    "ChainStatus",
-    "Failed",
-    "NotAStack",
-    "Resources",
-    "fail",
-    "find_stack",
-    "list_chains",
-    "look_up",
-    "partition_key_of",
-    "status_of",
-]
+if TYPE_CHECKING:
+    from xorack.core.peeling import Outstanding
+
+__all__ = ["SOON_MS", "STATUSES", "ChainStatus", "fail", "read_status"]
 
 STATUSES = ("pending", "open", "acked", "failed")
-
-
-class NotAStack(XorAckError):
-    """A CloudFormation stack that is not there, or is not one of xorack's."""
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a stack's outputs name.
-
-    Attributes:
-        table_name: The table of the chains.
-        queue_url: Where stamps are sent.
-        dead_letter_queue_url: Where refused requests are.
-        bus_name: Where events go.
-    """
-
-    table_name: str
-    queue_url: str
-    dead_letter_queue_url: str
-    bus_name: str
-
-
-def find_stack(name: str, client: Any = None) -> Resources:
-    """Find a stack's resources by its outputs.
-
-    Args:
-        name: The CloudFormation stack's name.
-        client: A boto3 CloudFormation client; one of the default chain if None.
-
-    Returns:
-        The resources.
-
-    Raises:
-        NotAStack: There is no such stack in this account and region, or it has other outputs.
-        botocore.exceptions.ClientError: What CloudFormation refused.
-    """
-    client = make_client("cloudformation") if client is None else client
-    try:
-        (stack,) = client.describe_stacks(StackName=name)["Stacks"]
-    except ClientError as error:
-        message = error.response.get("Error", {}).get("Message", "")
-        if error_code(error) == "ValidationError" and "does not exist" in message:
-            region = client.meta.region_name
-            raise NotAStack(f"there is no stack {name} in {region}") from error
-        raise
-    outputs = {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
-    wanted = ("TableName", "QueueUrl", "DeadLetterQueueUrl", "EventBusName")
-    missing = [key for key in wanted if key not in outputs]
-    if missing:
-        raise NotAStack(
-            f"stack {name} is {stack['StackStatus']} and has no output {', '.join(missing)}"
-        )
-    return Resources(*(outputs[key] for key in wanted))
-
-
-def partition_key_of(table_name: str, client: Any = None) -> str:
-    """The name of a table's partition key.
-
-    Args:
-        table_name: The table.
-        client: A boto3 DynamoDB client; one of the default chain if None.
-
-    Returns:
-        The attribute's name.
-
-    Raises:
-        botocore.exceptions.ClientError: There is no such table, or it may not be looked at.
-    """
-    client = make_client("dynamodb") if client is None else client
-    schema = client.describe_table(TableName=table_name)["Table"]["KeySchema"]
-    return str(next(key["AttributeName"] for key in schema if key["KeyType"] == "HASH"))
+SOON_MS = 600_000
+"""A deadline within this time is soon."""
 
 
 @dataclass(frozen=True)
 class ChainStatus:
-    """How a chain stands. Times are milliseconds since 1970.
-
-    Attributes:
-        chain: The chain as it is kept.
-        percent: Finished of started units, 0 to 100; None where its senders do not count.
-        age_ms: Since it was created or first heard of, until it ended or now; None where unknown.
-        deadline: When it fails at the latest, by its timeout or its idle timeout; None: never, or
-            it has ended.
-        outstanding: Ids of units that are started and not finished, in order, as far as known.
-        outstanding_complete: Whether these are all.
-    """
+    """The status of a chain at the moment `now`. Times are milliseconds since 1970."""
 
     chain: Chain
-    percent: float | None
-    age_ms: int | None
-    deadline: int | None
-    outstanding: tuple[int, ...]
-    outstanding_complete: bool
+    now: int
+
+    @property
+    def percent(self) -> float | None:
+        """Finished of started units, 0 to 100; None if the senders do not count."""
+        chain = self.chain
+        if chain.status == "acked":
+            return 100.0
+        if chain.started <= 0:
+            return None
+        # Rounded down: only an acked chain is at 100 %. The finished may outnumber the started
+        # while messages overtake each other.
+        return min(chain.finished * 1000 // chain.started, 999) / 10
+
+    @property
+    def age_ms(self) -> int | None:
+        """Milliseconds from the create, or else the first request, to the end or to now."""
+        chain = self.chain
+        begin = chain.first_seen_at if chain.created_at is None else chain.created_at
+        return None if begin is None else max(0, (chain.ended_at or self.now) - begin)
+
+    @property
+    def deadline(self) -> int | None:
+        """Time of failure by the timeout or the idle timeout; None: never, or it has ended."""
+        return None if self.chain.final else self.chain.effective_deadline
+
+    @property
+    def urgency(self) -> Literal["ok", "soon", "late"]:
+        """The distance of the deadline; ``soon`` is within `SOON_MS`."""
+        if self.deadline is None or self.deadline > self.now + SOON_MS:
+            return "ok"
+        return "soon" if self.deadline > self.now else "late"
+
+    @property
+    def reason(self) -> str | None:
+        """Why the chain failed, or will fail once it is created."""
+        return self.chain.reason or self.chain.failing
+
+    @cached_property
+    def _peeled(self) -> Outstanding:
+        return outstanding_of(self.chain)
+
+    @property
+    def outstanding(self) -> list[int]:
+        """The ids of the outstanding units that the stamp reveals, in order."""
+        return sorted(self._peeled.ids)
+
+    @property
+    def outstanding_complete(self) -> bool:
+        """True if `outstanding` has all outstanding units."""
+        return self._peeled.complete
+
+    @property
+    def outstanding_note(self) -> str:
+        """A text on the outstanding units that are not named; empty if all are."""
+        if self.outstanding_complete:
+            return ""
+        left = self.chain.started - self.chain.finished
+        if self._peeled.ids:
+            return "and more" + (f": {left:,} units in all" if left > 0 else "")
+        count = f"{left:,} units" if left > 0 else "some units"
+        return f"{count}, " + ("too many to name" if left > 1 else "this stamp names none")
 
     def to_json(self) -> dict[str, Any]:
-        """The same for programs: what `xorack show --json` prints.
-
-        Returns:
-            A JSON object.
-        """
+        """Return the JSON object that `xorack show --json` prints."""
         chain = self.chain
         return {
             "tag": chain.tag,
@@ -150,7 +108,7 @@ class ChainStatus:
             "ended_at": rfc3339(chain.ended_at),
             "age_seconds": None if self.age_ms is None else self.age_ms / 1000,
             "deadline": rfc3339(self.deadline),
-            "reason": chain.reason or chain.failing,
+            "reason": self.reason,
             "event_pending": chain.event_pending,
             "outstanding": [f"{unit:016x}" for unit in self.outstanding],
             "outstanding_complete": self.outstanding_complete,
@@ -158,99 +116,19 @@ class ChainStatus:
         }
 
 
-def status_of(chain: Chain, now: int) -> ChainStatus:
-    """How a chain stands.
-
-    Args:
-        chain: The chain.
-        now: Milliseconds since 1970.
-
-    Returns:
-        Its status.
-    """
-    percent: float | None = None
-    if chain.status == "acked":
-        percent = 100.0
-    elif chain.started > 0:
-        # Rounded down: 100 % is what is done, and not what is nearly done. And more finished than
-        # started is what comes of messages that overtake each other.
-        percent = min(chain.finished * 1000 // chain.started, 999) / 10
-    first_seen_at = chain.created_at if chain.created_at is not None else chain.first_seen_at
-    age = None if first_seen_at is None else max(0, (chain.ended_at or now) - first_seen_at)
-    found = outstanding_of(chain)
-    return ChainStatus(
-        chain,
-        percent,
-        age,
-        None if chain.final else chain.effective_deadline,
-        tuple(sorted(found.ids)),
-        found.complete,
-    )
-
-
-def look_up(store: ChainStore, tag: str, *, now: Callable[[], int] = milliseconds) -> ChainStatus:
-    """Read how one chain stands, consistently.
-
-    Args:
-        store: Where it is kept.
-        tag: The chain.
-        now: The clock.
-
-    Returns:
-        Its status.
+def read_status(store: ChainStore, tag: str) -> ChainStatus:
+    """Read the status of one chain, consistently.
 
     Raises:
-        InvalidRequest: The tag is none.
-        NotAChain: What is there under this tag is some other program's.
-        TagNotFound: There is no such chain.
+        InvalidRequest: The tag is invalid.
+        NotAChain: The item under this tag is not a chain.
+        TagNotFound: The chain does not exist.
         Unavailable: Try again.
     """
     chain = store.read([validate_tag(tag)]).get(tag)
     if chain is None:
         raise TagNotFound(tag)
-    return status_of(chain, now())
-
-
-def list_chains(
-    store: DynamoDBStore,
-    statuses: Collection[str] = STATUSES,
-    *,
-    now: Callable[[], int] = milliseconds,
-    strange: Callable[[NotAChain], None] | None = None,
-) -> Iterator[ChainStatus]:
-    """Read how chains stand, in no order. Reads the table until the caller has enough.
-
-    Args:
-        store: The table.
-        statuses: Which chains.
-        now: The clock.
-        strange: Is told of items that are no chains, and the others are read all the same.
-
-    Yields:
-        Their statuses.
-
-    Raises:
-        NotAChain: There is such an item, and nobody to tell.
-        Unavailable: Try again.
-    """
-    for chain in store.scan(strange):
-        if chain.status in statuses:
-            yield status_of(chain, now())
-
-
-@dataclass(frozen=True)
-class Failed:
-    """What `fail` did.
-
-    Attributes:
-        status: How the chain stands now.
-        changed: Whether it was this that ended it; False where it had ended before.
-        event_owed: Whether its event is left to the sweeper.
-    """
-
-    status: ChainStatus
-    changed: bool
-    event_owed: bool
+    return ChainStatus(chain, milliseconds())
 
 
 def fail(
@@ -261,29 +139,21 @@ def fail(
     publisher: Publisher | None = None,
     policy: RetryPolicy | None = None,
     now: Callable[[], int] = milliseconds,
-) -> Failed:
-    """End a chain as failed, now, and tell of it.
+) -> tuple[ChainStatus, bool]:
+    """End a chain as failed, for a reason of at most 1,024 bytes, and publish its event.
 
-    The same write as the consumer's. Where no publisher is given, or it cannot be reached, the
-    event stays owed, and the stack's sweeper publishes it within some minutes.
-
-    Args:
-        store: Where the chain is kept.
-        tag: The chain.
-        reason: Why, at most 1,024 bytes.
-        publisher: Where its event goes.
-        policy: When to try again.
-        now: The clock.
+    Without a publisher, or if it cannot be reached, the event stays pending: the stack's sweeper
+    publishes it within some minutes.
 
     Returns:
-        How the chain stands now.
+        The status afterwards, and whether this call ended the chain or marked it as failing.
 
     Raises:
-        InvalidRequest: The tag or the reason is none.
-        TagNotFound: There is no such chain.
+        InvalidRequest: The tag or the reason is invalid.
+        TagNotFound: The chain does not exist.
         StaleLocalData: Others kept writing the chain until the retries were spent.
     """
-    # Those who only look, such as the dashboard's widget, load none of it.
+    # Read-only callers, such as the dashboard's widget, do not load these.
     from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
 
@@ -294,7 +164,7 @@ def fail(
         raise TagNotFound(tag)
     if outcome.error is not None:
         raise outcome.error
-    pending = chain.event_pending
-    if pending and publisher is not None:
-        pending = tag in Outbox(writer, publisher).publish([chain])
-    return Failed(status_of(chain, now()), outcome.kind == "applied", pending)
+    if chain.event_pending and publisher is not None:
+        failures = Outbox(writer, publisher).publish([chain])
+        chain = replace(chain, event_pending=tag in failures)
+    return ChainStatus(chain, now()), outcome.kind == "applied"

@@ -1,146 +1,105 @@
-"""Chains as they go on: one look after another, each of bounded work, and what changed between."""
+"""Polling chains and reporting changes; each poll does bounded work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from xorack.acker.reading import read_valid
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
 from xorack.core.clock import milliseconds
+from xorack.core.errors import NotAChain
 from xorack.core.request import validate_tag
-from xorack.ops.dashboard import read_readable, unfinished
-from xorack.ops.status import ChainStatus, status_of
+from xorack.ops.snapshot import Snapshot, read_snapshot
+from xorack.ops.status import ChainStatus
 
-__all__ = ["Look", "Watcher"]
+__all__ = ["ChainWatcher", "WatchUpdate"]
 
 _ENDED_KEPT = 10
 
 
 @dataclass(frozen=True)
-class Look:
-    """How the watched chains stand.
+class WatchUpdate:
+    """The watched chains at one poll.
 
     Attributes:
-        at: When this was, milliseconds since 1970.
-        chains: Those that are not finished, in the order of their deadlines or as they were named.
-        ended: Those that ended while they were watched, the last one first; of chains that were
-            named, all that ended.
-        missing: Tags that were named and are not there.
-        changed: Those whose status, counts or stamp are not what they were at the last look.
-        more: Whether there are more unfinished chains.
-        event_pending: Finished chains whose event is not published yet, as far as they were seen.
-        unreadable: Items that are no chains: tag -> what is wrong.
+        snapshot: The unfinished chains.
+        ended: Chains that ended while watched, the latest first; of named chains, all that ended.
+        changed: Chains whose status, counts or stamp differ from the previous poll.
+        not_found: Named tags without a chain.
     """
 
-    at: int
-    chains: tuple[ChainStatus, ...]
+    snapshot: Snapshot
     ended: tuple[ChainStatus, ...]
-    missing: tuple[str, ...] = ()
-    changed: tuple[ChainStatus, ...] = ()
-    more: bool = False
-    event_pending: int = 0
-    unreadable: tuple[tuple[str, str], ...] = ()
+    changed: tuple[ChainStatus, ...]
+    not_found: tuple[str, ...] = ()
 
 
-class Watcher:
-    """Looks at chains again and again.
+class ChainWatcher:
+    """A poller of chains: the named ones, or those with the nearest deadlines.
 
-    Without tags, a look reads the head of the index of deadlines (see `xorack.ops.dashboard`), and those
-    chains that were in it at the last look and are not any more. With tags, it reads these.
+    Without tags, a poll reads a snapshot, and the chains that left it since the previous poll.
     """
 
-    def __init__(
-        self,
-        store: DynamoDBStore,
-        tags: Sequence[str] = (),
-        *,
-        limit: int = 20,
-        now: Callable[[], int] = milliseconds,
-    ) -> None:
-        """Watch chains.
-
-        Args:
-            store: The table.
-            tags: The chains; none: the unfinished ones whose deadlines are nearest.
-            limit: How many at most, where none are named.
-            now: The clock.
+    def __init__(self, store: DynamoDBStore, tags: Sequence[str] = (), limit: int = 20) -> None:
+        """Watch the named chains; without tags, at most `limit` chains.
 
         Raises:
-            InvalidRequest: A tag is none.
+            InvalidRequest: A tag is invalid.
         """
         self.tags = tuple(dict.fromkeys(validate_tag(tag) for tag in tags))
         self._store = store
         self._limit = limit
-        self._now = now
-        self._known: dict[str, Chain] = {}
+        self._previous: dict[str, Chain] = {}
         self._ended: dict[str, ChainStatus] = {}
 
-    def look(self) -> Look:
-        """Look once.
-
-        Returns:
-            How they stand now.
+    def poll(self) -> WatchUpdate:
+        """Read the watched chains once.
 
         Raises:
             Unavailable: Try again.
         """
-        return self._look_at_named() if self.tags else self._look_at_unfinished()
+        return self._poll_named() if self.tags else self._poll_nearest()
 
-    def _look_at_named(self) -> Look:
-        wanted = [tag for tag in self.tags if tag not in self._ended]
-        unreadable: list[tuple[str, str]] = []
-        read = read_readable(self._store, wanted, unreadable) if wanted else []
-        at = self._now()
-        found = [status_of(chain, at) for chain in read]
-        there = {chain.tag for chain in read}.union(tag for tag, _ in unreadable)
-        missing = tuple(tag for tag in wanted if tag not in there)
-        return self._seen(at, found, missing=missing, unreadable=tuple(unreadable))
+    def _poll_named(self) -> WatchUpdate:
+        tags = [tag for tag in self.tags if tag not in self._ended]
+        invalid: list[NotAChain] = []
+        chains = read_valid(self._store.read, tags, invalid.append)
+        found = {chain.tag for chain in chains}.union(str(error.tag) for error in invalid)
+        at = milliseconds()
+        statuses = [ChainStatus(chain, at) for chain in chains]
+        unfinished = tuple(status for status in statuses if not status.chain.final)
+        snapshot = Snapshot(at, unfinished, invalid=tuple(invalid))
+        return self._update(snapshot, statuses, tuple(tag for tag in tags if tag not in found))
 
-    def _look_at_unfinished(self) -> Look:
-        seen = unfinished(self._store, self._limit, now=self._now)
-        tags = {one.chain.tag for one in seen.chains}
-        gone = [tag for tag in self._known if tag not in tags]
-        unreadable = list(seen.unreadable)
-        read = read_readable(self._store, gone, unreadable) if gone else []
-        # One that goes on, and is only no longer among the nearest deadlines, is out of sight.
-        ended = [status_of(chain, seen.at) for chain in read if chain.final]
-        ended.sort(key=lambda one: (one.chain.ended_at or 0, one.chain.tag))
-        return self._seen(
-            seen.at,
-            [*seen.chains, *ended],
-            more=seen.more,
-            event_pending=seen.event_pending,
-            unreadable=tuple(unreadable),
+    def _poll_nearest(self) -> WatchUpdate:
+        snapshot = read_snapshot(self._store, self._limit)
+        invalid = list(snapshot.invalid)
+        gone = self._previous.keys() - {status.chain.tag for status in snapshot.chains}
+        # A chain that left the snapshot unfinished has only moved behind nearer deadlines.
+        ended = [c for c in read_valid(self._store.read, sorted(gone), invalid.append) if c.final]
+        ended.sort(key=lambda chain: (chain.ended_at or 0, chain.tag))
+        statuses = [*snapshot.chains, *(ChainStatus(chain, snapshot.at) for chain in ended)]
+        return self._update(replace(snapshot, invalid=tuple(invalid)), statuses)
+
+    def _update(
+        self, snapshot: Snapshot, statuses: Sequence[ChainStatus], not_found: tuple[str, ...] = ()
+    ) -> WatchUpdate:
+        changed = tuple(
+            status
+            for status in statuses
+            if _visible(self._previous.get(status.chain.tag)) != _visible(status.chain)
         )
-
-    def _seen(
-        self,
-        at: int,
-        found: Sequence[ChainStatus],
-        *,
-        missing: tuple[str, ...] = (),
-        more: bool = False,
-        event_pending: int = 0,
-        unreadable: tuple[tuple[str, str], ...] = (),
-    ) -> Look:
-        changed = []
-        for one in found:
-            tag = one.chain.tag
-            if _essence(self._known.get(tag)) != _essence(one.chain):
-                changed.append(one)
-            if one.chain.final:
-                self._ended[tag] = one
-        going = tuple(one for one in found if not one.chain.final)
-        self._known = {one.chain.tag: one.chain for one in going}
+        self._ended.update({one.chain.tag: one for one in statuses if one.chain.final})
+        self._previous = {status.chain.tag: status.chain for status in snapshot.chains}
         while not self.tags and len(self._ended) > _ENDED_KEPT:
             del self._ended[next(iter(self._ended))]
-        ended = tuple(reversed(self._ended.values()))
-        return Look(at, going, ended, missing, tuple(changed), more, event_pending, unreadable)
+        return WatchUpdate(snapshot, tuple(reversed(self._ended.values())), changed, not_found)
 
 
-def _essence(chain: Chain | None) -> tuple[object, ...] | None:
-    """What of a chain is worth telling when it changes."""
+def _visible(chain: Chain | None) -> tuple[object, ...] | None:
+    """Return the parts of a chain whose change is reported."""
     if chain is None:
         return None
     return (chain.status, chain.started, chain.finished, chain.failing, chain.stamp)

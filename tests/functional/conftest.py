@@ -1,0 +1,31 @@
+"""Fixtures of the command line's tests."""
+
+import pytest
+
+from tests.support.cli import create_stack
+from xorack.cli import main
+
+
+@pytest.fixture
+def stack(aws):
+    """The resources of `aws` as the outputs of a stack named xorack."""
+    outputs = {
+        "TableName": aws.table_name,
+        "QueueUrl": aws.queue_url,
+        "DeadLetterQueueUrl": aws.dead_letter_queue_url,
+        "EventBusName": aws.bus_name,
+    }
+    create_stack(aws, "xorack", outputs)
+    return aws
+
+
+@pytest.fixture
+def xorack(capsys):
+    """A function that runs a command; it returns the status and the lines of stdout and stderr."""
+
+    def run(*arguments):
+        status = main(arguments)
+        printed = capsys.readouterr()
+        return status, printed.out.splitlines(), printed.err.splitlines()
+
+    return run

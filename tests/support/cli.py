@@ -1,0 +1,60 @@
+"""Chains in the table of a test, as operators find them."""
+
+import json
+
+from tests.support.services import Message, consume
+from xorack import traced, unit_id
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.eventbridge import EventBus
+from xorack.aws.sqs import DeadLetterQueue
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.stamp import xor
+
+TAG = "books/moby.txt"
+FILE, *WORDS = (unit_id(TAG, n) for n in range(6))
+
+
+def create_stack(aws, name, outputs):
+    template = {
+        "Resources": {"Queue": {"Type": "AWS::SQS::Queue"}},
+        "Outputs": {key: {"Value": value} for key, value in outputs.items()},
+    }
+    aws.client("cloudformation").create_stack(StackName=name, TemplateBody=json.dumps(template))
+
+
+def store(aws):
+    return DynamoDBStore(aws.table_name, aws.partition_key, aws.client("dynamodb"))
+
+
+def apply(aws, *requests):
+    result = consume(
+        [Message(str(n), body) for n, body in enumerate(pack(requests))],
+        store(aws),
+        EventBus(aws.bus_name, aws.client("events")),
+        DeadLetterQueue(aws.dead_letter_queue_url, aws.client("sqs")),
+        default_timeout=86_400_000,
+    )
+    assert not result.failed
+    assert result.outcomes["rejected"] == 0
+
+
+def start(aws, tag=TAG, **options):
+    """Create a chain of a file with five words, of which three are finished."""
+    words = xor(*(traced(word) for word in WORDS))
+    apply(
+        aws,
+        Request("create", tag, "c", traced(FILE), 1, **options),
+        Request("stamp", tag, "s", xor(traced(FILE), words), 5, 1),
+        Request("stamp", tag, "t", xor(*(traced(word) for word in WORDS[:3])), 0, 3),
+    )
+
+
+def finish(aws, tag=TAG):
+    apply(aws, Request("stamp", tag, "u", xor(traced(WORDS[3]), traced(WORDS[4])), 0, 2))
+
+
+def put_invalid_item(aws, tag="foreign", **attributes):
+    """Write an item that is not a chain, as another program may."""
+    item = {"tag": {"S": tag}, "stamp": {"S": "text"}, **attributes}
+    aws.client("dynamodb").put_item(TableName=aws.table_name, Item=item)

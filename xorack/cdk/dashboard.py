@@ -1,0 +1,212 @@
+"""The dashboard: health, unfinished chains, latency, work, functions, table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from aws_cdk import Aws, Duration, Fn, aws_cloudwatch, aws_lambda
+from constructs import Construct
+
+from xorack.aws.schema import DUE_INDEX, Metric
+from xorack.cdk.function import Resources
+
+_WIDTH: Final = 24
+_COLOUR: Final = aws_cloudwatch.Color
+_MINUTE: Final = Duration.minutes(1)
+_Row = list[aws_cloudwatch.IWidget]
+
+
+def create_dashboard(
+    scope: Construct,
+    resources: Resources,
+    functions: Mapping[str, aws_lambda.IFunction],
+    alarms: Iterable[aws_cloudwatch.IAlarm],
+    widget: aws_lambda.IFunction,
+) -> aws_cloudwatch.Dashboard:
+    """Create the dashboard; `widget` shows unfinished chains on it."""
+    dashboard = aws_cloudwatch.Dashboard(
+        scope,
+        "Dashboard",
+        # The dashboards of all regions share one list.
+        dashboard_name=Fn.join("-", [resources.service, Aws.REGION]),
+        default_interval=Duration.hours(3),
+    )
+    status = aws_cloudwatch.AlarmStatusWidget(
+        title="Is it healthy?", alarms=list(alarms), width=10, height=5
+    )
+    unfinished = aws_cloudwatch.CustomWidget(
+        title="What is stuck? Unfinished chains, the earliest deadline first",
+        function_arn=widget.function_arn,
+        params={"limit": 20},
+        width=_WIDTH,
+        height=10,
+        update_on_refresh=True,
+        update_on_resize=False,
+        update_on_time_range_change=False,
+    )
+    health, latency, work = _rows_of_chains(resources)
+    dashboard.add_widgets(status, *health)
+    dashboard.add_widgets(unfinished)
+    dashboard.add_widgets(*latency)
+    dashboard.add_widgets(*work)
+    dashboard.add_widgets(*_row_of_functions(resources, functions))
+    dashboard.add_widgets(*_row_of_table(resources))
+    return dashboard
+
+
+def _rows_of_chains(resources: Resources) -> list[_Row]:
+    metric = resources.metric
+    pending = Metric.EVENTS_PENDING_AFTER_SWEEP
+    dead_letters = resources.dead_letters.metric_approximate_number_of_messages_visible(
+        period=_MINUTE, label="Dead letters"
+    )
+    oldest_message = resources.queue.metric_approximate_age_of_oldest_message(
+        period=_MINUTE, label="Oldest message"
+    )
+    created = metric(Metric.CHAINS_CREATED, "created")
+    acked = metric(Metric.CHAINS_ACKED, "acked", color=_COLOUR.GREEN)
+    health: _Row = [
+        aws_cloudwatch.SingleValueWidget(
+            title="Chains in this time",
+            metrics=[
+                created,
+                acked,
+                metric(Metric.CHAINS_FAILED, "failed", color=_COLOUR.RED),
+            ],
+            set_period_to_time_range=True,
+            width=7,
+            height=5,
+        ),
+        aws_cloudwatch.SingleValueWidget(
+            title="Waiting now",
+            metrics=[
+                oldest_message,
+                dead_letters,
+                metric(pending, "Pending events", statistic="Maximum", period=_MINUTE),
+            ],
+            width=7,
+            height=5,
+        ),
+    ]
+    latency: _Row = [
+        _graph(
+            "How late are we? From create to acked",
+            *(metric(Metric.ACK_LATENCY, name, statistic=name) for name in ("p50", "p90", "p99")),
+            unit="ms",
+        ),
+        _graph(
+            "Oldest message in the queue",
+            oldest_message,
+            unit="seconds",
+            limit=(2 * resources.settings.visibility_timeout_seconds, "alarm"),
+        ),
+        _graph(
+            "Unfinished: dead letters, failed messages, pending events",
+            dead_letters,
+            metric(Metric.MESSAGES_FAILED, "Messages to retry"),
+            metric(pending, "Pending events", statistic="Maximum"),
+            metric(Metric.SWEEP_PROBLEMS, "Chains that cannot end", statistic="Maximum"),
+            metric(Metric.SWEEPS_INCOMPLETE, "Incomplete sweeps"),
+        ),
+    ]
+    work: _Row = [
+        _graph(
+            "Requests",
+            metric(Metric.REQUESTS_APPLIED, "applied"),
+            metric(Metric.REQUESTS_DUPLICATE, "duplicate"),
+            metric(Metric.REQUESTS_LATE, "late"),
+            metric(Metric.REQUESTS_REJECTED, "rejected"),
+        ),
+        _graph(
+            "Chains",
+            created,
+            acked,
+            metric(Metric.CHAINS_TIMED_OUT, "failed: timed out", color=_COLOUR.RED),
+            metric(Metric.CHAINS_NEVER_CREATED, "failed: never created", color=_COLOUR.ORANGE),
+            metric(Metric.CHAINS_FAILED_ON_REQUEST, "failed: on request", color=_COLOUR.BROWN),
+        ),
+        _graph(
+            "Writes, and conflicts among them",
+            metric(Metric.WRITES, "writes"),
+            metric(Metric.CONFLICTS, "conflicts", color=_COLOUR.RED),
+        ),
+    ]
+    return [health, latency, work]
+
+
+def _row_of_functions(resources: Resources, functions: Mapping[str, aws_lambda.IFunction]) -> _Row:
+    settings = resources.settings
+    durations = (("Consumer", "p50"), ("Consumer", "p99"), ("Sweeper", "Maximum"))
+    return [
+        _graph(
+            "Functions: errors and throttles",
+            *(f.metric_errors(label=f"{name} errors") for name, f in functions.items()),
+            *(f.metric_throttles(label=f"{name} throttles") for name, f in functions.items()),
+        ),
+        _graph(
+            "Functions: duration",
+            *(
+                functions[name].metric_duration(
+                    statistic=statistic, label=f"{name} {statistic.lower()}"
+                )
+                for name, statistic in durations
+            ),
+            unit="ms",
+            limit=(1000 * settings.function_timeout_seconds, "the consumer's timeout"),
+        ),
+        _graph(
+            "Functions: concurrent invocations",
+            *(
+                f.metric("ConcurrentExecutions", statistic="Maximum", period=_MINUTE, label=name)
+                for name, f in functions.items()
+            ),
+            limit=(settings.max_concurrency, "the consumer's maximum"),
+        ),
+    ]
+
+
+def _row_of_table(resources: Resources) -> _Row:
+    table = {"TableName": resources.table.table_name}
+    index = {**table, "GlobalSecondaryIndexName": DUE_INDEX}
+    return [
+        _graph(
+            title,
+            *(
+                resources.table.metric(
+                    name.format(verb),
+                    dimensions_map=dimensions,
+                    statistic="Sum",
+                    label=f"{verb.lower()}s{suffix}",
+                )
+                for verb in ("Read", "Write")
+                for dimensions, suffix in ((table, ""), (index, " of the index"))
+            ),
+            width=_WIDTH // 2,
+        )
+        for title, name in (
+            ("Table: consumed capacity units", "Consumed{}CapacityUnits"),
+            ("Table: throttled", "{}ThrottleEvents"),
+        )
+    ]
+
+
+def _graph(
+    title: str,
+    *metrics: aws_cloudwatch.IMetric,
+    unit: str = "count",
+    limit: tuple[float, str] | None = None,
+    width: int = _WIDTH // 3,
+) -> aws_cloudwatch.GraphWidget:
+    """Draw metrics from zero up, and a limit as a horizontal line."""
+    line = limit and aws_cloudwatch.HorizontalAnnotation(
+        value=limit[0], label=limit[1], color=_COLOUR.ORANGE
+    )
+    return aws_cloudwatch.GraphWidget(
+        title=title,
+        left=list(metrics),
+        left_y_axis=aws_cloudwatch.YAxisProps(min=0, label=unit, show_units=False),
+        left_annotations=[line] if line else [],
+        width=width,
+        height=6,
+    )

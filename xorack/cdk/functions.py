@@ -1,0 +1,120 @@
+"""The three functions: consumer, sweeper, widget."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aws_cdk import Duration, Stack, aws_events, aws_events_targets, aws_lambda
+from constructs import Construct
+
+from xorack.cdk.function import Resources, create_function
+from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, WRITE_WITH_KEY, allow, allow_key
+from xorack.cdk.table import index_arn
+
+_READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
+_WIDGET_TIMEOUT_SECONDS: Final = 15
+
+
+def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Function:
+    """Create the function that applies requests to chains, and the mapping from the queue to it.
+
+    The mapping reports partial failures: SQS delivers only the failed messages of a batch again.
+    """
+    settings, table = resources.settings, resources.table
+    queue, dead_letters = resources.queue, resources.dead_letters
+    function = create_function(
+        scope,
+        resources,
+        name="consumer",
+        description="Applies the queue's requests to chains",
+        timeout_seconds=settings.function_timeout_seconds,
+        statements=[
+            allow([*_READ, "dynamodb:BatchWriteItem", "dynamodb:UpdateItem"], table.table_arn),
+            # Lambda polls the queue in the function's name.
+            allow(
+                ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"],
+                queue.queue_arn,
+            ),
+            allow(["sqs:SendMessage"], dead_letters.queue_arn),
+            allow(["events:PutEvents"], resources.bus.event_bus_arn),
+            *allow_key(WRITE_WITH_KEY, table.encryption_key),
+            *allow_key(READ_WITH_KEY, queue.encryption_master_key),
+            *allow_key(SEND_WITH_KEY, dead_letters.encryption_master_key),
+        ],
+    )
+    _add_event_environment(function, resources)
+    # SqsEventSource would grant more than the poller needs.
+    aws_lambda.EventSourceMapping(
+        scope,
+        "Messages",
+        target=function,
+        event_source_arn=queue.queue_arn,
+        batch_size=settings.batch_size,
+        max_batching_window=Duration.seconds(settings.batch_window_seconds),
+        max_concurrency=settings.max_concurrency,
+        report_batch_item_failures=True,
+    )
+    return function
+
+
+def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Function:
+    """Create the function that times chains out, and the rule that runs it each minute.
+
+    Two concurrent sweeps do no harm: each write is conditional.
+    """
+    table = resources.table
+    function = create_function(
+        scope,
+        resources,
+        name="sweeper",
+        description="Ends chains whose deadline has passed, and publishes pending events",
+        timeout_seconds=resources.settings.sweeper_timeout_seconds,
+        statements=[
+            allow(["dynamodb:Query"], index_arn(table)),
+            allow([*_READ, "dynamodb:UpdateItem"], table.table_arn),
+            allow(["events:PutEvents"], resources.bus.event_bus_arn),
+            *allow_key(WRITE_WITH_KEY, table.encryption_key),
+        ],
+    )
+    _add_event_environment(function, resources)
+    # The next sweep replaces the retry of one that failed.
+    function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.seconds(60))
+    aws_events.Rule(
+        scope,
+        "EachMinute",
+        schedule=aws_events.Schedule.rate(Duration.minutes(1)),
+        targets=[aws_events_targets.LambdaFunction(function)],
+    )
+    return function
+
+
+def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Function:
+    """Create the function behind the dashboard's custom widget; it reads chains only.
+
+    CloudWatch invokes it with the rights of the dashboard's user, who needs
+    `lambda:InvokeFunction` on it.
+    """
+    table = resources.table
+    return create_function(
+        scope,
+        resources,
+        name="widget",
+        description="Shows the unfinished chains with the earliest deadlines on the dashboard",
+        timeout_seconds=_WIDGET_TIMEOUT_SECONDS,
+        statements=[
+            allow(["dynamodb:Query"], index_arn(table)),
+            allow(_READ, table.table_arn),
+            *allow_key(READ_WITH_KEY, table.encryption_key),
+        ],
+    )
+
+
+def _add_event_environment(function: aws_lambda.Function, resources: Resources) -> None:
+    """Name the bus and the dead-letter queue to a function."""
+    bus = resources.bus
+    # EventBridge looks for a bare name in this account.
+    same_account = bus.env.account == Stack.of(function).account
+    function.add_environment(
+        "EVENT_BUS_NAME", bus.event_bus_name if same_account else bus.event_bus_arn
+    )
+    function.add_environment("DEAD_LETTER_QUEUE_URL", resources.dead_letters.queue_url)

@@ -1,0 +1,105 @@
+"""Options that several commands share: the stack or table, and JSON."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from xorack.aws.client import make_client
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.ops.stack import ResourceNotFound, StackOutputs, find_stack, open_table
+
+__all__ = ["Target", "json_option", "not_empty", "not_nan", "with_stack", "with_table"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The resources that the options name.
+
+    Attributes:
+        stack: The CloudFormation stack's name.
+        table: The table's name, instead of a stack.
+        region: The region; None: as the AWS configuration says.
+    """
+
+    stack: str
+    table: str | None
+    region: str | None
+
+    def client(self, service: str) -> Any:
+        """Create a boto3 client."""
+        try:
+            return make_client(service, **({"region_name": self.region} if self.region else {}))
+        except ValueError as error:  # botocore's error for an invalid region or endpoint
+            raise click.ClickException(str(error)) from error
+
+    def find_stack(self, alternative: str = "") -> StackOutputs:
+        """Find the stack; an error names --stack, and the alternative to it."""
+        try:
+            return find_stack(self.stack, self.client("cloudformation"))
+        except ResourceNotFound as error:
+            raise click.ClickException(f"{error}: name yours with --stack{alternative}") from error
+
+    def open(self) -> tuple[DynamoDBStore, str | None]:
+        """Open the table; return it and, unless --table names it, the event bus's name."""
+        table, bus = self.table, None
+        if table is None:
+            outputs = self.find_stack(", or its table with --table")
+            table, bus = outputs.table_name, outputs.bus_name
+        return open_table(table, self.client("dynamodb")), bus
+
+
+def not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Reject an empty value: a shell makes it of an unset variable."""
+    if value == "":
+        raise click.BadParameter("it is empty")
+    return value
+
+
+def not_nan(_: click.Context, __: click.Parameter, value: float) -> float:
+    """Reject NaN, which click finds in every range."""
+    if math.isnan(value):
+        raise click.BadParameter("nan is not a number")
+    return value
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+_region_option = click.option(
+    "--region",
+    callback=not_empty,
+    help="The AWS region.  [default: as your AWS configuration says]",
+)
+_stack_option = click.option(
+    "--stack",
+    callback=not_empty,
+    envvar="XORACK_STACK",
+    default="xorack",
+    show_default=True,
+    help="The CloudFormation stack.",
+)
+_table_option = click.option(
+    "--table",
+    envvar="XORACK_TABLE",
+    callback=not_empty,
+    help="The table, instead of a stack that names it.",
+)
+
+
+def with_stack(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --stack and --region to a command, as its argument ``target``."""
+
+    @functools.wraps(command)
+    def wrapped(stack: str, region: str | None, table: str | None = None, **arguments: Any) -> Any:
+        return command(target=Target(stack, table, region), **arguments)
+
+    return _stack_option(_region_option(wrapped))
+
+
+def with_table(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --stack, --table and --region to a command, as its argument ``target``."""
+    return _table_option(with_stack(command))

@@ -1,0 +1,66 @@
+"""The resources of a deployed stack, found by its outputs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from botocore.exceptions import ClientError
+
+from xorack.aws.client import error_code, make_client
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.errors import XorAckError
+
+__all__ = ["ResourceNotFound", "StackOutputs", "find_stack", "open_table"]
+
+
+class ResourceNotFound(XorAckError):
+    """The stack, table or queue does not exist, or the stack lacks xorack's outputs."""
+
+
+class StackOutputs(NamedTuple):
+    """The resources that a stack's outputs name."""
+
+    table_name: str
+    queue_url: str
+    dead_letter_queue_url: str
+    bus_name: str
+
+
+def find_stack(name: str, client: Any = None) -> StackOutputs:
+    """Find the resources of a CloudFormation stack by its outputs.
+
+    Raises:
+        ResourceNotFound: The account and region have no such stack, or it has other outputs.
+    """
+    client = client or make_client("cloudformation")
+    try:
+        (stack,) = client.describe_stacks(StackName=name)["Stacks"]
+    except ClientError as error:
+        message = error.response.get("Error", {}).get("Message", "")
+        if error_code(error) == "ValidationError" and "does not exist" in message:
+            region = client.meta.region_name
+            raise ResourceNotFound(f"there is no stack {name} in {region}") from error
+        raise
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+    keys = ("TableName", "QueueUrl", "DeadLetterQueueUrl", "EventBusName")
+    if absent := [key for key in keys if key not in outputs]:
+        status = stack["StackStatus"]
+        raise ResourceNotFound(f"stack {name} is {status} and has no output {', '.join(absent)}")
+    return StackOutputs(*(outputs[key] for key in keys))
+
+
+def open_table(name: str, client: Any = None) -> DynamoDBStore:
+    """Open a table of chains, whatever the name of its partition key.
+
+    Raises:
+        ResourceNotFound: The account and region have no such table.
+    """
+    client = client or make_client("dynamodb")
+    try:
+        schema = client.describe_table(TableName=name)["Table"]["KeySchema"]
+    except ClientError as error:
+        if error_code(error) != "ResourceNotFoundException":
+            raise
+        raise ResourceNotFound(f"there is no table {name} in {client.meta.region_name}") from error
+    key = next(key["AttributeName"] for key in schema if key["KeyType"] == "HASH")
+    return DynamoDBStore(name, str(key), client)

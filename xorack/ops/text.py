@@ -1,0 +1,35 @@
+"""Text for people: time spans, counts, and untrusted text without control characters."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+__all__ = ["plural", "printable", "span"]
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+def span(milliseconds: int) -> str:
+    """Format a time span, at least 0, in at most two units: for example ``3 h 20 min``."""
+    if 0 < milliseconds < 1000:
+        return f"{milliseconds} ms"
+    for (unit, name), (minor, minor_name) in pairwise(_UNITS):
+        if milliseconds >= unit:
+            whole, rest = divmod(milliseconds, unit)
+            return f"{whole} {name}" + (f" {rest // minor} {minor_name}" if rest >= minor else "")
+    return f"{milliseconds // 100 / 10:g} s"
+
+
+def plural(count: int, noun: str) -> str:
+    """Format a number of things, for example ``1 message`` or ``2 messages``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def printable(text: str) -> str:
+    """Escape the characters of a text that steer a terminal, end its line or hide."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
+        for c in text
+    )
