@@ -177,7 +177,7 @@ def test_a_python_that_is_too_old_is_named(tmp_path: Path, target: str) -> None:
     )
     ran = make(target, f"PYTHON={old}")
     assert ran.returncode != 0
-    assert f"error: {old} is no Python 3.10 or later (Python 3.8.10): name one" in ran.stderr
+    assert f"error: {old} is not Python 3.10 or later (Python 3.8.10): name one" in ran.stderr
 
 
 @pytest.mark.parametrize("target", RUN_IT)
@@ -185,7 +185,7 @@ def test_a_python_that_does_not_run_is_named(tmp_path: Path, target: str) -> Non
     broken = script(tmp_path / "python3", "exit 127\n")
     ran = make(target, f"PYTHON={broken}")
     assert ran.returncode != 0
-    assert f"error: {broken} is no Python 3.10 or later (it does not run)" in ran.stderr
+    assert f"error: {broken} is not Python 3.10 or later (it does not run)" in ran.stderr
 
 
 @pytest.mark.parametrize("target", RUN_IT)
@@ -213,7 +213,7 @@ def test_where_no_python_will_do_python3_is_the_one_complained_of(tmp_path: Path
     script(tmp_path / "python3", 'case "$1" in --version) echo Python 3.9.18;; *) exit 1;; esac\n')
     ran = make("venv", PATH=str(tmp_path))
     assert ran.returncode != 0
-    assert "error: python3 is no Python 3.10 or later (Python 3.9.18): name one" in ran.stderr
+    assert "error: python3 is not Python 3.10 or later (Python 3.9.18): name one" in ran.stderr
 
 
 def test_the_demo_is_told_what_make_is_told(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_the_demo_is_told_what_make_is_told(tmp_path: Path) -> None:
 
 
 def test_every_target_that_runs_something_sets_up_first() -> None:
-    for target in ("demo", "test", "test-slow", "lint", "types", "format", "synth", "deploy"):
+    for target in ("demo", "check", "test", "test-slow", "test-all", "lint", "types", "format", "synth", "deploy"):
         ran = make("-n", target)
         assert ran.returncode == 0, ran.stderr
         assert "tools/venv.py" in ran.stdout, target
