@@ -72,14 +72,10 @@ def test_format_and_send_send_the_same_and_a_retried_task_changes_nothing(rows, 
 
 
 def test_ungrouped_rows_become_one_request_a_chain(words, queue):
-    some = words.withColumn("part", F.spark_partition_id().cast("long"))
-    units = some.select("tag", "part", unit("chain", "pos").alias("unit"))
-    parts = [
-        fold(units.where(F.col("part") == part), "tag", "unit", count="finished")
-        for part in range(4)
-    ]
-    ungrouped = parts[0].unionByName(parts[1]).unionByName(parts[2]).unionByName(parts[3])
-    assert ungrouped.count() == 12
+    key = (F.col("chain") + 3 * F.spark_partition_id()).alias("key")
+    parts = fold(words.select(key, unit("chain", "pos").alias("unit")), "key", "unit")
+    ungrouped = parts.selectExpr("concat('file ', key % 3) AS tag", "stamp", "count AS finished")
+    assert ungrouped.count() == 12  # three chains in each of four partitions
     write(ungrouped, queue)
     assert received(queue) == expected()
 
