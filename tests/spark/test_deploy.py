@@ -18,6 +18,8 @@ import pytest
 from xorack import traced, unit_id, xor
 from xorack.spark import request_id
 
+pytestmark = pytest.mark.spark
+
 ROOT = Path(__file__).resolve().parents[2]
 DOC = (ROOT / "docs" / "spark-deploy.md").read_text(encoding="utf-8")
 PACKED = ("Makefile", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "xorack",
@@ -272,7 +274,6 @@ def submit(python, folder, *arguments):
     return done.stdout
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_job_runs_with_the_wheel_and_boto3_alone(wheel, queue, tmp_path):
@@ -343,7 +344,6 @@ register(spark)
 """
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("named", ["wheel", "zip"])

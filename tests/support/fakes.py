@@ -1,4 +1,4 @@
-"""Fakes of the ports, for tests of the services: in memory, and failing when they are told to."""
+"""Fakes of the ports, in memory; tests make them fail."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from xorack.core.message import Rejected
 from xorack.core.retry import RetryPolicy
 
 NO_WAIT = RetryPolicy(attempts=20, sleep=lambda seconds: None)
-"""Tries again at once."""
+"""Retries at once."""
 
 
 class FakeBus:
-    """Keeps what is published; refuses the tags in `refuse`."""
+    """An event bus that keeps its events; it rejects the tags in `refuse`."""
 
     def __init__(self) -> None:
         self.events: list[dict] = []
@@ -31,7 +31,7 @@ class FakeBus:
 
 
 class FakeDeadLetters:
-    """Keeps what is sent; refuses all if `broken`."""
+    """A dead-letter queue that keeps its messages; it rejects all of them if `broken`."""
 
     def __init__(self) -> None:
         self.letters: list[Rejected] = []

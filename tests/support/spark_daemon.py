@@ -5,7 +5,7 @@ import pandas  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 from pyspark.daemon import manager
 
-import pipeline.scan
+import pipeline.scan  # noqa: F401
 import xorack.spark.sink  # noqa: F401
 
 if __name__ == "__main__":
