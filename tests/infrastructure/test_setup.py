@@ -227,13 +227,26 @@ def test_the_demo_is_told_what_make_is_told(tmp_path: Path) -> None:
         (("ARGS=--verbose",), ["--verbose"]),
     ):
         log.unlink(missing_ok=True)
-        ran = make("demo", f"PY={python}", *arguments, DIR="/not/from/the/environment")
+        ran = make(
+            "demo", "--old-file=venv", f"PY={python}", *arguments, DIR="/not/from/the/environment"
+        )
         assert ran.returncode == 0, ran.stderr
         assert log.read_text().splitlines() == ["-m", "demo", *expected]
 
 
 def test_every_target_that_runs_something_sets_up_first() -> None:
-    for target in ("demo", "check", "test", "test-slow", "test-all", "lint", "types", "format", "synth", "deploy"):
+    for target in (
+        "demo",
+        "check",
+        "test",
+        "test-slow",
+        "test-all",
+        "lint",
+        "types",
+        "format",
+        "synth",
+        "deploy",
+    ):
         ran = make("-n", target)
         assert ran.returncode == 0, ran.stderr
         assert "tools/venv.py" in ran.stdout, target
