@@ -62,7 +62,8 @@ def unit_ids(column: NDArray[np.int64]) -> Words:
 
 def _xxh64(values: NDArray[np.int64]) -> Words:
     """XXH64 of longs: `xorack.core.hashing.xxh64_long` with its default seed, step by step."""
-    h, other = values.view(np.uint64) * np.uint64(P2), np.empty(len(values), np.uint64)
+    h: Words = values.view(np.uint64) * np.uint64(P2)
+    other = np.empty(len(values), np.uint64)
     _rotate(h, 31, other)
     h *= np.uint64(P1)
     h ^= np.uint64((SEED + P5 + 8) % (1 << 64))
