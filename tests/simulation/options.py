@@ -94,11 +94,12 @@ class Options:
     invocation: int
     index_lag: int
     index_page: int
+    sweep_interval: int
+    timeouts: Weights
 
     stamps: Weights = (("plain", 45), ("traced", 12), ("opaque", 43))
     routes: Weights = (("queue", 86), ("direct", 6), ("mixed", 5), ("foreign", 3))
     units: Weights = ((1, 10), (2, 20), (4, 35), (8, 25), (14, 10))
-    timeouts: Weights = ((None, 70), (30 * DAY_SECONDS, 20), ("short", 10))
     unit_counts: float = 0.85
     merged_units: float = 0.15
     missing_work: float = 0.12
@@ -146,6 +147,12 @@ class Options:
             invocation=random.choice((8_000, 30_000, 120_000)),
             index_lag=random.choice((0, MAX_INDEX_LAG)),
             index_page=random.choice((2, 50)),
+            sweep_interval=random.choice((200, 2_000, 10_000, 60_000)),
+            timeouts=(
+                (None, 70),
+                (30 * DAY_SECONDS, 20),
+                ("short", random.choice((0, 10, 10, 300))),
+            ),
         )
 
 

@@ -8,6 +8,7 @@ returns True if the invariant, which its docstring states, holds; otherwise Fals
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import NamedTuple
 
 from tests.simulation.model import Item, Model, binary, deadline_of, marks, number, text
@@ -288,6 +289,11 @@ class End(NamedTuple):
         return not must or text(self.model.final, "status") == "acked"
 
 
+@cache
+def _checkers(observation: type) -> list:
+    return [method for name, method in vars(observation).items() if name.startswith("check_")]
+
+
 class Oracle:
     """Keeps the models of a schedule up to date and checks the invariants."""
 
@@ -301,9 +307,7 @@ class Oracle:
 
     def check(self, name: str, observation: NamedTuple) -> None:
         """Check all invariants of an observation."""
-        for method, checker in vars(type(observation)).items():
-            if not method.startswith("check_"):
-                continue
+        for checker in _checkers(type(observation)):
             try:
                 holds = checker(observation)
             except Exception as error:  # noqa: BLE001 - the services must not swallow it

@@ -220,8 +220,8 @@ class Schedule:
                 self.world.log("CRASHED")
             finally:
                 machine.deadline = None
-            intervals = (60_000,) if self.world.faultless else (2_000, 10_000, 60_000)
-            machine.pause(self.random.choice(intervals))
+            interval = self.options.sweep_interval if self.queue.messages else 30_000
+            machine.pause(self.random.randrange(2 * interval))
 
     # -- the direct API ------------------------------------------------------------------------
 

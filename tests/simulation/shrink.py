@@ -39,7 +39,8 @@ class Shrinker:
         """Return the result of the smallest recipe that still fails."""
         self._shrink_chains()
         self._shrink_kinds()
-        self._shrink_list(self.result.requests, "requests", salts=4)
+        for salts in (4, 3 * _SALTS):
+            self._shrink_list(self.result.requests, "requests", salts)
         self._shrink_faults()
         return self.result
 
@@ -57,7 +58,7 @@ class Shrinker:
     def _salts(self, number: int = _SALTS) -> list[int]:
         """Return the current salt and others."""
         own = self.recipe.salt
-        return [own, *(salt for salt in range(_SALTS) if salt != own)][:number]
+        return [own, *(salt for salt in range(number) if salt != own)][:number]
 
     def _shrink_list(self, items: list[Any], name: str, salts: int) -> None:
         """Leave out parts of a list, first large ones."""

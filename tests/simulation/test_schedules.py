@@ -53,7 +53,7 @@ def _shrink(number):
         failing = (result for result in large if result.violation)
         for _, result in zip(range(number), failing, strict=False):
             small = Shrinker(result).shrink()
-            assert len(small.requests) < len(result.requests) / 4
+            assert len(small.requests) < len(result.requests) / 10
             yield result, small
 
 
