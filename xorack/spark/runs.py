@@ -57,11 +57,12 @@ def fold_runs(
 ) -> dict[int, Runs]:
     """Tell which rows of chains Parquet files hold, at the price of a look at each run of them.
 
-    The bounds of a run of consecutive numbers are `xorack.spark.arrays.bounds_of_runs`, those of a chain
-    the XOR over its runs: wherever a run is cut, the place of the cut comes twice and is gone. The
-    bounds say which numbers come an odd number of times, and with the count that each comes once,
-    as surely as plain stamps do, of which they are made. So what is known of all rows of a chain,
-    their stamp above all, need not be made again where bounds and count are those of all rows.
+    The bounds of a run of consecutive numbers are `xorack.spark.arrays.bounds_of_runs`, those of a
+    chain the XOR over its runs: wherever a run is cut, the place of the cut comes twice and is
+    gone. The bounds say which numbers come an odd number of times, and with the count that each
+    comes once, as surely as plain stamps do, of which they are made. So what is known of all rows
+    of a chain, their stamp above all, need not be made again where bounds and count are those of
+    all rows.
 
     Args:
         spark: The session. Its tasks read, but what is less than 64 MiB is read here: a task takes
