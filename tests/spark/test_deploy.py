@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
 from xorack import traced, unit_id, xor
 from xorack.spark import request_id
 

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
 from tests.support.fakes import FakeBus, FakeDeadLetters
 from tests.support.services import Message, consume
 from xorack.acker.memory_store import MemoryStore
@@ -105,8 +106,6 @@ def test_spark(spark, queue, tmp_path, monkeypatch):
 
 def test_cdk():
     from aws_cdk import App, Stack, assertions, aws_iam, aws_sqs
-
-    import xorack.cdk  # noqa: F401 - before aws_cdk: it finds the node
 
     stack = Stack(App(), "Mine")
     names = {
