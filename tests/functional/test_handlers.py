@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.faults import failing, lost_responses
+from tests.support.faults import failing
 from tests.support.functions import Context, Functions, message
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult
@@ -102,55 +102,6 @@ def test_many_invalid_requests_do_not_hold_up_other_messages(functions, aws):
     assert 0 < len(aws.dead_letters()) <= 200
 
 
-def test_a_message_fails_if_its_rejected_requests_cannot_be_sent(functions, aws):
-    with failing("SendMessageBatch", "AccessDenied"):
-        assert functions.consume("no JSON", message(create("t"))) == ["m0"]
-    assert functions.item("t")
-    assert functions.consume("no JSON") == []
-    assert len(aws.dead_letters()) == 1
-
-
-def test_an_event_that_is_not_accepted_stays_pending(functions):
-    body = message(*acked("t"))
-    with failing("PutEvents", "AccessDeniedException"):
-        assert functions.consume(body) == ["m0"]
-    assert functions.item("t")["event_pending"] == {"N": "1"}
-    assert functions.events() == {}
-    assert functions.consume(body) == []
-    assert "event_pending" not in functions.item("t")
-    assert functions.events()["t"]["status"] == "acked"
-
-
-def test_lost_responses_leave_every_state_right(functions, aws):
-    bodies = [
-        message(create("t", traced(1))),
-        message(Request.stamp_("t", "s", xor(traced(1), traced(2)), started=1, finished=1)),
-        message(Request.stamp_("t", "w", traced(2), finished=1)),
-    ]
-    for body in bodies:
-        with lost_responses("UpdateItem", 2) as left:
-            assert functions.consume(body) == []
-            assert left == [0]
-    assert functions.item("t")["status"] == {"S": "acked"}
-    with lost_responses("PutEvents"):
-        assert functions.consume(*bodies) == []
-    assert len({event["detail"]["id"] for event in aws.events()}) == 1
-
-
-def test_many_chains_in_one_batch(functions, aws):
-    requests = [acked(f"chain-{n}") for n in range(30)]
-    creates, stamps = (message(*column) for column in zip(*requests, strict=True))
-    assert functions.consume(creates, stamps) == []
-    events = aws.events()
-    assert len({event["detail"]["id"] for event in events}) == len(events) == 30
-
-
-def test_a_rejected_write_fails_only_its_own_messages(functions, aws):
-    with failing("UpdateItem", "AccessDeniedException", times=1):
-        assert functions.consume(message(create("a")), "no JSON") == ["m0"]
-    assert len(aws.dead_letters()) == 1
-
-
 def test_an_invocation_does_not_exceed_its_time(functions):
     body = message(create("t"))
     assert functions.consume(body, context=Context(0.1)) == ["m0"]
@@ -167,18 +118,15 @@ def test_a_call_without_a_context_or_records(functions):
         handler({}, Context())
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("TABLE_NAME", ""),
-        ("EVENT_BUS_NAME", ""),
-        ("DEAD_LETTER_QUEUE_URL", ""),
-        ("DEFAULT_TIMEOUT_SECONDS", "soon"),
-        ("DEFAULT_TIMEOUT_SECONDS", "0"),
-        ("RETENTION_SECONDS", "-1"),
-        ("PARTITION_KEY", "stamp"),
-    ],
-)
+INVALID_VARIABLES = [
+    *((name, "") for name in ("TABLE_NAME", "EVENT_BUS_NAME", "DEAD_LETTER_QUEUE_URL")),
+    *(("DEFAULT_TIMEOUT_SECONDS", value) for value in ("soon", "0")),
+    ("RETENTION_SECONDS", "-1"),
+    ("PARTITION_KEY", "stamp"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), INVALID_VARIABLES)
 def test_the_error_names_an_invalid_variable(functions, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     with pytest.raises(InvalidRequest, match=f"(?i){name}"):

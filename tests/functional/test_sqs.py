@@ -44,36 +44,29 @@ def test_nothing_to_send_makes_no_call(aws, client):
         assert left == [9]
 
 
-def test_failed_entries_of_a_response_are_sent_again(aws, client):
+@pytest.mark.parametrize(("senders_fault", "calls"), [(False, [5, 4, 3]), (True, [5])])
+def test_failed_entries_are_sent_again_unless_they_are_invalid(aws, client, senders_fault, calls):
     real = client.send_message_batch
-    calls = []
+    sizes = []
 
     def some_fail(QueueUrl, Entries):
-        calls.append(len(Entries))
-        if len(calls) > 2:
+        sizes.append(len(Entries))
+        if len(sizes) > 2:
             return real(QueueUrl=QueueUrl, Entries=Entries)
-        failed = {"Code": "InternalError", "Message": "m", "SenderFault": False}
+        failed = {"Code": "Fault", "Message": "m", "SenderFault": senders_fault}
         response = real(QueueUrl=QueueUrl, Entries=Entries[:1])
         return response | {"Failed": [{**failed, "Id": entry["Id"]} for entry in Entries[1:]]}
 
     client.send_message_batch = some_fail
-    report = send(aws.queue_url, stamps(20), client, max_bytes=4000, policy=FAST)
-    assert calls == [5, 4, 3]
-    assert len(receive_bodies(aws, aws.queue_url)) == report.messages == 5
-
-
-def test_a_fault_of_the_sender_is_not_retried(aws, client):
-    calls = []
-
-    def invalid(QueueUrl, Entries):
-        calls.append(len(Entries))
-        failed = {"Code": "InvalidMessageContents", "Message": "m", "SenderFault": True}
-        return {"Failed": [{**failed, "Id": entry["Id"]} for entry in Entries]}
-
-    client.send_message_batch = invalid
-    with pytest.raises(SendFailed, match="InvalidMessageContents"):
-        send(aws.queue_url, stamps(1), client, policy=FAST)
-    assert calls == [1]
+    arguments = {"max_bytes": 4000, "policy": FAST}
+    if senders_fault:
+        with pytest.raises(SendFailed, match="Fault: m") as caught:
+            send(aws.queue_url, stamps(20), client, **arguments)
+        assert len(caught.value.unsent) == 4
+    else:
+        assert send(aws.queue_url, stamps(20), client, **arguments).messages == 5
+    assert sizes == calls
+    assert len(receive_bodies(aws, aws.queue_url)) == (1 if senders_fault else 5)
 
 
 def test_the_error_holds_the_unsent_messages(aws, client):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import InvalidRequest, shown
 from xorack.core.message import MAX_BODY_BYTES, pack, parse, rejected_body
 from xorack.core.request import Request
 from xorack.core.stamp import traced
@@ -32,30 +32,25 @@ def nested(depth):
 
 
 def test_the_example_of_the_protocol():
-    create = {
-        **CREATE,
-        "started": 1,
-        "timeout": 3600,
-        "idle_timeout": 600,
-        "detail": {"any": ["JSON", {"object": None}]},
-    }
-    stamp = {**GOOD, "started": 3, "finished": 1}
-    fail = {**FAIL, "reason": "why"}
-    extend = {"op": "extend", "tag": "t", "id": "3", "timeout": 7200}
-    requests, rejected = parse(body(create, stamp, fail, extend))
+    times = {"timeout": 3600, "idle_timeout": 600}
+    detail = {"any": ["JSON", {"object": None}]}
+    raw = [
+        {**CREATE, "started": 1, **times, "detail": detail},
+        {**GOOD, "started": 3, "finished": 1},
+        {**FAIL, "reason": "why"},
+        {"op": "extend", "tag": "t", "id": "3", "timeout": 7200},
+        GOOD,
+    ]
+    requests, rejected = parse(body(*raw))
     assert rejected == []
     assert requests == [
-        Request.create("t", "i", b"\1", timeout=3600, idle_timeout=600, detail=create["detail"]),
+        Request.create("t", "i", b"\1", **times, detail=detail),
         Request.stamp_("t", "i", b"\1", started=3, finished=1),
         Request.fail("t", "i", "why"),
         Request.extend("t", "3", 7200),
+        Request.stamp_("t", "i", b"\1", started=0, finished=0),
     ]
-    assert [request.to_json() for request in requests] == [create, stamp, fail, extend]
-
-
-def test_counts_are_zero_by_default():
-    (request,), _ = parse(body(CREATE))
-    assert (request.started, request.finished) == (0, 0)
+    assert [request.to_json() for request in requests] == raw
 
 
 VALID = [
@@ -100,72 +95,50 @@ def test_packing_keeps_the_limit_and_the_order():
 
 
 def test_the_largest_request_fits_a_message():
-    largest = Request.create(
-        "\U0001f600" * 256,
-        "\U0001f600" * 32,
-        b"\1" * 65536,
-        detail={"x": "\U0001f600" * 1020},
-        timeout=1,
-        idle_timeout=1,
-    )
+    face = "\U0001f600"
+    times = {"timeout": 1, "idle_timeout": 1}
+    detail = {"x": face * 1020}
+    largest = Request.create(face * 256, face * 32, b"\1" * 65536, detail=detail, **times)
     (message,) = pack([largest], max_bytes=1024)
     assert len(message) <= MAX_BODY_BYTES
     assert parse(message).requests == [largest]
 
 
-@pytest.mark.parametrize(
-    ("invalid", "named"),
-    [
-        ({**GOOD, "op": "zap"}, "op: 'zap'"),
-        ({**GOOD, "op": None}, "op: None"),
-        ({**GOOD, "op": ["stamp"]}, "op: "),
-        ({**GOOD, "tag": ""}, "tag: ''"),
-        ({**GOOD, "tag": 7}, "tag: 7"),
-        ({**GOOD, "tag": "x" * 1025}, "tag: 'xxx"),
-        ({**GOOD, "tag": "é" * 513}, "tag: "),
-        ({**GOOD, "tag": "a\0b"}, "tag: 'a\\x00b'"),
-        ({**GOOD, "tag": "\ud800"}, "tag: '\\ud800'"),
-        ({**GOOD, "id": ""}, "id: ''"),
-        ({**GOOD, "id": "x" * 129}, "id: "),
-        ({**GOOD, "id": 1}, "id: 1"),
-        ({**GOOD, "stamp": 1}, "stamp: 1"),
-        ({**GOOD, "stamp": "!!!!"}, "stamp: '!!!!'"),
-        ({**GOOD, "stamp": "AQ"}, "stamp: 'AQ'"),
-        ({**GOOD, "stamp": "AQ==\n"}, "stamp: 'AQ==\\n'"),
-        ({**GOOD, "stamp": "A-_="}, "stamp: 'A-_='"),
-        ({**GOOD, "stamp": "é"}, "stamp: "),
-        ({**GOOD, "stamp": ""}, "stamp: '0 bytes'"),
-        ({**GOOD, "stamp": "AAAA"}, "stamp: '3 zero bytes'"),
-        (
-            {**GOOD, "stamp": base64.b64encode(b"x" * 65_537).decode()},
-            "stamp: '65537 bytes'",
-        ),
-        ({**GOOD, "started": -1}, "started: -1"),
-        ({**GOOD, "started": 1.0}, "started: 1.0"),
-        ({**GOOD, "started": True}, "started: True"),
-        ({**GOOD, "started": None}, "started: None"),
-        ({**GOOD, "finished": 2**63}, "finished: "),
-        ({**GOOD, "timeout": 5}, "timeout: 5"),
-        ({**GOOD, "surprise": 5}, "surprise: 5"),
-        ({"op": "stamp", "tag": "t", "id": "i"}, "stamp: 'missing'"),
-        ({"op": "stamp", "tag": "t", "stamp": ONE}, "id: 'missing'"),
-        ({"op": "fail", "id": "i"}, "tag: 'missing'"),
-        ({**FAIL, "reason": 5}, "reason: 5"),
-        ({**FAIL, "stamp": ONE}, "stamp: "),
-        ({**CREATE, "timeout": 0}, "timeout: 0"),
-        ({**CREATE, "timeout": -5}, "timeout: -5"),
-        ({**CREATE, "timeout": "5"}, "timeout: '5'"),
-        ({**CREATE, "timeout": 10**30}, "timeout: "),
-        ({**CREATE, "idle_timeout": False}, "idle_timeout: False"),
-        ({**CREATE, "detail": []}, "detail: "),
-        ({**CREATE, "detail": {"x": "y" * 4096}}, "detail: "),
-        ({**CREATE, "detail": {"x": "\ud800"}}, "detail: "),
-        ({**CREATE, "detail": nested(70)}, "detail: "),
-        (5, "request: 5"),
-        (None, "request: None"),
-        ([], "request: "),
-    ],
-)
+FIELDS = [
+    (GOOD, "op", ["zap", None, ["stamp"]]),
+    (GOOD, "tag", ["", 7, "x" * 1025, "é" * 513, "a\0b", "\ud800"]),
+    (GOOD, "id", ["", 1, "x" * 129]),
+    (GOOD, "stamp", [1, "!!!!", "AQ", "AQ==\n", "A-_=", "é"]),
+    (GOOD, "started", [-1, 1.0, True, None]),
+    (GOOD, "finished", [2**63]),
+    (GOOD, "timeout", [5]),
+    (GOOD, "surprise", [5]),
+    (FAIL, "stamp", [ONE]),
+    (FAIL, "reason", [5]),
+    (CREATE, "timeout", [0, -5, "5", 10**30]),
+    (CREATE, "idle_timeout", [False]),
+    (CREATE, "detail", [[], {"x": "\ud800"}, nested(70)]),
+]
+INVALID = [
+    *(
+        ({**base, f: value}, f"{f}: {shown(value)}")
+        for base, f, values in FIELDS
+        for value in values
+    ),
+    ({**GOOD, "stamp": ""}, "stamp: '0 bytes'"),
+    ({**GOOD, "stamp": "AAAA"}, "stamp: '3 zero bytes'"),
+    ({**GOOD, "stamp": base64.b64encode(b"x" * 65_537).decode()}, "stamp: '65537 bytes'"),
+    ({**CREATE, "detail": {"x": "y" * 4096}}, "detail: '4104 bytes'"),
+    ({"op": "stamp", "tag": "t", "id": "i"}, "stamp: 'missing'"),
+    ({"op": "stamp", "tag": "t", "stamp": ONE}, "id: 'missing'"),
+    ({"op": "fail", "id": "i"}, "tag: 'missing'"),
+    (5, "request: 5"),
+    (None, "request: None"),
+    ([], "request: a list of 0"),
+]
+
+
+@pytest.mark.parametrize(("invalid", "named"), INVALID)
 def test_an_invalid_request_is_rejected_alone_and_its_field_is_named(invalid, named):
     requests, rejected = parse(body(GOOD, invalid, {**GOOD, "id": "other"}))
     assert [request.id for request in requests] == ["i", "other"]
@@ -217,29 +190,23 @@ def test_many_invalid_requests_of_a_message_share_a_dead_lettered_message():
     assert sum(entry.request_count for entry in rejected) == len(invalid)
 
 
-@pytest.mark.parametrize(
-    ("message", "named"),
-    [
-        ("", "body"),
-        ("not JSON", "body"),
-        ("5", "body"),
-        ("[]", "body"),
-        ("\0", "body"),
-        ("9" * 10_000, "body"),
-        ("[" * 100_000, "body"),
-        ('{"version":1,"requests":[NaN]}', "body"),
-        ('{"version":1,"requests":' + "[" * 100_000 + "]" * 100_000 + "}", "body"),
-        *((f"{body(GOOD)} \n{rest}", "body") for rest in ("x", "{}", '{"version":1}', "]", "\0")),
-        ('{"requests":[]}', "version: None"),
-        ('{"version":2,"requests":[]}', "version: 2"),
-        ('{"version":true,"requests":[]}', "version: True"),
-        ('{"version":1}', "requests: None"),
-        ('{"version":1,"requests":[]}', "requests: a list of 0"),
-        ('{"version":1,"requests":{}}', "requests: an object of 0"),
-        (body(*[1] * 100_000), "requests: a list of 100000"),
-        ('{"version":1,"requests":[1],"x":1}', "x: 1"),
-    ],
-)
+NOT_MESSAGES = ["", "not JSON", "5", "[]", "\0", "9" * 10_000, "[" * 100_000, "[NaN]"]
+TRAILING = ["x", "{}", '{"version":1}', "]", "\0"]
+INVALID_MESSAGES = [
+    *((text, "body: ") for text in NOT_MESSAGES),
+    *((f"{body(GOOD)} \n{text}", "body: ") for text in TRAILING),
+    ('{"version":1,"requests":' + "[" * 100_000 + "]" * 100_000 + "}", "body: "),
+    ('{"requests":[]}', "version: None"),
+    *((body(GOOD, version=version), f"version: {version}") for version in (2, True)),
+    ('{"version":1}', "requests: None"),
+    ('{"version":1,"requests":{}}', "requests: an object of 0"),
+    (body(), "requests: a list of 0"),
+    (body(*[1] * 100_000), "requests: a list of 100000"),
+    ('{"version":1,"requests":[1],"x":1}', "x: 1"),
+]
+
+
+@pytest.mark.parametrize(("message", "named"), INVALID_MESSAGES)
 def test_an_invalid_message_is_rejected_whole(message, named):
     requests, ((rejected, reason, count),) = parse(message)
     assert (requests, rejected, count) == ([], message, 1)
