@@ -150,7 +150,7 @@ class Queue:
     def idle_time(self) -> int | None:
         """Return the milliseconds to the next poll; None if a message is visible."""
         if not self.messages:
-            return 20_000 if self.world.faultless else 1500
+            return 20_000 if self.world.faultless else 3000
         wait = min(message.visible_at for message in self.messages.values()) - self.world.now
         return None if wait <= 0 else min(max(wait, 100), 5000)
 

@@ -96,6 +96,8 @@ class Options:
     index_page: int
     sweep_interval: int
     timeouts: Weights
+    idle_timeout: float
+    extend: float
 
     stamps: Weights = (("plain", 45), ("traced", 12), ("opaque", 43))
     routes: Weights = (("queue", 86), ("direct", 6), ("mixed", 5), ("foreign", 3))
@@ -105,8 +107,6 @@ class Options:
     missing_work: float = 0.12
     missing_create: float = 0.03
     fail: float = 0.06
-    extend: float = 0.08
-    idle_timeout: float = 0.06
     detail: float = 0.3
     reused_id: float = 0.04
     wrong_length: float = 0.03
@@ -147,12 +147,14 @@ class Options:
             invocation=random.choice((8_000, 30_000, 120_000)),
             index_lag=random.choice((0, MAX_INDEX_LAG)),
             index_page=random.choice((2, 50)),
-            sweep_interval=random.choice((200, 2_000, 10_000, 60_000)),
+            sweep_interval=random.choice((500, 2_000, 10_000, 60_000)),
             timeouts=(
                 (None, 70),
                 (30 * DAY_SECONDS, 20),
                 ("short", random.choice((0, 10, 10, 300))),
             ),
+            idle_timeout=random.choice((0.02, 0.02, 0.05, 0.5)),
+            extend=random.choice((0.04, 0.04, 0.1, 0.5)),
         )
 
 

@@ -220,7 +220,7 @@ class Schedule:
                 self.world.log("CRASHED")
             finally:
                 machine.deadline = None
-            interval = self.options.sweep_interval if self.queue.messages else 30_000
+            interval = self.options.sweep_interval if self.queue.messages else 60_000
             machine.pause(self.random.randrange(2 * interval))
 
     # -- the direct API ------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from tests.simulation.campaign import campaign
 from tests.simulation.mutants import MUTANTS, mutated
 from tests.simulation.test_schedules import SEEDS
 
-CATCHING = (24, 59, 76, 91, 169, 216, 229)
+CATCHING = (21, 22, 25, 40, 46, 62, 67, 99, 294, 423, 481)
 """Seeds above 15 that are the first to catch some mutant."""
 ORDER = sorted(range(SEEDS), key=lambda seed: seed > 15 and seed not in CATCHING)
 """All seeds, those that catch most mutants first."""
