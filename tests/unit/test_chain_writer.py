@@ -167,6 +167,12 @@ def test_a_chain_that_must_exist_is_not_started(store):
     assert store.chains == {}
 
 
+def test_a_guess_that_a_chain_does_not_exist_is_verified(store):
+    guess = CachedChain(None, verified=False)
+    assert kinds(run(store, stamp("s"), cached=guess, must_exist=True)) == ["applied"]
+    assert store.reads == 1
+
+
 def test_an_unverified_chain_decides_nothing_without_a_write(store):
     before = store.chains["t"]
     run(store, stamp("s"))
