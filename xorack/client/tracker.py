@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from xorack.aws.client import make_client
 from xorack.aws.sqs import send
@@ -86,7 +86,8 @@ class Token:
         kind = token.get("kind")
         if kind not in get_args(StampKind):
             raise InvalidToken("kind", kind, "traced or plain")
-        return cls(_unit_of(token.get("unit")), _tags_of(token.get("tags")), kind)
+        unit, tags = _unit_of(token.get("unit")), _tags_of(token.get("tags"))
+        return cls(unit, tags, cast(StampKind, kind))
 
 
 def _unit_of(text: object) -> int:
