@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
+from lambda_src import environment
 from xorack.cdk import settings as module
 from xorack.cdk.settings import SettingError, Settings
 
@@ -36,7 +37,9 @@ def test_the_defaults_are_valid():
         ({"max_concurrency": 1}, "max_concurrency", "from 2 to 1000"),
         ({"max_concurrency": 1001}, "max_concurrency", "from 2 to 1000"),
         ({"max_receive_count": 0}, "max_receive_count", "from 1 to 1000"),
-        ({"function_timeout_seconds": 901}, "function_timeout_seconds", "from 1 to 900 (seconds)"),
+        ({"function_timeout_seconds": 3}, "function_timeout_seconds", "from 10 to 900 (seconds)"),
+        ({"function_timeout_seconds": "9"}, "function_timeout_seconds", "from 10 to 900 (seconds)"),
+        ({"function_timeout_seconds": 901}, "function_timeout_seconds", "from 10 to 900 (seconds)"),
         ({"sweeper_timeout_seconds": 5}, "sweeper_timeout_seconds", "from 10 to 900 (seconds)"),
         ({"memory_mb": 64}, "memory_mb", "from 128 to 10240 (MB)"),
         ({"queue_retention_days": 14}, "queue_retention_days", "from 1 to 13 (days)"),
@@ -104,6 +107,12 @@ def test_every_whole_number_accepts_the_ends_of_its_range():
         for value in map(int, ends):
             settings = {field.name: value, **besides.get((field.name, value), {})}
             assert getattr(Settings(**settings), field.name) == value
+
+
+def test_the_shortest_timeout_leaves_the_consumer_time_to_write():
+    # With less than what it reserves, it writes nothing, and every message comes back for ever.
+    assert Settings(function_timeout_seconds=10)
+    assert 10 - environment._AFTER_WRITES_SECONDS >= 5
 
 
 def test_log_retention_has_the_choices_of_cloudwatch():

@@ -72,6 +72,7 @@ class Settings:
     Attributes:
         partition_key: Name of the table's partition key.
         function_timeout_seconds: Timeout of the consumer. The queue's visibility timeout follows.
+            The consumer reserves three seconds of it for what comes after the writes.
         sweeper_timeout_seconds: Timeout of the sweeper.
         memory_mb: Memory of each function. Lambda gives processor time in proportion.
         batch_size: Maximum number of messages in one invocation of the consumer. One write applies
@@ -108,7 +109,7 @@ class Settings:
     partition_key: str = _text(
         TAG, r"(?s)\S(.*\S)?", "text of 1 to 255 bytes without blanks around it"
     )
-    function_timeout_seconds: int = _number(60, 1, 900, "seconds")
+    function_timeout_seconds: int = _number(60, 10, 900, "seconds")
     sweeper_timeout_seconds: int = _number(60, 10, 900, "seconds")
     memory_mb: int = _number(1024, 128, 10_240, "MB")
     batch_size: int = _number(1_000, 1, 10_000, "messages")
