@@ -21,7 +21,7 @@ def test_each_field_of_a_chain_is_in_exactly_one_list():
     listed = [*schema.NUMBERS, *schema.STRINGS, *schema.BINARIES, *schema.FLAGS]
     assert sorted(listed) == sorted(types)
     # The other names of an item are not fields of a chain.
-    assert schema.RESERVED == {*types, schema.DUE_SHARD, schema.EXPIRES_AT, schema.MARK}
+    assert {*types, schema.DUE_SHARD, schema.EXPIRES_AT, schema.MARK} == schema.RESERVED
 
 
 def test_times_are_the_numbers_in_milliseconds_since_the_epoch():
