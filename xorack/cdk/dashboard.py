@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from aws_cdk import Aws, Duration, Fn, aws_cloudwatch, aws_lambda
 from constructs import Construct
@@ -70,16 +70,8 @@ def _rows_of_chains(resources: Resources) -> tuple[_Row, _Row, _Row]:
     )
     waiting = metric(pending, "Pending events", statistic="Maximum", period=_MINUTE)
     health: _Row = [
-        aws_cloudwatch.SingleValueWidget(
-            title="Chains in this time",
-            metrics=[created, acked, failed],
-            set_period_to_time_range=True,
-            width=7,
-            height=5,
-        ),
-        aws_cloudwatch.SingleValueWidget(
-            title="Waiting now", metrics=[oldest, dead_letters, waiting], width=7, height=5
-        ),
+        _numbers("Chains in this time", created, acked, failed, set_period_to_time_range=True),
+        _numbers("Waiting now", oldest, dead_letters, waiting),
     ]
     latency: _Row = [
         _graph(
@@ -128,8 +120,7 @@ def _rows_of_chains(resources: Resources) -> tuple[_Row, _Row, _Row]:
 
 
 def _row_of_functions(resources: Resources, functions: _Functions) -> _Row:
-    settings = resources.settings
-    durations = (("Consumer", "p50"), ("Consumer", "p99"), ("Sweeper", "Maximum"))
+    settings, consumer, sweeper = resources.settings, functions["Consumer"], functions["Sweeper"]
     return [
         _graph(
             "Functions: errors and throttles",
@@ -138,10 +129,9 @@ def _row_of_functions(resources: Resources, functions: _Functions) -> _Row:
         ),
         _graph(
             "Functions: duration",
-            *(
-                functions[name].metric_duration(statistic=value, label=f"{name} {value.lower()}")
-                for name, value in durations
-            ),
+            consumer.metric_duration(statistic="p50", label="Consumer p50"),
+            consumer.metric_duration(statistic="p99", label="Consumer p99"),
+            sweeper.metric_duration(statistic="Maximum", label="Sweeper maximum"),
             unit="ms",
             limit=(1000 * settings.function_timeout_seconds, "the consumer's timeout"),
         ),
@@ -159,24 +149,29 @@ def _row_of_functions(resources: Resources, functions: _Functions) -> _Row:
 def _row_of_table(resources: Resources) -> _Row:
     table = {"TableName": resources.table.table_name}
     index = {**table, "GlobalSecondaryIndexName": DUE_INDEX}
-    lines = (("Read", "reads", table), ("Read", "reads of the index", index),
-             ("Write", "writes", table), ("Write", "writes of the index", index))  # fmt: skip
+
+    def lines(name: str) -> list[aws_cloudwatch.IMetric]:
+        return [
+            resources.table.metric(
+                name.format(verb), dimensions_map=dimensions, statistic="Sum", label=label + suffix
+            )
+            for verb, label in (("Read", "reads"), ("Write", "writes"))
+            for dimensions, suffix in ((table, ""), (index, " of the index"))
+        ]
+
+    capacity, throttles = lines("Consumed{}CapacityUnits"), lines("{}ThrottleEvents")
     return [
-        _graph(
-            f"Table: {title}",
-            *(
-                resources.table.metric(
-                    name.format(verb), dimensions_map=dimensions, statistic="Sum", label=label
-                )
-                for verb, label, dimensions in lines
-            ),
-            width=_WIDTH // 2,
-        )
-        for title, name in (
-            ("consumed capacity units", "Consumed{}CapacityUnits"),
-            ("throttled", "{}ThrottleEvents"),
-        )
+        _graph("Table: consumed capacity units", *capacity, width=_WIDTH // 2),
+        _graph("Table: throttled", *throttles, width=_WIDTH // 2),
     ]
+
+
+def _numbers(
+    title: str, *metrics: aws_cloudwatch.IMetric, **options: Any
+) -> aws_cloudwatch.SingleValueWidget:
+    return aws_cloudwatch.SingleValueWidget(
+        title=title, metrics=list(metrics), width=7, height=5, **options
+    )
 
 
 def _graph(

@@ -20,7 +20,6 @@ def create_queues(
     scope: Construct,
     settings: Settings,
     encryption_key: aws_kms.IKey | None,
-    *,
     queue: aws_sqs.IQueue | None,
     dead_letters: aws_sqs.IQueue | None,
 ) -> tuple[aws_sqs.IQueue, aws_sqs.IQueue]:
@@ -51,14 +50,15 @@ def create_queues(
         retention_period=Duration.days(settings.dead_letter_retention_days),
         **common,
     )
+    redrive = aws_sqs.DeadLetterQueue(
+        queue=dead_letters, max_receive_count=settings.max_receive_count
+    )
     queue = queue or aws_sqs.Queue(
         scope,
         "Queue",
         retention_period=Duration.days(settings.queue_retention_days),
         visibility_timeout=Duration.seconds(settings.visibility_timeout_seconds),
-        dead_letter_queue=aws_sqs.DeadLetterQueue(
-            queue=dead_letters, max_receive_count=settings.max_receive_count
-        ),
+        dead_letter_queue=redrive,
         **common,
     )
     _check(settings, queue, dead_letters)
