@@ -102,7 +102,7 @@ def test_the_numbers_are_all_settings_of_that_type():
 
 def test_the_shortest_timeout_leaves_the_consumer_time_to_write():
     # With less than what it reserves, it writes nothing, and every message comes back for ever.
-    least = dict((name, low) for name, low, *_ in NUMBERS)["function_timeout_seconds"]
+    least = {name: low for name, low, *_ in NUMBERS}["function_timeout_seconds"]
     assert least - environment._AFTER_WRITES_SECONDS >= 5
 
 
