@@ -3,6 +3,4 @@
 The import makes sure that `xorack.cdk` comes before `aws_cdk`: it tells jsii which node to run.
 """
 
-import xorack.cdk as xorack_cdk
-
-__all__ = ["xorack_cdk"]
+import xorack.cdk  # noqa: F401

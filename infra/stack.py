@@ -22,13 +22,11 @@ class XorackStack(Stack):
         )
         service = settings.service or construct_id
         acker = Acker(self, "Acker", settings=dataclasses.replace(settings, service=service))
+        dead_letters = acker.dead_letters.queue_url
         outputs = {
             "TableName": (acker.table.table_name, "Table of chains"),
             "QueueUrl": (acker.queue.queue_url, "Queue of requests"),
-            "DeadLetterQueueUrl": (
-                acker.dead_letters.queue_url,
-                "Rejected requests and dead-lettered messages",
-            ),
+            "DeadLetterQueueUrl": (dead_letters, "Rejected requests and dead-lettered messages"),
             "EventBusName": (acker.events.bus.event_bus_name, "Bus of the chains' events"),
             "ConsumerName": (acker.consumer.function_name, "Applies requests"),
             "SweeperName": (acker.sweeper.function_name, "Times chains out"),

@@ -36,35 +36,21 @@ def build(
     """
     # Without the CDK's CLI, nobody else reads cdk.json.
     defaults: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
-    app = App(
-        context={**defaults, **(context or {})},
-        outdir=None if outdir is None else str(outdir),
-        tree_metadata=False,
-    )
+    folder = None if outdir is None else str(outdir)
+    app = App(context={**defaults, **(context or {})}, outdir=folder, tree_metadata=False)
     values: dict[str, Any] = app.node.get_all_context()
     settings = Settings.from_context(values, "stack_name")
     name = values.get("stack_name", "xorack")
     if not isinstance(name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9-]{0,127}", name):
-        raise SettingError(
-            "stack_name", name, "1 to 128 letters, digits and hyphens, a letter first"
-        )
+        expected = "1 to 128 letters, digits and hyphens, a letter first"
+        raise SettingError("stack_name", name, expected)
     return app, XorackStack(app, name, settings)
 
 
 def synth(outdir: Path, context: Mapping[str, object] | None = None) -> Path:
-    """Synthesise the stack offline.
+    """Synthesise the stack offline into a folder, as `build` does; return the template's path.
 
     It takes some 5 seconds the first time in a process, and 50 the first time on a machine.
-
-    Args:
-        outdir: Folder for the template and the functions' code; created if necessary.
-        context: Settings and CDK context. They override cdk.json.
-
-    Returns:
-        The template's path, in `outdir`.
-
-    Raises:
-        SettingError: A setting is invalid.
     """
     app, stack = build(context, outdir)
     return Path(app.synth().get_stack_by_name(stack.stack_name).template_full_path)
@@ -78,12 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "-c", "--context", action="append", default=[], metavar="NAME=VALUE", help="a setting"
     )
     options = parser.parse_args(arguments)
-    pairs = [pair.partition("=") for pair in options.context]
-    for name, sign, _ in pairs:
-        if not sign:
-            parser.error(f"-c {name}: expected NAME=VALUE")
+    for pair in options.context:
+        if "=" not in pair:
+            parser.error(f"-c {pair}: expected NAME=VALUE")
     try:
-        print(synth(options.out, {name: value for name, _, value in pairs}))
+        print(synth(options.out, dict(pair.split("=", 1) for pair in options.context)))
     except SettingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

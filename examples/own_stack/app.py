@@ -35,8 +35,6 @@ class Warehouse(Stack):
         key = aws_kms.Key(self, "Key", enable_key_rotation=True)
         bus = aws_events.EventBus(self, "Bus", event_bus_name="warehouse")
         on_call = aws_sns.Topic(self, "OnCall", enforce_ssl=True)
-        vpc, functions = private_network(self)
-        isolated = aws_ec2.SubnetSelection(subnet_type=aws_ec2.SubnetType.PRIVATE_ISOLATED)
 
         acker = Acker(
             self,
@@ -47,53 +45,33 @@ class Warehouse(Stack):
             bus=bus,
             encryption_key=key,
             alarm_topic=on_call,
-            network=Network(vpc=vpc, subnets=isolated, security_groups=[functions]),
+            network=private_network(self),
         )
 
         # The job that loads the files sends stamps; the support reads chains.
-        glue, people = (
-            aws_iam.ServicePrincipal("glue.amazonaws.com"),
-            aws_iam.AccountRootPrincipal(),
-        )
+        glue = aws_iam.ServicePrincipal("glue.amazonaws.com")
+        people = aws_iam.AccountRootPrincipal()
         acker.grant_send(aws_iam.Role(self, "Loader", assumed_by=glue))
         acker.grant_read(aws_iam.Role(self, "Support", assumed_by=people))
 
         # One queue gets the loaded files, another one those that were not.
-        unheard = aws_sqs.Queue(
-            self, "Unheard", enforce_ssl=True, retention_period=Duration.days(14)
-        )
+        # Messages that your subscriber fails to process three times are dead-lettered.
+        two_weeks = Duration.days(14)
+        unheard = aws_sqs.Queue(self, "Unheard", enforce_ssl=True, retention_period=two_weeks)
+        redrive = aws_sqs.DeadLetterQueue(queue=unheard, max_receive_count=3)
         for name, status in (("Loaded", "acked"), ("NotLoaded", "failed")):
-            queue = aws_sqs.Queue(
-                self,
-                name,
-                enforce_ssl=True,
-                # Messages that your subscriber fails to process three times.
-                dead_letter_queue=aws_sqs.DeadLetterQueue(queue=unheard, max_receive_count=3),
-            )
-            acker.events.rule(
-                f"{name}Rule", targets=[aws_events_targets.SqsQueue(queue)], statuses=[status]
-            )
+            queue = aws_sqs.Queue(self, name, enforce_ssl=True, dead_letter_queue=redrive)
+            target = aws_events_targets.SqsQueue(queue)
+            acker.events.rule(f"{name}Rule", targets=[target], statuses=[status])
 
         CfnOutput(self, "QueueUrl", value=acker.queue.queue_url)
 
 
-def private_network(scope: Construct) -> tuple[aws_ec2.Vpc, aws_ec2.SecurityGroup]:
-    """Create a VPC with the endpoints that the functions need, and no other way out.
-
-    Returns:
-        The VPC, and the security group whose members reach the endpoints.
-    """
-    vpc = aws_ec2.Vpc(
-        scope,
-        "Vpc",
-        max_azs=2,
-        nat_gateways=0,
-        subnet_configuration=[
-            aws_ec2.SubnetConfiguration(
-                name="functions", subnet_type=aws_ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=24
-            )
-        ],
-    )
+def private_network(scope: Construct) -> Network:
+    """Create a VPC with the endpoints that the functions need, and no other way out."""
+    isolated = aws_ec2.SubnetType.PRIVATE_ISOLATED
+    subnets = aws_ec2.SubnetConfiguration(name="functions", subnet_type=isolated, cidr_mask=24)
+    vpc = aws_ec2.Vpc(scope, "Vpc", max_azs=2, nat_gateways=0, subnet_configuration=[subnets])
     flows = aws_logs.LogGroup(scope, "Flows", retention=aws_logs.RetentionDays.ONE_MONTH)
     vpc.add_flow_log("Log", destination=aws_ec2.FlowLogDestination.to_cloud_watch_logs(flows))
     functions = aws_ec2.SecurityGroup(scope, "Functions", vpc=vpc)
@@ -104,7 +82,8 @@ def private_network(scope: Construct) -> tuple[aws_ec2.Vpc, aws_ec2.SecurityGrou
             name, service=service, private_dns_enabled=True, open=False
         )
         endpoint.connections.allow_default_port_from(functions)
-    return vpc, functions
+    selection = aws_ec2.SubnetSelection(subnet_type=isolated)
+    return Network(vpc=vpc, subnets=selection, security_groups=[functions])
 
 
 if __name__ == "__main__":

@@ -290,6 +290,16 @@ def test_a_stamp_takes_one_call_and_marks_are_spilled_in_batches(aws, acker, cli
     assert all("expires_at" in mark and mark["tag"]["S"].startswith("t\0") for mark in marks)
 
 
+def test_a_full_cache_forgets_the_oldest_chain(acker, client, monkeypatch):
+    monkeypatch.setattr(acker, "_CACHE_SIZE", 2)
+    for tag in ("a", "b", "c"):
+        acker.create(tag, A)
+    with counted_calls(client) as calls:
+        acker.stamp("c", B)
+        acker.stamp("a", B)
+    assert calls == {"UpdateItem": 2, "GetItem": 1}
+
+
 def test_many_ackers_on_one_chain(make_acker, item):
     ackers = [make_acker() for _ in range(4)]
     ackers[0].create("t", A)

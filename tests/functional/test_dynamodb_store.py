@@ -54,6 +54,14 @@ def test_unprocessed_keys_and_items_are_retried_some_times(store, monkeypatch):
     assert len(calls) == 8
 
 
+def test_spilled_marks_belong_to_one_chain_of_a_tag(store):
+    chain, later = Chain("t", first_seen_at=1), Chain("t", first_seen_at=2)
+    store.put_spilled_marks(chain, b"a" * 12 + b"1234" + b"b" * 12 + b"5678", 0)
+    keys = [b"a" * 12, b"b" * 12, b"c" * 12]
+    assert store.get_spilled_marks(chain, keys) == {keys[0]: b"1234", keys[1]: b"5678"}
+    assert store.get_spilled_marks(later, keys) == {}
+
+
 def test_due_chains_are_read_from_the_index(store):
     assert sorted(tag for page in store.due_pages(999) for tag in page) == ["t1", "t2"]
     assert store.first_due(2) == (["t2", "t1"], True)

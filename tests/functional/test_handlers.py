@@ -111,8 +111,8 @@ def test_an_invocation_does_not_exceed_its_time(functions):
 def test_a_call_without_a_context_or_records(functions):
     from lambda_src.consumer import handler
 
-    record = {"messageId": "m", "body": message(create("t"))}
-    assert handler({"Records": [record]}, None) == {"batchItemFailures": []}
+    records = [{"messageId": "m", "body": body} for body in (message(create("t")), "no JSON")]
+    assert handler({"Records": records}, None) == {"batchItemFailures": []}
     assert handler({"Records": []}, None) == {"batchItemFailures": []}
     with pytest.raises(InvalidRequest, match="event"):
         handler({}, Context())

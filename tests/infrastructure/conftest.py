@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from infra.synth import synth
+from lambda_src import consumer
+from xorack.core.message import pack
+from xorack.core.request import Request
 
 from .templates import Template
 
@@ -59,6 +62,23 @@ def template(synthesise):
 def varied(synthesise):
     """The template of a stack in which nearly every setting differs from its default."""
     return synthesise(**VARIED)
+
+
+@pytest.fixture
+def deployed(aws, monkeypatch):
+    """The resources of `aws`, named by the functions' environment."""
+    for name, value in aws.environ().items():
+        monkeypatch.setenv(name, value)
+    return aws
+
+
+def consume(*requests: Request, bodies: tuple[str, ...] = ()) -> None:
+    """Invoke the consumer with requests, and with other messages."""
+    records = [
+        {"messageId": f"m{i}", "body": body, "eventSource": "aws:sqs", "attributes": {}}
+        for i, body in enumerate((*pack(requests), *bodies))
+    ]
+    assert consumer.handler({"Records": records}, None) == {"batchItemFailures": []}
 
 
 @pytest.fixture(scope="session")

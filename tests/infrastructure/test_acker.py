@@ -28,10 +28,11 @@ from .templates import FUNCTIONS, Template, target
 
 HERE = Environment(account="111111111111", region="eu-west-1")
 THERE = "arn:aws:iam::222222222222:role/loader"
-IMPORTED_QUEUE = "arn:aws:sqs:eu-west-1:111111111111:stamps"
+OUR_QUEUE = "arn:aws:sqs:eu-west-1:111111111111:stamps"
+OUR_BUS = "arn:aws:events:eu-west-1:111111111111:event-bus/all"
+THEIR_BUS = "arn:aws:events:eu-west-1:222222222222:event-bus/all"
 READ = {"dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query",
         "dynamodb:Scan"}  # fmt: skip
-TWO_WEEKS = Duration.days(14)
 
 
 @pytest.fixture
@@ -64,9 +65,24 @@ def logical_id(construct: Any) -> str:
 
 
 def supplied(stack: Stack, **properties: Any) -> aws_sqs.Queue:
-    return aws_sqs.Queue(
-        stack, "Mine", **{"visibility_timeout": Duration.seconds(361), **properties}
-    )
+    timeout = Duration.seconds(361)
+    return aws_sqs.Queue(stack, "Mine", **{"visibility_timeout": timeout, **properties})
+
+
+def for_two_weeks(stack: Stack, name: str) -> aws_sqs.Queue:
+    return aws_sqs.Queue(stack, name, retention_period=Duration.days(14))
+
+
+def redrive_to(queue: aws_sqs.Queue) -> dict[str, Any]:
+    return {"dead_letter_queue": aws_sqs.DeadLetterQueue(queue=queue, max_receive_count=3)}
+
+
+def imported(stack: Stack, name: str) -> aws_sqs.IQueue:
+    return aws_sqs.Queue.from_queue_arn(stack, name, OUR_QUEUE)
+
+
+def alias(stack: Stack) -> aws_kms.IAlias:
+    return aws_kms.Alias.from_alias_name(stack, "Alias", "alias/mine")
 
 
 def test_a_sender_may_send_a_reader_may_read_and_nothing_else(mine):
@@ -90,10 +106,8 @@ def test_rules_match_the_requested_statuses(mine):
         for rule in template.of("AWS::Events::Rule").values()
         if rule.get("EventBusName") == {"Ref": logical_id(acker.events.bus)}
     ]
-    assert sorted(pattern["detail-type"] for pattern in patterns) == [
-        ["acked"],
-        ["acked", "failed"],
-    ]
+    statuses = sorted(pattern["detail-type"] for pattern in patterns)
+    assert statuses == [["acked"], ["acked", "failed"]]
     assert all(pattern["source"] == ["xorack"] for pattern in patterns)
 
 
@@ -119,11 +133,11 @@ def test_two_ackers_in_one_stack_share_nothing(stack):
 # -- user-supplied resources -----------------------------------------------------------------------
 
 
-def test_a_supplied_queue_comes_with_its_dead_letter_queue(stack):
-    dead = aws_sqs.Queue(stack, "Letters", retention_period=TWO_WEEKS)
-    named = aws_sqs.DeadLetterQueue(queue=dead, max_receive_count=3)
-    queue = supplied(stack, dead_letter_queue=named)
-    Acker(stack, "Acker", queue=queue)
+@pytest.mark.parametrize("named_twice", [False, True])
+def test_a_supplied_queue_comes_with_its_dead_letter_queue(stack, named_twice):
+    dead = for_two_weeks(stack, "Letters")
+    queue = supplied(stack, **redrive_to(dead))
+    Acker(stack, "Acker", queue=queue, dead_letters=dead if named_twice else None)
     template = Template.of_stack(stack)
     assert len(template.of("AWS::SQS::Queue")) == 2
     assert template.queue()[0] == logical_id(queue)
@@ -132,21 +146,16 @@ def test_a_supplied_queue_comes_with_its_dead_letter_queue(stack):
 
 
 def test_imported_resources_are_used_and_grants_name_them(stack):
-    bus = "arn:aws:events:eu-west-1:111111111111:event-bus/all"
-    acker = Acker(
-        stack,
-        "Acker",
-        queue=aws_sqs.Queue.from_queue_arn(stack, "Stamps", IMPORTED_QUEUE),
-        bus=aws_events.EventBus.from_event_bus_arn(stack, "All", bus),
-    )
+    bus = aws_events.EventBus.from_event_bus_arn(stack, "All", OUR_BUS)
+    acker = Acker(stack, "Acker", queue=imported(stack, "Stamps"), bus=bus)
     sender = aws_iam.Role(stack, "Sender", assumed_by=aws_iam.AccountRootPrincipal())
     acker.grant_send(sender)
     template = Template.of_stack(stack)
     # The acker creates a queue for rejected requests.
     assert len(template.of("AWS::SQS::Queue")) == 1
     assert not template.of("AWS::Events::EventBus")
-    assert template.granted(logical_id(sender)) == {IMPORTED_QUEUE: {"sqs:SendMessage"}}
-    assert {bus, IMPORTED_QUEUE} <= set(template.allowed("consumer"))
+    assert template.granted(logical_id(sender)) == {OUR_QUEUE: {"sqs:SendMessage"}}
+    assert {OUR_BUS, OUR_QUEUE} <= set(template.allowed("consumer"))
 
 
 def test_only_the_consumer_may_use_the_key_of_a_supplied_queue(stack):
@@ -155,11 +164,8 @@ def test_only_the_consumer_may_use_the_key_of_a_supplied_queue(stack):
     Acker(stack, "Acker", queue=queue)
     template = Template.of_stack(stack)
     rights = {name: template.allowed(name).get(logical_id(key)) for name in FUNCTIONS}
-    assert rights == {
-        "consumer": {"kms:Decrypt", "kms:DescribeKey"},
-        "sweeper": None,
-        "widget": None,
-    }
+    read = {"kms:Decrypt", "kms:DescribeKey"}
+    assert rights == {"consumer": read, "sweeper": None, "widget": None}
 
 
 def test_an_imported_key_encrypts_the_logs_and_keeps_its_policy(stack):
@@ -171,26 +177,20 @@ def test_an_imported_key_encrypts_the_logs_and_keeps_its_policy(stack):
     assert [group["KmsKeyId"] for group in groups] == [arn] * 3
 
 
-@pytest.mark.parametrize("name", ["here", "stack"])
-def test_functions_call_a_bus_of_another_account_by_its_arn(request, name):
+@pytest.mark.parametrize(
+    ("name", "called"), [("here", THEIR_BUS), ("stack", THEIR_BUS), ("here", "all")]
+)
+def test_functions_call_a_bus_of_another_account_by_its_arn(request, name, called):
     # EventBridge looks for a bare name in this account.
-    stack = request.getfixturevalue(name)
-    arn = "arn:aws:events:eu-west-1:222222222222:event-bus/all"
-    bus = aws_events.EventBus.from_event_bus_arn(stack, "All", arn)
-    acker = Acker(stack, "Acker", bus=bus)
+    stack, buses = request.getfixturevalue(name), aws_events.EventBus
+    make = buses.from_event_bus_arn if called == THEIR_BUS else buses.from_event_bus_name
+    acker = Acker(stack, "Acker", bus=make(stack, "All", called))
     template = Template.of_stack(stack)
-    buses = {template.environment(name)["EVENT_BUS_NAME"] for name in ("consumer", "sweeper")}
-    assert buses == {arn}
-    if name == "here":
+    for function in ("consumer", "sweeper"):
+        assert template.environment(function)["EVENT_BUS_NAME"] == called
+    if (name, called) == ("here", THEIR_BUS):
         with pytest.raises(ValueError, match="rule: Mine/All is a bus of account 222222222222"):
             acker.events.rule("Done", targets=[])
-
-
-def test_functions_call_a_bus_of_this_account_by_its_name(here):
-    Acker(here, "Acker", bus=aws_events.EventBus.from_event_bus_name(here, "All", "all"))
-    template = Template.of_stack(here)
-    buses = {template.environment(name)["EVENT_BUS_NAME"] for name in ("consumer", "sweeper")}
-    assert buses == {"all"}
 
 
 def test_the_queue_and_the_key_allow_senders_from_elsewhere(here):
@@ -221,8 +221,7 @@ def test_the_queue_and_the_key_allow_senders_from_elsewhere(here):
 def test_a_grant_without_effect_is_rejected(here):
     there = aws_iam.Role.from_role_arn(here, "There", THERE)
     service = aws_iam.ServicePrincipal("scheduler.amazonaws.com")
-    imported = aws_sqs.Queue.from_queue_arn(here, "Q", IMPORTED_QUEUE)
-    acker = Acker(here, "Acker", queue=imported)
+    acker = Acker(here, "Acker", queue=imported(here, "Q"))
     for grantee, name in ((there, "Mine/There"), (service, "scheduler.amazonaws.com")):
         line = f"grant_send: the policy of Mine/Q cannot be changed.* allow {name} itself"
         with pytest.raises(ValueError, match=line):
@@ -266,83 +265,55 @@ def test_a_vpc_alone_is_not_a_network(stack):
         Acker(stack, "Acker", network=vpc)  # type: ignore[arg-type]
 
 
-def test_resources_in_another_region_are_rejected(here):
-    arn = "arn:aws:{}:us-east-1:111111111111:{}"
-    resources = {
-        "queue": aws_sqs.Queue.from_queue_arn(here, "Q", arn.format("sqs", "q")),
-        "dead_letters": aws_sqs.Queue.from_queue_arn(here, "D", arn.format("sqs", "d")),
-        "bus": aws_events.EventBus.from_event_bus_arn(
-            here, "B", arn.format("events", "event-bus/b")
-        ),
-        "encryption_key": aws_kms.Key.from_key_arn(here, "K", arn.format("kms", "key/k")),
-        "alarm_topic": aws_sns.Topic.from_topic_arn(here, "T", arn.format("sns", "t")),
-    }
-    for name, resource in resources.items():
-        line = f"{name}: .* is in us-east-1, expected eu-west-1"
-        with pytest.raises(ValueError, match=line):
-            Acker(here, f"With-{name}", **{name: resource})  # type: ignore[misc]
-
-
-def test_an_alias_is_rejected_as_a_key(stack):
-    # A statement on an alias allows nothing: the functions would be denied their calls.
-    alias = aws_kms.Alias.from_alias_name(stack, "Alias", "alias/mine")
-    queue = supplied(stack, encryption_master_key=alias)
-    for name, value in (("encryption_key", alias), ("queue", queue)):
-        with pytest.raises(ValueError, match=f"{name}: Mine/Alias is an alias, expected its key"):
-            Acker(stack, f"With-{name}", **{name: value})  # type: ignore[misc]
+@pytest.mark.parametrize(
+    ("name", "importer", "resource"),
+    [
+        ("queue", aws_sqs.Queue.from_queue_arn, "sqs:{}:q"),
+        ("dead_letters", aws_sqs.Queue.from_queue_arn, "sqs:{}:d"),
+        ("bus", aws_events.EventBus.from_event_bus_arn, "events:{}:event-bus/b"),
+        ("encryption_key", aws_kms.Key.from_key_arn, "kms:{}:key/k"),
+        ("alarm_topic", aws_sns.Topic.from_topic_arn, "sns:{}:t"),
+    ],
+)
+def test_a_resource_in_another_region_is_rejected(here, name, importer, resource):
+    there = importer(here, "There", "arn:aws:" + resource.format("us-east-1:111111111111"))
+    line = f"{name}: Mine/There is in us-east-1, expected eu-west-1"
+    with pytest.raises(ValueError, match=line):
+        Acker(here, "Acker", **{name: there})
 
 
 @pytest.mark.parametrize(
-    ("properties", "line"),
+    ("arguments", "line"),
     [
-        ({"fifo": True}, "queue: Mine/Mine is a FIFO queue, expected a standard one"),
-        (
-            {"visibility_timeout": None},
-            "the visibility timeout of Mine/Mine is 30 seconds, expected at least 361",
-        ),
-        (
-            {"visibility_timeout": Duration.seconds(60)},
-            "the visibility timeout of Mine/Mine is 60 seconds, expected at least 361",
-        ),
-        ({"retention_period": Duration.days(10)}, "come back for 2073600 seconds, expected less"),
+        # A statement on an alias allows nothing: the functions would be denied their calls.
+        (lambda s: {"encryption_key": alias(s)},
+         "encryption_key: Mine/Alias is an alias, expected its key"),
+        (lambda s: {"queue": supplied(s, encryption_master_key=alias(s))},
+         "queue: Mine/Alias is an alias, expected its key"),
+        (lambda s: {"queue": supplied(s, fifo=True)},
+         "queue: Mine/Mine is a FIFO queue, expected a standard one"),
+        (lambda s: {"queue": supplied(s, visibility_timeout=None)},
+         "the visibility timeout of Mine/Mine is 30 seconds, expected at least 361"),
+        (lambda s: {"queue": supplied(s, visibility_timeout=Duration.seconds(60))},
+         "the visibility timeout of Mine/Mine is 60 seconds, expected at least 361"),
+        (lambda s: {"queue": supplied(s, retention_period=Duration.days(10))},
+         "come back for 2073600 seconds, expected less"),
+        # Rejected requests would come back for ever.
+        (lambda s: dict.fromkeys(("queue", "dead_letters"), supplied(s)),
+         "dead_letters: Mine/Mine is the queue itself"),
+        (lambda s: {"queue": imported(s, "One"), "dead_letters": imported(s, "Same")},
+         "dead_letters: Mine/Same is the queue itself"),
+        # Alarms and `xorack redrive` would look at one queue, while SQS moves messages to another.
+        (lambda s: {"queue": supplied(s, **redrive_to(for_two_weeks(s, "Used"))),
+                    "dead_letters": for_two_weeks(s, "Other")},
+         "dead_letters: got Mine/Other, but Mine/Mine uses Mine/Used"),
+        (lambda s: {"dead_letters": aws_sqs.Queue(s, "Letters")},
+         "dead_letters: .* 345600 seconds, expected more than the"),
     ],
-)
-def test_a_queue_that_cannot_work_is_rejected(stack, properties, line):
-    queue = supplied(stack, **properties)
+)  # fmt: skip
+def test_a_resource_that_cannot_work_is_rejected(stack, arguments, line):
     with pytest.raises(ValueError, match=line):
-        Acker(stack, "Acker", queue=queue, settings=Settings(retention_days=19))
-
-
-def test_a_queue_is_not_its_own_dead_letter_queue(stack):
-    # Rejected requests would come back for ever.
-    queue = supplied(stack)
-    with pytest.raises(ValueError, match="dead_letters: Mine/Mine is the queue itself"):
-        Acker(stack, "Acker", queue=queue, dead_letters=queue)
-    one, same = (
-        aws_sqs.Queue.from_queue_arn(stack, name, IMPORTED_QUEUE) for name in ("One", "Same")
-    )
-    with pytest.raises(ValueError, match="dead_letters: Mine/Same is the queue itself"):
-        Acker(stack, "Imported", queue=one, dead_letters=same)
-
-
-def test_a_dead_letter_queue_that_the_queue_does_not_use_is_rejected(stack):
-    # Alarms and `xorack redrive` would look at one queue, while SQS moves messages to another.
-    used, other = (
-        aws_sqs.Queue(stack, name, retention_period=TWO_WEEKS) for name in ("Used", "Other")
-    )
-    named = aws_sqs.DeadLetterQueue(queue=used, max_receive_count=3)
-    queue = supplied(stack, dead_letter_queue=named)
-    line = "dead_letters: got Mine/Other, but Mine/Mine uses Mine/Used"
-    with pytest.raises(ValueError, match=line):
-        Acker(stack, "Acker", queue=queue, dead_letters=other)
-    Acker(stack, "Fitting", queue=queue, dead_letters=used)
-
-
-def test_dead_letters_that_expire_too_early_are_rejected(stack):
-    dead = aws_sqs.Queue(stack, "Letters")
-    line = r"dead_letters: .* 345600 seconds, expected more than the"
-    with pytest.raises(ValueError, match=line):
-        Acker(stack, "Acker", dead_letters=dead)
+        Acker(stack, "Acker", settings=Settings(retention_days=19), **arguments(stack))
 
 
 def test_a_queue_without_dead_letters_gives_a_warning(stack):

@@ -7,29 +7,27 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
-from lambda_src import consumer, sweeper, widget
+from lambda_src import sweeper, widget
 from xorack.aws.schema import DUE_INDEX
-from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import plain
 
+from .conftest import consume
 from .templates import Template
 
 Calls = set[tuple[str, str]]
 
 
 @pytest.fixture
-def calls(aws, monkeypatch):
+def calls(deployed, monkeypatch):
     """The calls made so far: the IAM action and its resource."""
-    for name, value in aws.environ().items():
-        monkeypatch.setenv(name, value)
     recorded: Calls = set()
     original = BaseClient._make_api_call
     names = {
-        ("dynamodb", aws.table_name): "table",
+        ("dynamodb", deployed.table_name): "table",
         ("dynamodb", DUE_INDEX): "index",
-        ("sqs", aws.dead_letter_queue_url): "dead letters",
-        ("events", aws.bus_name): "bus",
+        ("sqs", deployed.dead_letter_queue_url): "dead letters",
+        ("events", deployed.bus_name): "bus",
     }
 
     def record(client: Any, operation: str, parameters: dict[str, Any]) -> Any:
@@ -69,14 +67,6 @@ def rights(template: Template, function: str) -> Calls:
     }
 
 
-def consume(*requests: Request, bodies: tuple[str, ...] = ()) -> None:
-    records = [
-        {"messageId": f"m{i}", "body": body, "eventSource": "aws:sqs", "attributes": {}}
-        for i, body in enumerate((*pack(requests), *bodies))
-    ]
-    assert consumer.handler({"Records": records}, None) == {"batchItemFailures": []}
-
-
 def stamps(tag: str, first: int, count: int) -> list[Request]:
     numbers = range(first, first + count)
     return [Request.stamp_(tag, f"r{i}", plain(i + 1), started=1) for i in numbers]
@@ -87,10 +77,8 @@ def test_consumer(template, calls):
     consume(*stamps("many", 40, 40))  # more marks than fit the item: the oldest are spilled
     consume(*stamps("many", 7, 1))  # reads one spilled mark
     consume(*stamps("many", 8, 3))  # reads several
-    consume(
-        Request.create("done", "a", plain(5)), Request.stamp_("done", "b", plain(5), finished=1)
-    )
-    consume(bodies=("not JSON",))
+    end = Request.stamp_("done", "b", plain(5), finished=1)
+    consume(Request.create("done", "a", plain(5)), end, bodies=("not JSON",))
     assert calls == rights(template, "consumer")
 
 
@@ -98,9 +86,8 @@ def test_sweeper(template, calls):
     sweeps: Calls = set()
     # Of 20 chains, some shard of the index has several.
     for chains in (20, 1):
-        consume(
-            *(Request.create(f"{chains}-{i}", "a", plain(5), timeout=0.01) for i in range(chains))
-        )
+        tags = (f"{chains}-{i}" for i in range(chains))
+        consume(*(Request.create(tag, "a", plain(5), timeout=0.01) for tag in tags))
         time.sleep(0.05)
         calls.clear()
         assert sweeper.handler({}, None)["ChainsTimedOut"] == chains

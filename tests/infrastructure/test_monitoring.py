@@ -2,21 +2,18 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lambda_src import consumer, sweeper
+from infra.synth import ROOT
+from lambda_src import sweeper
 from lambda_src.widget import handler as widget
-from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import plain
 
-from .conftest import VARIED
+from .conftest import VARIED, consume
 from .templates import Template, target
-
-HANDBOOK = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 
 
 def alarms(template: Template) -> dict[tuple[str, str], dict[str, Any]]:
@@ -29,16 +26,10 @@ def alarms(template: Template) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 @pytest.fixture
-def emitted(aws, monkeypatch, capsys):
+def emitted(deployed, capsys):
     """The metrics that a batch of the consumer and a sweep emit, as `metrics_in` returns them."""
-    for name, value in aws.environ().items():
-        monkeypatch.setenv(name, value)
-    requests = [
-        Request.create("acked", "a", plain(5)),
-        Request.stamp_("acked", "b", plain(5), finished=1),
-    ]
-    record = {"messageId": "m", "eventSource": "aws:sqs", "attributes": {}}
-    consumer.handler({"Records": [{**record, "body": body} for body in pack(requests)]}, None)
+    end = Request.stamp_("acked", "b", plain(5), finished=1)
+    consume(Request.create("acked", "a", plain(5)), end)
     by_consumer = capsys.readouterr().out
     sweeper.handler({}, None)
     return metrics_in(by_consumer), metrics_in(capsys.readouterr().out)
@@ -64,20 +55,16 @@ def test_each_alarm_has_its_metric_statistic_and_threshold(request, name, allowe
     service = made.environment("consumer")["POWERTOOLS_SERVICE_NAME"]
     runs, sweeps = (made.function(name)[0] for name in ("consumer", "sweeper"))
     queue_id, queue = made.queue()
-    above, below = "GreaterThanThreshold", "LessThanThreshold"
-    quiet, silent = "notBreaching", "breaching"
+    two_attempts, crashes = 2 * queue["VisibilityTimeout"], ("Errors", "Throttles")
+    problem = ("GreaterThanThreshold", "notBreaching")
+    silence = ("LessThanThreshold", "breaching")
     # The sweeper emits its gauges each minute, zero included: the minimum of five minutes is above
     # zero only if all five sweeps had the problem.
     expected = {
         (made.dead_letters()[0], "ApproximateNumberOfMessagesVisible"): ("Maximum", 60, 0),
         # A message in its second attempt raises no alarm.
-        (queue_id, "ApproximateAgeOfOldestMessage"): (
-            "Maximum", 300, 2 * queue["VisibilityTimeout"],
-        ),
-        (runs, "Errors"): ("Sum", 300, 0),
-        (runs, "Throttles"): ("Sum", 300, 0),
-        (sweeps, "Errors"): ("Sum", 300, 0),
-        (sweeps, "Throttles"): ("Sum", 300, 0),
+        (queue_id, "ApproximateAgeOfOldestMessage"): ("Maximum", 300, two_attempts),
+        **{(one, name): ("Sum", 300, 0) for one in (runs, sweeps) for name in crashes},
         (sweeps, "Invocations"): ("Sum", 600, 1),
         (service, "EventsPendingAfterSweep"): ("Minimum", 300, 0),
         (service, "SweepProblems"): ("Minimum", 300, 0),
@@ -85,14 +72,12 @@ def test_each_alarm_has_its_metric_statistic_and_threshold(request, name, allowe
         (service, "ChainsFailed"): ("Sum", 300, allowed_failures),
     }  # fmt: skip
     found = alarms(made)
-    assert {
-        key: (alarm["Statistic"], alarm["Period"], alarm["Threshold"])
-        for key, alarm in found.items()
-    } == expected
+    parts = ("Statistic", "Period", "Threshold")
+    assert {key: tuple(map(alarm.get, parts)) for key, alarm in found.items()} == expected
     assert len(found) == len(made.of("AWS::CloudWatch::Alarm"))
     for (_, metric), alarm in found.items():
-        only_sweeper = (below, silent) if metric == "Invocations" else (above, quiet)
-        assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == only_sweeper
+        reaction = (alarm["ComparisonOperator"], alarm["TreatMissingData"])
+        assert reaction == (silence if metric == "Invocations" else problem)
     description = found[service, "ChainsFailed"]["AlarmDescription"]
     assert f"More than {allowed_failures} chains" in description
 
@@ -105,11 +90,12 @@ def test_alarms_and_their_ends_notify_the_topic(template, varied):
 
 def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template):
     names = set()
+    handbook = (ROOT / "docs" / "operations.md").read_text()
     for name, alarm in template.of("AWS::CloudWatch::Alarm").items():
         assert len(alarm["AlarmDescription"]) > 30
         # Logical ids end in eight characters of a hash.
         names.add(name.removeprefix("AckerMonitoring")[:-8])
-    assert names == set(re.findall(r"^### `(\w+)`$", HANDBOOK.read_text(), re.MULTILINE))
+    assert names == set(re.findall(r"^### `(\w+)`$", handbook, re.MULTILINE))
 
 
 # -- the dashboard ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
+from lambda_src import environment
 from xorack.cdk import settings as module
 from xorack.cdk.settings import SettingError, Settings
 
@@ -19,91 +20,90 @@ def test_the_defaults_are_valid():
     assert Settings.from_context({}) == Settings()
 
 
-@pytest.mark.parametrize(
-    ("given", "name", "text"),
-    [
-        ({"batch_size": 0}, "batch_size", "a whole number from 1 to 10000 (messages)"),
-        *(
-            ({"batch_size": value}, "batch_size", "a whole number from 1 to 10000 (messages)")
-            for value in ("10001", "many", 2.5, True, None)
-        ),
-        ({"batch_window_seconds": 301}, "batch_window_seconds", "from 0 to 300 (seconds)"),
-        (
-            {"batch_window_seconds": 0, "batch_size": 11},
-            "batch_window_seconds",
-            "1 to 300 seconds, since batch_size is 11",
-        ),
-        ({"max_concurrency": 1}, "max_concurrency", "from 2 to 1000"),
-        ({"max_concurrency": 1001}, "max_concurrency", "from 2 to 1000"),
-        ({"max_receive_count": 0}, "max_receive_count", "from 1 to 1000"),
-        ({"function_timeout_seconds": 901}, "function_timeout_seconds", "from 1 to 900 (seconds)"),
-        ({"sweeper_timeout_seconds": 5}, "sweeper_timeout_seconds", "from 10 to 900 (seconds)"),
-        ({"memory_mb": 64}, "memory_mb", "from 128 to 10240 (MB)"),
-        ({"queue_retention_days": 14}, "queue_retention_days", "from 1 to 13 (days)"),
-        (
-            {"queue_retention_days": 7, "dead_letter_retention_days": 7},
-            "dead_letter_retention_days",
-            "more than queue_retention_days (7)",
-        ),
-        (
-            {"queue_retention_days": 4, "dead_letter_retention_days": 14, "retention_days": 18},
-            "retention_days",
-            "more than 18 days (queue_retention_days + dead_letter_retention_days)",
-        ),
-        ({"default_timeout_seconds": 0}, "default_timeout_seconds", "(seconds)"),
-        ({"log_retention_days": 31}, "log_retention_days", "one of 1, 3, 5, 7, 14, 30,"),
-        ({"log_level": "ERROR"}, "log_level", "one of DEBUG, INFO"),
-        ({"architecture": "arm"}, "architecture", "one of arm64, x86_64"),
-        ({"removal_policy": "keep"}, "removal_policy", "one of retain, destroy"),
-        ({"removal_policy": "destroy"}, "removal_policy", "deletion_protection=false as well"),
-        ({"deletion_protection": "maybe"}, "deletion_protection", "true or false"),
-        ({"deletion_protection": 1}, "deletion_protection", "true or false"),
-        ({"tracing": "yes"}, "tracing", "true or false"),
-        ({"partition_key": ""}, "partition_key", "1 to 255 bytes"),
-        ({"partition_key": " tag"}, "partition_key", "1 to 255 bytes"),
-        ({"partition_key": "ä" * 128}, "partition_key", "1 to 255 bytes"),
-        ({"partition_key": "stamp"}, "partition_key", "no other attribute"),
-        ({"partition_key": 7}, "partition_key", "expected text"),
-        ({"powertools_version": "latest"}, "powertools_version", "such as 3.37.0"),
-        ({"powertools_version": "2.9.1"}, "powertools_version", "from 3.0.0 on"),
-        ({"alarm_topic_arn": "alarms"}, "alarm_topic_arn", "the ARN of an SNS topic"),
-        (
-            {"alarm_topic_arn": "arn:aws:sqs:eu-west-1:123456789012:alarms"},
-            "alarm_topic_arn",
-            "the ARN of an SNS topic",
-        ),
-        ({"failed_chains_threshold": -1}, "failed_chains_threshold", "from 0 to 1000000"),
-        ({"dashboard": "no"}, "dashboard", "true or false"),
-        ({"service": "a b"}, "service", "letters, digits, hyphens and underscores"),
-        ({"max_concurency": "5"}, "max_concurency", "did you mean `max_concurrency`?"),
-        ({"batch-size": "5"}, "batch-size", "did you mean `batch_size`?"),
-    ],
-)
-def test_an_invalid_setting_is_named(given, name, text):
+NUMBERS = [
+    ("function_timeout_seconds", 10, 900, "seconds"),
+    ("sweeper_timeout_seconds", 10, 900, "seconds"),
+    ("memory_mb", 128, 10_240, "MB"),
+    ("batch_size", 1, 10_000, "messages"),
+    ("batch_window_seconds", 0, 300, "seconds"),
+    ("max_concurrency", 2, 1000, "concurrent invocations"),
+    ("max_receive_count", 1, 1000, "receives"),
+    ("queue_retention_days", 1, 13, "days"),
+    ("dead_letter_retention_days", 2, 14, "days"),
+    ("default_timeout_seconds", 1, 315_360_000, "seconds"),
+    ("retention_days", 1, 3650, "days"),
+    ("failed_chains_threshold", 0, 1_000_000, "failed chains"),
+]
+TOPIC = "the ARN of an SNS topic"
+INVALID = [
+    *(({"batch_size": value}, "a whole number from 1 to 10000 (messages)")
+      for value in ("10001", "many", 2.5, True, None)),
+    ({"function_timeout_seconds": "3"}, "a whole number from 10 to 900 (seconds)"),
+    ({"batch_size": 11, "batch_window_seconds": 0}, "1 to 300 seconds, since batch_size is 11"),
+    ({"queue_retention_days": 7, "dead_letter_retention_days": 7},
+     "more than queue_retention_days (7)"),
+    ({"queue_retention_days": 4, "dead_letter_retention_days": 14, "retention_days": 18},
+     "more than 18 days (queue_retention_days + dead_letter_retention_days)"),
+    ({"log_retention_days": 31}, "one of 1, 3, 5, 7, 14, 30,"),
+    ({"log_level": "ERROR"}, "one of DEBUG, INFO"),
+    ({"architecture": "arm"}, "one of arm64, x86_64"),
+    ({"removal_policy": "keep"}, "one of retain, destroy"),
+    ({"removal_policy": "destroy"}, "deletion_protection=false as well"),
+    ({"deletion_protection": "maybe"}, "true or false"),
+    ({"deletion_protection": 1}, "true or false"),
+    ({"tracing": "yes"}, "true or false"),
+    ({"dashboard": "no"}, "true or false"),
+    *(({"partition_key": value}, "text of 1 to 255 bytes") for value in ("", " tag", "ä" * 128, 7)),
+    ({"partition_key": "stamp"}, "no other attribute"),
+    ({"powertools_version": "latest"}, "such as 3.37.0"),
+    ({"powertools_version": "2.9.1"}, "from 3.0.0 on"),
+    ({"alarm_topic_arn": "alarms"}, TOPIC),
+    ({"alarm_topic_arn": "arn:aws:sqs:eu-west-1:123456789012:alarms"}, TOPIC),
+    ({"service": "a b"}, "letters, digits, hyphens and underscores"),
+    ({"max_concurency": "5"}, "did you mean `max_concurrency`?"),
+    ({"batch-size": "5"}, "did you mean `batch_size`?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "expected"), INVALID)
+def test_an_invalid_setting_is_named(settings, expected):
+    name, value = list(settings.items())[-1]
     with pytest.raises(SettingError) as caught:
-        Settings.from_context(given)
+        Settings.from_context(settings)
     message = str(caught.value)
-    assert re.match(rf"setting `{re.escape(name)}` is \S.*: expected ", message)
-    assert str(given[name]) in message
-    assert text in message
+    assert re.match(rf"setting `{name}` is \S.*: expected ", message)
+    assert str(value) in message
+    assert expected in message
     assert "\n" not in message
     assert caught.value.name == name
 
 
-def test_every_whole_number_accepts_the_ends_of_its_range():
+@pytest.mark.parametrize(("name", "low", "high", "unit"), NUMBERS)
+def test_a_whole_number_has_a_range(name, low, high, unit):
     # Other settings that make an end valid.
     besides = {
         ("batch_window_seconds", 0): {"batch_size": 10},
         ("dead_letter_retention_days", 2): {"queue_retention_days": 1},
-        ("queue_retention_days", 13): {"dead_letter_retention_days": 14},
     }
-    for field in dataclasses.fields(Settings):
-        if field.type != "int" or field.name in {"log_retention_days", "retention_days"}:
-            continue
-        (ends,) = re.findall(r"a whole number from (\d+) to (\d+)", field.metadata["expected"])
-        for value in map(int, ends):
-            settings = {field.name: value, **besides.get((field.name, value), {})}
-            assert getattr(Settings(**settings), field.name) == value
+    for value in (low, high):
+        if (name, value) != ("retention_days", 1):  # always less than the queues'
+            settings = Settings(**{name: value, **besides.get((name, value), {})})
+            assert getattr(settings, name) == value
+    for value in (low - 1, high + 1):
+        expected = f"`{name}` is {value}: expected a whole number from {low} to {high} ({unit})"
+        with pytest.raises(SettingError, match=re.escape(expected)):
+            Settings(**{name: value})
+
+
+def test_the_numbers_are_all_settings_of_that_type():
+    numbers = {field.name for field in dataclasses.fields(Settings) if field.type == "int"}
+    assert numbers == {name for name, *_ in NUMBERS} | {"log_retention_days"}
+
+
+def test_the_shortest_timeout_leaves_the_consumer_time_to_write():
+    # With less than what it reserves, it writes nothing, and every message comes back for ever.
+    least = {name: low for name, low, *_ in NUMBERS}["function_timeout_seconds"]
+    assert least - environment._AFTER_WRITES_SECONDS >= 5
 
 
 def test_log_retention_has_the_choices_of_cloudwatch():
@@ -124,13 +124,8 @@ def test_the_context_is_text_and_the_settings_are_typed():
         "vpc-provider:account=1": {},
         "somebody's own": 3,
     })  # fmt: skip
-    assert read == Settings(
-        batch_size=20,
-        tracing=True,
-        deletion_protection=False,
-        removal_policy="destroy",
-        partition_key="file",
-    )
+    typed = {"batch_size": 20, "tracing": True, "deletion_protection": False}
+    assert read == Settings(**typed, removal_policy="destroy", partition_key="file")
 
 
 def test_each_setting_is_described():

@@ -135,17 +135,11 @@ def test_a_request_that_another_writer_applied_is_a_duplicate(store, verified):
     assert store.chains["t"].stamp == b"\x13"
 
 
-def test_a_failed_read_after_a_conflict_credits_no_write(store, verified):
-    same = stamp("s", b"\x03")
-    store.write_faults, store.read_faults = [same], ["drop"]
-    assert kinds(run(store, same, cached=verified, policy=policy(1))) == ["duplicate"]
-    assert store.reads == 2
-
-
-def test_a_failed_read_after_a_lost_response_credits_the_write(store, verified):
-    store.write_faults, store.read_faults = ["lose"], ["drop"]
-    assert kinds(run(store, stamp("s"), cached=verified)) == ["applied"]
-    assert store.reads == 2
+@pytest.mark.parametrize(("fault", "kind"), [(stamp("s"), "duplicate"), ("lose", "applied")])
+def test_only_a_lost_response_credits_the_write_after_a_failed_read(store, verified, fault, kind):
+    store.write_faults, store.read_faults = [fault], ["drop"]
+    applied = run(store, stamp("s"), cached=verified, policy=policy(1))
+    assert (kinds(applied), store.reads) == ([kind], 2)
 
 
 def test_retries_are_used_up(store):
@@ -165,6 +159,12 @@ def test_a_chain_that_must_exist_is_not_started(store):
     with pytest.raises(TagNotFound):
         run(store, stamp("s"), cached=deleted, must_exist=True)
     assert store.chains == {}
+
+
+def test_a_guess_that_a_chain_does_not_exist_is_verified(store):
+    guess = CachedChain(None, verified=False)
+    assert kinds(run(store, stamp("s"), cached=guess, must_exist=True)) == ["applied"]
+    assert store.reads == 1
 
 
 def test_an_unverified_chain_decides_nothing_without_a_write(store):

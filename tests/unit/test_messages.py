@@ -234,6 +234,7 @@ def test_json_that_can_be_decoded_and_not_encoded_is_rejected_whole(monkeypatch)
         (("create", "t", "i", b"\1"), {"detail": {"x": {1}}}, "detail"),
         (("fail", "t", "i"), {"started": 1}, "started"),
         (("fail", None, "i"), {}, "tag"),
+        (("fail", 10**5000, "i"), {}, "tag"),
     ],
 )
 def test_a_new_request_is_validated(arguments, options, field):

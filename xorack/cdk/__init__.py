@@ -19,20 +19,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xorack.cdk.settings import SettingError, Settings
+
 if TYPE_CHECKING:
-    from xorack.cdk.acker import Acker as Acker
-    from xorack.cdk.function import Network as Network
-    from xorack.cdk.settings import SettingError as SettingError
-    from xorack.cdk.settings import Settings as Settings
+    from xorack.cdk.acker import Acker
+    from xorack.cdk.function import Network
 
-_HOMES = {
-    "Acker": "xorack.cdk.acker",
-    "Network": "xorack.cdk.function",
-    "SettingError": "xorack.cdk.settings",
-    "Settings": "xorack.cdk.settings",
-}
+__all__ = ["Acker", "Network", "SettingError", "Settings"]
 
-__all__ = [*_HOMES]  # noqa: PLE0604
+_LAZY = {"Acker": "xorack.cdk.acker", "Network": "xorack.cdk.function"}
 
 
 def _point_jsii_at_node() -> None:
@@ -55,10 +50,10 @@ os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")
 
 def __getattr__(name: str) -> Any:
     # The first import of aws_cdk starts a node: only when something is used.
-    if name not in _HOMES:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(importlib.import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("aws_cdk", "constructs"):
             raise

@@ -20,12 +20,9 @@ from xorack.cdk.table import create_table, index_arn
 from xorack.cdk.validation import check_arguments, check_kind, describe, is_external
 
 _READ = (
-    "dynamodb:BatchGetItem",
-    "dynamodb:DescribeTable",
-    "dynamodb:GetItem",
-    "dynamodb:Query",
+    "dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query",
     "dynamodb:Scan",
-)
+)  # fmt: skip
 
 
 class AckerProps(TypedDict, total=False):
@@ -91,13 +88,9 @@ class Acker(Construct):
         self.settings = settings = props.get("settings") or Settings()
         key = props.get("encryption_key")
         self.table = create_table(Construct(self, "Chains"), settings, key)
-        self.queue, self.dead_letters = create_queues(
-            Construct(self, "Stamps"),
-            settings,
-            key,
-            queue=props.get("queue"),
-            dead_letters=props.get("dead_letters"),
-        )
+        supplied = props.get("queue"), props.get("dead_letters")
+        queues = create_queues(Construct(self, "Stamps"), settings, key, *supplied)
+        self.queue, self.dead_letters = queues
         self.events = AckEvents(self, "Events", props.get("bus"))
         if key is not None:
             allow_logs_to_use(key, self)

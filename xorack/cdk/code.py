@@ -18,18 +18,9 @@ _HANDLERS_IN_WHEEL: Final = Path(__file__).resolve().with_name("lambda_src")  # 
 
 # Patterns of .gitignore: all but the handlers and the parts of the library that they use.
 _EXCLUDES: Final = (
-    "/*",
-    "!/lambda_src",
-    "!/xorack",
-    "/xorack/cdk",
-    "/xorack/spark",
-    "/xorack/local",
-    "/xorack/cli",
-    "/xorack/client",
-    "__pycache__",
-    "*.pyc",
-    ".*",
-)
+    "/*", "!/lambda_src", "!/xorack", "/xorack/cdk", "/xorack/cli", "/xorack/client",
+    "/xorack/local", "/xorack/spark", "__pycache__", "*.pyc", ".*",
+)  # fmt: skip
 
 
 def functions_code() -> aws_lambda.Code:

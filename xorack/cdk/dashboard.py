@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from aws_cdk import Aws, Duration, Fn, aws_cloudwatch, aws_lambda
 from constructs import Construct
@@ -12,26 +12,20 @@ from xorack.aws.schema import DUE_INDEX, Metric
 from xorack.cdk.function import Resources
 
 _WIDTH: Final = 24
-_COLOUR: Final = aws_cloudwatch.Color
 _MINUTE: Final = Duration.minutes(1)
+_Color = aws_cloudwatch.Color
 _Row = list[aws_cloudwatch.IWidget]
+_Functions = Mapping[str, aws_lambda.IFunction]
 
 
 def create_dashboard(
     scope: Construct,
     resources: Resources,
-    functions: Mapping[str, aws_lambda.IFunction],
+    functions: _Functions,
     alarms: Iterable[aws_cloudwatch.IAlarm],
     widget: aws_lambda.IFunction,
 ) -> aws_cloudwatch.Dashboard:
     """Create the dashboard; `widget` shows unfinished chains on it."""
-    dashboard = aws_cloudwatch.Dashboard(
-        scope,
-        "Dashboard",
-        # The dashboards of all regions share one list.
-        dashboard_name=Fn.join("-", [resources.service, Aws.REGION]),
-        default_interval=Duration.hours(3),
-    )
     status = aws_cloudwatch.AlarmStatusWidget(
         title="Is it healthy?", alarms=list(alarms), width=10, height=5
     )
@@ -46,48 +40,38 @@ def create_dashboard(
         update_on_time_range_change=False,
     )
     health, latency, work = _rows_of_chains(resources)
-    dashboard.add_widgets(status, *health)
-    dashboard.add_widgets(unfinished)
-    dashboard.add_widgets(*latency)
-    dashboard.add_widgets(*work)
-    dashboard.add_widgets(*_row_of_functions(resources, functions))
-    dashboard.add_widgets(*_row_of_table(resources))
-    return dashboard
+    return aws_cloudwatch.Dashboard(
+        scope,
+        "Dashboard",
+        # The dashboards of all regions share one list.
+        dashboard_name=Fn.join("-", [resources.service, Aws.REGION]),
+        default_interval=Duration.hours(3),
+        widgets=[
+            [status, *health],
+            [unfinished],
+            latency,
+            work,
+            _row_of_functions(resources, functions),
+            _row_of_table(resources),
+        ],
+    )
 
 
-def _rows_of_chains(resources: Resources) -> list[_Row]:
-    metric = resources.metric
-    pending = Metric.EVENTS_PENDING_AFTER_SWEEP
+def _rows_of_chains(resources: Resources) -> tuple[_Row, _Row, _Row]:
+    metric, pending = resources.metric, Metric.EVENTS_PENDING_AFTER_SWEEP
+    created = metric(Metric.CHAINS_CREATED, "created")
+    acked = metric(Metric.CHAINS_ACKED, "acked", color=_Color.GREEN)
+    failed = metric(Metric.CHAINS_FAILED, "failed", color=_Color.RED)
     dead_letters = resources.dead_letters.metric_approximate_number_of_messages_visible(
         period=_MINUTE, label="Dead letters"
     )
-    oldest_message = resources.queue.metric_approximate_age_of_oldest_message(
+    oldest = resources.queue.metric_approximate_age_of_oldest_message(
         period=_MINUTE, label="Oldest message"
     )
-    created = metric(Metric.CHAINS_CREATED, "created")
-    acked = metric(Metric.CHAINS_ACKED, "acked", color=_COLOUR.GREEN)
+    waiting = metric(pending, "Pending events", statistic="Maximum", period=_MINUTE)
     health: _Row = [
-        aws_cloudwatch.SingleValueWidget(
-            title="Chains in this time",
-            metrics=[
-                created,
-                acked,
-                metric(Metric.CHAINS_FAILED, "failed", color=_COLOUR.RED),
-            ],
-            set_period_to_time_range=True,
-            width=7,
-            height=5,
-        ),
-        aws_cloudwatch.SingleValueWidget(
-            title="Waiting now",
-            metrics=[
-                oldest_message,
-                dead_letters,
-                metric(pending, "Pending events", statistic="Maximum", period=_MINUTE),
-            ],
-            width=7,
-            height=5,
-        ),
+        _numbers("Chains in this time", created, acked, failed, set_period_to_time_range=True),
+        _numbers("Waiting now", oldest, dead_letters, waiting),
     ]
     latency: _Row = [
         _graph(
@@ -97,7 +81,7 @@ def _rows_of_chains(resources: Resources) -> list[_Row]:
         ),
         _graph(
             "Oldest message in the queue",
-            oldest_message,
+            oldest,
             unit="seconds",
             limit=(2 * resources.settings.visibility_timeout_seconds, "alarm"),
         ),
@@ -122,22 +106,21 @@ def _rows_of_chains(resources: Resources) -> list[_Row]:
             "Chains",
             created,
             acked,
-            metric(Metric.CHAINS_TIMED_OUT, "failed: timed out", color=_COLOUR.RED),
-            metric(Metric.CHAINS_NEVER_CREATED, "failed: never created", color=_COLOUR.ORANGE),
-            metric(Metric.CHAINS_FAILED_ON_REQUEST, "failed: on request", color=_COLOUR.BROWN),
+            metric(Metric.CHAINS_TIMED_OUT, "failed: timed out", color=_Color.RED),
+            metric(Metric.CHAINS_NEVER_CREATED, "failed: never created", color=_Color.ORANGE),
+            metric(Metric.CHAINS_FAILED_ON_REQUEST, "failed: on request", color=_Color.BROWN),
         ),
         _graph(
             "Writes, and conflicts among them",
             metric(Metric.WRITES, "writes"),
-            metric(Metric.CONFLICTS, "conflicts", color=_COLOUR.RED),
+            metric(Metric.CONFLICTS, "conflicts", color=_Color.RED),
         ),
     ]
-    return [health, latency, work]
+    return health, latency, work
 
 
-def _row_of_functions(resources: Resources, functions: Mapping[str, aws_lambda.IFunction]) -> _Row:
-    settings = resources.settings
-    durations = (("Consumer", "p50"), ("Consumer", "p99"), ("Sweeper", "Maximum"))
+def _row_of_functions(resources: Resources, functions: _Functions) -> _Row:
+    settings, consumer, sweeper = resources.settings, functions["Consumer"], functions["Sweeper"]
     return [
         _graph(
             "Functions: errors and throttles",
@@ -146,12 +129,9 @@ def _row_of_functions(resources: Resources, functions: Mapping[str, aws_lambda.I
         ),
         _graph(
             "Functions: duration",
-            *(
-                functions[name].metric_duration(
-                    statistic=statistic, label=f"{name} {statistic.lower()}"
-                )
-                for name, statistic in durations
-            ),
+            consumer.metric_duration(statistic="p50", label="Consumer p50"),
+            consumer.metric_duration(statistic="p99", label="Consumer p99"),
+            sweeper.metric_duration(statistic="Maximum", label="Sweeper maximum"),
             unit="ms",
             limit=(1000 * settings.function_timeout_seconds, "the consumer's timeout"),
         ),
@@ -169,26 +149,29 @@ def _row_of_functions(resources: Resources, functions: Mapping[str, aws_lambda.I
 def _row_of_table(resources: Resources) -> _Row:
     table = {"TableName": resources.table.table_name}
     index = {**table, "GlobalSecondaryIndexName": DUE_INDEX}
+
+    def lines(name: str) -> list[aws_cloudwatch.IMetric]:
+        return [
+            resources.table.metric(
+                name.format(verb), dimensions_map=dimensions, statistic="Sum", label=label + suffix
+            )
+            for verb, label in (("Read", "reads"), ("Write", "writes"))
+            for dimensions, suffix in ((table, ""), (index, " of the index"))
+        ]
+
+    capacity, throttles = lines("Consumed{}CapacityUnits"), lines("{}ThrottleEvents")
     return [
-        _graph(
-            title,
-            *(
-                resources.table.metric(
-                    name.format(verb),
-                    dimensions_map=dimensions,
-                    statistic="Sum",
-                    label=f"{verb.lower()}s{suffix}",
-                )
-                for verb in ("Read", "Write")
-                for dimensions, suffix in ((table, ""), (index, " of the index"))
-            ),
-            width=_WIDTH // 2,
-        )
-        for title, name in (
-            ("Table: consumed capacity units", "Consumed{}CapacityUnits"),
-            ("Table: throttled", "{}ThrottleEvents"),
-        )
+        _graph("Table: consumed capacity units", *capacity, width=_WIDTH // 2),
+        _graph("Table: throttled", *throttles, width=_WIDTH // 2),
     ]
+
+
+def _numbers(
+    title: str, *metrics: aws_cloudwatch.IMetric, **options: Any
+) -> aws_cloudwatch.SingleValueWidget:
+    return aws_cloudwatch.SingleValueWidget(
+        title=title, metrics=list(metrics), width=7, height=5, **options
+    )
 
 
 def _graph(
@@ -200,7 +183,7 @@ def _graph(
 ) -> aws_cloudwatch.GraphWidget:
     """Draw metrics from zero up, and a limit as a horizontal line."""
     line = limit and aws_cloudwatch.HorizontalAnnotation(
-        value=limit[0], label=limit[1], color=_COLOUR.ORANGE
+        value=limit[0], label=limit[1], color=_Color.ORANGE
     )
     return aws_cloudwatch.GraphWidget(
         title=title,

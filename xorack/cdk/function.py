@@ -37,15 +37,10 @@ _ARCHITECTURES: Final = {
 }
 # Lambda uses them, in the function's name, to join the network.
 _NETWORK_ACTIONS: Final = (
-    "ec2:AssignPrivateIpAddresses",
-    "ec2:CreateNetworkInterface",
-    "ec2:DeleteNetworkInterface",
-    "ec2:DescribeNetworkInterfaces",
-    "ec2:DescribeSecurityGroups",
-    "ec2:DescribeSubnets",
-    "ec2:DescribeVpcs",
-    "ec2:UnassignPrivateIpAddresses",
-)
+    "ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs", "ec2:UnassignPrivateIpAddresses",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,22 +119,17 @@ def create_function(
     resource: Any = logs.node.default_child
     resource.retention_in_days = settings.log_retention_days
     handler = f"lambda_src.{name}.handler"
+    log = allow(logs.log_group_arn, "logs:CreateLogStream", "logs:PutLogEvents")
+    on_all = _statements_on_all_resources(resources)
+    access = aws_iam.PolicyDocument(statements=[log, *statements, *on_all])
     role = aws_iam.Role(
         scope,
         "Role",
         assumed_by=aws_iam.ServicePrincipal("lambda.amazonaws.com"),
         description=f"Permissions of {handler}",
-        inline_policies={
-            "Access": aws_iam.PolicyDocument(
-                statements=[
-                    allow(["logs:CreateLogStream", "logs:PutLogEvents"], logs.log_group_arn),
-                    *statements,
-                    *_statements_on_all_resources(resources),
-                ]
-            )
-        },
+        inline_policies={"Access": access},
     )
-    _acknowledge_findings(scope, resources)
+    _acknowledge_findings(scope, wildcard=bool(on_all))
     return aws_lambda.Function(
         scope,
         "Function",
@@ -177,19 +167,19 @@ def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicySta
     """Return the statements whose actions know no resources."""
     statements = []
     if resources.settings.tracing:
-        statements.append(allow(["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*"))
+        statements.append(allow("*", "xray:PutTraceSegments", "xray:PutTelemetryRecords"))
     if resources.network is not None:
-        statements.append(allow(_NETWORK_ACTIONS, "*"))
+        statements.append(allow("*", *_NETWORK_ACTIONS))
     return statements
 
 
-def _acknowledge_findings(scope: Construct, resources: Resources) -> None:
+def _acknowledge_findings(scope: Construct, wildcard: bool) -> None:
     """Answer the findings of cdk-nag."""
     reasons = {
         "AwsSolutions-L1": "Python 3.13 is supported until 2029; a newer runtime needs a layer of "
         "Powertools and a run of the tests for it"
     }
-    if resources.settings.tracing or resources.network is not None:
+    if wildcard:
         reasons["AwsSolutions-IAM5[Resource::*]"] = (
             "The actions of X-Ray, and those that join a network, know no resources"
         )
@@ -199,9 +189,7 @@ def _acknowledge_findings(scope: Construct, resources: Resources) -> None:
 
 def _powertools(scope: Construct, settings: Settings) -> aws_lambda.ILayerVersion:
     """Return AWS's public layer; CloudFormation looks its ARN up, so synthesis stays offline."""
-    name = (
-        f"/aws/service/powertools/python/{settings.architecture}"
-        f"/{_RUNTIME.name}/{settings.powertools_version}"
-    )
+    release = f"{settings.architecture}/{_RUNTIME.name}/{settings.powertools_version}"
+    name = f"/aws/service/powertools/python/{release}"
     arn = aws_ssm.StringParameter.value_for_string_parameter(scope, name)
     return aws_lambda.LayerVersion.from_layer_version_arn(scope, "Powertools", arn)

@@ -12,6 +12,7 @@ from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, WRITE_WITH_KEY,
 from xorack.cdk.table import index_arn
 
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
+_RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
 _WIDGET_TIMEOUT_SECONDS: Final = 15
 
 
@@ -29,17 +30,13 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
         description="Applies the queue's requests to chains",
         timeout_seconds=settings.function_timeout_seconds,
         statements=[
-            allow([*_READ, "dynamodb:BatchWriteItem", "dynamodb:UpdateItem"], table.table_arn),
-            # Lambda polls the queue in the function's name.
-            allow(
-                ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"],
-                queue.queue_arn,
-            ),
-            allow(["sqs:SendMessage"], dead_letters.queue_arn),
-            allow(["events:PutEvents"], resources.bus.event_bus_arn),
-            *allow_key(WRITE_WITH_KEY, table.encryption_key),
-            *allow_key(READ_WITH_KEY, queue.encryption_master_key),
-            *allow_key(SEND_WITH_KEY, dead_letters.encryption_master_key),
+            allow(table.table_arn, *_READ, "dynamodb:BatchWriteItem", "dynamodb:UpdateItem"),
+            allow(queue.queue_arn, *_RECEIVE),  # Lambda polls the queue in the function's name
+            allow(dead_letters.queue_arn, "sqs:SendMessage"),
+            allow(resources.bus.event_bus_arn, "events:PutEvents"),
+            *allow_key(table.encryption_key, *WRITE_WITH_KEY),
+            *allow_key(queue.encryption_master_key, *READ_WITH_KEY),
+            *allow_key(dead_letters.encryption_master_key, *SEND_WITH_KEY),
         ],
     )
     _add_event_environment(function, resources)
@@ -70,10 +67,10 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Functio
         description="Ends chains whose deadline has passed, and publishes pending events",
         timeout_seconds=resources.settings.sweeper_timeout_seconds,
         statements=[
-            allow(["dynamodb:Query"], index_arn(table)),
-            allow([*_READ, "dynamodb:UpdateItem"], table.table_arn),
-            allow(["events:PutEvents"], resources.bus.event_bus_arn),
-            *allow_key(WRITE_WITH_KEY, table.encryption_key),
+            allow(index_arn(table), "dynamodb:Query"),
+            allow(table.table_arn, *_READ, "dynamodb:UpdateItem"),
+            allow(resources.bus.event_bus_arn, "events:PutEvents"),
+            *allow_key(table.encryption_key, *WRITE_WITH_KEY),
         ],
     )
     _add_event_environment(function, resources)
@@ -102,9 +99,9 @@ def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Function
         description="Shows the unfinished chains with the earliest deadlines on the dashboard",
         timeout_seconds=_WIDGET_TIMEOUT_SECONDS,
         statements=[
-            allow(["dynamodb:Query"], index_arn(table)),
-            allow(_READ, table.table_arn),
-            *allow_key(READ_WITH_KEY, table.encryption_key),
+            allow(index_arn(table), "dynamodb:Query"),
+            allow(table.table_arn, *_READ),
+            *allow_key(table.encryption_key, *READ_WITH_KEY),
         ],
     )
 
@@ -114,7 +111,6 @@ def _add_event_environment(function: aws_lambda.Function, resources: Resources) 
     bus = resources.bus
     # EventBridge looks for a bare name in this account.
     same_account = bus.env.account == Stack.of(function).account
-    function.add_environment(
-        "EVENT_BUS_NAME", bus.event_bus_name if same_account else bus.event_bus_arn
-    )
+    name = bus.event_bus_name if same_account else bus.event_bus_arn
+    function.add_environment("EVENT_BUS_NAME", name)
     function.add_environment("DEAD_LETTER_QUEUE_URL", resources.dead_letters.queue_url)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from xorack.aws.schema import RESERVED, TAG
 
-_SECONDS_A_DAY: Final = 86_400
+_DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
 # Lambda's advice: otherwise SQS delivers a batch again while Lambda retries it for throttling.
 _VISIBILITY_FACTOR: Final = 6
@@ -65,6 +65,10 @@ def _text(default: str | None, pattern: str, expected: str) -> Any:
     return _setting(default, expected, str, lambda value: re.fullmatch(pattern, value))
 
 
+def _is_key_name(name: str) -> bool:
+    return name == name.strip() and 1 <= len(name.encode()) <= 255 and name not in RESERVED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Settings of one acker; the defaults suit a production stack.
@@ -72,6 +76,7 @@ class Settings:
     Attributes:
         partition_key: Name of the table's partition key.
         function_timeout_seconds: Timeout of the consumer. The queue's visibility timeout follows.
+            The consumer reserves three seconds of it for what comes after the writes.
         sweeper_timeout_seconds: Timeout of the sweeper.
         memory_mb: Memory of each function. Lambda gives processor time in proportion.
         batch_size: Maximum number of messages in one invocation of the consumer. One write applies
@@ -105,10 +110,13 @@ class Settings:
         SettingError: A value has the wrong type, is out of range, or contradicts another setting.
     """
 
-    partition_key: str = _text(
-        TAG, r"(?s)\S(.*\S)?", "text of 1 to 255 bytes without blanks around it"
+    partition_key: str = _setting(
+        TAG,
+        "text of 1 to 255 bytes without blanks around it, the name of no other attribute",
+        str,
+        _is_key_name,
     )
-    function_timeout_seconds: int = _number(60, 1, 900, "seconds")
+    function_timeout_seconds: int = _number(60, 10, 900, "seconds")
     sweeper_timeout_seconds: int = _number(60, 10, 900, "seconds")
     memory_mb: int = _number(1024, 128, 10_240, "MB")
     batch_size: int = _number(1_000, 1, 10_000, "messages")
@@ -117,9 +125,7 @@ class Settings:
     max_receive_count: int = _number(5, 1, 1_000, "receives")
     queue_retention_days: int = _number(4, 1, 13, "days")
     dead_letter_retention_days: int = _number(14, 2, 14, "days")
-    default_timeout_seconds: int = _number(
-        _SECONDS_A_DAY, 1, _TEN_YEARS * _SECONDS_A_DAY, "seconds"
-    )
+    default_timeout_seconds: int = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
     retention_days: int = _number(30, 1, _TEN_YEARS, "days")
     deletion_protection: bool = _flag(True)
     removal_policy: str = _choice("retain", "retain", "destroy")
@@ -131,9 +137,7 @@ class Settings:
         "3.37.0", r"[3-9]\.\d{1,3}\.\d{1,3}", "a released version from 3.0.0 on, such as 3.37.0"
     )
     alarm_topic_arn: str | None = _text(
-        None,
-        _TOPIC,
-        "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms",
+        None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
     )
     failed_chains_threshold: int = _number(0, 0, 1_000_000, "failed chains")
     dashboard: bool = _flag(True)
@@ -149,48 +153,27 @@ class Settings:
             # isinstance would accept True as an int.
             if type(value) is not check["kind"] or not check["is_valid"](value):
                 raise SettingError(setting.name, value, check["expected"])
-        for broken, name, expected in self._rules():
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        queue_days = self.queue_retention_days
+        longest = queue_days + self.dead_letter_retention_days
+        rules = (
+            ("batch_window_seconds", self.batch_size > 10 and self.batch_window_seconds == 0,
+             f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers more "
+             "than 10 messages only within a window"),
+            ("dead_letter_retention_days", self.dead_letter_retention_days <= queue_days,
+             f"more than queue_retention_days ({queue_days}), since a message's age counts from "
+             "when it was first sent"),
+            ("retention_days", self.retention_days <= longest,
+             f"more than {longest} days (queue_retention_days + dead_letter_retention_days): a "
+             "finished chain has to outlive every message that may still come back"),
+            ("removal_policy", self.deletion_protection and self.removal_policy == "destroy",
+             "retain, or deletion_protection=false as well: a protected table cannot be destroyed"),
+        )  # fmt: skip
+        for name, broken, expected in rules:
             if broken:
                 raise SettingError(name, getattr(self, name), expected)
-
-    def _rules(self) -> tuple[tuple[bool, str, str], ...]:
-        longest = self.queue_retention_days + self.dead_letter_retention_days
-        return (
-            (
-                len(self.partition_key.encode()) > 255,
-                "partition_key",
-                "1 to 255 bytes",
-            ),
-            (
-                self.partition_key in RESERVED,
-                "partition_key",
-                "a name that no other attribute of a chain has",
-            ),
-            (
-                self.batch_size > 10 and self.batch_window_seconds == 0,
-                "batch_window_seconds",
-                f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers "
-                "more than 10 messages only within a window",
-            ),
-            (
-                self.dead_letter_retention_days <= self.queue_retention_days,
-                "dead_letter_retention_days",
-                f"more than queue_retention_days ({self.queue_retention_days}), since a message's "
-                "age counts from when it was first sent",
-            ),
-            (
-                self.retention_days <= longest,
-                "retention_days",
-                f"more than {longest} days (queue_retention_days + dead_letter_retention_days): a "
-                "finished chain has to outlive every message that may still come back",
-            ),
-            (
-                self.deletion_protection and self.removal_policy == "destroy",
-                "removal_policy",
-                "retain, or deletion_protection=false as well: a protected table cannot be "
-                "destroyed",
-            ),
-        )
 
     @property
     def visibility_timeout_seconds(self) -> int:
@@ -203,7 +186,7 @@ class Settings:
     @property
     def retention_seconds(self) -> int:
         """Retention of a finished chain, in seconds."""
-        return self.retention_days * _SECONDS_A_DAY
+        return self.retention_days * _DAY
 
     @classmethod
     def from_context(cls, context: Mapping[str, object], *others: str) -> Settings:
@@ -218,15 +201,14 @@ class Settings:
             SettingError: A value is invalid, or a name looks like a misspelt setting.
         """
         settings = {setting.name: setting for setting in fields(cls)}
+        known = (*settings, *others)
         for name in context:
             # Names with these signs are the CDK's own.
-            if name in settings or name in others or any(sign in name for sign in ":@/"):
+            if name in known or any(sign in name for sign in ":@/"):
                 continue
-            normal = name.replace("-", "_").lower()
-            close = difflib.get_close_matches(normal, (*settings, *others), 1, 0.8)
+            close = difflib.get_close_matches(name.replace("-", "_").lower(), known, 1, 0.8)
             if close:
-                expected = f"a known setting: did you mean `{close[0]}`?"
-                raise SettingError(name, context[name], expected)
+                raise SettingError(name, context[name], f"a known name: did you mean `{close[0]}`?")
         return cls(
             **{
                 name: _parse(context[name], setting.metadata["kind"], setting.default)

@@ -26,11 +26,7 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def check_kind(name: str, value: object) -> None:
-    """Check the kind of an argument.
-
-    Raises:
-        TypeError: The argument is of another kind.
-    """
+    """Raise TypeError if an argument is of another kind."""
     kind, attribute = _KINDS[name]
     if not hasattr(value, attribute):
         raise TypeError(f"{name} is {value!r}: expected {kind}")
@@ -57,11 +53,7 @@ def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
 
 
 def check_key(name: str, key: aws_kms.IKey) -> None:
-    """Reject an alias: a statement of a role on an alias allows nothing.
-
-    Raises:
-        ValueError: The key is an alias.
-    """
+    """Raise ValueError for an alias: a statement of a role on an alias allows nothing."""
     if hasattr(key, "alias_name"):
         raise ValueError(
             f"{name}: {key.node.path} is an alias, expected its key (by its ARN, or "
