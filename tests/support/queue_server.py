@@ -85,5 +85,5 @@ class QueueServer:
 def requests_in(bodies: list[str]) -> list[Request]:
     """Parse messages; all their requests must be valid."""
     parsed = [parse(body) for body in bodies]
-    assert not any(message.refused for message in parsed)
+    assert not any(message.rejected for message in parsed)
     return [request for message in parsed for request in message.requests]
