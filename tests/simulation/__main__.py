@@ -10,6 +10,7 @@ A failing schedule is shrunk and printed, with the command that replays it.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 
 from tests.simulation.campaign import Campaign, campaign
@@ -45,8 +46,12 @@ def _print_failing(result: Result, options: argparse.Namespace) -> None:
         result = shrinker.shrink()
         print(f"shrunk by {shrinker.runs} more runs: {result.violation}")
     print("\n".join(run(result.recipe, trace=True).trace or []))
-    mutant = f" --mutant '{options.mutant}'" if options.mutant else ""
-    print(f"replay: python -m tests.simulation '{result.recipe}' --steps{mutant}")
+    words = [
+        str(result.recipe),
+        "--steps",
+        *(["--mutant", options.mutant] if options.mutant else []),
+    ]
+    print("replay: python -m tests.simulation " + shlex.join(words))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -1,13 +1,11 @@
 """Options of a schedule: kinds of faults, sizes, times and named probabilities.
 
-`Options.draw` and `draw_fault_rates` draw them from the seed alone. Times are milliseconds.
+Everything is drawn from the seed alone. Times are milliseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
 from typing import Any, NamedTuple
 
@@ -22,17 +20,18 @@ LARGE_EVERY = 400
 LARGE_CHAINS = 240
 
 
-class Fault(NamedTuple):
-    """A kind of fault.
+CALLS = (
+    *("update_item", "delete_item", "get_item", "batch_get_item", "batch_write_item", "query"),
+    *("send_message_batch", "put_events"),
+)
+"""Calls to AWS."""
 
-    Attributes:
-        description: What the fault does.
-        operations: Operations that it affects; all calls to AWS if empty.
-        weight: Rate relative to other kinds.
-    """
+
+class Fault(NamedTuple):
+    """A kind of fault: its effect, the operations that it affects and its relative rate."""
 
     description: str
-    operations: tuple[str, ...] = ()
+    operations: tuple[str, ...] = CALLS
     weight: float = 1.0
 
 
@@ -71,91 +70,53 @@ def pick(random: Random, weights: Weights) -> Any:
     return random.choices(values, numbers)[0]
 
 
-@dataclass(frozen=True)
 class Options:
-    """Sizes and times of one schedule, and the probabilities of its workload.
-
-    Attributes:
-        spilling_chains: Chains with so many requests that marks are moved out of the item.
-        span: Time over which senders spread the requests.
-        invocation: Time that an invocation may take.
-    """
-
-    chains: int
-    spilling_chains: int
-    span: int
-    producers: int
-    direct_callers: int
-    consumers: int
-    sweepers: int
-    batch_size: int
-    visibility_timeout: int
-    max_receives: int
-    invocation: int
-    index_lag: int
-    index_page: int
-    sweep_interval: int
-    timeouts: Weights
-    idle_timeout: float
-    extend: float
+    """Sizes and times of one schedule, drawn from its seed, and probabilities of its workload."""
 
     stamps: Weights = (("plain", 45), ("traced", 12), ("opaque", 43))
     routes: Weights = (("queue", 86), ("direct", 6), ("mixed", 5), ("foreign", 3))
     units: Weights = ((1, 10), (2, 20), (4, 35), (8, 25), (14, 10))
-    unit_counts: float = 0.85
-    merged_units: float = 0.15
-    missing_work: float = 0.12
-    missing_create: float = 0.03
-    fail: float = 0.06
-    detail: float = 0.3
-    reused_id: float = 0.04
-    wrong_length: float = 0.03
-    second_create: float = 0.04
-    invalid_request: float = 0.03
-    resend: float = 0.1
-    redrive: float = 0.3
-    stale_read: float = 0.5
-    failed_entry: float = 0.6
+    unit_counts = 0.85
+    merged_units = 0.15
+    missing_work = 0.12
+    missing_create = 0.03
+    fail = 0.06
+    detail = 0.3
+    reused_id = 0.04
+    wrong_length = 0.03
+    second_create = 0.04
+    invalid_request = 0.03
+    resend = 0.1
+    redrive = 0.3
+    stale_read = 0.5
+    failed_entry = 0.6
 
-    @staticmethod
-    @lru_cache(maxsize=1024)
-    def draw(seed: int) -> Options:
-        """Draw the options of a seed."""
+    def __init__(self, seed: int) -> None:
         random = Random(f"{seed}/options")
-        chains, spilling = pick(
-            random,
-            (
-                ((random.randint(2, 5), 0), 602),
-                ((random.randint(6, 14), 0), 270),
-                ((random.randint(25, 45), 0), 40),
-                ((3, 2), 88),
-            ),
-        )
+        few, more, many = random.randint(2, 5), random.randint(6, 14), random.randint(25, 45)
+        self.chains = pick(random, ((few, 69), (more, 27), (many, 4)))
+        # The first chains may have so many requests that marks are moved out of the item.
+        self.spilling_chains = 0
         if seed % LARGE_EVERY == LARGE_EVERY - 1:
-            chains, spilling = LARGE_CHAINS, 1
-        return Options(
-            chains=chains,
-            spilling_chains=spilling,
-            span=random.choice((500, 5_000, 60_000)),
-            producers=random.choice((1, 2, 3)),
-            direct_callers=random.choice((1, 2)),
-            consumers=random.choice((1, 2, 2, 3, 4)),
-            sweepers=random.choice((1, 1, 2)),
-            batch_size=random.choice((1, 4, 10, 60)),
-            visibility_timeout=random.choice((2_000, 15_000, 90_000)),
-            max_receives=random.choice((5, 5, 30)),
-            invocation=random.choice((8_000, 30_000, 120_000)),
-            index_lag=random.choice((0, MAX_INDEX_LAG)),
-            index_page=random.choice((2, 50)),
-            sweep_interval=random.choice((500, 2_000, 10_000, 60_000)),
-            timeouts=(
-                (None, 70),
-                (30 * DAY_SECONDS, 20),
-                ("short", random.choice((0, 10, 10, 300))),
-            ),
-            idle_timeout=random.choice((0.02, 0.02, 0.05, 0.5)),
-            extend=random.choice((0.04, 0.04, 0.1, 0.5)),
-        )
+            self.chains, self.spilling_chains = LARGE_CHAINS, 1
+        elif random.random() < 0.12:
+            self.chains, self.spilling_chains = 3, 2
+        self.span = random.choice((500, 5_000, 60_000))  # time over which senders send
+        self.producers = random.choice((1, 2, 3))
+        self.direct_callers = random.choice((1, 2))
+        self.consumers = random.choice((1, 2, 2, 3, 4))
+        self.sweepers = random.choice((1, 1, 2))
+        self.batch_size = random.choice((1, 4, 10, 60))
+        self.visibility_timeout = random.choice((2_000, 15_000, 90_000))
+        self.max_receives = random.choice((5, 5, 30))
+        self.invocation = random.choice((8_000, 30_000, 120_000))
+        self.index_lag = random.choice((0, MAX_INDEX_LAG))
+        self.index_page = random.choice((2, 50))
+        self.sweep_interval = random.choice((500, 2_000, 10_000, 60_000))
+        short = random.choice((0, 10, 10, 300))
+        self.timeouts: Weights = ((None, 70), (30 * DAY_SECONDS, 20), ("short", short))
+        self.idle_timeout = random.choice((0.02, 0.02, 0.05, 0.5))
+        self.extend = random.choice((0.04, 0.04, 0.1, 0.5))
 
 
 def draw_fault_rates(seed: int, salt: int) -> Mapping[str, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -35,29 +35,22 @@ class Recipe:
 
     Attributes:
         salt: Selects another order and other faults for the same requests.
-        chains: Chains to keep; None: all.
-        requests: Requests to keep: (chain, position); None: all.
+        requests: Requests to keep: [chain, position]; None: all.
         faults: Draw numbers of the faults to keep; None: all.
         without: Kinds of faults to leave out.
     """
 
     seed: int
     salt: int = 0
-    chains: tuple[int, ...] | None = None
-    requests: tuple[tuple[int, int], ...] | None = None
-    faults: tuple[int, ...] | None = None
-    without: tuple[str, ...] = ()
+    requests: list[list[int]] | None = None
+    faults: list[int] | None = None
+    without: list[str] = field(default_factory=list)
 
     @staticmethod
     def parse(text: str) -> Recipe:
         """Parse a seed, or what `__str__` returns."""
         values = json.loads(text)
-        if isinstance(values, int):
-            return Recipe(values)
-        if "requests" in values:
-            values["requests"] = tuple(map(tuple, values["requests"]))
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return Recipe(**{**values, **lists})
+        return Recipe(values) if isinstance(values, int) else Recipe(**values)
 
     def __str__(self) -> str:
         default = asdict(Recipe(self.seed))
@@ -70,8 +63,7 @@ class Result:
     """The result of a schedule.
 
     Attributes:
-        violation: The violated invariant, if any.
-        requests: Kept requests: (chain, position).
+        requests: Kept requests: [chain, position].
         faults: Injected faults: kind -> number.
         injected: Draw numbers of the injected faults.
         ends: How chains ended: status or reason -> number.
@@ -80,12 +72,15 @@ class Result:
 
     recipe: Recipe
     violation: Violation | None
-    chains: list[int]
-    requests: list[tuple[int, int]]
+    requests: list[list[int]]
     faults: Counter[str]
     injected: list[int]
     ends: Counter[str]
     trace: list[str] | None
+
+    @property
+    def chains(self) -> list[int]:
+        return sorted({chain for chain, _ in self.requests})
 
 
 class Schedule:
@@ -98,15 +93,18 @@ class Schedule:
 
     def __init__(self, recipe: Recipe, *, trace: bool = False) -> None:
         self.recipe = recipe
-        self.options = options = Options.draw(recipe.seed)
+        self.options = options = Options(recipe.seed)
         rates = draw_fault_rates(recipe.seed, recipe.salt)
         rates = {kind: rate for kind, rate in rates.items() if kind not in recipe.without}
         name = f"{recipe.seed}/{recipe.salt}"
         self.world = world = World(name, rates, only_faults=recipe.faults, trace=trace)
         self.random = world.random
-        self.chains = list(range(options.chains) if recipe.chains is None else recipe.chains)
-        self.requests: list[tuple[int, int]] = []
-        self.workloads = [self._workload(number) for number in self.chains]
+        self.requests = recipe.requests or [
+            [number, position]
+            for number in range(options.chains)
+            for position in range(len(chain_workload(recipe.seed, number).submissions))
+        ]
+        self.workloads = [self._workload(chain) for chain in sorted({c for c, _ in self.requests})]
         self.oracle = Oracle(world, self.workloads)
         self.aws = AWS(world, options, self.oracle)
         self.queue = self.aws.queue
@@ -115,14 +113,8 @@ class Schedule:
 
     def _workload(self, number: int) -> ChainWorkload:
         """Return what the recipe keeps of a chain's workload."""
-        whole, keep = chain_workload(self.recipe.seed, number), self.recipe.requests
-        positions = [
-            position
-            for position in range(len(whole.submissions))
-            if keep is None or (number, position) in keep
-        ]
-        self.requests += [(number, position) for position in positions]
-        kept = [whole.submissions[position] for position in positions]
+        whole = chain_workload(self.recipe.seed, number)
+        kept = [whole.submissions[position] for chain, position in self.requests if chain == number]
         copies = [one for one in whole.copies if one in kept]
         return replace(whole, submissions=kept, copies=copies)
 
@@ -348,7 +340,6 @@ class Schedule:
         return Result(
             self.recipe,
             world.violation,
-            self.chains,
             self.requests,
             world.fault_counts,
             world.injected,

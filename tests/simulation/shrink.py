@@ -7,10 +7,9 @@ seed may pass although the code is wrong. Several salts are therefore tried.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 from tests.simulation.options import FAULTS
 from tests.simulation.schedule import Recipe, Result, run
@@ -39,8 +38,7 @@ class Shrinker:
         """Return the result of the smallest recipe that still fails."""
         self._shrink_chains()
         self._shrink_kinds()
-        for salts in (4, 3 * _SALTS):
-            self._shrink_list(self.result.requests, "requests", salts)
+        self._shrink_requests()
         self._shrink_faults()
         return self.result
 
@@ -60,36 +58,45 @@ class Shrinker:
         own = self.recipe.salt
         return [own, *(salt for salt in range(number) if salt != own)][:number]
 
-    def _shrink_list(self, items: list[Any], name: str, salts: int) -> None:
-        """Leave out parts of a list, first large ones."""
+    def _shrink_list(self, items: list, salts: int, change: Callable[[list], dict]) -> None:
+        """Leave out parts of a list, large ones first; `change` gives the recipe's new fields."""
         size = max(1, len(items) // 2)
         while size:
             at = 0
             while at < len(items):
                 fewer = items[:at] + items[at + size :]
-                smaller = replace(self.recipe, **{name: tuple(fewer)})
-                if fewer and self._fails(smaller, self._salts(salts)):
+                if fewer and self._fails(replace(self.recipe, **change(fewer)), self._salts(salts)):
                     items = fewer
                 else:
                     at += size
             size //= 2
 
     def _shrink_chains(self) -> None:
+        requests = self.result.requests
+
+        def only(chains: list[int]) -> dict:
+            return {"requests": [request for request in requests if request[0] in chains]}
+
         named = re.findall(r"chain-(\d+)", str(self.result.violation))[:1]
-        only = replace(self.recipe, chains=tuple(map(int, named)))
-        if not (named and self._fails(only, range(3 * _SALTS))):
-            self._shrink_list(self.result.chains, "chains", salts=_SALTS)
+        recipe = replace(self.recipe, **only([int(number) for number in named]))
+        if not (named and self._fails(recipe, range(3 * _SALTS))):
+            self._shrink_list(self.result.chains, _SALTS, only)
+
+    def _shrink_requests(self) -> None:
+        for salts in (4, 3 * _SALTS):
+            requests = self.result.requests
+            self._shrink_list(requests, salts, lambda fewer: {"requests": fewer})
 
     def _shrink_kinds(self) -> None:
-        if self._fails(replace(self.recipe, without=tuple(FAULTS)), self._salts()):
+        if self._fails(replace(self.recipe, faults=[]), self._salts()):
             return
         for kind in FAULTS:
-            without = (*self.recipe.without, kind)
+            without = [*self.recipe.without, kind]
             self._fails(replace(self.recipe, without=without), self._salts(4))
 
     def _shrink_faults(self) -> None:
         """Keep no fault, or a few of any salt, or what is left after leaving out many."""
-        if self._fails(replace(self.recipe, faults=()), self._salts()):
+        if self._fails(replace(self.recipe, faults=[]), self._salts()):
             return
         random = Random(0)
         injected = {}
@@ -101,7 +108,7 @@ class Shrinker:
                 salt = random.choice(list(injected))
                 if len(injected[salt]) < number:
                     continue
-                faults = tuple(sorted(random.sample(injected[salt], number)))
+                faults = sorted(random.sample(injected[salt], number))
                 if self._fails(replace(self.recipe, faults=faults), (salt,)):
                     return
-        self._shrink_list(self.result.injected, "faults", salts=1)
+        self._shrink_list(self.result.injected, 1, lambda fewer: {"faults": fewer})

@@ -70,7 +70,7 @@ class ChainWorkload:
 
 class _ChainBuilder:
     def __init__(self, seed: int, number: int) -> None:
-        self.options = Options.draw(seed)
+        self.options = Options(seed)
         self.random = Random(f"{seed}/chain/{number}")
         self.number = number
         self.tag = f"chain-{number}"

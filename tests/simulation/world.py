@@ -86,7 +86,7 @@ class World:
         seed: str,
         rates: Mapping[str, float],
         *,
-        only_faults: tuple[int, ...] | None = None,
+        only_faults: list[int] | None = None,
         trace: bool = False,
     ) -> None:
         self.now = EPOCH
@@ -236,15 +236,6 @@ def _cumulative_rates(
     rates: Mapping[str, float], operation: str, crashable: bool
 ) -> tuple[list[float], list[str]]:
     """Return the kinds of faults that can affect a call, with cumulative rates."""
-    kinds = [
-        kind
-        for kind, fault in FAULTS.items()
-        if rates.get(kind)
-        and (operation in fault.operations or not (fault.operations or operation in _NOT_CALLS))
-        and (crashable or kind not in CRASHES)
-    ]
+    kinds = [kind for kind in rates if operation in FAULTS[kind].operations]
+    kinds = [kind for kind in kinds if crashable or kind not in CRASHES]
     return list(accumulate(rates[kind] for kind in kinds)), kinds
-
-
-_NOT_CALLS = ("receive", "delete")
-"""Operations of the queue's poller: no code of xorack makes them."""

@@ -1,4 +1,4 @@
-"""What the simulation found, each as the shortest test that showed it."""
+"""The shortest test for each bug that the simulation found."""
 
 import pytest
 
@@ -13,11 +13,11 @@ from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import apply
 
-ONCE = RetryPolicy(attempts=1, sleep=lambda seconds: None)
+ONE_ATTEMPT = RetryPolicy(attempts=1, sleep=lambda seconds: None)
 
 
-class LandsAndConflicts(MemoryStore):
-    """A write lands, is sent again by a client that lost the answer, and meets itself."""
+class WriteThatMeetsItself(MemoryStore):
+    """Writes succeed, are retried by the SDK after a lost response, and then conflict."""
 
     def write(self, before, after):
         super().write(before, after)
@@ -29,48 +29,40 @@ class AlwaysConflicts(MemoryStore):
         raise Conflict(self.chains[after.tag])
 
 
-def test_a_write_that_meets_itself_at_the_last_try_is_applied_and_not_stale():
-    store = LandsAndConflicts()
-    chain = Chain("t", b"\3", "open", version=1)
+def write(store, chain, request, policy=ONE_ATTEMPT, cached=None):
+    """Apply a request to a stored chain; return the kinds of outcomes."""
     store.chains["t"] = chain
-    request = Request.stamp_("t", "a", b"\1")
-    applied = apply_requests(
-        store, "t", [request], now=lambda: 1, policy=ONCE, cached=CachedChain(chain, verified=True)
-    )
-    assert [outcome.kind for outcome in applied.outcomes] == ["applied"]
+    applied = apply_requests(store, "t", [request], now=lambda: 1, policy=policy, cached=known)
+    return [outcome.kind for outcome in applied.outcomes]
+
+
+def test_a_write_that_meets_itself_at_the_last_attempt_is_applied():
+    store, chain = WriteThatMeetsItself(), Chain("t", b"\3", "open", version=1)
+    known = CachedChain(chain, verified=True)
+    assert write(store, chain, Request.stamp_("t", "a", b"\1"), cached=known) == ["applied"]
     assert store.chains["t"].stamp == b"\2"
 
 
-def test_a_conflict_with_others_at_the_last_try_is_stale():
-    store = AlwaysConflicts()
-    store.chains["t"] = Chain("t", b"\3", "open", version=1)
-    with pytest.raises(StaleLocalData, match="each of 1 attempts"):
-        apply_requests(store, "t", [Request.stamp_("t", "a", b"\1")], now=lambda: 1, policy=ONCE)
-    with pytest.raises(StaleLocalData, match="each of 20 attempts"):
-        apply_requests(store, "t", [Request.stamp_("t", "a", b"\1")], now=lambda: 1, policy=NO_WAIT)
+@pytest.mark.parametrize(("policy", "attempts"), [(ONE_ATTEMPT, 1), (NO_WAIT, 20)])
+def test_a_conflict_with_others_at_the_last_attempt_is_stale(policy, attempts):
+    chain = Chain("t", b"\3", "open", version=1)
+    with pytest.raises(StaleLocalData, match=f"each of {attempts} attempts"):
+        write(AlwaysConflicts(), chain, Request.stamp_("t", "a", b"\1"), policy)
 
 
-def test_a_wrong_guess_is_no_try():
-    store = MemoryStore()
-    pending = Chain("t", b"\2", "pending", version=1)
-    store.chains["t"] = pending
+def test_a_wrong_guess_does_not_count_as_an_attempt():
+    store, pending = MemoryStore(), Chain("t", b"\2", "pending", version=1)
     guess = CachedChain(None, verified=False)
-    create = Request.create("t", "a", b"\1")
-    applied = apply_requests(store, "t", [create], now=lambda: 1, policy=ONCE, cached=guess)
-    assert [outcome.kind for outcome in applied.outcomes] == ["applied"]
+    assert write(store, pending, Request.create("t", "a", b"\1"), cached=guess) == ["applied"]
     assert store.chains["t"].stamp == b"\3"
 
 
-def test_an_id_that_was_refused_in_a_fold_is_not_used():
+def test_the_id_of_a_rejected_request_is_not_used():
     creates = [Request.create("t", "one", b"\1"), Request.create("t", "two", b"\2")]
     stamp = Request.stamp_("t", "two", b"\3")
     applied = apply(None, [*creates, stamp, creates[1]], now=1)
-    assert [outcome.kind for outcome in applied.outcomes] == [
-        "applied",
-        "rejected",
-        "applied",
-        "rejected",
-    ]
+    kinds = [outcome.kind for outcome in applied.outcomes]
+    assert kinds == ["applied", "rejected", "applied", "rejected"]
     assert isinstance(applied.outcomes[1].error, TagExists)
     assert isinstance(applied.outcomes[3].error, RequestIdReused)
     assert applied.chain.stamp == b"\2"
