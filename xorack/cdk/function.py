@@ -110,12 +110,8 @@ def create_function(
     """
     scope = Construct(parent, "Python")
     settings, network = resources.settings, resources.network
-    logs = aws_logs.LogGroup(
-        scope,
-        "Logs",
-        encryption_key=resources.encryption_key,
-        removal_policy=removal_policy(settings),
-    )
+    policy, key = removal_policy(settings), resources.encryption_key
+    logs = aws_logs.LogGroup(scope, "Logs", encryption_key=key, removal_policy=policy)
     resource: Any = logs.node.default_child
     resource.retention_in_days = settings.log_retention_days
     handler = f"lambda_src.{name}.handler"
@@ -180,9 +176,8 @@ def _acknowledge_findings(scope: Construct, wildcard: bool) -> None:
         "Powertools and a run of the tests for it"
     }
     if wildcard:
-        reasons["AwsSolutions-IAM5[Resource::*]"] = (
-            "The actions of X-Ray, and those that join a network, know no resources"
-        )
+        no_resources = "The actions of X-Ray, and those that join a network, know no resources"
+        reasons["AwsSolutions-IAM5[Resource::*]"] = no_resources
     for rule, reason in reasons.items():
         Validations.of(scope).acknowledge(Acknowledgment(id=rule, reason=reason))
 
