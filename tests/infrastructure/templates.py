@@ -16,11 +16,8 @@ from infra.synth import ROOT
 
 FUNCTIONS = ("consumer", "sweeper", "widget")
 STATEFUL = (
-    "AWS::DynamoDB::Table",
-    "AWS::SQS::Queue",
-    "AWS::Events::EventBus",
-    "AWS::Logs::LogGroup",
-)
+    "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Events::EventBus", "AWS::Logs::LogGroup",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from lambda_src import environment
 from xorack.cdk import settings as module
 from xorack.cdk.settings import SettingError, Settings
 
-from .templates import FUNCTIONS, Template, target
+from .templates import FUNCTIONS, STATEFUL, Template, target
 
 NAMES = [field.name for field in dataclasses.fields(Settings)]
 
@@ -41,7 +41,7 @@ def mapping(template: Template) -> dict[str, Any]:
 
 
 def fates(template: Template) -> set[str]:
-    kinds = ("AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup")
+    kinds = set(STATEFUL) - {"AWS::Events::EventBus"}
     kept = [template.resources[name] for kind in kinds for name in template.of(kind)]
     return {one[policy] for one in kept for policy in ("DeletionPolicy", "UpdateReplacePolicy")}
 
