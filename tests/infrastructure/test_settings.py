@@ -47,6 +47,7 @@ def fates(template: Template) -> set[str]:
 
 
 SHOWN = [
+    (lambda t: t.table()[1]["KeySchema"][0]["AttributeName"], "tag", "file"),
     (functions("Runtime"), ["python3.13"] * 3, ["python3.13"] * 3),
     (functions("Architectures"), [["arm64"]] * 3, [["x86_64"]] * 3),
     (functions("MemorySize"), [1024] * 3, [512] * 3),

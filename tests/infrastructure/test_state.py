@@ -1,7 +1,5 @@
 """The stateful resources: table, queues, bus, logs."""
 
-import pytest
-
 from .templates import STATEFUL, target
 
 
@@ -45,14 +43,6 @@ def test_only_the_bus_and_the_dashboard_have_physical_names(template, varied):
     assert varied.bus()[1]["Name"].startswith("otherAcker")
 
 
-@pytest.mark.parametrize(("name", "key"), [("template", "tag"), ("varied", "file")])
-def test_key_of_the_table(request, name, key):
-    _, table = request.getfixturevalue(name).table()
-    assert table["KeySchema"] == [{"AttributeName": key, "KeyType": "HASH"}]
-    types = {one["AttributeName"]: one["AttributeType"] for one in table["AttributeDefinitions"]}
-    assert types == {key: "S", "due_shard": "N", "due_at": "N"}
-
-
 def test_table_expires_recovers_and_scales(template):
     _, table = template.table()
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
@@ -80,16 +70,10 @@ def test_queues_are_encrypted_and_open_to_tls_only(template):
         for policy in template.of("AWS::SQS::QueuePolicy").values()
         for queue in policy["Queues"]
     }
+    deny = {"Action": "sqs:*", "Effect": "Deny", "Principal": {"AWS": "*"}}
+    deny["Condition"] = {"Bool": {"aws:SecureTransport": "false"}}
     queues = template.of("AWS::SQS::Queue")
     assert set(statements) == set(queues)
     for name, queue in queues.items():
         assert queue["SqsManagedSseEnabled"] is True
-        assert statements[name] == [
-            {
-                "Action": "sqs:*",
-                "Effect": "Deny",
-                "Principal": {"AWS": "*"},
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-                "Resource": {"Fn::GetAtt": [name, "Arn"]},
-            }
-        ]
+        assert statements[name] == [{**deny, "Resource": {"Fn::GetAtt": [name, "Arn"]}}]
