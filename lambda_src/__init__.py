@@ -1,1 +1,1 @@
-"""What AWS Lambda runs: one thin module a function."""
+"""Handlers for AWS Lambda: one thin module per function."""

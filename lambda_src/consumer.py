@@ -2,8 +2,8 @@
 
 The event source mapping must report batch item failures. `xorack.acker.consumer` does the work.
 
-Powertools' batch utility is not used: it calls a function for each record, while a batch is folded
-before any of it is applied. Importing the utility takes longer than all the rest of Powertools.
+Powertools' batch utility is not used: it calls a function for each record, while the consumer folds
+a batch by chain. Its import takes longer than that of the rest of Powertools.
 """
 
 from __future__ import annotations

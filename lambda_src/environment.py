@@ -1,4 +1,4 @@
-"""The functions' environment variables, read and checked at the first call, and what they name."""
+"""Services that the functions' environment variables name, created at the first call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _VARIABLES = (
 )
 _DAY = 86_400
 _AFTER_WRITES_SECONDS = 3.0
-"""Time reserved for what follows the writes: events, dead letters, metrics, the response."""
+"""Time reserved for the steps after the writes: events, dead letters, metrics, the response."""
 _RESPONSE_SECONDS = 1.0
 """Time reserved for metrics and the response."""
 _SEND_POLICY = RetryPolicy(attempts=5, cap=1.0)

@@ -42,7 +42,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Metric.CHAINS_NEVER_CREATED: result.ended[NEVER_CREATED],
         Metric.EVENTS_PUBLISHED: result.events,
         Metric.EVENTS_PENDING: result.events_pending,
-        # A gauge of the sweeper alone: the events that nobody could publish.
+        # A gauge that only the sweeper emits: events that could not be published.
         Metric.EVENTS_PENDING_AFTER_SWEEP: result.events_pending,
         Metric.SWEEP_PROBLEMS: result.problems,
         Metric.SWEEPS_INCOMPLETE: int(not result.complete),

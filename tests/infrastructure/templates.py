@@ -1,8 +1,9 @@
-"""A synthesised template, and questions to it."""
+"""A synthesised template, and questions to it; processes."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,23 +12,17 @@ from typing import Any
 from aws_cdk import Stack
 from aws_cdk.assertions import Template as Assertions
 
+from infra.synth import ROOT
+
 FUNCTIONS = ("consumer", "sweeper", "widget")
 STATEFUL = (
-    "AWS::DynamoDB::Table",
-    "AWS::SQS::Queue",
-    "AWS::Events::EventBus",
-    "AWS::Logs::LogGroup",
-)
+    "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Events::EventBus", "AWS::Logs::LogGroup",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Template:
-    """A synthesised template.
-
-    Attributes:
-        path: The template's file.
-        body: The template.
-    """
+    """A synthesised template and its file."""
 
     path: Path
     body: Mapping[str, Any]
@@ -65,7 +60,7 @@ class Template:
         (resource,) = [
             (name, found)
             for name, found in self.of(kind).items()
-            if properties.items() <= {key: found.get(key) for key in properties}.items()
+            if all(found.get(key) == value for key, value in properties.items())
         ]
         return resource
 
@@ -108,6 +103,11 @@ class Template:
             for policy in self.of("AWS::IAM::Policy").values()
             if {"Ref": role} in policy["Roles"]
         )
+
+
+def run(*command: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with just this environment."""
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
 def rights(documents: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:

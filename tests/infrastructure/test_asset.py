@@ -2,15 +2,15 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from .templates import FUNCTIONS
+from infra.synth import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
+from .templates import FUNCTIONS, run
+
 # The packages on Lambda: the functions' own code, the runtime's boto3, Powertools.
 ON_LAMBDA = {
     "lambda_src", "xorack", "boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six",
@@ -68,19 +68,11 @@ def test_all_functions_share_it_and_it_lies_beside_the_template(template, asset)
 def test_handlers_import_from_it_alone(asset, template, function):
     module, _, name = template.function(function)[1]["Handler"].rpartition(".")
     # The import needs no variable of the environment.
-    environment = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(("AWS_", "POWERTOOLS_", "PYTHONPATH"))
-    }
-    process = subprocess.run(
-        [sys.executable, "-B", "-c", IMPORT, str(asset), str(ROOT), module, name, *ON_LAMBDA],
-        capture_output=True,
-        text=True,
-        cwd=asset.parent,
-        env={**environment, "AWS_DEFAULT_REGION": "eu-west-1"},
-        check=False,
-    )
+    hidden = ("AWS_", "POWERTOOLS_", "PYTHONPATH")
+    environment = {key: os.environ[key] for key in os.environ if not key.startswith(hidden)}
+    environment["AWS_DEFAULT_REGION"] = "eu-west-1"
+    arguments = (IMPORT, str(asset), str(ROOT), module, name, *ON_LAMBDA)
+    process = run(sys.executable, "-B", "-c", *arguments, cwd=asset.parent, **environment)
     assert process.returncode == 0, process.stderr
 
 

@@ -134,24 +134,17 @@ def test_the_custom_widget_is_the_function_that_shows_chains(template):
 
 def test_the_dashboard_shows_the_services_metrics(template):
     table, queue, dead = template.table()[0], template.queue()[0], template.dead_letters()[0]
+    runs = [template.function(name)[0] for name in ("consumer", "sweeper")]
     dimensions = ("TableName", table), ("GlobalSecondaryIndexName", "due", "TableName", table)
+    of_table = ("ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits", "ReadThrottleEvents",
+                "WriteThrottleEvents")  # fmt: skip
+    of_function = ("Errors", "Throttles", "Duration", "ConcurrentExecutions")
     expected = {
         ("AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", queue),
         ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", dead),
-        *(
-            ("AWS/DynamoDB", name, *which)
-            for name in (
-                "ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits", "ReadThrottleEvents",
-                "WriteThrottleEvents",
-            )
-            for which in dimensions
-        ),
-        *(
-            ("AWS/Lambda", metric, "FunctionName", template.function(name)[0])
-            for metric in ("Errors", "Throttles", "Duration", "ConcurrentExecutions")
-            for name in ("consumer", "sweeper")
-        ),
-    }  # fmt: skip
+        *(("AWS/DynamoDB", name, *which) for name in of_table for which in dimensions),
+        *(("AWS/Lambda", name, "FunctionName", run) for name in of_function for run in runs),
+    }
     assert {metric for metric in drawn(template) if metric[0] != "xorack"} == expected
 
 

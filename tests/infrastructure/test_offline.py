@@ -2,17 +2,14 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from infra.synth import main
+from infra.synth import ROOT, main
 
-from .templates import Template
-
-ROOT = Path(__file__).resolve().parents[2]
+from .templates import Template, run
 
 # Each process logs its start and each connection, which fails.
 WATCH_PYTHON = """
@@ -60,16 +57,8 @@ def machine(tmp_path):
     }
 
 
-def run(
-    command: list[str], environment: dict[str, str], **settings: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a command, with settings as the CDK's command line passes them."""
-    env = {**environment, "CDK_CONTEXT_JSON": json.dumps(settings)}
-    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
 def test_the_app_runs_without_network_and_node(machine):
-    process = run([sys.executable, "app.py"], machine, batch_size="77")
+    process = run(sys.executable, "app.py", **machine, CDK_CONTEXT_JSON='{"batch_size": "77"}')
     assert process.returncode == 0, process.stderr  # the CDK's validation passes, too
     log = Path(machine["WATCH_LOG"]).read_text().splitlines()
     assert set(log) == {"python starts", "node starts"}
@@ -83,15 +72,15 @@ def test_the_app_runs_without_network_and_node(machine):
 def test_the_watch_sees_connections(machine):
     python = "import socket; socket.create_connection(('192.0.2.1', 9), timeout=1)"
     node = "require('net').connect(9, '192.0.2.1')"
-    for command in ([sys.executable, "-c", python], [os.environ["JSII_NODE"], "-e", node]):
-        assert run(command, machine).returncode != 0
+    for command in ((sys.executable, "-c", python), (os.environ["JSII_NODE"], "-e", node)):
+        assert run(*command, **machine).returncode != 0
     log = Path(machine["WATCH_LOG"]).read_text()
     assert "python asks for 192.0.2.1" in log
     assert "node connects to" in log
 
 
 def test_the_app_ends_with_one_line_for_an_invalid_setting(machine):
-    process = run([sys.executable, "app.py"], machine, batch_size="20000")
+    process = run(sys.executable, "app.py", **machine, CDK_CONTEXT_JSON='{"batch_size": "20000"}')
     assert (process.returncode, process.stdout) == (2, "")
     assert process.stderr == (
         "error: setting `batch_size` is 20000: expected a whole number from 1 to 10000 (messages)\n"
@@ -113,11 +102,10 @@ def test_a_misspelt_stack_name_is_named(capsys):
 
 
 def test_jsii_runs_the_node_of_the_wheel_or_of_the_user(machine):
-    command = [sys.executable, "-c", "import infra, os; print(os.environ['JSII_NODE'])"]
-    node = run(command, machine).stdout.strip()
-    assert Path(node).is_relative_to(Path(sys.prefix))
-    users = {"JSII_NODE": "/somewhere/node"}
-    assert run(command, {**machine, **users}).stdout.strip() == users["JSII_NODE"]
+    command = (sys.executable, "-c", "import infra, os; print(os.environ['JSII_NODE'])")
+    assert Path(run(*command, **machine).stdout.strip()).is_relative_to(Path(sys.prefix))
+    user = run(*command, **machine, JSII_NODE="/somewhere/node")
+    assert user.stdout.strip() == "/somewhere/node"
 
 
 def test_the_command_line_connects_to_nobody():

@@ -1,23 +1,76 @@
-"""An invalid setting stops the synthesis with a line that names it."""
+"""Settings: where each shows in the template, and the values that it accepts."""
 
 import dataclasses
 import inspect
 import re
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
+from infra.synth import ROOT
 from lambda_src import environment
 from xorack.cdk import settings as module
 from xorack.cdk.settings import SettingError, Settings
 
-ROOT = Path(__file__).resolve().parents[2]
+from .templates import FUNCTIONS, STATEFUL, Template, target
+
 NAMES = [field.name for field in dataclasses.fields(Settings)]
 
 
 def test_the_defaults_are_valid():
     assert Settings.from_context({}) == Settings()
+
+
+def functions(key: str) -> Callable[[Template], Any]:
+    return lambda template: [template.function(name)[1].get(key) for name in FUNCTIONS]
+
+
+def layers(template: Template) -> list[Any]:
+    return [template.body["Parameters"][target(one)] for (one,) in functions("Layers")(template)]
+
+
+def powertools(path: str) -> dict[str, str]:
+    default = f"/aws/service/powertools/python/{path}"
+    return {"Type": "AWS::SSM::Parameter::Value<String>", "Default": default}
+
+
+def mapping(template: Template) -> dict[str, Any]:
+    return template.one("AWS::Lambda::EventSourceMapping")[1]
+
+
+def fates(template: Template) -> set[str]:
+    kinds = set(STATEFUL) - {"AWS::Events::EventBus"}
+    kept = [template.resources[name] for kind in kinds for name in template.of(kind)]
+    return {one[policy] for one in kept for policy in ("DeletionPolicy", "UpdateReplacePolicy")}
+
+
+SHOWN = [
+    (lambda t: t.table()[1]["KeySchema"][0]["AttributeName"], "tag", "file"),
+    (functions("Runtime"), ["python3.13"] * 3, ["python3.13"] * 3),
+    (functions("Architectures"), [["arm64"]] * 3, [["x86_64"]] * 3),
+    (functions("MemorySize"), [1024] * 3, [512] * 3),
+    (functions("TracingConfig"), [None] * 3, [{"Mode": "Active"}] * 3),
+    (layers, [powertools("arm64/python3.13/3.37.0")] * 3,
+     [powertools("x86_64/python3.13/3.30.0")] * 3),
+    (lambda t: t.function("consumer")[1]["Timeout"], 60, 100),
+    # Six times the timeout, and the window.
+    (lambda t: t.queue()[1]["VisibilityTimeout"], 361, 605),
+    (lambda t: mapping(t)["BatchSize"], 1000, 250),
+    (lambda t: mapping(t)["MaximumBatchingWindowInSeconds"], 1, 5),
+    (lambda t: mapping(t)["ScalingConfig"], {"MaximumConcurrency": 10}, {"MaximumConcurrency": 7}),
+    (lambda t: t.queue()[1]["MessageRetentionPeriod"], 4 * 86_400, 13 * 86_400),
+    (lambda t: t.dead_letters()[1]["MessageRetentionPeriod"], 14 * 86_400, 14 * 86_400),
+    (lambda t: t.queue()[1]["RedrivePolicy"]["maxReceiveCount"], 5, 3),
+    (lambda t: t.table()[1]["DeletionProtectionEnabled"], True, False),
+    (fates, {"Retain"}, {"Delete"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("read", "default", "other"), SHOWN)
+def test_a_setting_shows_in_the_template(template, varied, read, default, other):
+    assert (read(template), read(varied)) == (default, other)
 
 
 NUMBERS = [

@@ -1,7 +1,5 @@
 """The stateful resources: table, queues, bus, logs."""
 
-import pytest
-
 from .templates import STATEFUL, target
 
 
@@ -45,15 +43,6 @@ def test_only_the_bus_and_the_dashboard_have_physical_names(template, varied):
     assert varied.bus()[1]["Name"].startswith("otherAcker")
 
 
-def test_key_of_the_table(template, varied):
-    for made, name in ((template, "tag"), (varied, "file")):
-        _, table = made.table()
-        assert table["KeySchema"] == [{"AttributeName": name, "KeyType": "HASH"}]
-        definitions = table["AttributeDefinitions"]
-        types = {one["AttributeName"]: one["AttributeType"] for one in definitions}
-        assert types == {name: "S", "due_shard": "N", "due_at": "N"}
-
-
 def test_table_expires_recovers_and_scales(template):
     _, table = template.table()
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
@@ -75,46 +64,16 @@ def test_index_of_deadlines_is_sparse_sharded_and_lean(template):
     ]
 
 
-def test_state_is_protected_by_default(template, varied):
-    for made, protected, policy in ((template, True, "Retain"), (varied, False, "Delete")):
-        assert made.table()[1]["DeletionProtectionEnabled"] is protected
-        for kind in ("AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup"):
-            for name in made.of(kind):
-                resource = made.resources[name]
-                assert resource["DeletionPolicy"] == resource["UpdateReplacePolicy"] == policy
-
-
-def test_visibility_is_six_timeouts_and_the_window(template, varied):
-    for made, timeout, visibility in ((template, 60, 361), (varied, 100, 605)):
-        assert made.function("consumer")[1]["Timeout"] == timeout
-        assert made.queue()[1]["VisibilityTimeout"] == visibility
-
-
 def test_queues_are_encrypted_and_open_to_tls_only(template):
     statements = {
         target(queue): policy["PolicyDocument"]["Statement"]
         for policy in template.of("AWS::SQS::QueuePolicy").values()
         for queue in policy["Queues"]
     }
+    deny = {"Action": "sqs:*", "Effect": "Deny", "Principal": {"AWS": "*"}}
+    deny["Condition"] = {"Bool": {"aws:SecureTransport": "false"}}
     queues = template.of("AWS::SQS::Queue")
     assert set(statements) == set(queues)
     for name, queue in queues.items():
         assert queue["SqsManagedSseEnabled"] is True
-        assert statements[name] == [
-            {
-                "Action": "sqs:*",
-                "Effect": "Deny",
-                "Principal": {"AWS": "*"},
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-                "Resource": {"Fn::GetAtt": [name, "Arn"]},
-            }
-        ]
-
-
-@pytest.mark.parametrize(("name", "days", "attempts"), [("template", 4, 5), ("varied", 13, 3)])
-def test_dead_letters_follow_the_attempts_and_stay_longer(request, name, days, attempts):
-    made = request.getfixturevalue(name)
-    _, queue = made.queue()
-    assert queue["MessageRetentionPeriod"] == days * 86_400
-    assert made.dead_letters()[1]["MessageRetentionPeriod"] == 14 * 86_400
-    assert queue["RedrivePolicy"]["maxReceiveCount"] == attempts
+        assert statements[name] == [{**deny, "Resource": {"Fn::GetAtt": [name, "Arn"]}}]

@@ -3,18 +3,18 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from .templates import FUNCTIONS, Template, target
+from infra.synth import ROOT
+
+from .templates import FUNCTIONS, Template, run, target
 from .test_acker import READ
 from .test_compliance import lint
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "own_stack"
 PACKED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "xorack",
           "lambda_src")  # fmt: skip
@@ -50,17 +50,11 @@ except ModuleNotFoundError as error:
 """
 
 
-def run(code: str, *arguments: str, cwd: Path, **environment: str) -> str:
+def python(code: str, *arguments: str, cwd: Path, **environment: str) -> str:
     """The last line that a Python process prints."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    process = subprocess.run(
-        [sys.executable, "-B", "-c", code, *arguments],
-        cwd=cwd,
-        env={**inherited, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**inherited, **environment}
+    process = run(sys.executable, "-B", "-c", code, *arguments, cwd=cwd, **environment)
     assert process.returncode == 0, process.stderr
     return process.stdout.strip().splitlines()[-1]
 
@@ -69,13 +63,13 @@ def run(code: str, *arguments: str, cwd: Path, **environment: str) -> str:
 def wheel(tmp_path_factory):
     """The wheel, built from the source distribution of the checkout."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+    ignore = shutil.ignore_patterns("__pycache__")
     for path in map(ROOT.joinpath, PACKED):
         if path.is_dir():
-            ignore = shutil.ignore_patterns("__pycache__")
             shutil.copytree(path, source / path.name, ignore=ignore)
         else:
             shutil.copy(path, source)
-    return Path(run(BUILD, str(target), cwd=source))
+    return Path(python(BUILD, str(target), cwd=source))
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +78,9 @@ def example(wheel, tmp_path_factory):
     site, out = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("cdk")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    context = json.loads((EXAMPLE / "cdk.json").read_text())["context"]
-    environment = {
-        "PYTHONPATH": str(site),
-        "CDK_OUTDIR": str(out),
-        "CDK_CONTEXT_JSON": json.dumps(context),
-    }
-    assert Path(run(SYNTH, cwd=EXAMPLE, **environment)).is_relative_to(site)
+    context = json.dumps(json.loads((EXAMPLE / "cdk.json").read_text())["context"])
+    environment = {"CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": context, "PYTHONPATH": str(site)}
+    assert Path(python(SYNTH, cwd=EXAMPLE, **environment)).is_relative_to(site)
     return Template.read(out / "warehouse.template.json")
 
 
@@ -165,11 +155,8 @@ def test_the_functions_and_the_grants_may_use_the_key_for_their_work(example):
     assert used == {"consumer": write, "sweeper": write, "widget": read}
     roles = {name[:-8]: name for name in example.of("AWS::IAM::Role")}
     assert example.granted(roles["Loader"]) == {example.queue()[0]: {"sqs:SendMessage"}, key: send}
-    assert example.granted(roles["Support"]) == {
-        table: READ,
-        f"{table}/index/due": READ,
-        key: read,
-    }
+    rights = {table: READ, f"{table}/index/due": READ, key: read}
+    assert example.granted(roles["Support"]) == rights
 
 
 def test_the_functions_are_in_the_network_and_reach_the_services(example):
@@ -190,5 +177,5 @@ def test_the_functions_are_in_the_network_and_reach_the_services(example):
 
 
 def test_without_the_cdk_it_says_what_to_install():
-    line = run(WITHOUT_CDK, cwd=ROOT)
+    line = python(WITHOUT_CDK, cwd=ROOT)
     assert line == "xorack.cdk needs aws-cdk-lib: pip install 'xorack[cdk]'"

@@ -1,6 +1,6 @@
 """The outbox: publishes pending events of finished chains and marks them as published.
 
-The state is written first, with the event still pending. Whoever sees a pending event publishes
+The state is written first, with the event still pending. Every reader of a pending event publishes
 it, so a crash in between loses none: docs/adr/0003-pending-events.md.
 """
 

@@ -52,17 +52,14 @@ class AckerProps(TypedDict, total=False):
 class Acker(Construct):
     """Everything between a queue of requests and a bus of events.
 
+    `AckerProps` describes its keyword arguments.
+
     Example:
         In a stack of your own::
 
             acker = Acker(self, "Acker", settings=Settings(batch_size=500))
             acker.grant_send(my_producer)
             acker.events.rule("Done", targets=[targets.SqsQueue(done)], statuses=["acked"])
-
-    Args:
-        scope: Parent of the construct.
-        construct_id: Id of the construct.
-        props: See `AckerProps`.
 
     Attributes:
         settings: The settings.

@@ -35,7 +35,7 @@ _ARCHITECTURES: Final = {
     "arm64": aws_lambda.Architecture.ARM_64,
     "x86_64": aws_lambda.Architecture.X86_64,
 }
-# Lambda uses them, in the function's name, to join the network.
+# Lambda joins the network with the function's role.
 _NETWORK_ACTIONS: Final = (
     "ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
     "ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets",
@@ -110,12 +110,8 @@ def create_function(
     """
     scope = Construct(parent, "Python")
     settings, network = resources.settings, resources.network
-    logs = aws_logs.LogGroup(
-        scope,
-        "Logs",
-        encryption_key=resources.encryption_key,
-        removal_policy=removal_policy(settings),
-    )
+    policy, key = removal_policy(settings), resources.encryption_key
+    logs = aws_logs.LogGroup(scope, "Logs", encryption_key=key, removal_policy=policy)
     resource: Any = logs.node.default_child
     resource.retention_in_days = settings.log_retention_days
     handler = f"lambda_src.{name}.handler"
@@ -164,7 +160,7 @@ def create_function(
 
 
 def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicyStatement]:
-    """Return the statements whose actions know no resources."""
+    """Return the statements of actions that accept no resource."""
     statements = []
     if resources.settings.tracing:
         statements.append(allow("*", "xray:PutTraceSegments", "xray:PutTelemetryRecords"))
@@ -174,15 +170,14 @@ def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicySta
 
 
 def _acknowledge_findings(scope: Construct, wildcard: bool) -> None:
-    """Answer the findings of cdk-nag."""
+    """Acknowledge the findings of cdk-nag, with reasons."""
     reasons = {
         "AwsSolutions-L1": "Python 3.13 is supported until 2029; a newer runtime needs a layer of "
         "Powertools and a run of the tests for it"
     }
     if wildcard:
-        reasons["AwsSolutions-IAM5[Resource::*]"] = (
-            "The actions of X-Ray, and those that join a network, know no resources"
-        )
+        no_resources = "The actions of X-Ray, and those that join a network, accept no resource"
+        reasons["AwsSolutions-IAM5[Resource::*]"] = no_resources
     for rule, reason in reasons.items():
         Validations.of(scope).acknowledge(Acknowledgment(id=rule, reason=reason))
 

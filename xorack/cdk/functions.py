@@ -31,7 +31,7 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
         timeout_seconds=settings.function_timeout_seconds,
         statements=[
             allow(table.table_arn, *_READ, "dynamodb:BatchWriteItem", "dynamodb:UpdateItem"),
-            allow(queue.queue_arn, *_RECEIVE),  # Lambda polls the queue in the function's name
+            allow(queue.queue_arn, *_RECEIVE),  # Lambda polls with the function's role
             allow(dead_letters.queue_arn, "sqs:SendMessage"),
             allow(resources.bus.event_bus_arn, "events:PutEvents"),
             *allow_key(table.encryption_key, *WRITE_WITH_KEY),
@@ -107,7 +107,7 @@ def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Function
 
 
 def _add_event_environment(function: aws_lambda.Function, resources: Resources) -> None:
-    """Name the bus and the dead-letter queue to a function."""
+    """Add the names of the bus and of the dead-letter queue to a function's environment."""
     bus = resources.bus
     # EventBridge looks for a bare name in this account.
     same_account = bus.env.account == Stack.of(function).account

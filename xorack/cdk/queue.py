@@ -44,21 +44,17 @@ def create_queues(
         "enforce_ssl": True,
         "removal_policy": removal_policy(settings),
     }
+    dead_days = Duration.days(settings.dead_letter_retention_days)
     dead_letters = dead_letters or aws_sqs.Queue(
-        scope,
-        "DeadLetters",
-        retention_period=Duration.days(settings.dead_letter_retention_days),
-        **common,
+        scope, "DeadLetters", retention_period=dead_days, **common
     )
-    redrive = aws_sqs.DeadLetterQueue(
-        queue=dead_letters, max_receive_count=settings.max_receive_count
-    )
+    attempts = settings.max_receive_count
     queue = queue or aws_sqs.Queue(
         scope,
         "Queue",
         retention_period=Duration.days(settings.queue_retention_days),
         visibility_timeout=Duration.seconds(settings.visibility_timeout_seconds),
-        dead_letter_queue=redrive,
+        dead_letter_queue=aws_sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=attempts),
         **common,
     )
     _check(settings, queue, dead_letters)

@@ -8,7 +8,8 @@ from constructs import Construct
 from xorack.aws.schema import DUE_AT, DUE_INDEX, DUE_SHARD, EXPIRES_AT
 from xorack.cdk.settings import Settings
 
-_NUMBER = aws_dynamodb.AttributeType.NUMBER
+_Attribute = aws_dynamodb.Attribute
+_Type = aws_dynamodb.AttributeType
 
 
 def create_table(
@@ -19,16 +20,13 @@ def create_table(
     The index is sparse: it holds unfinished chains only. Its partition key is a shard number, which
     spreads the consumers' writes and the sweeper's queries over partitions.
     """
+    recovery = aws_dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True)
     table = aws_dynamodb.Table(
         scope,
         "Table",
-        partition_key=aws_dynamodb.Attribute(
-            name=settings.partition_key, type=aws_dynamodb.AttributeType.STRING
-        ),
+        partition_key=_Attribute(name=settings.partition_key, type=_Type.STRING),
         billing_mode=aws_dynamodb.BillingMode.PAY_PER_REQUEST,
-        point_in_time_recovery_specification=aws_dynamodb.PointInTimeRecoverySpecification(
-            point_in_time_recovery_enabled=True
-        ),
+        point_in_time_recovery_specification=recovery,
         encryption=aws_dynamodb.TableEncryption.CUSTOMER_MANAGED if encryption_key else None,
         encryption_key=encryption_key,
         time_to_live_attribute=EXPIRES_AT,
@@ -37,8 +35,8 @@ def create_table(
     )
     table.add_global_secondary_index(
         index_name=DUE_INDEX,
-        partition_key=aws_dynamodb.Attribute(name=DUE_SHARD, type=_NUMBER),
-        sort_key=aws_dynamodb.Attribute(name=DUE_AT, type=_NUMBER),
+        partition_key=_Attribute(name=DUE_SHARD, type=_Type.NUMBER),
+        sort_key=_Attribute(name=DUE_AT, type=_Type.NUMBER),
         projection_type=aws_dynamodb.ProjectionType.KEYS_ONLY,
     )
     return table

@@ -1,1 +1,1 @@
-"""What a chain is and does. Pure: no I/O, and no import of any other folder."""
+"""Chains, requests, messages and events. Pure: no I/O, and no import of any other folder."""

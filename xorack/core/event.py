@@ -1,6 +1,6 @@
 """Events: what is published when a chain ends. Pure functions of the chain.
 
-Every copy of an event is the same to the byte, whoever publishes it and however often.
+All copies of an event are equal to the byte, from any publisher and at any time.
 """
 
 from __future__ import annotations

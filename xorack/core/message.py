@@ -42,7 +42,7 @@ class Rejected(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """The valid requests of a message, in order, and what was rejected."""
+    """The valid requests of a message, in order, and the rejected ones."""
 
     requests: list[Request]
     rejected: list[Rejected]
@@ -65,7 +65,7 @@ def rejected_body(request: Request) -> str:
 
 
 def parse(body: str) -> Parsed:
-    """Parse a message. Never raises: whatever is invalid is returned as rejected.
+    """Parse a message. Never raises: the result holds what is invalid as rejected.
 
     An invalid request is rejected alone; beyond a hundred, together with the other invalid ones. A
     message that is invalid as such (not JSON, nested too deep, another version, no list of

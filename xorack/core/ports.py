@@ -43,7 +43,7 @@ class Conflict(XorAckError):
 
 
 class Unavailable(XorAckError):
-    """A call failed temporarily: throttled, timed out, response lost. It may have taken effect.
+    """A temporary failure: throttled, timed out, response lost. The call may have taken effect.
 
     Attributes:
         cause: The exception of the call.

@@ -1,8 +1,7 @@
 """The state machine of a chain. Pure: no I/O and no clock.
 
-Two tables are the whole of it. `VERDICTS` says what becomes of a request in each state,
-`TRANSITIONS` when a chain changes its state. docs/protocol.md shows them; `tools/transitions.py`
-writes them there.
+Two tables define it: `VERDICTS` decides on requests by the chain's state, `TRANSITIONS` lists every
+change of state. `tools/transitions.py` writes both into docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ __all__ = [
 MAX_FOLD = 128
 """Most requests that one write applies: this bounds the cost of a write."""
 PUBLISH_GRACE_MS = 60_000
-"""Time that whoever ends a chain has to publish its event, before the sweeper does."""
+"""Time for the writer that ends a chain to publish its event, before the sweeper does."""
 
 State = Literal["absent", "pending", "open", "acked", "failed", "never created"]
 Verdict = Literal["apply", "late", "TagExists"]
@@ -45,7 +44,7 @@ VERDICTS: dict[State, dict[Op, Verdict]] = {
     "failed": {"create": "TagExists", "stamp": "late", "fail": "late", "extend": "late"},
     "never created": {"create": "late", "stamp": "late", "fail": "late", "extend": "late"},
 }
-"""What becomes of a request that is not a duplicate, by the chain's state and the operation."""
+"""The verdict on a request that is not a duplicate, by the chain's state and the operation."""
 
 
 def _is_created(chain: Chain, _: int) -> bool:
@@ -114,7 +113,7 @@ def _run(chain: Chain, trigger: str, now: int) -> Chain:
 
 
 class Outcome(NamedTuple):
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         request: The request.
