@@ -110,7 +110,7 @@ def test_the_report_is_rendered_from_the_stored_figures(name, tmp_path):
 
 def test_eight_outstanding_units_are_named_completely():
     found = peel.measure(quick=True)["8"]
-    assert (found["whole"], found["wrong"]) == (found["samples"], 0)
+    assert (found["complete"], found["wrong"]) == (found["samples"], 0)
 
 
 def test_the_peer_behaves_like_the_seed(aws):
