@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from botocore.config import Config
-from botocore.exceptions import ClientError
 
 from bench.harness import Figures, Goal, Section, Table, interleaved, medians
 from bench.marks import Weighing
@@ -22,7 +21,6 @@ from tests.support.services import Message, consume
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.client.dynamodb_acker import DynamoDBAcker
 from xorack.core.chain import Chain
-from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
 from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
@@ -46,53 +44,38 @@ class Peer:
         self.key = partition_key
         self.client = client
 
-    def _call(self, tag: str, operation: str, **arguments: Any) -> None:
-        try:
-            getattr(self.client, operation)(TableName=self.table, **arguments)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            raise StaleLocalData(tag, 1) from error
-
     def create(self, tag: str, stamp: bytes) -> None:
-        """Put the item; raise `TagExists` if it exists."""
-        item = {self.key: {"S": tag}, "stamp": {"B": stamp}}
-        try:
-            self._call(
-                tag, "put_item", Item=item, ConditionExpression="attribute_not_exists(#k)",
-                ExpressionAttributeNames={"#k": self.key},
-            )  # fmt: skip
-        except StaleLocalData as error:
-            raise TagExists(tag) from error
-
-    def stamp_once(self, tag: str, stamp: bytes) -> bytes:
-        """XOR once; raise `StaleLocalData` if another writer was faster."""
-        key = {self.key: {"S": tag}}
-        found = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)
-        if "Item" not in found:
-            raise TagNotFound(tag)
-        held = bytes(found["Item"]["stamp"]["B"])
-        left = xor_bytes(held, stamp)
-        condition: dict[str, Any] = {
-            "ConditionExpression": "#s = :s",
-            "ExpressionAttributeNames": {"#s": "stamp"},
-            "ExpressionAttributeValues": {":s": {"B": held}},
-        }
-        if any(left):
-            self._call(tag, "put_item", Item={**key, "stamp": {"B": left}}, **condition)
-        else:
-            self._call(tag, "delete_item", Key=key, **condition)
-        return left
+        """Put the item."""
+        self.client.put_item(
+            TableName=self.table,
+            Item={self.key: {"S": tag}, "stamp": {"B": stamp}},
+            ConditionExpression="attribute_not_exists(#k)",
+            ExpressionAttributeNames={"#k": self.key},
+        )
 
     def stamp(self, tag: str, stamp: bytes) -> bytes:
-        """Retry `stamp_once` with back-off, as its caller must."""
-        retry = _PATIENT.start()
+        """XOR a stamp; retry with back-off while other writers are faster."""
+        key, retry = {self.key: {"S": tag}}, _PATIENT.start()
         while True:
+            response = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)
+            before = bytes(response["Item"]["stamp"]["B"])
+            after = xor_bytes(before, stamp)
+            condition = {
+                "TableName": self.table,
+                "ConditionExpression": "#s = :s",
+                "ExpressionAttributeNames": {"#s": "stamp"},
+                "ExpressionAttributeValues": {":s": {"B": before}},
+            }
             try:
-                return self.stamp_once(tag, stamp)
-            except StaleLocalData:
+                if any(after):
+                    self.client.put_item(Item={**key, "stamp": {"B": after}}, **condition)
+                else:
+                    self.client.delete_item(Key=key, **condition)
+            except self.client.exceptions.ConditionalCheckFailedException:
                 if not retry.again():
                     raise
+            else:
+                return after
 
 
 class _WeighedStore(Weighing, DynamoDBStore):
