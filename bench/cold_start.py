@@ -9,12 +9,11 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from bench.harness import ROOT, Figures, Goal, Section, Table, interleaved, medians, run_process
+from bench import harness
+from bench.harness import ROOT, Figures, Goal, Plot, Section, Table
 
-MODULES = (
-    *("boto3", "boto3, aws_lambda_powertools"),
-    *("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget"),
-)
+HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
+MODULES = ("boto3", "boto3, aws_lambda_powertools", *HANDLERS)
 _TIMED = (
     "from time import perf_counter as now; before = now(); import {}; print((now() - before) * 1e3)"
 )
@@ -33,7 +32,7 @@ def import_milliseconds(module: str, folder: Path, *, keep_bytecode: bool = Fals
     if not keep_bytecode:
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [sys.executable, "-c", _TIMED.format(module)]
-    return float(run_process(command, cwd=folder, env=environment).split()[-1])
+    return float(harness.run_process(command, cwd=folder, env=environment).split()[-1])
 
 
 def _copy_code(folder: Path) -> Path:
@@ -54,15 +53,14 @@ def measure(quick: bool) -> Figures:
             import_milliseconds(module, compiled, keep_bytecode=True)
             import_milliseconds(module, bare)  # fills the disk's cache
             jobs[f"{module}, compiled"] = partial(import_milliseconds, module, compiled)
-            if module.startswith("lambda_src"):
+            if module in HANDLERS:
                 jobs[f"{module}, as deployed"] = partial(import_milliseconds, module, bare)
-        return {"rounds": rounds, "milliseconds": medians(interleaved(jobs, rounds))}
+        figures = harness.interleaved(jobs, rounds)
+        return {"rounds": rounds, "milliseconds": harness.medians(figures)}
 
 
 def describe(figures: Figures) -> Section:
     """Write the section."""
-    middle = figures["milliseconds"]
-    boto3 = middle["boto3, compiled"]
     table = Table(
         ["import", "ms compiled", "times boto3", "ms as deployed", "times boto3"],
         note="*compiled*: every module has its bytecode. *as deployed*: boto3 and Powertools have "
@@ -70,14 +68,22 @@ def describe(figures: Figures) -> Section:
         "synthesises may be another than Lambda's. Lambda's code folder is read-only, so every "
         "cold start compiles them.",
     )
-    goals = []
+    times = figures["milliseconds"]
+    ratios = {name: ms / times["boto3, compiled"] for name, ms in times.items()}
     for module in MODULES:
-        found = [middle.get(f"{module}, {how}") for how in ("compiled", "as deployed")]
-        table.add(f"`{module}`", *(cell for ms in found for cell in (ms, ms and ms / boto3)))
-        for how, ms in zip(("compiled", "as deployed"), found, strict=True):
-            if module.startswith("lambda_src"):
-                what = f"`{module}`, {how}: times `import boto3`"
-                goals.append(Goal(what, ms / boto3, 1.3, "less"))
-    rounds = figures["rounds"]
-    text = f"Imports in a new Python process each time; medians of {rounds} rounds in turn."
-    return Section("Cold start", text, [table], goals)
+        names = [f"{module}, {how}" for how in ("compiled", "as deployed")]
+        table.add(f"`{module}`", *(of.get(name) for name in names for of in (times, ratios)))
+    bars = {name: ratio for name, ratio in ratios.items() if name.startswith(HANDLERS)}
+    goals = []
+    for name, ratio in bars.items():
+        module, _, how = name.partition(", ")
+        goals.append(Goal(f"`{module}`, {how}: times `import boto3`", ratio, 1.3, "less"))
+    axes = {"xlabel": "times import boto3 (goal: at most 1.3)"}
+    return Section(
+        "Cold start",
+        "Imports in a new Python process each time; medians of "
+        f"{figures['rounds']} rounds in turn.",
+        [table],
+        goals,
+        Plot("Imports compared with boto3's", "bars", {"ratio": bars}, 2.0, axes, goal=1.3),
+    )

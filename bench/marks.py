@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Any
 
 from bench.harness import Table
 from xorack.acker.chain_writer import ChainWriter, Limits
@@ -27,11 +26,11 @@ from xorack.core.stamp import traced
 TAG = "database/2026/11/file-000013.txt"
 
 
-def _encode(chain: Chain) -> Item:
-    return encode(chain, schema.TAG, DEFAULT_RETENTION_MS)
+def _encode(chain: Chain | None) -> Item:
+    return encode(chain, schema.TAG, DEFAULT_RETENTION_MS) if chain else {}
 
 
-def item_bytes(item: dict[str, dict[str, Any]]) -> int:
+def item_bytes(item: Item) -> int:
     """Compute an item's size as DynamoDB does: names and values; a number takes half its digits."""
     size = 0
     for name, value in item.items():
@@ -47,21 +46,18 @@ class Weighing:
     Attributes:
         writes: Write units, those of the index included.
         reads: Read units.
-        largest_write: Units of the largest write.
-        largest_item: Bytes of the largest item.
+        largest: Bytes of the largest item.
     """
 
-    writes = largest_write = largest_item = 0
-    reads = 0.0
+    writes = reads = largest = 0
 
     def _charge(self, size: int) -> None:
         self.writes += ceil(size / 1024)
-        self.largest_write = max(self.largest_write, ceil(size / 1024))
-        self.largest_item = max(self.largest_item, size)
+        self.largest = max(self.largest, size)
 
     def write(self, before: Chain | None, after: Chain) -> None:
         """Weigh the chain, and its entry in the index if that changes; also in a rejected write."""
-        old, new = ({} if chain is None else _encode(chain) for chain in (before, after))
+        old, new = _encode(before), _encode(after)
         self._charge(max(item_bytes(old), item_bytes(new)))
         was, now = old.get("due_at"), new.get("due_at")
         if was != now:
@@ -71,8 +67,8 @@ class Weighing:
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Weigh a read for each key, whether it exists or not."""
         self.reads += len(keys)
-        found: dict[bytes, bytes] = super().get_spilled_marks(chain, keys)  # type: ignore[misc]
-        return found
+        marks: dict[bytes, bytes] = super().get_spilled_marks(chain, keys)  # type: ignore[misc]
+        return marks
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """Weigh an item for each mark."""
@@ -86,21 +82,18 @@ class WeighedStore(Weighing, MemoryStore):
 
 
 def drive(requests: int, together: int = 1) -> WeighedStore:
-    """Apply a create and stamps to one chain.
-
-    Args:
-        requests: How many requests.
-        together: How many of them arrive in one batch.
-    """
+    """Apply a create and stamps to one chain, in batches of ``together`` requests."""
     store = WeighedStore()
-    all_ = [
-        Request("create" if n == 0 else "stamp", TAG, f"request-{n}", traced(n + 1), 1)
-        for n in range(requests)
-    ]
     limits = Limits(default_timeout=86_400_000)
     writer = ChainWriter(store, clock=lambda: 1_800_000_000_000, limits=limits)
     for first in range(0, requests, together):
-        writer.apply(TAG, all_[first : first + together])
+        batch = [
+            Request(
+                "stamp" if number else "create", TAG, f"request-{number}", traced(number + 1), 1
+            )
+            for number in range(first, min(first + together, requests))
+        ]
+        writer.apply(TAG, batch)
     return store
 
 
@@ -110,7 +103,7 @@ def main() -> None:
     for count in (10, 1_000, 100_000):
         store = drive(count)
         units = (store.writes / count, store.reads / count)
-        table.add(count, *units, store.largest_write, store.largest_item)
+        table.add(count, *units, ceil(store.largest / 1024), store.largest)
     print(f"Units a request; requests arrive one by one.\n\n{table.markdown()}")
 
 
