@@ -36,28 +36,6 @@ _CONTEXT = SimpleNamespace(
 """The part of Lambda's context that the handler uses."""
 
 
-class _TimedClient:
-    """A boto3 client that counts and times its calls."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self.calls = 0
-        self.seconds = 0.0
-
-    def __getattr__(self, name: str) -> Any:
-        call = getattr(self._client, name)
-
-        def timed(**arguments: Any) -> Any:
-            before = perf_counter()
-            try:
-                return call(**arguments)
-            finally:
-                self.calls += 1
-                self.seconds += perf_counter() - before
-
-        return timed
-
-
 class _InstantClient:
     """A client that responds at once and stores nothing: the memory measured is the handler's."""
 
@@ -81,45 +59,60 @@ def make_event(batch: int, chains: int, size: int) -> dict[str, Any]:
     return {"Records": records}
 
 
-@contextmanager
-def _handler(
-    resources: Resources, workers: int, client: Any = None
-) -> Iterator[tuple[Any, _TimedClient]]:
-    """Import the handler, replace its client by a timed one; yield both."""
-    with patch.dict(os.environ, resources.environ()), redirect_stdout(StringIO()):
-        from lambda_src import consumer, environment
-        from xorack.acker.consumer import Consumer
-
-        store = environment.services().store
-        timed = _TimedClient(client or store.client)
-        with (
-            patch.object(store, "client", timed),
-            patch.object(consumer, "Consumer", partial(Consumer, workers=workers)),
-            patch.object(environment, "_WORKERS", workers),
-        ):
-            _handle(consumer.handler, make_event(1 << 20, 10, 10))  # a warm function
-            yield consumer.handler, timed
-
-
 def _handle(handler: Any, event: dict[str, Any]) -> None:
     response = handler(event, _CONTEXT)
     assert not response["batchItemFailures"], response
 
 
+@contextmanager
+def _handler(resources: Resources, workers: int) -> Iterator[tuple[Any, Any]]:
+    """Import the handler; yield it and its store."""
+    with patch.dict(os.environ, resources.environ()), redirect_stdout(StringIO()):
+        from lambda_src import consumer, environment
+        from xorack.acker.consumer import Consumer
+
+        with (
+            patch.object(consumer, "Consumer", partial(Consumer, workers=workers)),
+            patch.object(environment, "_WORKERS", workers),
+        ):
+            yield consumer.handler, environment.services().store
+
+
+@contextmanager
+def _timed_calls(client: Any) -> Iterator[list[float]]:
+    """List the seconds of a client's calls, boto3's own included."""
+    seconds: list[float] = []
+
+    def start(**_: Any) -> None:
+        seconds.append(-perf_counter())
+
+    def stop(**_: Any) -> None:
+        seconds[-1] += perf_counter()
+
+    client.meta.events.register_first("provide-client-params.dynamodb", start)
+    client.meta.events.register_last("after-call.dynamodb", stop)
+    try:
+        yield seconds
+    finally:
+        client.meta.events.unregister("provide-client-params.dynamodb", start)
+        client.meta.events.unregister("after-call.dynamodb", stop)
+
+
 def time_batches(resources: Resources, size: int, chains: int, batches: int) -> dict[str, float]:
     """Handle batches of new chains with one worker; return rates and shares."""
-    with _handler(resources, 1) as (handler, client):
-        events = [make_event(batch, chains, size) for batch in range(batches)]
-        client.calls, client.seconds = 0, 0.0
-        start = perf_counter()
-        for event in events:
-            _handle(handler, event)
-        seconds = perf_counter() - start
-    own, waited = seconds - client.seconds, _CALL_SECONDS * client.calls
+    events = [make_event(batch, chains, size) for batch in range(batches)]
+    with _handler(resources, 1) as (handler, store):
+        _handle(handler, make_event(1 << 20, 10, 10))  # a warm function
+        with _timed_calls(store.client) as calls:
+            start = perf_counter()
+            for event in events:
+                _handle(handler, event)
+            seconds = perf_counter() - start
+    own, waited = seconds - sum(calls), _CALL_SECONDS * len(calls)
     return {
         "messages_a_second": size * batches / seconds,
-        "calls": client.calls / batches,
-        "share_in_calls": client.seconds / seconds,
+        "calls": len(calls) / batches,
+        "share_in_calls": sum(calls) / seconds,
         "share_in_calls_of_5_ms": waited / (waited + own),
         "own_microseconds_a_message": own * 1e6 / (size * batches),
     }
@@ -129,7 +122,8 @@ def _print_memory(size: int, chains: int) -> None:
     """Handle a batch with eight workers; print the process's peak of resident memory in MB."""
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     resources = Resources(None, "table", "tag", "queue", "dead", "bus", "events")
-    with _handler(resources, 8, _InstantClient()) as (handler, _):
+    with _handler(resources, 8) as (handler, store):
+        store.client = _InstantClient()
         _handle(handler, make_event(0, chains, size))
     status = Path("/proc/self/status")
     if status.exists():  # on Linux, getrusage includes the process before its exec

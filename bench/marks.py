@@ -10,6 +10,7 @@ compares the alternatives.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import ceil
 
 from bench.harness import Table
@@ -76,6 +77,7 @@ class WeighedStore(MemoryStore):
         super().put_spilled_marks(chain, marks, until)
 
 
+@cache
 def drive(requests: int, together: int = 1) -> WeighedStore:
     """Apply a create and stamps to one chain, in batches of ``together`` requests."""
     store = WeighedStore()
