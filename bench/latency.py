@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
-from math import ceil
+from concurrent.futures import ThreadPoolExecutor
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -36,25 +36,15 @@ def percentile(figures: Sequence[float], percent: float) -> float:
     return sorted(figures)[ceil(len(figures) * percent / 100) - 1]
 
 
-class _Subscriber(threading.Thread):
-    """Receives events from the subscriber's queue and notes when each arrived."""
-
-    def __init__(self, client: Any, queue_url: str) -> None:
-        super().__init__(daemon=True)
-        self.client = client
-        self.queue = {"QueueUrl": queue_url}
-        self.arrivals: dict[str, float] = {}
-        self.stopping = threading.Event()
-
-    def run(self) -> None:
-        """Receive until `stopping` is set."""
-        most = {"MaxNumberOfMessages": 10, "WaitTimeSeconds": 1}
-        while not self.stopping.is_set():
-            response = self.client.receive_message(**self.queue, **most)
-            now = time.time()
-            for message in response.get("Messages", []):
-                self.arrivals.setdefault(json.loads(message["Body"])["detail"]["tag"], now)
-                self.client.delete_message(**self.queue, ReceiptHandle=message["ReceiptHandle"])
+def _receive(client: Any, queue_url: str) -> dict[str, float]:
+    """Receive events from a subscriber's queue; return the time of arrival by tag."""
+    queue = {"QueueUrl": queue_url}
+    response = client.receive_message(**queue, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+    now, arrivals = time.time(), {}
+    for message in response.get("Messages", []):
+        arrivals[json.loads(message["Body"])["detail"]["tag"]] = now
+        client.delete_message(**queue, ReceiptHandle=message["ReceiptHandle"])
+    return arrivals
 
 
 def finish_chains(settings: dict[str, Any], chains: int, gap: float) -> list[float]:
@@ -75,25 +65,29 @@ def finish_chains(settings: dict[str, Any], chains: int, gap: float) -> list[flo
 
     draw = random.Random(1)
     tags = [f"chain-{number}" for number in range(chains + _WARM_UP)]
-    sent_at = {}
+    sent_at: dict[str, float] = {}
+    arrived_at: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, EmbeddedAWS() as aws:
         stack = deploy(aws, synth(Path(folder) / "cdk.out", settings))
-        subscriber, sender = _Subscriber(aws.client("sqs"), subscribe(stack)), aws.client("sqs")
-        subscriber.start()
-        send(stack.queue_url, [Request.create(tag, "c", traced(7)) for tag in tags], sender)
+        sqs, events_queue = aws.client("sqs"), subscribe(stack)
+        send(stack.queue_url, [Request.create(tag, "c", traced(7)) for tag in tags], sqs)
         time.sleep(5)
-        for tag in tags:
-            time.sleep(draw.expovariate(1 / gap))
-            sent_at[tag] = time.time()
-            send(stack.queue_url, [Request.stamp_(tag, "s", traced(7), finished=1)], sender)
-        deadline = time.time() + 60
-        while len(subscriber.arrivals) < len(tags) and time.time() < deadline:
-            time.sleep(0.1)
-        subscriber.stopping.set()
-        subscriber.join()
-    if absent := [tag for tag in tags if tag not in subscriber.arrivals]:
-        raise TimeoutError(f"{len(absent)} events did not arrive: {absent[:5]}")
-    seconds = [subscriber.arrivals[tag] - sent_at[tag] for tag in tags[_WARM_UP:]]
+
+        def finish() -> None:
+            for tag in tags:
+                time.sleep(draw.expovariate(1 / gap))
+                sent_at[tag] = time.time()
+                send(stack.queue_url, [Request.stamp_(tag, "s", traced(7), finished=1)], sqs)
+
+        with ThreadPoolExecutor(1) as pool:
+            finishing = pool.submit(finish)
+            while len(arrived_at) < len(tags):
+                if finishing.done():
+                    finishing.result()
+                arrived_at = _receive(sqs, events_queue) | arrived_at
+                if time.time() > sent_at.get(tags[-1], inf) + 60:
+                    raise TimeoutError(f"{len(tags) - len(arrived_at)} events did not arrive")
+    seconds = [arrived_at[tag] - sent_at[tag] for tag in tags[_WARM_UP:]]
     return [round(1000 * each, 1) for each in seconds]
 
 

@@ -94,15 +94,10 @@ def drive(requests: int, together: int = 1) -> WeighedStore:
     return store
 
 
-def main() -> None:
-    """Print the table."""
+if __name__ == "__main__":
     table = Table(["requests", "write units", "read units", "largest write", "largest item, bytes"])
     for count in (10, 1_000, 100_000):
         store = drive(count)
         units = (store.writes / count, store.reads / count)
         table.add(count, *units, ceil(store.largest / 1024), store.largest)
     print(f"Units a request; requests arrive one by one.\n\n{table.markdown()}")
-
-
-if __name__ == "__main__":
-    main()
