@@ -39,18 +39,23 @@ def measure(name: str, quick: bool) -> dict[str, Any]:
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"load average {os.getloadavg()[0]:.1f} at the start"
     )
-    before = time.monotonic()
+    start = time.monotonic()
     figures = import_module(f"bench.{name}").measure(quick)
-    took = round(time.monotonic() - before, 1)
-    return {"quick": quick, "machine": machine, "seconds": took, "figures": figures}
+    seconds = round(time.monotonic() - start, 1)
+    return {"quick": quick, "machine": machine, "seconds": seconds, "figures": figures}
 
 
 def render(name: str, run: dict[str, Any], folder: Path) -> str:
     """Format a section with its plot, which is drawn again."""
     section: Section = import_module(f"bench.{name}").describe(run["figures"])
-    plot = plots.draw(name, run["figures"], folder)
+    parts = [section.markdown()]
+    if section.plot:
+        target = f"images/bench-{name.replace('_', '-')}.svg"
+        plots.draw(section.plot, folder / target)
+        parts.append(f"![{section.plot.text}]({target})")
     quick = ", `--quick`: do not quote" if run["quick"] else ""
-    return f"{section.markdown()}{plot}\n\n*{run['seconds']:,.0f} s on {run['machine']}{quick}.*"
+    parts.append(f"*{run['seconds']:,.0f} s on {run['machine']}{quick}.*")
+    return "\n\n".join(parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,12 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             run = measure(name, options.quick)
             print(render(name, run, options.out) + "\n", flush=True)
-        except Exception as problem:  # noqa: BLE001 - the other sections still run
-            print(f"error: {name}: {type(problem).__name__}: {problem}", file=sys.stderr)
+        except Exception as error:  # noqa: BLE001 - the other sections still run
+            print(f"error: {name}: {type(error).__name__}: {error}", file=sys.stderr)
             status = 1
             continue
         # Written after each section: an interrupted run keeps what it measured.
-        runs = {known: (runs | {name: run})[known] for known in SECTIONS if known in {*runs, name}}
+        runs[name] = run
+        runs = {section: runs[section] for section in SECTIONS if section in runs}
         raw.write_text(json.dumps({"sections": runs}, indent=1) + "\n")
     parts = [INTRODUCTION, *(render(name, run, options.out) for name, run in runs.items())]
     report = options.out / "benchmarks.md"

@@ -38,8 +38,6 @@ QUOTAS = {
     "PutEvents entries": 10_000,
 }
 """Limits, rates in a second: defaults of us-east-1 and of the stack."""
-
-
 SENDERS: dict[str, dict[str, float]] = {
     "a request a unit, one message a call": {"messages_per_call": 1},
     "a request a unit, ten messages a call": {},
@@ -117,14 +115,11 @@ def table() -> str:
     for name, settings in SENDERS.items():
         for units in (1e6, 1e9, 1e12):
             together, dollars, used = estimate(units, **settings)
-            total, (share, limit) = (
-                sum(dollars.values()),
-                max((n, name) for name, n in used.items()),
-            )
+            total, limit = sum(dollars.values()), max(used, key=used.__getitem__)
             out.add(
                 name, f"{units:.0e}".replace("e+", "e"), together, f"{total:.3g}",
-                f"{100 * dollars['DynamoDB'] / total:.0f} %", limit, f"{figure(share)} times",
-                sum(other > 1 for other in used.values()) - (share > 1),
+                f"{100 * dollars['DynamoDB'] / total:.0f} %", limit, f"{figure(used[limit])} times",
+                sum(share > 1 for name, share in used.items() if name != limit),
             )  # fmt: skip
     return out.markdown()
 

@@ -9,60 +9,49 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from bench.harness import ROOT, Figures, Goal, Section, Table, interleaved, medians, run_process
+from bench import harness
+from bench.harness import ROOT, Figures, Goal, Plot, Section, Table
 
-MODULES = (
-    *("boto3", "boto3, aws_lambda_powertools"),
-    *("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget"),
-)
+HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
+MODULES = ("boto3", "boto3, aws_lambda_powertools", *HANDLERS)
 _TIMED = (
     "from time import perf_counter as now; before = now(); import {}; print((now() - before) * 1e3)"
 )
 
 
-def import_milliseconds(module: str, folder: Path, *, keep_bytecode: bool = False) -> float:
-    """Measure how long a new Python process takes to import a module.
-
-    Args:
-        module: The module.
-        folder: The folder of our own code.
-        keep_bytecode: Let Python write bytecode; otherwise it compiles what has none each time.
-    """
-    settings = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
-    environment = {name: value for name, value in os.environ.items() if name not in settings}
-    if not keep_bytecode:
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+def import_milliseconds(module: str, folder: Path, settings: dict[str, str]) -> float:
+    """Measure how long a new Python process in a folder takes to import a module."""
+    ours = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
     command = [sys.executable, "-c", _TIMED.format(module)]
-    return float(run_process(command, cwd=folder, env=environment).split()[-1])
-
-
-def _copy_code(folder: Path) -> Path:
-    """Copy our own code without bytecode."""
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
-    for name in ("lambda_src", "xorack"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
-    return folder
+    output = harness.run_process(command, cwd=folder, env=environment | settings)
+    return float(output.split()[-1])
 
 
 def measure(quick: bool) -> Figures:
     """Import each module, in turn."""
     rounds = 2 if quick else 11
+    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
     with tempfile.TemporaryDirectory() as scratch:
-        compiled, bare = (_copy_code(Path(scratch, name)) for name in ("compiled", "bare"))
+        folder = Path(scratch, "code")
+        for name in ("lambda_src", "xorack"):
+            shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+        ways = {
+            "compiled": {"PYTHONPYCACHEPREFIX": str(Path(scratch, "bytecode"))},
+            "as deployed": {"PYTHONDONTWRITEBYTECODE": "1"},
+        }
         jobs = {}
         for module in MODULES:
-            import_milliseconds(module, compiled, keep_bytecode=True)
-            import_milliseconds(module, bare)  # fills the disk's cache
-            jobs[f"{module}, compiled"] = partial(import_milliseconds, module, compiled)
-            if module.startswith("lambda_src"):
-                jobs[f"{module}, as deployed"] = partial(import_milliseconds, module, bare)
-        return {"rounds": rounds, "milliseconds": medians(interleaved(jobs, rounds))}
+            for way in ways if module in HANDLERS else ["compiled"]:
+                job = partial(import_milliseconds, module, folder, ways[way])
+                job()  # fills the disk's cache, and that of bytecode
+                jobs[f"{module}, {way}"] = job
+        figures = harness.interleaved(jobs, rounds)
+        return {"rounds": rounds, "milliseconds": harness.medians(figures)}
 
 
 def describe(figures: Figures) -> Section:
     """Write the section."""
-    middle = figures["milliseconds"]
-    boto3 = middle["boto3, compiled"]
     table = Table(
         ["import", "ms compiled", "times boto3", "ms as deployed", "times boto3"],
         note="*compiled*: every module has its bytecode. *as deployed*: boto3 and Powertools have "
@@ -70,14 +59,22 @@ def describe(figures: Figures) -> Section:
         "synthesises may be another than Lambda's. Lambda's code folder is read-only, so every "
         "cold start compiles them.",
     )
-    goals = []
+    times = figures["milliseconds"]
+    ratios = {name: ms / times["boto3, compiled"] for name, ms in times.items()}
     for module in MODULES:
-        found = [middle.get(f"{module}, {how}") for how in ("compiled", "as deployed")]
-        table.add(f"`{module}`", *(cell for ms in found for cell in (ms, ms and ms / boto3)))
-        for how, ms in zip(("compiled", "as deployed"), found, strict=True):
-            if module.startswith("lambda_src"):
-                what = f"`{module}`, {how}: times `import boto3`"
-                goals.append(Goal(what, ms / boto3, 1.3, "less"))
-    rounds = figures["rounds"]
-    text = f"Imports in a new Python process each time; medians of {rounds} rounds in turn."
-    return Section("Cold start", text, [table], goals)
+        names = [f"{module}, {way}" for way in ("compiled", "as deployed")]
+        table.add(f"`{module}`", *(of.get(name) for name in names for of in (times, ratios)))
+    bars = {name: ratio for name, ratio in ratios.items() if name.startswith(HANDLERS)}
+    goals = []
+    for name, ratio in bars.items():
+        module, _, way = name.partition(", ")
+        goals.append(Goal(f"`{module}`, {way}: times `import boto3`", ratio, 1.3, "less"))
+    axes = {"xlabel": "times import boto3 (goal: at most 1.3)"}
+    return Section(
+        "Cold start",
+        "Imports in a new Python process each time; medians of "
+        f"{figures['rounds']} rounds in turn.",
+        [table],
+        goals,
+        Plot("Imports compared with boto3's", "bars", {"ratio": bars}, 2.0, axes, goal=1.3),
+    )

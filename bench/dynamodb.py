@@ -5,24 +5,21 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 from botocore.config import Config
-from botocore.exceptions import ClientError
 
-from bench.harness import Figures, Goal, Section, Table, interleaved, medians
-from bench.marks import Weighing
+from bench.harness import Figures, Goal, Plot, Section, Table, interleaved, medians
 from tests.support.fakes import FakeBus, FakeDeadLetters
 from tests.support.in_process import Resources, create_resources
 from tests.support.services import Message, consume
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.client.dynamodb_acker import DynamoDBAcker
-from xorack.core.chain import Chain
-from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
 from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
@@ -46,103 +43,70 @@ class Peer:
         self.key = partition_key
         self.client = client
 
-    def _call(self, tag: str, operation: str, **arguments: Any) -> None:
-        try:
-            getattr(self.client, operation)(TableName=self.table, **arguments)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            raise StaleLocalData(tag, 1) from error
-
     def create(self, tag: str, stamp: bytes) -> None:
-        """Put the item; raise `TagExists` if it exists."""
-        item = {self.key: {"S": tag}, "stamp": {"B": stamp}}
-        try:
-            self._call(
-                tag, "put_item", Item=item, ConditionExpression="attribute_not_exists(#k)",
-                ExpressionAttributeNames={"#k": self.key},
-            )  # fmt: skip
-        except StaleLocalData as error:
-            raise TagExists(tag) from error
-
-    def stamp_once(self, tag: str, stamp: bytes) -> bytes:
-        """XOR once; raise `StaleLocalData` if another writer was faster."""
-        key = {self.key: {"S": tag}}
-        found = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)
-        if "Item" not in found:
-            raise TagNotFound(tag)
-        held = bytes(found["Item"]["stamp"]["B"])
-        left = xor_bytes(held, stamp)
-        condition: dict[str, Any] = {
-            "ConditionExpression": "#s = :s",
-            "ExpressionAttributeNames": {"#s": "stamp"},
-            "ExpressionAttributeValues": {":s": {"B": held}},
-        }
-        if any(left):
-            self._call(tag, "put_item", Item={**key, "stamp": {"B": left}}, **condition)
-        else:
-            self._call(tag, "delete_item", Key=key, **condition)
-        return left
+        """Put the item."""
+        self.client.put_item(
+            TableName=self.table,
+            Item={self.key: {"S": tag}, "stamp": {"B": stamp}},
+            ConditionExpression="attribute_not_exists(#k)",
+            ExpressionAttributeNames={"#k": self.key},
+        )
 
     def stamp(self, tag: str, stamp: bytes) -> bytes:
-        """Retry `stamp_once` with back-off, as its caller must."""
-        retry = _PATIENT.start()
+        """XOR a stamp; retry with back-off while other writers are faster."""
+        key, retry = {self.key: {"S": tag}}, _PATIENT.start()
         while True:
+            response = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)
+            before = bytes(response["Item"]["stamp"]["B"])
+            after = xor_bytes(before, stamp)
+            condition = {
+                "TableName": self.table,
+                "ConditionExpression": "#s = :s",
+                "ExpressionAttributeNames": {"#s": "stamp"},
+                "ExpressionAttributeValues": {":s": {"B": before}},
+            }
             try:
-                return self.stamp_once(tag, stamp)
-            except StaleLocalData:
+                if any(after):
+                    self.client.put_item(Item={**key, "stamp": {"B": after}}, **condition)
+                else:
+                    self.client.delete_item(Key=key, **condition)
+            except self.client.exceptions.ConditionalCheckFailedException:
                 if not retry.again():
                     raise
-
-
-class _WeighedStore(Weighing, DynamoDBStore):
-    def read(self, tags: Sequence[str]) -> dict[str, Chain]:
-        """Weigh a read for each chain."""
-        self.reads += len(tags)
-        return super().read(tags)
+            else:
+                return after
 
 
 @contextmanager
-def counted_calls(client: Any, latency: float = 0.0) -> Iterator[Counter[str]]:
-    """Count a client's requests by operation, and delay each by some seconds."""
-    counts: Counter[str] = Counter()
+def counted_calls(client: Any, latency: float = 0.0) -> Iterator[list[str]]:
+    """List a client's requests by operation, and delay each by some seconds."""
+    operations: list[str] = []
 
     def before_send(request: Any, event_name: str, **_: Any) -> None:
-        counts[event_name.rsplit(".", 1)[-1]] += 1
+        operations.append(event_name.rsplit(".", 1)[-1])
         time.sleep(latency)
 
     client.meta.events.register_first("before-send.dynamodb", before_send)
     try:
-        yield counts
+        yield operations
     finally:
         client.meta.events.unregister("before-send.dynamodb", before_send)
 
 
-def count_units(resources: Resources, requests: int) -> dict[str, dict[str, float]]:
-    """Count round trips and capacity units per stamp of one writer on one chain."""
-    client, tag = resources.client("dynamodb"), f"counted-{requests}"
+def count_round_trips(resources: Resources, requests: int) -> dict[str, float]:
+    """Count round trips per stamp of one writer on one chain."""
+    client = resources.client("dynamodb")
     names = (resources.table_name, resources.partition_key, client)
-    acker, peer = DynamoDBAcker(*names), Peer(*names)
-    acker.store = acker._writer.store = store = _WeighedStore(*names)
-    acker.create(tag, traced(1))
-    peer.create(f"peer-{tag}", traced(1))
-    before = store.writes
-    with counted_calls(client) as ours:
-        for number in range(requests):
-            acker.stamp(tag, traced(number + 2))
-    with counted_calls(client) as theirs:
-        for number in range(requests):
-            peer.stamp(f"peer-{tag}", traced(number + 2))
-    # The peer's item stays below 1 KB, so each of its calls is one unit.
-    totals = {
-        "DynamoDBAcker": (sum(ours.values()), store.writes - before, store.reads),
-        "xor-ack-dynamodb": (sum(theirs.values()), theirs["PutItem"], theirs["GetItem"]),
-    }
-    kinds = ("round_trips", "write_units", "read_units")
-    return {
-        name: {kind: total / requests for kind, total in zip(kinds, of, strict=True)}
-        for name, of in totals.items()
-    }
+    writers = {"DynamoDBAcker": DynamoDBAcker(*names), "xor-ack-dynamodb": Peer(*names)}
+    round_trips = {}
+    for way, writer in writers.items():
+        tag = f"{way}-{requests}"
+        writer.create(tag, traced(1))
+        with counted_calls(client) as operations:
+            for number in range(requests):
+                writer.stamp(tag, traced(number + 2))
+        round_trips[way] = len(operations) / requests
+    return round_trips
 
 
 def write_concurrently(
@@ -152,13 +116,13 @@ def write_concurrently(
     start = threading.Barrier(writers)
 
     def write(writer: int) -> int:
-        draw, done = random.Random(writer), 0
+        draw, stamps = random.Random(writer), 0
         start.wait()
         deadline = time.perf_counter() + seconds
         while time.perf_counter() < deadline:
             stamp(writer, traced(draw.getrandbits(64) | 1))
-            done += time.perf_counter() < deadline
-        return done
+            stamps += time.perf_counter() < deadline
+        return stamps
 
     with ThreadPoolExecutor(writers) as pool:
         return sum(pool.map(write, range(writers))) / seconds
@@ -166,22 +130,22 @@ def write_concurrently(
 
 def _consume(store: DynamoDBStore, tag: str, seconds: float) -> float:
     """Consume batches of single requests; return stamps a second."""
-    done, before = 0, time.perf_counter()
-    while time.perf_counter() - before < seconds:
+    stamps, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
         messages = []
-        for number in range(done, done + BATCH):
-            request = Request.stamp_(tag, str(number), traced(number + 1))
-            messages += [Message(str(number), body) for body in pack([request])]
+        for number in range(stamps, stamps + BATCH):
+            (body,) = pack([Request.stamp_(tag, str(number), traced(number + 1))])
+            messages.append(Message(str(number), body))
         result = consume(messages, store, FakeBus(), FakeDeadLetters())
         assert result.outcomes["applied"] == BATCH, result
-        done += BATCH
-    return done / (time.perf_counter() - before)
+        stamps += BATCH
+    return stamps / (time.perf_counter() - start)
 
 
 def _variants(resources: Resources, writers: int, seconds: float) -> dict[str, Callable[[], float]]:
     client = resources.client("dynamodb", config=Config(max_pool_connections=128))
     names = (resources.table_name, resources.partition_key, client)
-    tags = (f"chain-{writers}-{number}" for number in range(1_000_000))
+    tags = (f"chain-{writers}-{number}" for number in count())
 
     def acker() -> DynamoDBAcker:
         return DynamoDBAcker(*names, policy=_PATIENT)
@@ -211,60 +175,61 @@ def _variants(resources: Resources, writers: int, seconds: float) -> dict[str, C
 
 def measure(quick: bool) -> Figures:
     """Count capacity units, and measure stamps a second."""
-    rounds, seconds = (1, 0.3) if quick else (3, 3.0)
+    rounds, seconds = (1, 0.3) if quick else (3, 6.0)
     figures: Figures = {"rounds": rounds, "seconds": seconds}
+    figures |= {"round_trips": {}, "stamps_a_second": {}}
     with EmbeddedAWS() as aws:
         resources = create_resources(aws)
-        figures["counts"] = {
-            str(requests): count_units(resources, requests)
-            for requests in ((10, 60, 200) if quick else (10, 60, 1000))
-        }
-        figures["stamps_a_second"] = {
-            str(writers): medians(
-                interleaved(_variants(create_resources(aws), writers, seconds), rounds)
-            )
-            for writers in WRITERS
-        }
+        for requests in (10, 60, 200 if quick else 1000):
+            figures["round_trips"][str(requests)] = count_round_trips(resources, requests)
+        for writers in WRITERS:
+            speeds = interleaved(_variants(create_resources(aws), writers, seconds), rounds)
+            figures["stamps_a_second"][str(writers)] = medians(speeds)
     return figures
 
 
 def describe(figures: Figures) -> Section:
     """Write the section."""
-    counts = Table(
-        ["stamp requests on one chain", "way", "round trips a stamp", "write units", "read units"],
-        note="One writer, without contention; the create is not counted. An item holds the marks "
-        "of a chain's last 64 requests; older marks are copied out, 25 a call. The consumer looks "
-        "up the marks of requests from the queue. The direct API draws its ids itself and knows "
-        "that they are new ([adr/0002](adr/0002-marks.md)). The peer has no marks: it applies a "
-        "stamp twice when a response is lost.",
+    trips = Table(
+        ["stamp requests on one chain", *next(iter(figures["round_trips"].values()))],
+        note="Round trips a stamp of one writer, without contention; the create is not counted. "
+        "An item holds the marks of a chain's last 64 requests; older marks are copied out, 25 a "
+        "call. The direct API draws its ids itself and knows that they are new: it looks up no "
+        "marks ([adr/0002](adr/0002-marks.md), also for write units). The peer has no marks: it "
+        "applies a stamp twice when a response is lost.",
     )
     goals = []
-    for requests, ways in figures["counts"].items():
-        for way, of in ways.items():
-            counts.add(f"{int(requests):,}", way, *map(float, of.values()))
+    for requests, of in figures["round_trips"].items():
+        trips.add(f"{int(requests):,}", *of.values())
         what = f"round trips a stamp, {int(requests):,} on one chain"
-        goals.append(Goal(what, ways["DynamoDBAcker"]["round_trips"], 1.1, "less"))
+        goals.append(Goal(what, of["DynamoDBAcker"], 1.1, "less"))
     speeds = Table(
         ["writers", *next(iter(figures["stamps_a_second"].values()))],
         note=f"Stamps a second on one chain; each call waits {LATENCY * 1000:g} ms, about "
         f"DynamoDB's response time. {figures['rounds']} rounds in turn of {figures['seconds']:g} "
-        "s. *xor-ack-dynamodb*: its caller retries with back-off. *An acker each*: as in separate "
-        "processes; conditional writes of one item have one winner a round trip. *One acker*: its "
-        "threads' stamps share writes. *Consumer*: one, with batches of 1,000 messages of one "
-        "request each.",
+        "s. *xor-ack-dynamodb*: its caller retries with the same exponential back-off as an acker. "
+        "*An acker each*: as in separate processes. Of the concurrent writes of one item one "
+        "succeeds; the other writers back off, and nothing remembers the contention afterwards. "
+        "*One acker*: its threads' stamps share writes. *Consumer*: one, with batches of 1,000 "
+        "messages of one request each. If many processes write one chain, use the queue.",
     )
+    series: dict[str, dict[str, float]] = defaultdict(dict)
     for writers, of in figures["stamps_a_second"].items():
         speeds.add(writers, *of.values())
-    peer, *others = of.items()
-    for way, speed in others:
+        for way, speed in of.items():
+            series[way][f"{writers} writer{'s' * (writers != '1')}"] = speed
+    peer = of["xor-ack-dynamodb"]
+    for way in list(of)[1:]:
         what = f"{writers} writers, {way}: times xor-ack-dynamodb"
-        goals.append(Goal(what, speed / max(peer[1], 1e-9), 20, "more"))
+        goals.append(Goal(what, of[way] / max(peer, 1e-9), 20, "more"))
+    axes = {"yscale": "log", "ylabel": "stamps a second (more is better)"}
     return Section(
         "Over DynamoDB",
         "One table in the embedded AWS, a separate process. The peer, xor-ack-dynamodb, is "
         "reimplemented: a consistent `GetItem`, a conditional `PutItem` of the whole item "
         "(`DeleteItem` at zero), and a caller that retries on a conflict. Traced stamps, 648 "
         "bytes.",
-        [counts, speeds],
+        [trips, speeds],
         goals,
+        Plot("Stamps a second over DynamoDB", "groups", series, 3.8, axes),
     )

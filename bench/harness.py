@@ -9,56 +9,38 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import floor, inf, log10
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
+T = TypeVar("T")
 Figures = dict[str, Any]
 """The figures of a section, as JSON stores them."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound, and the figure that was measured against it.
+    """A figure and its bound: a minimum if ``better`` is ``more``, a maximum if it is ``less``."""
 
-    Attributes:
-        what: The figure's name.
-        measured: The figure.
-        bound: The bound.
-        better: ``more`` if the bound is a minimum, ``less`` if it is a maximum.
-    """
-
-    what: str
+    name: str
     measured: float
     bound: float
     better: Literal["more", "less"]
 
     @property
-    def met(self) -> bool:
-        """True if the figure is within the bound."""
-        if self.better == "more":
-            return self.measured >= self.bound
-        return self.measured <= self.bound
-
-    @property
     def verdict(self) -> str:
         """Met or missed, and the factor; 1 is just met."""
-        factor = self.measured / self.bound if self.bound else float("inf")
+        factor = self.measured / self.bound
         if self.better == "less":
-            factor = 1 / factor if factor else float("inf")
-        return f"met, {factor:.2f} times" if self.met else f"**missed**: {factor:.2f} of it"
+            factor = 1 / factor if factor else inf
+        return f"met, {factor:.2f} times" if factor >= 1 else f"**missed**: {factor:.2f} of it"
 
 
 @dataclass
 class Table:
-    """A table of the report.
-
-    Attributes:
-        head: Names of the columns.
-        rows: The cells, formatted.
-        note: Text below the table.
-    """
+    """A table of the report, with a note below."""
 
     head: Sequence[str]
     rows: list[Sequence[str]] = field(default_factory=list)
@@ -70,47 +52,55 @@ class Table:
 
     def markdown(self) -> str:
         """Format the table: the first column left-aligned, the others right-aligned."""
-        lines = [
-            "| " + " | ".join(self.head) + " |",
-            "| --- |" + " ---: |" * (len(self.head) - 1),
-            *("| " + " | ".join(row) + " |" for row in self.rows),
-        ]
+        rule = ["---", *["---:"] * (len(self.head) - 1)]
+        lines = ["| " + " | ".join(row) + " |" for row in (self.head, rule, *self.rows)]
         return "\n".join(lines) + (f"\n\n{self.note}" if self.note else "")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot of a section.
+
+    Attributes:
+        text: The alternative text.
+        kind: ``groups`` of bars, horizontal ``bars`` with a goal, or cumulated ``steps``.
+        series: Name -> label or abscissa -> value.
+        height: Inches.
+        goal: The goal of horizontal bars.
+        axes: Properties of matplotlib's axes.
+    """
+
+    text: str
+    kind: Literal["groups", "bars", "steps"]
+    series: Mapping[str, Mapping[Any, float]]
+    height: float
+    axes: Mapping[str, Any]
+    goal: float = 0.0
 
 
 @dataclass
 class Section:
-    """One part of the report.
-
-    Attributes:
-        title: The heading.
-        text: What is measured, and how.
-        tables: The results.
-        goals: The figures that have a bound.
-    """
+    """One part of the report: what is measured and how, the results, the goals, a plot."""
 
     title: str
     text: str
     tables: Sequence[Table]
-    goals: list[Goal] = field(default_factory=list)
+    goals: Sequence[Goal] = ()
+    plot: Plot | None = None
 
     def markdown(self) -> str:
-        """Format the section, its goals as the last table."""
+        """Format the section, its goals as the last table; without the plot."""
         tables = list(self.tables)
         if self.goals:
             tables.append(Table(["goal", "bound", "measured", ""]))
         for goal in self.goals:
             bound = f"{'≥' if goal.better == 'more' else '≤'} {goal.bound:g}"
-            tables[-1].add(goal.what, bound, goal.measured, goal.verdict)
+            tables[-1].add(goal.name, bound, goal.measured, goal.verdict)
         return "\n\n".join([f"## {self.title}", self.text, *(t.markdown() for t in tables)])
 
 
-def interleaved(variants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Measure all variants in each round, starting with another one each time.
-
-    Args:
-        variants: Name -> a function that measures once and returns the figure.
-        rounds: How many rounds, at least 1.
+def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """Call all variants in each round, starting with another one each time.
 
     Returns:
         Name -> the figures, in the order of the rounds.
@@ -121,7 +111,7 @@ def interleaved(variants: Mapping[str, Callable[[], float]], rounds: int) -> dic
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}: expected at least 1")
     names = list(variants)
-    figures: dict[str, list[float]] = {name: [] for name in names}
+    figures: dict[str, list[T]] = {name: [] for name in names}
     for number in range(rounds):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
@@ -135,13 +125,11 @@ def medians(figures: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def figure(value: float) -> str:
-    """Format a number with three significant digits, and thousands whole."""
+    """Format a number: three significant digits, two below 1, thousands whole."""
     if value == 0 or abs(value) >= 1000:
         return f"{value:,.0f}"
-    digits = 2
-    while digits < 6 and abs(value) < 10 ** (1 - digits):
-        digits += 1
-    return f"{value:.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else digits}f}"
+    exponent = floor(log10(abs(value)))
+    return f"{value:.{2 - exponent if exponent >= 0 else min(1 - exponent, 6)}f}"
 
 
 def _cell(value: str | float | None) -> str:
@@ -151,16 +139,12 @@ def _cell(value: str | float | None) -> str:
 
 
 def run_process(command: Sequence[object], **options: Any) -> str:
-    """Run a process of its own; return its output.
-
-    Args:
-        command: Program and arguments.
-        **options: Passed to `subprocess.run`.
+    """Run a process with the options of `subprocess.run`; return its output.
 
     Raises:
         subprocess.CalledProcessError: It failed; its error output was printed.
     """
     words = [str(word) for word in command]
     options = {"cwd": ROOT, **options}
-    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options)
-    return str(done.stdout)
+    process = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options)
+    return str(process.stdout)

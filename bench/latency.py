@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
-from datetime import datetime
-from math import ceil
+from concurrent.futures import ThreadPoolExecutor
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
-from bench.harness import Figures, Section, Table, figure
+from bench.harness import Figures, Plot, Section, Table, figure
 from xorack.aws.sqs import send
 from xorack.core.request import Request
 from xorack.core.stamp import traced
@@ -33,52 +32,29 @@ _WARM_UP = 5
 
 
 def percentile(figures: Sequence[float], percent: float) -> float:
-    """Find the nearest-rank percentile; 100 is the largest figure.
-
-    Raises:
-        ValueError: There are no figures.
-    """
-    if not figures:
-        raise ValueError("percentile of no figures")
-    return sorted(figures)[max(0, ceil(len(figures) * percent / 100) - 1)]
+    """Find the nearest-rank percentile; 100 is the largest figure."""
+    return sorted(figures)[ceil(len(figures) * percent / 100) - 1]
 
 
-class _Subscriber(threading.Thread):
-    """Receives events from the subscriber's queue and notes when each arrived."""
-
-    def __init__(self, client: Any, queue_url: str) -> None:
-        super().__init__(daemon=True)
-        self.client = client
-        self.queue_url = queue_url
-        self.arrivals: dict[str, tuple[float, dict[str, Any]]] = {}
-        self.stopping = threading.Event()
-
-    def run(self) -> None:
-        """Receive until `stopping` is set."""
-        while not self.stopping.is_set():
-            response = self.client.receive_message(
-                QueueUrl=self.queue_url, MaxNumberOfMessages=10, WaitTimeSeconds=1
-            )
-            now = time.time()
-            for message in response.get("Messages", []):
-                detail = json.loads(message["Body"])["detail"]
-                self.arrivals.setdefault(detail["tag"], (now, detail))
-                self.client.delete_message(
-                    QueueUrl=self.queue_url, ReceiptHandle=message["ReceiptHandle"]
-                )
+def _receive(client: Any, queue_url: str) -> dict[str, float]:
+    """Receive events from a subscriber's queue; return the time of arrival by tag."""
+    queue = {"QueueUrl": queue_url}
+    response = client.receive_message(**queue, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+    now, arrivals = time.time(), {}
+    for message in response.get("Messages", []):
+        arrivals[json.loads(message["Body"])["detail"]["tag"]] = now
+        client.delete_message(**queue, ReceiptHandle=message["ReceiptHandle"])
+    return arrivals
 
 
-def finish_chains(settings: dict[str, Any], chains: int, gap: float) -> dict[str, list[float]]:
-    """Deploy a stack, finish chains one after the other, and time each.
+def finish_chains(settings: dict[str, Any], chains: int, gap: float) -> list[float]:
+    """Deploy a stack with some settings, finish chains one after the other, and time each.
 
-    Args:
-        settings: Those of the stack that differ from the defaults.
-        chains: How many chains.
-        gap: Mean seconds between two last stamps; random, to avoid the pollers' rhythm.
+    The seconds between two last stamps are random, with the mean ``gap``, to avoid the pollers'
+    rhythm.
 
     Returns:
-        Milliseconds of each chain: ``all``, until the state was ``written``, and from there until
-        the event was ``delivered``.
+        Milliseconds of each chain.
 
     Raises:
         TimeoutError: An event did not arrive within a minute.
@@ -89,32 +65,30 @@ def finish_chains(settings: dict[str, Any], chains: int, gap: float) -> dict[str
 
     draw = random.Random(1)
     tags = [f"chain-{number}" for number in range(chains + _WARM_UP)]
-    sent_at = {}
+    sent_at: dict[str, float] = {}
+    arrived_at: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, EmbeddedAWS() as aws:
         stack = deploy(aws, synth(Path(folder) / "cdk.out", settings))
-        subscriber, sender = _Subscriber(aws.client("sqs"), subscribe(stack)), aws.client("sqs")
-        subscriber.start()
-        send(stack.queue_url, [Request.create(tag, "c", traced(7)) for tag in tags], sender)
+        sqs, events_queue = aws.client("sqs"), subscribe(stack)
+        send(stack.queue_url, [Request.create(tag, "c", traced(7)) for tag in tags], sqs)
         time.sleep(5)
-        for tag in tags:
-            time.sleep(draw.expovariate(1 / gap))
-            sent_at[tag] = time.time()
-            send(stack.queue_url, [Request.stamp_(tag, "s", traced(7), finished=1)], sender)
-        deadline = time.time() + 60
-        while len(subscriber.arrivals) < len(tags) and time.time() < deadline:
-            time.sleep(0.1)
-        subscriber.stopping.set()
-        subscriber.join()
-    if absent := [tag for tag in tags if tag not in subscriber.arrivals]:
-        raise TimeoutError(f"{len(absent)} events did not arrive: {absent[:5]}")
-    figures: dict[str, list[float]] = {"all": [], "written": [], "delivered": []}
-    for tag in tags[_WARM_UP:]:
-        arrived_at, detail = subscriber.arrivals[tag]
-        ended_at = datetime.fromisoformat(detail["ended_at"].replace("Z", "+00:00")).timestamp()
-        times = (arrived_at - sent_at[tag], ended_at - sent_at[tag], arrived_at - ended_at)
-        for values, seconds in zip(figures.values(), times, strict=True):
-            values.append(round(1000 * seconds, 1))
-    return figures
+
+        def finish() -> None:
+            for tag in tags:
+                time.sleep(draw.expovariate(1 / gap))
+                sent_at[tag] = time.time()
+                send(stack.queue_url, [Request.stamp_(tag, "s", traced(7), finished=1)], sqs)
+
+        with ThreadPoolExecutor(1) as pool:
+            finishing = pool.submit(finish)
+            while len(arrived_at) < len(tags):
+                if finishing.done():
+                    finishing.result()
+                arrived_at = _receive(sqs, events_queue) | arrived_at
+                if time.time() > sent_at.get(tags[-1], inf) + 60:
+                    raise TimeoutError(f"{len(tags) - len(arrived_at)} events did not arrive")
+    seconds = [arrived_at[tag] - sent_at[tag] for tag in tags[_WARM_UP:]]
+    return [round(1000 * each, 1) for each in seconds]
 
 
 def measure(quick: bool) -> Figures:
@@ -122,49 +96,51 @@ def measure(quick: bool) -> Figures:
     from xorack.cdk.settings import Settings
 
     chains, gap = (15, 0.3) if quick else (120, 0.5)
-    return {
-        name: {
+    figures = {}
+    for name, options in STACKS.items():
+        settings = Settings(**options)
+        figures[name] = {
             "gap_seconds": gap,
-            "batch_size": settings.get("batch_size", Settings().batch_size),
-            "batch_window_seconds": settings.get(
-                "batch_window_seconds", Settings().batch_window_seconds
-            ),
-            "milliseconds": finish_chains(settings, chains, gap),
+            "batch_size": settings.batch_size,
+            "batch_window_seconds": settings.batch_window_seconds,
+            "milliseconds": finish_chains(options, chains, gap),
         }
-        for name, settings in STACKS.items()
-    }
+    return figures
 
 
 def describe(figures: Figures) -> Section:
     """Write the section."""
     deployed, without = (figures[name] for name in STACKS)
-    parts = {
-        "all": "in total", "written": "until `acked` is written", "delivered": "to the subscriber",
-    }  # fmt: skip
-    table = Table(["window, batch size", "milliseconds", *PERCENTILES])
-    for name, of in figures.items():
-        label = f"{name}: {of['batch_window_seconds']} s, {of['batch_size']}"
-        for part, values in of["milliseconds"].items():
-            found = (float(percentile(values, percent)) for percent in PERCENTILES.values())
-            table.add(label, parts[part], *found)
-    half, other = (percentile(of["milliseconds"]["all"], 50) for of in (deployed, without))
-    table.note = (
-        f"*As deployed*: the default settings, `batch_window_seconds` "
-        f"{deployed['batch_window_seconds']}. Lambda waits at most that long for a batch to fill, "
-        "from the first message on. *No window*: the same stack with batches of at most 10. The "
-        "rest is the emulator's polling and this machine. "
-    ) + (
+    half, other = (percentile(of["milliseconds"], 50) for of in (deployed, without))
+    share = (
         f"The window accounts for {figure(half - other)} ms ({100 * (half - other) / half:.0f} %) "
         f"of the median of {figure(half)} ms."
         if half > other
         else "The stack without a window was slower: the window's share cannot be determined."
     )
+    table = Table(
+        ["window, batch size: milliseconds", *PERCENTILES],
+        note="*As deployed*: the default settings, `batch_window_seconds` "
+        f"{deployed['batch_window_seconds']}. Lambda waits at most that long for a batch to fill, "
+        "from the first message on. *No window*: the same stack with batches of at most 10. The "
+        f"rest is the emulator's polling and this machine. {share}",
+    )
+    series = {}
+    for name, of in figures.items():
+        window, times = f"{name}: {of['batch_window_seconds']} s", sorted(of["milliseconds"])
+        found = [float(percentile(times, percent)) for percent in PERCENTILES.values()]
+        table.add(f"{window}, {of['batch_size']}", *found)
+        shares = {ms: 100 * number / len(times) for number, ms in enumerate(times, 1)}
+        series[f"{window} window"] = shares
+    text = "Latency from the last stamp to the event"
+    axes = {"xlabel": "ms from the last stamp to the event (emulator)", "ylabel": "% delivered"}
     return Section(
         "From the last stamp to the event",
         "**An emulator was measured, not AWS**: the synthesised stack in the embedded AWS, on this "
-        f"machine. {len(deployed['milliseconds']['all'])} chains of two requests; the last stamps "
-        f"are sent one by one, {1000 * deployed['gap_seconds']:g} ms apart on average, at "
+        f"machine. {len(deployed['milliseconds'])} chains of two requests; the last stamps are "
+        f"sent one by one, {1000 * deployed['gap_seconds']:g} ms apart on average, at "
         "exponentially distributed intervals. The clock runs from before `SendMessageBatch` until "
         "`ReceiveMessage` of a subscriber's queue, behind a rule on the bus, returns the event.",
         [table],
+        plot=Plot(text, "steps", series, 3.2, axes),
     )

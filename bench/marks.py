@@ -10,8 +10,8 @@ compares the alternatives.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import ceil
-from typing import Any
 
 from bench.harness import Table
 from xorack.acker.chain_writer import ChainWriter, Limits
@@ -27,11 +27,11 @@ from xorack.core.stamp import traced
 TAG = "database/2026/11/file-000013.txt"
 
 
-def _encode(chain: Chain) -> Item:
-    return encode(chain, schema.TAG, DEFAULT_RETENTION_MS)
+def _encode(chain: Chain | None) -> Item:
+    return encode(chain, schema.TAG, DEFAULT_RETENTION_MS) if chain else {}
 
 
-def item_bytes(item: dict[str, dict[str, Any]]) -> int:
+def item_bytes(item: Item) -> int:
     """Compute an item's size as DynamoDB does: names and values; a number takes half its digits."""
     size = 0
     for name, value in item.items():
@@ -41,78 +41,63 @@ def item_bytes(item: dict[str, dict[str, Any]]) -> int:
     return size
 
 
-class Weighing:
-    """A mixin for a store that sums up the capacity units of its calls.
+class WeighedStore(MemoryStore):
+    """A store in memory that sums up what DynamoDB would charge.
 
     Attributes:
         writes: Write units, those of the index included.
         reads: Read units.
-        largest_write: Units of the largest write.
-        largest_item: Bytes of the largest item.
+        largest: Bytes of the largest item.
     """
 
-    writes = largest_write = largest_item = 0
-    reads = 0.0
+    writes = reads = largest = 0
 
     def _charge(self, size: int) -> None:
         self.writes += ceil(size / 1024)
-        self.largest_write = max(self.largest_write, ceil(size / 1024))
-        self.largest_item = max(self.largest_item, size)
+        self.largest = max(self.largest, size)
 
     def write(self, before: Chain | None, after: Chain) -> None:
         """Weigh the chain, and its entry in the index if that changes; also in a rejected write."""
-        old, new = ({} if chain is None else _encode(chain) for chain in (before, after))
+        old, new = _encode(before), _encode(after)
         self._charge(max(item_bytes(old), item_bytes(new)))
         was, now = old.get("due_at"), new.get("due_at")
         if was != now:
             self.writes += (was is not None) + (now is not None)
-        super().write(before, after)  # type: ignore[misc]
+        super().write(before, after)
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Weigh a read for each key, whether it exists or not."""
         self.reads += len(keys)
-        found: dict[bytes, bytes] = super().get_spilled_marks(chain, keys)  # type: ignore[misc]
-        return found
+        return super().get_spilled_marks(chain, keys)
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """Weigh an item for each mark."""
         for _ in range(0, len(marks), MARK_BYTES):
             self._charge(len(chain.tag) + 60 + MARK_BYTES)
-        super().put_spilled_marks(chain, marks, until)  # type: ignore[misc]
+        super().put_spilled_marks(chain, marks, until)
 
 
-class WeighedStore(Weighing, MemoryStore):
-    """A store in memory that sums up what DynamoDB would charge."""
-
-
+@cache
 def drive(requests: int, together: int = 1) -> WeighedStore:
-    """Apply a create and stamps to one chain.
-
-    Args:
-        requests: How many requests.
-        together: How many of them arrive in one batch.
-    """
+    """Apply a create and stamps to one chain, in batches of ``together`` requests."""
     store = WeighedStore()
-    all_ = [
-        Request("create" if n == 0 else "stamp", TAG, f"request-{n}", traced(n + 1), 1)
-        for n in range(requests)
-    ]
     limits = Limits(default_timeout=86_400_000)
     writer = ChainWriter(store, clock=lambda: 1_800_000_000_000, limits=limits)
     for first in range(0, requests, together):
-        writer.apply(TAG, all_[first : first + together])
+        batch = [
+            Request(
+                "stamp" if number else "create", TAG, f"request-{number}", traced(number + 1), 1
+            )
+            for number in range(first, min(first + together, requests))
+        ]
+        writer.apply(TAG, batch)
     return store
 
 
-def main() -> None:
-    """Print the table."""
+if __name__ == "__main__":
     table = Table(["requests", "write units", "read units", "largest write", "largest item, bytes"])
     for count in (10, 1_000, 100_000):
         store = drive(count)
         units = (store.writes / count, store.reads / count)
-        table.add(count, *units, store.largest_write, store.largest_item)
+        table.add(count, *units, ceil(store.largest / 1024), store.largest)
     print(f"Units a request; requests arrive one by one.\n\n{table.markdown()}")
-
-
-if __name__ == "__main__":
-    main()

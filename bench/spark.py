@@ -2,17 +2,15 @@
 
 *By itself*: each run is a process with a new Java that runs the two jobs once. *Warm*: one process
 runs the jobs of all variants in turn; the first turns, in which Java compiles, are not counted.
-A ratio compares a run with the untracked run of the same round or turn: the speed of a machine
-changes by half within minutes. Starting Java and a first job come before the clocks start.
-
-CPU is that of the tree of processes, from /proc. The consumer's own code applies the messages that
-were sent, ten a batch, to a store in memory.
+CPU is that of the tree of processes, from /proc, without Java's start. The consumer's own code
+applies the messages that were sent to a store in memory.
 
     python -m bench.spark '{"variants": ["plain"], ...}'    the arguments of `run_turns`
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -20,12 +18,15 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.harness import Figures, Goal, Section, Table, run_process
+from bench.harness import Figures, Goal, Plot, Section, Table, interleaved, run_process
 
 VARIANTS = ("untracked", "plain", "traced")
 WORDS = (1_000_000, 4_000_000, 16_000_000)
@@ -66,9 +67,6 @@ def cpu_seconds(root: int) -> float:
     return sum(ticks.get(process, 0) for process in tree) / _TICK
 
 
-# One process
-
-
 def run_turns(
     variants: list[str], turns: int, database: str, out: str, queue_url: str
 ) -> dict[str, Any]:
@@ -79,26 +77,26 @@ def run_turns(
     size = sum(path.stat().st_size for path in Path(database).rglob("*.txt"))
     spark: Any = session("xorack bench", input_bytes=size)
     spark.range(1).count()
-    of_turns, counts = [], []
-    for turn in range(turns):
-        seconds = {}
-        for at in range(len(variants)):
-            variant = variants[(at + turn) % len(variants)]
-            place = Path(out) / f"{variant}-{turn}"
-            spark._jvm.System.gc()
-            wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
-            if variant == "untracked":
-                run_untracked(spark, database, place)
-            else:
-                run_tracked(variant, database, place, queue_url)
-            wall, cpu = time.monotonic() - wall, cpu_seconds(os.getpid()) - cpu
-            seconds[variant] = {"wall": wall, "cpu": cpu}
-            if turn == 0:
-                rows = spark.read.parquet(str(place / "counts"))
-                checksum = ("sum(count)", "count(1)", "bit_xor(xxhash64(word, count))")
-                counts.append(list(rows.selectExpr(*checksum).first() or ()))
-            shutil.rmtree(place)
-        of_turns.append(seconds)
+    counts: list[list[int]] = []
+    numbers = itertools.count()
+
+    def run(variant: str) -> dict[str, float]:
+        place = Path(out, f"{variant}-{next(numbers)}")
+        spark._jvm.System.gc()
+        wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
+        if variant == "untracked":
+            run_untracked(spark, database, place)
+        else:
+            run_tracked(variant, database, place, queue_url)
+        seconds = {"wall": time.monotonic() - wall, "cpu": cpu_seconds(os.getpid()) - cpu}
+        if len(counts) < len(variants):
+            rows = spark.read.parquet(str(place / "counts"))
+            checksum = ("sum(count)", "count(1)", "bit_xor(xxhash64(word, count))")
+            counts.append(list(rows.selectExpr(*checksum).first() or ()))
+        shutil.rmtree(place)
+        return seconds
+
+    of_turns = interleaved({variant: partial(run, variant) for variant in variants}, turns)
     spark.stop()
     return {"turns": of_turns, "counts": counts}
 
@@ -142,18 +140,13 @@ def run_untracked(spark: Any, database: str, out: Path) -> None:
     words.groupBy("word").count().write.parquet(str(out / "counts"))
 
 
-# All processes
-
-
-def run_variants(
-    variants: tuple[str, ...], turns: int, database: Path, queue: Any
-) -> dict[str, Any]:
+def run_variants(variants: Sequence[str], turns: int, database: Path, queue: Any) -> dict[str, Any]:
     """Run `run_turns` in a process of its own; add the messages that it sent."""
     sent = len(queue.bodies)
     credentials = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
     environment = {**os.environ, **credentials, "AWS_DEFAULT_REGION": "eu-west-1"}
+    options = {"variants": variants, "turns": turns, "queue_url": queue.queue_url}
     with tempfile.TemporaryDirectory(prefix="xorack-bench-") as out:
-        options = {"variants": variants, "turns": turns, "queue_url": queue.queue_url}
         options |= {"database": str(database), "out": out}
         command = [sys.executable, "-m", "bench.spark", json.dumps(options)]
         printed = run_process(command, env=environment)
@@ -186,28 +179,26 @@ def measure_corpus(words: int, rounds: int, warm_turns: int) -> dict[str, Any]:
     from tests.support.queue_server import QueueServer
 
     queue = QueueServer()
-    runs: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="xorack-corpus-") as folder:
-        try:
-            make_corpus(Path(folder), words)
-            for number in range(rounds):
-                for variant in VARIANTS[number % 3 :] + VARIANTS[: number % 3]:
-                    runs.append(run_variants((variant,), 1, Path(folder), queue))
-            warm = run_variants(VARIANTS, WARM_UP + warm_turns, Path(folder), queue)
-        finally:
-            queue.stop()
-    counts = {tuple(counted) for run in [*runs, warm] for counted in run["counts"]}
+    with ExitStack() as stack:
+        stack.callback(queue.stop)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xorack-corpus-")))
+        make_corpus(folder, words)
+        runs = interleaved(
+            {of: partial(run_variants, [of], 1, folder, queue) for of in VARIANTS}, rounds
+        )
+        warm = run_variants(VARIANTS, WARM_UP + warm_turns, folder, queue)
+    results = [warm, *(run for of in runs.values() for run in of)]
+    counts = {tuple(counted) for result in results for counted in result["counts"]}
     if len(counts) != 1 or next(iter(counts))[0] != words:
         raise RuntimeError(f"the variants count differently: {counts}")
     variants: Figures = {}
-    for variant in VARIANTS:
-        of = [run for run in runs if variant in run["turns"][0]]
+    for variant, alone in runs.items():
         variants[variant] = {
-            "alone": [run["turns"][0][variant] for run in of],
-            "warm": [turn[variant] for turn in warm["turns"][WARM_UP:]],
+            "alone": [run["turns"][variant][0] for run in alone],
+            "warm": warm["turns"][variant][WARM_UP:],
         }
         if variant != "untracked":
-            variants[variant]["queue"] = apply_messages(of[0]["bodies"])
+            variants[variant]["queue"] = apply_messages(alone[0]["bodies"])
     return {"words": words, "variants": variants}
 
 
@@ -230,21 +221,27 @@ def describe(figures: Figures) -> Section:
         ["words", "variant", "CPU s, warm", "ratio", "wall", "CPU s, by itself", "ratio", "wall",
          "messages", "writes a chain"],
     )  # fmt: skip
-    goals = []
+    ways = {"warm": "warm", "alone": "by itself"}
+    series: dict[str, dict[str, float]] = defaultdict(dict)
     for result in figures["results"]:
-        words, variants = result["words"], result["variants"]
+        words, variants = f"{result['words']:,}", result["variants"]
         for variant, of in variants.items():
             cells = []
-            for how in ("warm", "alone"):
-                cells.append(median(turn["cpu"] for turn in of[how]))
-                cells += [median(ratios(variants, variant, how, what)) for what in ("cpu", "wall")]
+            for way, when in ways.items():
+                cpu, wall = (median(ratios(variants, variant, way, it)) for it in ("cpu", "wall"))
+                cells += [median(turn["cpu"] for turn in of[way]), cpu, wall]
+                if variant in GOALS:
+                    series[f"{variant}, {when}"][f"{words} words"] = cpu
             queue = of.get("queue", {})
             table.add(words, variant, *cells, queue.get("messages"), queue.get("writes_a_chain"))
+    goals = []
     for variant, bound in GOALS.items():
-        for how, when in (("warm", "warm"), ("alone", "by itself")):
-            found = ratios(variants, variant, how, "cpu")
-            what = f"{variant}, {words:,} words, {when} ({found[0]:.2f} to {found[-1]:.2f})"
+        for way, when in ways.items():
+            found = ratios(variants, variant, way, "cpu")
+            what = f"{variant}, {words} words, {when} ({found[0]:.2f} to {found[-1]:.2f})"
             goals.append(Goal(what, median(found), bound, "less"))
+    text = "CPU on Spark compared with untracked"
+    axes = {"ylabel": "CPU, times the untracked jobs'"}
     return Section(
         "On Spark",
         "The two jobs of [pipeline/](../pipeline), tracked and untracked, in turn; ratios are "
@@ -253,6 +250,7 @@ def describe(figures: Figures) -> Section:
         "[benchmarks-spark.md](benchmarks-spark.md) explains the results.",
         [table],
         goals,
+        Plot(text, "groups", series, 3.2, axes),
     )
 
 

@@ -27,7 +27,6 @@ _OPTIONS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--virtual-time-budget=2000",
 )
-_SECONDS = 60
 
 
 class NoChromium(Exception):
@@ -48,14 +47,7 @@ def find() -> str:
 
 
 def picture(page: str, target: Path, *, width: int, height: int) -> None:
-    """Take a picture of a page.
-
-    Args:
-        page: The HTML.
-        target: The PNG to write.
-        width: Of the window, in pixels of the page; the picture has two for each.
-        height: Of the window, likewise.
-    """
+    """Take a PNG of an HTML page in a window of some pixels; the picture has two for each."""
     target.unlink(missing_ok=True)
     options = ("--force-device-scale-factor=2", "--hide-scrollbars")
     _run(page, f"--screenshot={target.resolve()}", f"--window-size={width},{height}", *options)
@@ -64,13 +56,7 @@ def picture(page: str, target: Path, *, width: int, height: int) -> None:
 
 
 def evaluate(page: str, script: str, *, width: int = 1200, height: int = 900) -> Any:
-    """Run a script in a page and return its value.
-
-    Args:
-        page: The HTML, complete.
-        script: The body of a JavaScript function that returns a JSON value.
-        width: Of the window, in pixels.
-        height: Of the window, in pixels.
+    """Run a script in an HTML page: the body of a function that returns a JSON value.
 
     Raises:
         NoChromium: The machine has no browser.
@@ -98,7 +84,8 @@ def _run(page: str, *options: str) -> str:
         path.write_text(page, encoding="utf-8")
         profile = f"--user-data-dir={folder}/profile"
         command = [program, *_OPTIONS, profile, *options, path.as_uri()]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    if ran.returncode != 0:
-        raise RuntimeError(f"{program} ended with status {ran.returncode}: {ran.stderr[-2000:]}")
-    return ran.stdout
+        process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if process.returncode != 0:
+        problem = process.stderr[-2000:]
+        raise RuntimeError(f"{program} ended with status {process.returncode}: {problem}")
+    return process.stdout

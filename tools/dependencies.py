@@ -26,32 +26,17 @@ CLEAN, VULNERABLE, NOT_AUDITED = 0, 1, 2
 
 
 def lock(programs: Path, arguments: Sequence[str]) -> int:
-    """Renew the lock file; versions change only where they must.
-
-    Args:
-        programs: The folder of uv.
-        arguments: Passed on to uv.
-
-    Returns:
-        uv's exit status.
-    """
+    """Renew the lock file with uv, whose exit status is returned; keep versions that still fit."""
     path = ROOT / LOCK
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch, LOCK)
         if path.exists():
             made.write_bytes(path.read_bytes())
         command = [
-            *(
-                str(programs / "uv"),
-                "pip",
-                "compile",
-                "--quiet",
-                "--universal",
-                "--generate-hashes",
-            ),
+            *(programs / "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"),
             *("--python-version", ".".join(map(str, OLDEST))),
             *("--no-header", "--no-emit-index-url", "--no-emit-find-links"),
-            *("--output-file", str(made), *arguments, "requirements-dev.txt"),
+            *("--output-file", made, *arguments, "requirements-dev.txt"),
         ]
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
         if status == 0:  # `tools/venv.py` compares the hash
@@ -61,15 +46,9 @@ def lock(programs: Path, arguments: Sequence[str]) -> int:
 
 
 def audit(programs: Path, arguments: Sequence[str], locked: Path = ROOT / LOCK) -> int:
-    """Report the known vulnerabilities of the locked versions.
+    """Report the known vulnerabilities of the locked versions with pip-audit.
 
-    pip-audit itself exits with 0 where the service knows none of the packages, as a mirror does
-    that has only files.
-
-    Args:
-        programs: The folder of pip-audit.
-        arguments: Passed on to pip-audit.
-        locked: The lock file.
+    Its own exit status is 0 if the service knows none of the packages, as a mirror of files does.
 
     Returns:
         CLEAN, VULNERABLE, or NOT_AUDITED if the service does not know all packages.
@@ -77,14 +56,14 @@ def audit(programs: Path, arguments: Sequence[str], locked: Path = ROOT / LOCK) 
     with tempfile.TemporaryDirectory() as scratch:
         written = Path(scratch, "report.json")
         command = [
-            *(str(programs / "pip-audit"), "--requirement", str(locked), "--require-hashes"),
+            *(programs / "pip-audit", "--requirement", locked, "--require-hashes"),
             *("--disable-pip", "--progress-spinner", "off"),
-            *("--format", "json", "--output", str(written), *arguments),
+            *("--format", "json", "--output", written, *arguments),
         ]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
         if written.exists():
             return report(json.loads(written.read_text())["dependencies"])
-    reason = (ran.stderr.strip() or "pip-audit failed").splitlines()[-1]
+    reason = (process.stderr.strip() or "pip-audit failed").splitlines()[-1]
     if host := re.search(r"host='([^']+)'", reason):
         reason = f"the vulnerability service at {host[1]} cannot be reached from here"
     print(f"error: not audited: {reason}", file=sys.stderr)
@@ -95,9 +74,10 @@ def report(packages: Sequence[dict[str, Any]]) -> int:
     """Print the vulnerabilities of pip-audit's packages; return the exit status of `audit`."""
     status = CLEAN
     for package in packages:
-        for found in package.get("vulns", ()):
-            fixed = ", ".join(found["fix_versions"]) or "no version"
-            print(f"{package['name']} {package['version']}: {found['id']}, fixed in {fixed}")
+        for vulnerability in package.get("vulns", ()):
+            fixed = ", ".join(vulnerability["fix_versions"]) or "no version"
+            name = f"{package['name']} {package['version']}"
+            print(f"{name}: {vulnerability['id']}, fixed in {fixed}")
             status = VULNERABLE
     unknown = [package["name"] for package in packages if "skip_reason" in package]
     if unknown or not packages:

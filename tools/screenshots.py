@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tools.chromium import NoChromium, picture
 from xorack.core.chain import Chain
-from xorack.core.stamp import traced, xor_bytes
+from xorack.core.stamp import TRACED_LENGTH, traced, xor
 from xorack.ops.dashboard import Theme, render
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
@@ -48,13 +48,11 @@ def sample() -> Snapshot:
 
 def _status(chance: random.Random, tag: str, *numbers: float) -> ChainStatus:
     started, finished, age, left, quiet, outstanding = numbers
-    stamp = bytes(len(traced(1)))
-    for _ in range(int(outstanding)):
-        stamp = xor_bytes(stamp, traced(chance.getrandbits(64) | 1))
+    units = [chance.getrandbits(64) | 1 for _ in range(int(outstanding))]
     first_seen_at = NOW - round(age * 60_000)
     chain = Chain(
         tag,
-        stamp,
+        xor(bytes(TRACED_LENGTH), *map(traced, units)),
         "pending" if tag == _PENDING else "open",
         started=int(started),
         finished=int(finished),
@@ -78,9 +76,8 @@ def page(widget: str, theme: Theme = "light", width: int | None = None) -> str:
     )
 
 
-def main() -> int:
-    """Make the pictures and return the exit status."""
-    TARGET.mkdir(parents=True, exist_ok=True)
+def main() -> None:
+    """Make the pictures."""
     themes: tuple[Theme, ...] = ("light", "dark")
     try:
         for theme in themes:
@@ -88,10 +85,8 @@ def main() -> int:
             picture(page(render(sample(), theme), theme), target, width=1240, height=745)
             print(target)
     except NoChromium as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -23,8 +23,7 @@ NEEDS: Final = (
     "hypothesis==6.170.15; python_version >= '3.11'",
     "hypothesis==6.168.5; python_version < '3.11'",
 )
-_TESTED: Final = ("columns", "send", "runs")
-TESTS: Final = tuple(f"tests/spark/test_{name}.py" for name in _TESTED)
+TESTS: Final = [f"tests/spark/test_{name}.py" for name in ("columns", "send", "runs")]
 
 
 def unsupported(version: Sequence[int]) -> str | None:
@@ -40,32 +39,23 @@ def unsupported(version: Sequence[int]) -> str | None:
 
 def java_home(programs: Path) -> str:
     """Find the Java of the environment, not the machine's."""
-    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
-    command = [str(programs / "python"), "-m", "xorack.local.java"]
-    environment["PATH"] = str(programs)
-    found = subprocess.run(
-        command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
-    )
-    return found.stdout.strip()
+    command = [programs / "python", "-m", "xorack.local.java"]
+    environment = {**os.environ, "PATH": str(programs), "JAVA_HOME": ""}
+    return subprocess.check_output(command, cwd=ROOT, env=environment, text=True).strip()
 
 
 def main() -> int:
     """Run the tests; return pytest's exit status, or 1 if the environment cannot be made."""
     if message := unsupported(sys.version_info[:2]):
-        print(f"error: {message}", file=sys.stderr)
-        return 1
+        sys.exit(f"error: {message}")
     try:
         programs = tool_environment(ROOT / ".venv-spark35", NEEDS)
         home = java_home(programs)
     except subprocess.CalledProcessError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        sys.exit(f"error: {error}")
     print(f"PySpark 3.5 on {home}", flush=True)
-    command = [str(programs / "python"), "-m", "pytest", "-m", "not slow", *TESTS]
-    environment = {**os.environ, "JAVA_HOME": home}
-    return subprocess.run(
-        [*command, *sys.argv[1:]], cwd=ROOT, env=environment, check=False
-    ).returncode
+    command = [programs / "python", "-m", "pytest", "-m", "not slow", *TESTS, *sys.argv[1:]]
+    return subprocess.call(command, cwd=ROOT, env={**os.environ, "JAVA_HOME": home})
 
 
 if __name__ == "__main__":

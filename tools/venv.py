@@ -55,25 +55,18 @@ def requirements_hash(root: Path) -> str:
 
 def uv_settings(pip_settings: str) -> dict[str, str]:
     """Translate the output of ``pip config list`` to uv's environment variables."""
-    held: dict[str, str] = {}
-    for section in ("global", "install", ":env:"):  # a later one takes precedence
-        held |= dict(re.findall(rf"^{section}\.([a-z-]+)=(.*)$", pip_settings, re.MULTILINE))
     # As pip does, uv takes a file from any index; the hashes decide what is installed.
     settings = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
-    for name, (variable, separator) in PIP_TO_UV.items():
-        if name in held:
-            settings[variable] = separator.join(ast.literal_eval(held[name]).split())
+    for section in ("global", "install", ":env:"):  # a later one takes precedence
+        for name, value in re.findall(rf"^{section}\.(.+?)=(.*)$", pip_settings, re.MULTILINE):
+            if name in PIP_TO_UV:
+                variable, separator = PIP_TO_UV[name]
+                settings[variable] = separator.join(ast.literal_eval(value).split())
     return settings
 
 
 class Environment:
-    """A project's virtual environment.
-
-    Attributes:
-        root: The project's folder.
-        path: The environment's folder.
-        python: Its interpreter.
-    """
+    """The virtual environment of the project in a folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -138,17 +131,13 @@ class Environment:
         self._unfinished.unlink()
 
     def run(self, *command: str, **settings: str) -> None:
-        """Run an installer; variables that the environment has already override the settings.
-
-        Raises:
-            SetupError: It failed.
-        """
+        """Run an installer, or raise SetupError; the environment's variables override settings."""
         if subprocess.run(command, env={**settings, **os.environ}, check=False).returncode != 0:
             raise SetupError(f"{' '.join(command[:3])} failed: see above")
 
     def _output(self, *arguments: str) -> str:
-        command = [str(self.python), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        command = [self.python, *arguments]
+        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True)
 
 
 def tool_environment(path: Path, needs: Sequence[str]) -> Path:
@@ -157,9 +146,9 @@ def tool_environment(path: Path, needs: Sequence[str]) -> Path:
     wanted = hashlib.sha256("\n".join(needs).encode()).hexdigest()
     if not (done.is_file() and done.read_text() == wanted and (programs / "python").exists()):
         print(f"Setting up {path.name}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", path], check=True)
-        pip = [str(programs / "python"), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, "--disable-pip-version-check", *needs], check=True)
+        subprocess.check_call([sys.executable, "-m", "venv", "--clear", path])
+        pip = [programs / "python", "-m", "pip", "install", "--quiet"]
+        subprocess.check_call([*pip, "--disable-pip-version-check", *needs])
         done.write_text(wanted)
     return programs
 

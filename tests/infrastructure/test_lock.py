@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 from packaging.markers import default_environment
@@ -93,18 +92,15 @@ def test_the_locked_versions_are_installed_here():
         assert metadata.version(name) == version, name
 
 
-def test_the_lock_was_made_of_these_requirements():
+def test_the_lock_names_the_hash_of_the_requirements_without_comments(tmp_path):
     assert f"# Made of: {requirements_hash(ROOT)}\n" in TEXT, "make lock"
 
+    def hash_of(text: str) -> str:
+        for name in REQUIREMENTS:
+            (tmp_path / name).write_text(text)
+        return requirements_hash(tmp_path)
 
-def test_the_requirements_hash_ignores_comments(tmp_path):
-    for name in REQUIREMENTS:
-        (tmp_path / name).write_text("a==1\n")
-    before = requirements_hash(tmp_path)
-    (tmp_path / REQUIREMENTS[0]).write_text("# why\n\na==1\n")
-    assert requirements_hash(tmp_path) == before
-    (tmp_path / REQUIREMENTS[0]).write_text("a==2\n")
-    assert requirements_hash(tmp_path) != before
+    assert hash_of("a==1\n") == hash_of("# why\n\na==1\n") != hash_of("a==2\n")
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -128,11 +124,11 @@ def test_each_python_supports_the_pinned_versions(python, requirements):
             assert supported.contains(f"{python}.0"), f"{one}: Python {supported}"
 
 
-def test_spark_3_5_needs_python_3_10_or_3_11():
-    assert [spark35.unsupported((3, minor, 7)) for minor in (10, 11)] == [None, None]
-    for minor in (12, 13):
-        message = f"Python 3.10 or 3.11, not 3.{minor}: make test-spark35 PYTHON="
-        assert message in str(spark35.unsupported((3, minor, 1)))
+@pytest.mark.parametrize("minor", range(10, 14))
+def test_spark_3_5_needs_python_3_10_or_3_11(minor):
+    message = f"Python 3.10 or 3.11, not 3.{minor}: make test-spark35 PYTHON="
+    problem = spark35.unsupported((3, minor, 7))
+    assert problem is None if minor < 12 else message in problem
 
 
 def test_the_package_supports_the_same_oldest_python():
@@ -162,31 +158,32 @@ def test_an_audit_reports_vulnerable_and_unknown_packages(packages, status, mess
     assert ("no known" in printed.out) == (status == dependencies.CLEAN)
 
 
-def audit_with(folder: Path, script: str) -> int:
-    """Audit with a script in place of pip-audit."""
-    program = folder / "pip-audit"
+UNREACHABLE = (
+    "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='api.osv.dev', port=443): "
+    "Max retries exceeded with url: /v1/query"
+)
+REPORT = f"""
+arguments = sys.argv
+assert arguments[-2:] == ['-s', 'osv'], arguments
+report = arguments[arguments.index('--output') + 1]
+open(report, 'w').write({json.dumps({"dependencies": [BAD]})!r})
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "message"),
+    [
+        (REPORT, dependencies.VULNERABLE, "PYSEC-2021-66"),
+        (f"sys.exit('Traceback:\\n  ...\\n' + {UNREACHABLE!r})", dependencies.NOT_AUDITED,
+         "service at api.osv.dev cannot be reached from here"),
+        ("sys.exit(3)", dependencies.NOT_AUDITED, "not audited: pip-audit failed"),
+    ],
+)  # fmt: skip
+def test_an_audit_runs_pip_audit(script, status, message, tmp_path, capsys):
+    program = tmp_path / "pip-audit"
     program.write_text(f"#!{sys.executable}\nimport sys\n{script}\n")
     program.chmod(0o755)
-    return dependencies.audit(folder, ["-s", "osv"])
-
-
-def test_an_unreachable_service_is_named(tmp_path, capsys):
-    last = (
-        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='api.osv.dev', port=443): "
-        "Max retries exceeded with url: /v1/query"
-    )
-    status = audit_with(tmp_path, f"sys.exit('Traceback:\\n  ...\\n' + {last!r})")
-    assert status == dependencies.NOT_AUDITED
-    assert "service at api.osv.dev cannot be reached from here" in capsys.readouterr().err
-
-
-def test_an_audit_reads_the_report_and_passes_arguments_on(tmp_path, capsys):
-    script = (
-        "given = sys.argv\n"
-        "assert given[-2:] == ['-s', 'osv'], given\n"
-        "report = given[given.index('--output') + 1]\n"
-        f"open(report, 'w').write({json.dumps({'dependencies': [BAD]})!r})\n"
-        "sys.exit(1)"
-    )
-    assert audit_with(tmp_path, script) == dependencies.VULNERABLE
-    assert "PYSEC-2021-66" in capsys.readouterr().out
+    assert dependencies.audit(tmp_path, ["-s", "osv"]) == status
+    printed = capsys.readouterr()
+    assert message in printed.out + printed.err

@@ -32,14 +32,14 @@ class AlwaysConflicts(MemoryStore):
 def write(store, chain, request, policy=ONE_ATTEMPT, cached=None):
     """Apply a request to a stored chain; return the kinds of outcomes."""
     store.chains["t"] = chain
-    applied = apply_requests(store, "t", [request], now=lambda: 1, policy=policy, cached=known)
+    applied = apply_requests(store, "t", [request], now=lambda: 1, policy=policy, cached=cached)
     return [outcome.kind for outcome in applied.outcomes]
 
 
 def test_a_write_that_meets_itself_at_the_last_attempt_is_applied():
     store, chain = WriteThatMeetsItself(), Chain("t", b"\3", "open", version=1)
-    known = CachedChain(chain, verified=True)
-    assert write(store, chain, Request.stamp_("t", "a", b"\1"), cached=known) == ["applied"]
+    cached = CachedChain(chain, verified=True)
+    assert write(store, chain, Request.stamp_("t", "a", b"\1"), cached=cached) == ["applied"]
     assert store.chains["t"].stamp == b"\2"
 
 

@@ -55,10 +55,15 @@ def stack():
 
 
 def test_the_tag_is_acked_with_its_last_shard(stack):
-    for unit in WORK[:-1]:
+    *others, last = WORK
+    for unit in others:
         stack.finish(unit, copies=2)
         assert stack.status(TAG) == "open"
-    stack.finish(WORK[-1])
+    # The shard names its outstanding unit, and the tag its shard.
+    shard = stack.store.chains[shard_of(TAG, last, SHARDS)]
+    assert peel(shard.stamp) == ({last}, True)
+    assert peel(stack.store.chains[TAG].stamp) == ({root_of(TAG, last % SHARDS)}, True)
+    stack.finish(last)
     assert {stack.status(f"{TAG}#{shard}") for shard in range(SHARDS)} == {"acked"}
     assert stack.status(TAG) == "acked"
     assert (stack.store.chains[TAG].started, stack.store.chains[TAG].finished) == (SHARDS, SHARDS)
@@ -69,14 +74,6 @@ def test_the_tag_fails_with_a_shard_and_names_it(stack):
     stack.send(Request.fail(f"{TAG}#2", "f", "it broke"))
     assert stack.status(TAG) == "failed"
     assert stack.store.chains[TAG].reason == f"{TAG}#2: it broke"
-
-
-def test_a_shard_names_its_outstanding_units_and_the_tag_its_shards(stack):
-    for unit in WORK[1:]:
-        stack.finish(unit)
-    shard = stack.store.chains[shard_of(TAG, WORK[0], SHARDS)]
-    assert peel(shard.stamp) == ({WORK[0]}, True)
-    assert peel(stack.store.chains[TAG].stamp) == ({root_of(TAG, WORK[0] % SHARDS)}, True)
 
 
 def test_the_handler_sends_the_request(monkeypatch):
