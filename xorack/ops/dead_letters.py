@@ -35,7 +35,7 @@ class DeadMessage:
     """A message of the dead-letter queue.
 
     Attributes:
-        id: The queue's id of it.
+        id: The id that SQS gave it.
         handle: The receipt handle.
         sent_at: Arrival in the dead-letter queue, milliseconds since 1970.
         kind: The kind of reason.
@@ -74,7 +74,7 @@ class DeadMessage:
             message["ReceiptHandle"],
             int(message.get("Attributes", {}).get("SentTimestamp", 0)),
             kind,
-            _generalize(reason),
+            _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
             requests[0].tag if requests else None,
             packed,
             tuple(bodies),
@@ -89,8 +89,3 @@ def _unpack(body: str) -> str | None:
         return text.decode() if unpacker.eof else None
     except (binascii.Error, ValueError, zlib.error):
         return None
-
-
-def _generalize(reason: str) -> str:
-    """Remove the values that differ between messages from a reason."""
-    return _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason)))
