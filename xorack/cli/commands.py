@@ -7,7 +7,7 @@ import importlib
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -17,7 +17,7 @@ from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
 from xorack.cli.options import Target, json_option, not_empty, not_nan, with_stack, with_table
-from xorack.cli.redrive import Flags, run_redrive
+from xorack.cli.redrive import run_redrive
 from xorack.cli.watch import run_watch
 from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain
@@ -35,14 +35,9 @@ _CANNOT_WRITE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 
 
 def run(arguments: Sequence[str] | None = None, command: click.Command | None = None) -> int:
-    """Run the command line; an error becomes a line on stderr and an exit status.
+    """Run a command, by default `cli` with the process's arguments, and return the exit status.
 
-    Args:
-        arguments: The arguments; by default the process's.
-        command: The command to run; by default `cli`.
-
-    Returns:
-        The exit status.
+    An error becomes a line on stderr.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell's >&-
@@ -66,7 +61,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command | None = 
 
 
 def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
-    """Run the command line; errors of its output are the caller's."""
+    """Run a command; errors of writing its output are for the caller."""
     try:
         status = command.main(
             args=None if arguments is None else list(arguments),
@@ -78,12 +73,12 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
         return end.exit_code
     except SystemExit as end:  # click ends so after a shell's completion
         return end.code if isinstance(end.code, int) else int(bool(end.code))
-    except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx else "xorack"
-        _print_error(f"{error.format_message().rstrip('.')} (see: {path} --help)")
-        return error.exit_code
     except click.ClickException as error:
-        _print_error(error.format_message())
+        message = error.format_message()
+        if isinstance(error, click.UsageError):
+            path = error.ctx.command_path if error.ctx else "xorack"
+            message = f"{message.rstrip('.')} (see: {path} --help)"
+        _print_error(message)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         screen.say("interrupted", error=True)
@@ -163,36 +158,20 @@ def list_(statuses: tuple[str, ...], limit: int, as_json: bool, target: Target) 
         for chain in target.open()[0].scan(invalid.append)
         if not statuses or chain.status in statuses
     )
+    first = itertools.islice(chains, limit or None)
     if as_json:
-        for status in itertools.islice(chains, limit or None):
+        for status in first:
             screen.print_json(status.to_json())
+    elif rows := [screen.row(status) for status in first]:
+        heads = ("TAG", "STATUS", "DONE", "UNITS", "AGE", "TIME LEFT", "REASON")
+        screen.print_rows(heads, rows, right={2, 3, 4, 5}, fold={0, 6})
+        if limit and next(chains, None) is not None:
+            screen.say(f"the first {limit:,}; there are more: --limit 0 lists all", error=True)
     else:
-        _print_list(chains, statuses, limit)
+        screen.say("no chains" + (f" that are {' or '.join(statuses)}" if statuses else ""))
     for error in invalid:
         _print_error(str(error))
     return int(bool(invalid))
-
-
-def _print_list(chains: Iterator[ChainStatus], statuses: Sequence[str], limit: int) -> None:
-    rows = [
-        (
-            printable(status.chain.tag),
-            status.chain.status,
-            screen.percent(status),
-            screen.units(status),
-            screen.age(status),
-            screen.time_left(status),
-            printable(status.reason or ""),
-        )
-        for status in itertools.islice(chains, limit or None)
-    ]
-    if not rows:
-        screen.say("no chains" + (f" that are {' or '.join(statuses)}" if statuses else ""))
-        return
-    heads = ("TAG", "STATUS", "DONE", "UNITS", "AGE", "TIME LEFT", "REASON")
-    screen.print_rows(heads, rows, right={2, 3, 4, 5}, fold={0, 6})
-    if limit and next(chains, None) is not None:
-        screen.say(f"the first {limit:,}; there are more: --limit 0 lists all", error=True)
 
 
 @cli.command(epilog='Example: xorack fail "database/file13" --reason "the file was withdrawn"')
@@ -287,26 +266,21 @@ def redrive(dead_letters: str | None, queue: str | None, target: Target, **flags
 
     Exit status: 0 if all chosen messages are back; 1 if not, or if you said no.
     """
-    if (dead_letters is None) != (queue is None):
+    if dead_letters and queue:
+        queues = Redrive(dead_letters, queue, target.client("sqs"))
+        # Live messages would become dead-lettered.
+        if queues.swapped():
+            raise click.UsageError(
+                "--queue is the dead-letter queue of --dead-letters: are they swapped?"
+            )
+        if dead_letters == queue:
+            raise click.UsageError("--queue is the queue of --dead-letters")
+    elif dead_letters or queue:
         raise click.UsageError("--dead-letters and --queue go together")
-    if dead_letters is None or queue is None:
+    else:
         outputs = target.find_stack()
         queues = Redrive(outputs.dead_letter_queue_url, outputs.queue_url, target.client("sqs"))
-    else:
-        queues = Redrive(dead_letters, queue, target.client("sqs"))
-        _check_queues(queues)
-    return run_redrive(queues, Flags(**flags))
-
-
-def _check_queues(queues: Redrive) -> None:
-    """Reject equal or swapped queues: live messages would become dead-lettered."""
-    swapped = queues.swapped()
-    if queues.dead_letters_url == queues.queue_url:
-        raise click.UsageError("--queue is the queue of --dead-letters")
-    if swapped:
-        raise click.UsageError(
-            "--queue is the dead-letter queue of --dead-letters: are they swapped?"
-        )
+    return run_redrive(queues, **flags)
 
 
 def _add_demo(checkout: Path) -> None:

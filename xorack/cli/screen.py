@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -25,6 +25,7 @@ __all__ = [
     "print_json",
     "print_rows",
     "print_status",
+    "row",
     "say",
     "time_left",
     "units",
@@ -83,6 +84,13 @@ def age(status: ChainStatus) -> str:
     return "?" if status.age_ms is None else span(status.age_ms)
 
 
+def row(status: ChainStatus) -> tuple[str, ...]:
+    """Format the cells of a chain in a list."""
+    tag, reason = printable(status.chain.tag), printable(status.reason or "")
+    numbers = (percent(status), units(status), age(status), time_left(status))
+    return (tag, status.chain.status, *numbers, reason)
+
+
 def print_status(status: ChainStatus) -> None:
     """Print the status of one chain, a line for each property."""
     out = console()
@@ -139,22 +147,12 @@ def _deadline(status: ChainStatus) -> str:
 
 
 def print_rows(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    right: Collection[int],
-    fold: Collection[int],
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: set[int], fold: set[int]
 ) -> None:
     """Print a table without cutting any cell.
 
-    On a terminal with enough room, long cells continue in further lines. Elsewhere a row is one
-    line, in columns except for very long cells.
-
-    Args:
-        heads: The names of the columns.
-        rows: The cells.
-        right: Columns that are aligned to the right.
-        fold: Columns whose cells may continue in further lines on a terminal.
+    On a terminal with enough room, long cells of the columns `fold` continue in further lines.
+    Elsewhere a row is one line. The columns `right` are aligned to the right.
     """
     lines = [heads, *rows]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
@@ -170,12 +168,8 @@ def print_rows(
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for at, head in enumerate(heads):
-        table.add_column(
-            head,
-            justify="right" if at in right else "left",
-            no_wrap=at not in fold,
-            overflow="fold",
-        )
-    for row in rows:
-        table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
+        justify: Literal["left", "right"] = "right" if at in right else "left"
+        table.add_column(head, justify=justify, no_wrap=at not in fold, overflow="fold")
+    for cells in rows:
+        table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in cells))
     out.print(table, soft_wrap=False)

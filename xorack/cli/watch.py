@@ -27,28 +27,21 @@ from xorack.ops.watch import ChainWatcher, WatchUpdate
 
 __all__ = ["run_watch"]
 
-_Options = dict[str, Any]
-_Cell = Callable[[ChainStatus], RenderableType]
-
+_Column = tuple[bool, str, dict[str, Any], Callable[[ChainStatus], RenderableType]]
+"""True if it fits the terminal, the head, the options of the column, its cells."""
 _OTHER_LINES = 4
 """Lines of the screen that are not chains."""
 _URGENCY_COLOURS = {"ok": "", "soon": "yellow", "late": "red"}
 
 
 def run_watch(watcher: ChainWatcher, interval: float, *, as_json: bool) -> int:
-    """Watch until all named chains have ended; endlessly if none are named.
-
-    Args:
-        watcher: The watcher of the chains.
-        interval: Seconds between polls.
-        as_json: True for JSON.
+    """Watch until all named chains have ended, without names for ever; `interval` is in seconds.
 
     Returns:
         The exit status: 1 if one of the named chains failed.
 
     Raises:
         BrokenPipeError: The reader of the output is gone.
-        KeyboardInterrupt: The user interrupts it.
     """
     out = screen.console()
     if as_json or not screen.can_redraw(out):
@@ -115,16 +108,9 @@ def _clock(at: int) -> str:
 
 def _line(status: ChainStatus) -> str:
     """Format a change for a log; the tag comes last, since it may hold any characters."""
-    return "  ".join(
-        (
-            _clock(status.now),
-            f"{status.chain.status:<7}",
-            f"{screen.percent(status):>6}",
-            screen.units(status),
-            printable(status.chain.tag)
-            + (f": {printable(status.reason)}" if status.reason else ""),
-        )
-    )
+    start = f"{_clock(status.now)}  {status.chain.status:<7}  {screen.percent(status):>6}"
+    reason = f": {status.reason}" if status.reason else ""
+    return f"{start}  {screen.units(status)}  {printable(status.chain.tag + reason)}"
 
 
 def _draw(update: WatchUpdate, named: bool, error: str, width: int, height: int) -> Group:
@@ -142,12 +128,11 @@ def _draw(update: WatchUpdate, named: bool, error: str, width: int, height: int)
 
 
 def _head(update: WatchUpdate, named: bool) -> Text:
-    snapshot, ended = update.snapshot, len(update.ended)
+    snapshot, ended, absent = update.snapshot, len(update.ended), len(update.not_found)
     count = len(snapshot.chains)
     if named:
-        text = f"{ended} of {count + ended + len(update.not_found)} ended"
-        if update.not_found:
-            text += f", {len(update.not_found)} do not exist yet"
+        text = f"{ended} of {count + ended + absent} ended"
+        text += f", {absent} do not exist yet" if absent else ""
     elif not count:
         text = "no unfinished chain has a deadline"
     else:
@@ -162,7 +147,7 @@ def _head(update: WatchUpdate, named: bool) -> Text:
 
 def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) -> Table:
     wide = width >= 90
-    columns: list[tuple[bool, str, _Options, _Cell]] = [
+    columns: list[_Column] = [
         (True, "TAG", {"ratio": 1, "min_width": 5}, lambda one: Text(printable(one.chain.tag))),
         (True, "STATUS", {"width": 7}, _status),
         (width >= 60, "", {"width": 24 if wide else 10}, _bar),
@@ -175,13 +160,11 @@ def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) ->
     # The cursor waits at the end of the last line. The terminal's echo of Ctrl-C must fit behind
     # it, or the screen scrolls by a line and the last drawing misses its place.
     table = Table(box=None, pad_edge=False, header_style="bold", width=max(20, width - 3))
-    cells = []
-    for shown, head, options, cell in columns:
-        if shown:
-            table.add_column(head, no_wrap=True, **options)
-            cells.append(cell)
+    shown = [column for column in columns if column[0]]
+    for _, head, options, _ in shown:
+        table.add_column(head, no_wrap=True, **options)
     for status in chains:
-        table.add_row(*(cell(status) for cell in cells))
+        table.add_row(*(cell(status) for *_, cell in shown))
     for tag in not_found:
         table.add_row(Text(printable(tag)), Text("-", style="dim"))
     return table
