@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,7 +17,7 @@ from xorack import __version__
 from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
-from xorack.cli.options import Target, json_option, not_empty, not_nan, with_stack, with_table
+from xorack.cli.options import Target, json_option, not_nan, text_option, with_stack, with_table
 from xorack.cli.redrive import run_redrive
 from xorack.cli.watch import run_watch
 from xorack.core.clock import milliseconds
@@ -54,8 +55,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command | None = 
             raise
         # Python would fail again to write the rest when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # The reader of a closed pipe has read enough.
-        if error.errno != errno.EPIPE:
+        if error.errno != errno.EPIPE:  # the reader of a closed pipe has read enough
             _print_error(f"cannot write: {error.strerror}")
         return 1
 
@@ -93,7 +93,11 @@ def _print_error(message: str) -> None:
 
 
 @click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
     epilog="""Examples, of a stack named orders:
@@ -141,7 +145,6 @@ def show(tag: str, as_json: bool, target: Target) -> None:
     "--limit",
     type=click.IntRange(0, 1_000_000_000),
     default=100,
-    show_default=True,
     help="Stop after this many chains; 0: never.",
 )
 @json_option
@@ -162,9 +165,9 @@ def list_(statuses: tuple[str, ...], limit: int, as_json: bool, target: Target) 
     if as_json:
         for status in first:
             screen.print_json(status.to_json())
-    elif rows := [screen.row(status) for status in first]:
-        heads = ("TAG", "STATUS", "DONE", "UNITS", "AGE", "TIME LEFT", "REASON")
-        screen.print_rows(heads, rows, right={2, 3, 4, 5}, fold={0, 6})
+    elif rows := [screen.cells(status) for status in first]:
+        right = {"DONE", "UNITS", "AGE", "TIME LEFT"}
+        screen.print_rows(rows, right=right, fold={"TAG", "REASON"})
         if limit and next(chains, None) is not None:
             screen.say(f"the first {limit:,}; there are more: --limit 0 lists all", error=True)
     else:
@@ -185,7 +188,7 @@ def fail(tag: str, reason: str, as_json: bool, target: Target) -> None:
     With --table, the stack's sweeper publishes the event.
     """
     store, bus = target.open()
-    publisher = None if bus is None else EventBus(bus, target.client("events"))
+    publisher = EventBus(bus, target.client("events")) if bus else None
     status, changed = end_as_failed(store, tag, reason, publisher=publisher)
     chain = status.chain
     if as_json:
@@ -206,14 +209,12 @@ def fail(tag: str, reason: str, as_json: bool, target: Target) -> None:
     type=click.FloatRange(min=0.1, max=3600),
     callback=not_nan,
     default=2.0,
-    show_default=True,
     help="Seconds between polls.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_CHAINS),
     default=20,
-    show_default=True,
     help="Most chains to watch without TAG.",
 )
 @json_option
@@ -243,17 +244,9 @@ def watch(
 @click.option("--force", is_flag=True, help="Send all messages, malformed ones too.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--look", is_flag=True, help="Only show the messages and their reasons.")
-@click.option(
-    "--dead-letters",
-    metavar="URL",
-    callback=not_empty,
-    help="The dead-letter queue, instead of a stack's.",
-)
-@click.option(
-    "--queue",
-    metavar="URL",
-    callback=not_empty,
-    help="The queue that the messages go to, instead of a stack's.",
+@text_option("--dead-letters", metavar="URL", help="The dead-letter queue, instead of a stack's.")
+@text_option(
+    "--queue", metavar="URL", help="The queue that the messages go to, instead of a stack's."
 )
 @json_option
 @with_stack
@@ -283,10 +276,8 @@ def redrive(dead_letters: str | None, queue: str | None, target: Target, **flags
     return run_redrive(queues, **flags)
 
 
-def _add_demo(checkout: Path) -> None:
-    """Add the command `demo` in a checkout of the repository: the wheel has no demo."""
-    if not (checkout / "demo" / "command.py").is_file():
-        return
+_CHECKOUT = Path(__file__).parents[2]
+if (_CHECKOUT / "demo" / "command.py").is_file():  # the wheel has no demo
 
     @cli.command(
         add_help_option=False,
@@ -294,11 +285,8 @@ def _add_demo(checkout: Path) -> None:
         short_help="Run the word count from files to acked events on this machine.",
     )
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def demo(arguments: tuple[str, ...]) -> int:
-        sys.path.insert(0, str(checkout))
+    def demo(arguments: tuple[str, ...]) -> Any:
+        """Run the command `demo` of the repository, which is imported only now."""
+        sys.path.insert(0, str(_CHECKOUT))
         command: click.Command = importlib.import_module("demo.command").demo
-        status = command.main(list(arguments), prog_name="xorack demo", standalone_mode=False)
-        return status if isinstance(status, int) else 0
-
-
-_add_demo(Path(__file__).parents[2])
+        return command.main(list(arguments), prog_name="xorack demo", standalone_mode=False)

@@ -14,7 +14,7 @@ from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.ops.stack import ResourceNotFound, StackOutputs, find_stack, open_table
 
-__all__ = ["Target", "json_option", "not_empty", "not_nan", "with_stack", "with_table"]
+__all__ = ["Target", "json_option", "not_nan", "text_option", "with_stack", "with_table"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Target:
         return open_table(table, self.client("dynamodb")), bus
 
 
-def not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """Reject an empty value: a shell makes it of an unset variable."""
     if value == "":
         raise click.BadParameter("it is empty")
@@ -63,24 +63,16 @@ def not_nan(_: click.Context, __: click.Parameter, value: float) -> float:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+text_option = functools.partial(click.option, callback=_not_empty)
 
 
 def with_stack(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --stack and --region to a command, as its argument ``target``."""
 
-    @click.option(
-        "--stack",
-        callback=not_empty,
-        envvar="XORACK_STACK",
-        default="xorack",
-        show_default=True,
-        help="The CloudFormation stack.",
+    @text_option(
+        "--stack", envvar="XORACK_STACK", default="xorack", help="The CloudFormation stack."
     )
-    @click.option(
-        "--region",
-        callback=not_empty,
-        help="The AWS region.  [default: as your AWS configuration says]",
-    )
+    @text_option("--region", help="The AWS region.  [default: as your AWS configuration says]")
     @functools.wraps(command)
     def wrapped(stack: str, region: str | None, table: str | None = None, **arguments: Any) -> Any:
         return command(target=Target(stack, table, region), **arguments)
@@ -90,10 +82,5 @@ def with_stack(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def with_table(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --stack, --table and --region to a command, as its argument ``target``."""
-    option = click.option(
-        "--table",
-        envvar="XORACK_TABLE",
-        callback=not_empty,
-        help="The table, instead of a stack that names it.",
-    )
-    return option(with_stack(command))
+    help_text = "The table, instead of a stack that names it."
+    return text_option("--table", envvar="XORACK_TABLE", help=help_text)(with_stack(command))

@@ -69,15 +69,15 @@ def _print_survey(survey: Survey, kinds: tuple[Kind, ...]) -> None:
         screen.say("no dead-lettered messages")
         return
     rows = [
-        (
-            f"{group.count:,}",
-            "goes back" if group.kind in kinds else "stays",
-            printable(group.reason),
-            printable(group.example or ""),
-        )
+        {
+            "MESSAGES": f"{group.count:,}",
+            "": "goes back" if group.kind in kinds else "stays",
+            "REASON": printable(group.reason),
+            "FOR EXAMPLE": printable(group.example or ""),
+        }
         for group in survey.groups[:_MAX_REASONS]
     ]
-    screen.print_rows(("MESSAGES", "", "REASON", "FOR EXAMPLE"), rows, right={0}, fold={2, 3})
+    screen.print_rows(rows, right={"MESSAGES"}, fold={"REASON", "FOR EXAMPLE"})
     if more := survey.groups[_MAX_REASONS:]:
         hidden = plural(sum(group.count for group in more), "message")
         screen.say(f"and {hidden} of {plural(len(more), 'more reason')}: --json lists all")

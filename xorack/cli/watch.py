@@ -27,8 +27,6 @@ from xorack.ops.watch import ChainWatcher, WatchUpdate
 
 __all__ = ["run_watch"]
 
-_Column = tuple[bool, str, dict[str, Any], Callable[[ChainStatus], RenderableType]]
-"""True if it fits the terminal, the head, the options of the column, its cells."""
 _OTHER_LINES = 4
 """Lines of the screen that are not chains."""
 _URGENCY_COLOURS = {"ok": "", "soon": "yellow", "late": "red"}
@@ -108,9 +106,10 @@ def _clock(at: int) -> str:
 
 def _line(status: ChainStatus) -> str:
     """Format a change for a log; the tag comes last, since it may hold any characters."""
-    start = f"{_clock(status.now)}  {status.chain.status:<7}  {screen.percent(status):>6}"
-    reason = f": {status.reason}" if status.reason else ""
-    return f"{start}  {screen.units(status)}  {printable(status.chain.tag + reason)}"
+    cells = screen.cells(status)
+    start = f"{_clock(status.now)}  {cells['STATUS']:<7}  {cells['DONE']:>6}  {cells['UNITS']}"
+    reason = f": {cells['REASON']}" if cells["REASON"] else ""
+    return f"{start}  {cells['TAG']}{reason}"
 
 
 def _draw(update: WatchUpdate, named: bool, error: str, width: int, height: int) -> Group:
@@ -146,44 +145,40 @@ def _head(update: WatchUpdate, named: bool) -> Text:
 
 
 def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) -> Table:
-    wide = width >= 90
-    columns: list[_Column] = [
-        (True, "TAG", {"ratio": 1, "min_width": 5}, lambda one: Text(printable(one.chain.tag))),
-        (True, "STATUS", {"width": 7}, _status),
-        (width >= 60, "", {"width": 24 if wide else 10}, _bar),
-        (width >= 40, "DONE", {"justify": "right", "width": 6}, screen.percent),
-        (wide, "UNITS", {"justify": "right"}, screen.units),
-        (wide, "AGE", {"justify": "right"}, screen.age),
-        # Never left out, nor cut: "1 h" of "1 h 20 min" would mislead.
-        (True, "TIME LEFT", {"justify": "right"}, _time_left),
-    ]
+    # Least width of the terminal, head, options. The time left is never left out, nor cut: "1 h"
+    # of "1 h 20 min" would mislead.
+    columns: tuple[tuple[int, str, dict[str, Any]], ...] = (
+        (0, "TAG", {"ratio": 1, "min_width": 5}),
+        (0, "STATUS", {"width": 7}),
+        (60, "", {"width": 24 if width >= 90 else 10}),
+        (40, "DONE", {"justify": "right", "width": 6}),
+        (90, "UNITS", {"justify": "right"}),
+        (90, "AGE", {"justify": "right"}),
+        (0, "TIME LEFT", {"justify": "right"}),
+    )
     # The cursor waits at the end of the last line. The terminal's echo of Ctrl-C must fit behind
     # it, or the screen scrolls by a line and the last drawing misses its place.
     table = Table(box=None, pad_edge=False, header_style="bold", width=max(20, width - 3))
-    shown = [column for column in columns if column[0]]
-    for _, head, options, _ in shown:
+    shown = {head: options for least, head, options in columns if width >= least}
+    for head, options in shown.items():
         table.add_column(head, no_wrap=True, **options)
     for status in chains:
-        table.add_row(*(cell(status) for *_, cell in shown))
+        row = _row(status)
+        table.add_row(*(row[head] for head in shown))
     for tag in not_found:
         table.add_row(Text(printable(tag)), Text("-", style="dim"))
     return table
 
 
-def _status(status: ChainStatus) -> Text:
-    return Text(status.chain.status, style=screen.COLOURS[status.chain.status])
-
-
-def _bar(status: ChainStatus) -> ProgressBar | Text:
-    if status.percent is None:
-        return Text("")
+def _row(status: ChainStatus) -> dict[str, RenderableType]:
+    cells = screen.cells(status)
     colour = screen.COLOURS[status.chain.status]
-    return ProgressBar(100, status.percent, complete_style=colour, finished_style="green")
-
-
-def _time_left(status: ChainStatus) -> Text:
-    if status.chain.final:
-        return Text("")
-    if status.deadline is None:
-        return Text("no deadline", style="dim")
-    return Text(screen.time_left(status), style=_URGENCY_COLOURS[status.urgency])
+    row: dict[str, RenderableType] = {head: Text(cell) for head, cell in cells.items()}
+    row["STATUS"] = Text(cells["STATUS"], style=colour)
+    row[""] = ""
+    if status.percent is not None:
+        row[""] = ProgressBar(100, status.percent, complete_style=colour, finished_style="green")
+    row["TIME LEFT"] = Text(cells["TIME LEFT"], style=_URGENCY_COLOURS[status.urgency])
+    if status.deadline is None and not status.chain.final:
+        row["TIME LEFT"] = Text("no deadline", style="dim")
+    return row

@@ -130,9 +130,6 @@ class Tracker:
             stamps: The kind of stamps of chains started here. ``traced`` stamps name the
                 outstanding units; ``plain`` ones have 8 bytes instead of 648 and do not.
             policy: The limits of retries for messages that were not accepted.
-
-        Raises:
-            InvalidRequest: The queue URL is empty, or the kind of stamps is unknown.
         """
         if not isinstance(queue_url, str) or not queue_url:
             raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
@@ -147,8 +144,8 @@ class Tracker:
     def start(self, tag: str, *parts: str | bytes | int, **options: Any) -> Token:
         """Create a chain with its root unit, and return the unit's token.
 
-        A tag names one run of the work. A second start of the tag is the same request and has no
-        effect. For a new run use a new tag, with a date or the number of the attempt.
+        A tag names one run of the work: a second start of the tag has no effect. For a new run use
+        a new tag, with a date or the number of the attempt.
 
         Args:
             tag: The chain's name.

@@ -35,10 +35,7 @@ class DeadMessage:
     """A message of the dead-letter queue.
 
     Attributes:
-        id: The id that SQS gave it.
-        handle: The receipt handle.
         sent_at: Arrival in the dead-letter queue, milliseconds since 1970.
-        kind: The kind of reason.
         reason: The reason, without the values that differ between messages.
         tag: The tag of its first request; None if it has no valid request.
         packed: True if the body is compressed.

@@ -1,8 +1,7 @@
 """Redriving: dead-lettered messages go back to the queue.
 
-SQS moves all messages of a queue by itself. To move some, each is received, sent to the queue and
-then deleted. A crash in between leaves a message in both queues, which is harmless: a request takes
-effect once.
+SQS moves all messages of a queue by itself. To move some, each is received, sent and then deleted.
+A crash in between leaves a message in both queues. This is harmless: a request takes effect once.
 """
 
 from __future__ import annotations
@@ -83,11 +82,9 @@ class Survey:
 
 
 class MoveResult(NamedTuple):
-    """The result of `Redrive.move`.
+    """The numbers of messages sent back and left, and the way they went.
 
     Attributes:
-        moved: Messages sent back.
-        left: Messages read that stay.
         by: ``task`` if SQS moved the messages itself, ``hand`` if they went one by one.
         task_error: The error code if SQS did not start its own move.
     """
@@ -111,7 +108,7 @@ class Redrive:
         self._client = client or make_client("sqs")
 
     def swapped(self) -> bool:
-        """Tell whether the dead-letter queue has the other one as *its* dead-letter queue.
+        """Return True if the queue is the dead-letter queue of the dead-letter queue.
 
         Raises:
             ResourceNotFound: One of the queues does not exist.
@@ -181,10 +178,9 @@ class Redrive:
 
     def _start_task(self) -> tuple[str, str]:
         """Start SQS's own move; return the source's ARN and the task's handle."""
-        source, target = (
-            self._attribute(url, "QueueArn") for url in (self.dead_letters_url, self.queue_url)
-        )
+        source = self._attribute(self.dead_letters_url, "QueueArn")
         # Messages that the consumer itself dead-lettered have no source queue known to SQS.
+        target = self._attribute(self.queue_url, "QueueArn")
         task = self._client.start_message_move_task(SourceArn=source, DestinationArn=target)
         return source, task["TaskHandle"]
 
@@ -227,10 +223,9 @@ class Redrive:
                     started_at = self._server_time()
                 # A message that comes again stays, or was sent but not deleted.
                 chosen = [
-                    message
-                    for message in messages
-                    if message.id in sent
-                    or (message.kind in kinds and message.sent_at <= started_at)
+                    m
+                    for m in messages
+                    if m.id in sent or (m.kind in kinds and m.sent_at <= started_at)
                 ]
                 if not chosen and all(message.id in held for message in messages):
                     break

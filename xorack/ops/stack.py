@@ -18,7 +18,7 @@ class ResourceNotFound(XorAckError):
 
 
 class StackOutputs(NamedTuple):
-    """The resources that a stack's outputs name."""
+    """The outputs of a stack."""
 
     table_name: str
     queue_url: str

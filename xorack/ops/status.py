@@ -90,7 +90,7 @@ class ChainStatus:
             return ""
         left = self.chain.started - self.chain.finished
         if self._peeled.ids:
-            return "and more" + (f": {left:,} units in all" if left > 0 else "")
+            return f"and more: {left:,} units in all" if left > 0 else "and more"
         count = f"{left:,} units" if left > 0 else "some units"
         return f"{count}, " + ("too many to name" if left > 1 else "this stamp names none")
 
@@ -146,7 +146,7 @@ def fail(
     publishes it within some minutes.
 
     Returns:
-        The status afterwards, and whether this call ended the chain or marked it as failing.
+        The status afterwards; True if this call ended the chain or marked it as failing.
 
     Raises:
         InvalidRequest: The tag or the reason is invalid.

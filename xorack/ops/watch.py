@@ -21,10 +21,9 @@ _ENDED_KEPT = 10
 
 @dataclass(frozen=True)
 class WatchUpdate:
-    """The watched chains at one poll.
+    """The watched chains at one poll, and a snapshot of those that are unfinished.
 
     Attributes:
-        snapshot: The unfinished chains.
         ended: Chains that ended while watched, the latest first; of named chains, all that ended.
         changed: Chains whose status, counts or stamp differ from the previous poll.
         not_found: Named tags without a chain.
