@@ -24,8 +24,7 @@ from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain
 from xorack.ops.redrive import Redrive
 from xorack.ops.snapshot import MAX_CHAINS
-from xorack.ops.status import STATUSES, ChainStatus, read_status
-from xorack.ops.status import fail as end_as_failed
+from xorack.ops.status import STATUSES, ChainStatus, fail_chain, read_status
 from xorack.ops.text import printable
 from xorack.ops.watch import ChainWatcher
 
@@ -189,7 +188,7 @@ def fail(tag: str, reason: str, as_json: bool, target: Target) -> None:
     """
     store, bus = target.open()
     publisher = EventBus(bus, target.client("events")) if bus else None
-    status, changed = end_as_failed(store, tag, reason, publisher=publisher)
+    status, changed = fail_chain(store, tag, reason, publisher)
     chain = status.chain
     if as_json:
         screen.print_json({**status.to_json(), "changed": changed})

@@ -74,7 +74,7 @@ class Token:
         version = token.get("v")
         if isinstance(version, bool) or version != _VERSION:
             raise InvalidToken("v", version, f"{_VERSION}: another version made this token")
-        if (kind := token.get("kind")) not in _STAMPS:
+        if (kind := token.get("kind")) not in list(_STAMPS):  # it may be unhashable
             raise InvalidToken("kind", kind, "traced or plain")
         return cls(_unit_of(token.get("unit")), _tags_of(token.get("tags")), kind)
 

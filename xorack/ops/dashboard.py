@@ -126,7 +126,7 @@ def _name(status: ChainStatus) -> str:
 def _progress(status: ChainStatus) -> str:
     chain = status.chain
     if status.percent is None:
-        return f'{_bar(0, "faint")}<span class="faint">its senders do not count</span>'
+        return f'{_bar(0, "faint")}<span class="faint">its senders report no counts</span>'
     return (
         f'{_bar(status.percent, "ok")}<span class="num">{status.percent:g} %</span> '
         f'<span class="faint num">{chain.finished:,} of {chain.started:,}</span>'

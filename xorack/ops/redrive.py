@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from xorack.aws.client import error_code, make_client
+from xorack.aws.client import error_code
 from xorack.aws.sqs import send_bodies
 from xorack.core.clock import milliseconds
 from xorack.core.errors import SendFailed, XorAckError
@@ -35,6 +35,7 @@ _HOLD_SECONDS = 120
 _WAIT_SECONDS = 1
 """A long poll asks all of a queue's servers, so an empty response means an empty queue."""
 _POLL_SECONDS = 2.0
+_POLICY = RetryPolicy(attempts=8)
 
 
 class MoveFailed(XorAckError):
@@ -98,14 +99,10 @@ class MoveResult(NamedTuple):
 class Redrive:
     """A dead-letter queue and the queue that its messages go back to."""
 
-    policy = RetryPolicy(attempts=8)
-    """The limits of retries for messages that the queue does not accept."""
-
-    def __init__(self, dead_letters_url: str, queue_url: str, client: Any = None) -> None:
-        """Connect the queues, by default with an SQS client of the default credential chain."""
+    def __init__(self, dead_letters_url: str, queue_url: str, client: Any) -> None:
         self.dead_letters_url = dead_letters_url
         self.queue_url = queue_url
-        self._client = client or make_client("sqs")
+        self._client = client
 
     def swapped(self) -> bool:
         """Return True if the queue is the dead-letter queue of the dead-letter queue.
@@ -114,9 +111,9 @@ class Redrive:
             ResourceNotFound: One of the queues does not exist.
         """
         self._redrive_policy(self.queue_url)
-        target = self._redrive_policy(self.dead_letters_url).get("deadLetterTargetArn", "")
+        target: str = self._redrive_policy(self.dead_letters_url).get("deadLetterTargetArn", "")
         # An ARN and a URL both end in account and name.
-        return bool(target) and target.split(":")[-2:] == self.queue_url.split("/")[-2:]
+        return target.split(":")[-2:] == self.queue_url.split("/")[-2:]
 
     def survey(self, limit: int = 1000) -> Survey:
         """Read the dead-letter queue and leave all messages in it.
@@ -258,7 +255,7 @@ class Redrive:
 
     def _send(self, messages: Sequence[DeadMessage]) -> None:
         bodies = [body for message in messages for body in message.bodies]
-        if problems := send_bodies(self.queue_url, bodies, self._client, policy=self.policy):
+        if problems := send_bodies(self.queue_url, bodies, self._client, policy=_POLICY):
             reason = next(iter(problems.values()))
             raise SendFailed(self.queue_url, reason, [bodies[position] for position in problems])
 
