@@ -236,6 +236,7 @@ def test_tokens_survive_json():
         ({**GOOD, "tags": ["t", "t"]}, "tags: "),
         ({**GOOD, "tags": [5]}, "tags: "),
         ({**GOOD, "kind": "opaque"}, "kind: 'opaque'"),
+        ({**GOOD, "kind": []}, "kind: a list"),
         ("no JSON", "text: 'no JSON'"),
         ("5", "value: 5"),
         (None, "value: None"),

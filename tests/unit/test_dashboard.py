@@ -101,7 +101,7 @@ def test_progress_is_a_bar_and_figures():
     source = page(chain(started=2_000, finished=1_500))
     assert 'class="bar"><i class="ok" style="width:75.0%"' in source
     assert "75 % 1,500 of 2,000" in shown(source)
-    assert "its senders do not count" in shown(page(chain()))
+    assert "its senders report no counts" in shown(page(chain()))
 
 
 def test_known_outstanding_units_are_named():

@@ -3,11 +3,9 @@
 import pytest
 
 from xorack import plain, traced
-from xorack.acker.memory_store import MemoryStore
 from xorack.core.chain import Chain
-from xorack.core.errors import TagNotFound
 from xorack.core.stamp import xor
-from xorack.ops.status import ChainStatus, read_status
+from xorack.ops.status import ChainStatus
 
 NOW = 1_000_000
 
@@ -86,8 +84,3 @@ def test_json_has_times_as_text_and_ids_as_hex():
         "outstanding_complete": True,
         "stamp_bytes": 648,
     }
-
-
-def test_a_chain_that_does_not_exist():
-    with pytest.raises(TagNotFound):
-        read_status(MemoryStore(), "t")
