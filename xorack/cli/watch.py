@@ -120,7 +120,7 @@ def _draw(update: WatchUpdate, named: bool, error: str, width: int, height: int)
     if chains or update.not_found:
         parts.append(_table(chains[:room], update.not_found, width))
     if hidden := len(chains[room:]):
-        parts.append(Text(f"and {hidden:,} more: the terminal has too few lines", style="dim"))
+        parts.append(Text(f"and {hidden:,} more: enlarge the terminal", style="dim"))
     if error:
         parts.append(Text(f"retrying: {error}", style="red", no_wrap=True))
     return Group(*parts)

@@ -26,7 +26,6 @@ class _Call:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.turn = threading.Event()
-        self.done = False
         self.stamp: Stamp | None = None
         self.error: BaseException | None = None
 
@@ -39,7 +38,10 @@ class DynamoDBAcker:
     to one chain share a write.
 
     Each method may raise InvalidRequest for an invalid argument, and
-    ``botocore.exceptions.ClientError`` if DynamoDB rejects a call.
+    ``botocore.exceptions.ClientError`` if DynamoDB rejects a call. ``create`` and ``stamp`` raise
+    ZeroBufferNoOp for a stamp of zeros, BufferLengthsUnequal if other stamps of the chain have
+    another length, and StaleLocalData if others kept writing the chain until the retries were
+    used up: then the stamp was not applied.
 
     Example:
         >>> acker = DynamoDBAcker("my-table", partition_key="tagID")   # doctest: +SKIP
@@ -93,9 +95,6 @@ class DynamoDBAcker:
 
         Raises:
             TagExists: The chain was created before.
-            ZeroBufferNoOp: The stamp is all zeros.
-            BufferLengthsUnequal: Stamps of another length came before the create.
-            StaleLocalData: Others kept writing the chain until the retries were used up.
         """
         return self._apply("create", tag, stamp, started, finished)
 
@@ -108,15 +107,11 @@ class DynamoDBAcker:
 
         Raises:
             TagNotFound: The chain does not exist.
-            ZeroBufferNoOp: The stamp is all zeros.
-            BufferLengthsUnequal: The chain's stamps have another length.
-            StaleLocalData: Others kept writing the chain until the retries were used up. The stamp
-                was not applied.
         """
         return self._apply("stamp", tag, stamp, started, finished)
 
     def delete(self, tag: str) -> None:
-        """Delete a chain or a tombstone; raise TagNotFound if there is none."""
+        """Delete a chain or a tombstone; raise TagNotFound if it does not exist."""
         validate_tag(tag)
         self._remember(tag, None)
         retry = self.policy.start()
@@ -144,12 +139,12 @@ class DynamoDBAcker:
             if len(queue) == 1:
                 call.turn.set()
         call.turn.wait()
-        if not call.done:
+        if call.stamp is None and call.error is None:
             # The first in the queue writes for all that are in it by now, in one write.
             self._write_queue(queue_key)
         if call.error is not None:
             raise call.error
-        assert call.stamp is not None  # done without an error
+        assert call.stamp is not None  # written without an error
         return call.stamp
 
     def _write_queue(self, queue_key: tuple[str, bool]) -> None:
@@ -170,7 +165,6 @@ class DynamoDBAcker:
                 else:
                     del self._queues[queue_key]
             for call in calls:
-                call.done = True
                 call.turn.set()
 
     def _write(self, tag: str, must_exist: bool, calls: list[_Call]) -> None:
