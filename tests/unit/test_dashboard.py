@@ -7,7 +7,6 @@ import pytest
 
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChain
-from xorack.core.ports import Unavailable
 from xorack.core.stamp import traced, xor
 from xorack.ops.dashboard import render
 from xorack.ops.snapshot import Snapshot, read_snapshot
@@ -18,10 +17,8 @@ MINUTE = 60_000
 
 
 def chain(tag="t", **fields):
-    return Chain(
-        tag,
-        **{"status": "open", "first_seen_at": NOW - MINUTE, "created_at": NOW - MINUTE} | fields,
-    )
+    defaults = {"status": "open", "first_seen_at": NOW - MINUTE, "created_at": NOW - MINUTE}
+    return Chain(tag, **defaults | fields)
 
 
 def page(*chains, **beside):
@@ -83,49 +80,42 @@ def test_a_long_tag_is_cut_and_whole_in_its_title():
 
 
 @pytest.mark.parametrize(
-    ("left", "colour", "text"),
+    ("left", "colour", "used", "text"),
     [
-        (-90_000, "late", "passed 1 min 30 s ago"),
-        (0, "late", "passed 0 s ago"),
-        (599_000, "soon", "in 9 min 59 s"),
-        (600_000, "soon", "in 10 min"),
-        (601_000, "ok", "in 10 min 1 s"),
-        (26 * 3_600_000, "ok", "in 1 d 2 h"),
+        (-90_000, "late", "100.0", "passed 1 min 30 s ago"),
+        (0, "late", "100.0", "passed 0 s ago"),
+        (20_000, "soon", "75.0", "in 20 s"),
+        (600_000, "soon", "9.1", "in 10 min"),
+        (601_000, "ok", "9.1", "in 10 min 1 s"),
+        (26 * 3_600_000, "ok", "0.1", "in 1 d 2 h"),
     ],
 )
-def test_the_distance_of_the_deadline(left, colour, text):
+def test_the_distance_of_the_deadline_and_a_bar_of_the_used_time(left, colour, used, text):
     source = page(chain(deadline=NOW + left))
     assert f'<span class="num {colour}"' in source
+    assert f'class="bar thin"><i class="{colour}" style="width:{used}%"' in source
     assert text in shown(source)
-
-
-def test_the_used_time_is_a_bar():
-    source = page(chain(created_at=NOW - 3 * MINUTE, deadline=NOW + MINUTE))
-    assert 'class="bar thin"><i class="soon" style="width:75.0%"' in source
-    late = page(chain(created_at=NOW - 3 * MINUTE, deadline=NOW - MINUTE))
-    assert 'class="bar thin"><i class="late" style="width:100.0%"' in late
 
 
 def test_progress_is_a_bar_and_figures():
     source = page(chain(started=2_000, finished=1_500))
     assert 'class="bar"><i class="ok" style="width:75.0%"' in source
     assert "75 % 1,500 of 2,000" in shown(source)
-    assert "its senders do not count" in shown(page(chain()))
+    assert "its senders report no counts" in shown(page(chain()))
 
 
 def test_known_outstanding_units_are_named():
     units = [3, 5, 7, 11, 13]
-    stamp = xor(*map(traced, units))
-    source = page(chain(stamp=bytes(stamp), started=5))
+    source = page(chain(stamp=xor(*map(traced, units)), started=5))
     ids = re.findall(r"<code>([0-9a-f]{16})</code>", source)
     assert ids == [f"{unit:016x}" for unit in units]
     # Two are shown, the others collapsed.
     assert source.index("<details>") > source.index(ids[1])
     assert source.index("<details>") < source.index(ids[2])
     assert "3 more" in shown(source)
-    three = page(chain(stamp=bytes(xor(*map(traced, units[:3]))), started=3))
+    three = page(chain(stamp=xor(*map(traced, units[:3])), started=3))
     assert "<details>" not in three
-    many = bytes(xor(*(traced(n * 0x9E3779B97F4A7C15 % 2**64) for n in range(1, 200))))
+    many = xor(*(traced(n * 0x9E3779B97F4A7C15 % 2**64) for n in range(1, 200)))
     assert "199 units, too many to name" in shown(page(chain(stamp=many, started=199)))
     assert "this stamp names none" in shown(page(chain(stamp=b"opaque")))
 
@@ -156,73 +146,43 @@ def test_both_themes_have_the_same_content():
     assert light.partition("</style>")[2] == dark.partition("</style>")[2]
 
 
-class Index:
-    """A store with these chains in its index, and items that cannot be read."""
-
-    def __init__(self, chains, damaged=()):
-        self.chains = {one.tag: one for one in chains}
-        self.damaged = set(damaged)
-        self.reads = []
+class Index(dict):
+    """A store with these chains in its index."""
 
     def first_due(self, limit):
-        tags = [*self.damaged, *self.chains]
-        return tags[:limit], len(tags) > limit
+        return list(self)[:limit], len(self) > limit
 
     def read(self, tags):
-        self.reads.append(list(tags))
-        if self.damaged & set(tags):
-            raise NotAChain("bad", "its stamp is of type S")
-        return {tag: self.chains[tag] for tag in tags if tag in self.chains}
+        return {tag: self.pop(tag) for tag in tags}  # each is read once
 
 
-def read(store, limit):
-    return read_snapshot(store, limit, now=lambda: NOW)
+def read(chains, limit):
+    return read_snapshot(Index((one.tag, one) for one in chains), limit, now=lambda: NOW)
 
 
-def test_only_shown_chains_are_read():
-    store = Index([chain(f"t{n}", deadline=NOW + n) for n in range(50)])
-    snapshot = read(store, 5)
-    assert [one.chain.tag for one in snapshot.chains] == ["t0", "t1", "t2", "t3", "t4"]
-    assert snapshot.more
-    assert sum(map(len, store.reads)) == 5
-    every = read(store, 50)
-    assert (len(every.chains), every.more) == (50, False)
+@pytest.mark.parametrize(("limit", "more"), [(5, True), (50, False)])
+def test_as_many_chains_as_asked_for(limit, more):
+    chains = [chain(f"t{n}", deadline=NOW + n) for n in range(50)]
+    snapshot = read(chains, limit)
+    assert [one.chain for one in snapshot.chains] == chains[:limit]
+    assert snapshot.more == more
 
 
 def test_chains_are_sorted_by_deadline_and_those_without_come_last():
     # With an idle timeout, the index may have an earlier time than the deadline.
     moved = chain("moved", deadline=NOW + 900, idle_timeout=500, last_stamp_at=NOW)
-    store = Index([chain("never"), moved, chain("b", deadline=NOW + 100)])
-    assert [one.chain.tag for one in read(store, 5).chains] == ["b", "moved", "never"]
+    chains = read([chain("never"), moved, chain("b", deadline=NOW + 100)], 5).chains
+    assert [one.chain.tag for one in chains] == ["b", "moved", "never"]
 
 
-def test_pending_events_do_not_crowd_out_unfinished_chains():
-    done = [
-        chain(f"done{n}", status="acked", ended_at=NOW - MINUTE, event_pending=True)
-        for n in range(7)
-    ]
-    store = Index([*done, *(chain(f"t{n}") for n in range(9))])
-    snapshot = read(store, 4)
-    assert (len(snapshot.chains), snapshot.event_pending, snapshot.more) == (4, 7, True)
-    # The work is bounded.
-    store = Index(
-        [chain(f"d{n}", status="acked", ended_at=NOW, event_pending=True) for n in range(500)]
-    )
-    snapshot = read(store, 4)
-    assert (snapshot.chains, snapshot.event_pending, snapshot.more) == ((), 16, True)
-
-
-def test_an_item_that_is_not_a_chain_hides_no_chain():
-    store = Index([chain("good"), chain("better")], damaged=["bad"])
-    snapshot = read(store, 10)
-    assert {one.chain.tag for one in snapshot.chains} == {"good", "better"}
-    assert [one.tag for one in snapshot.invalid] == ["bad"]
-
-
-def test_an_unavailable_table_is_not_an_invalid_item():
-    class Away(Index):
-        def read(self, tags):
-            raise Unavailable(TimeoutError("no response"))
-
-    with pytest.raises(Unavailable, match="no response"):
-        read(Away([chain()]), 5)
+@pytest.mark.parametrize(
+    ("events", "shown_events", "shown_chains"),
+    [(7, 7, 4), (500, 16, 0)],
+    ids=["few", "more than are read"],
+)
+def test_pending_events_do_not_crowd_out_chains(events, shown_events, shown_chains):
+    ended = {"status": "acked", "ended_at": NOW, "event_pending": True}
+    chains = [chain(f"ended{n}", **ended) for n in range(events)]
+    snapshot = read([*chains, *(chain(f"t{n}") for n in range(9))], 4)
+    assert (len(snapshot.chains), snapshot.event_pending) == (shown_chains, shown_events)
+    assert snapshot.more

@@ -1,7 +1,5 @@
 """``python -m xorack.cli``."""
 
-from __future__ import annotations
-
 import sys
 
 from xorack.cli import main

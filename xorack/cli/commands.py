@@ -7,7 +7,7 @@ import itertools
 import os
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -16,15 +16,14 @@ from xorack import __version__
 from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
-from xorack.cli.options import Target, json_option, not_empty, not_nan, with_stack, with_table
-from xorack.cli.redrive import Flags, run_redrive
+from xorack.cli.options import Target, json_option, not_nan, text_option, with_stack, with_table
+from xorack.cli.redrive import run_redrive
 from xorack.cli.watch import run_watch
 from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain
 from xorack.ops.redrive import Redrive
 from xorack.ops.snapshot import MAX_CHAINS
-from xorack.ops.status import STATUSES, ChainStatus, read_status
-from xorack.ops.status import fail as end_as_failed
+from xorack.ops.status import STATUSES, ChainStatus, fail_chain, read_status
 from xorack.ops.text import printable
 from xorack.ops.watch import ChainWatcher
 
@@ -35,14 +34,9 @@ _CANNOT_WRITE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 
 
 def run(arguments: Sequence[str] | None = None, command: click.Command | None = None) -> int:
-    """Run the command line; an error becomes a line on stderr and an exit status.
+    """Run a command, by default `cli` with the process's arguments, and return the exit status.
 
-    Args:
-        arguments: The arguments; by default the process's.
-        command: The command to run; by default `cli`.
-
-    Returns:
-        The exit status.
+    An error becomes a line on stderr.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell's >&-
@@ -59,14 +53,13 @@ def run(arguments: Sequence[str] | None = None, command: click.Command | None = 
             raise
         # Python would fail again to write the rest when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # The reader of a closed pipe has read enough.
-        if error.errno != errno.EPIPE:
+        if error.errno != errno.EPIPE:  # the reader of a closed pipe has read enough
             _print_error(f"cannot write: {error.strerror}")
         return 1
 
 
 def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
-    """Run the command line; errors of its output are the caller's."""
+    """Run a command; errors of writing its output are for the caller."""
     try:
         status = command.main(
             args=None if arguments is None else list(arguments),
@@ -78,12 +71,12 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
         return end.exit_code
     except SystemExit as end:  # click ends so after a shell's completion
         return end.code if isinstance(end.code, int) else int(bool(end.code))
-    except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx else "xorack"
-        _print_error(f"{error.format_message().rstrip('.')} (see: {path} --help)")
-        return error.exit_code
     except click.ClickException as error:
-        _print_error(error.format_message())
+        message = error.format_message()
+        if isinstance(error, click.UsageError):
+            path = error.ctx.command_path if error.ctx else "xorack"
+            message = f"{message.rstrip('.')} (see: {path} --help)"
+        _print_error(message)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         screen.say("interrupted", error=True)
@@ -98,7 +91,11 @@ def _print_error(message: str) -> None:
 
 
 @click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
     epilog="""Examples, of a stack named orders:
@@ -146,7 +143,6 @@ def show(tag: str, as_json: bool, target: Target) -> None:
     "--limit",
     type=click.IntRange(0, 1_000_000_000),
     default=100,
-    show_default=True,
     help="Stop after this many chains; 0: never.",
 )
 @json_option
@@ -163,36 +159,20 @@ def list_(statuses: tuple[str, ...], limit: int, as_json: bool, target: Target) 
         for chain in target.open()[0].scan(invalid.append)
         if not statuses or chain.status in statuses
     )
+    first = itertools.islice(chains, limit or None)
     if as_json:
-        for status in itertools.islice(chains, limit or None):
+        for status in first:
             screen.print_json(status.to_json())
+    elif rows := [screen.cells(status) for status in first]:
+        right = {"DONE", "UNITS", "AGE", "TIME LEFT"}
+        screen.print_rows(rows, right=right, fold={"TAG", "REASON"})
+        if limit and next(chains, None) is not None:
+            screen.say(f"the first {limit:,}; there are more: --limit 0 lists all", error=True)
     else:
-        _print_list(chains, statuses, limit)
+        screen.say("no chains" + (f" that are {' or '.join(statuses)}" if statuses else ""))
     for error in invalid:
         _print_error(str(error))
     return int(bool(invalid))
-
-
-def _print_list(chains: Iterator[ChainStatus], statuses: Sequence[str], limit: int) -> None:
-    rows = [
-        (
-            printable(status.chain.tag),
-            status.chain.status,
-            screen.percent(status),
-            screen.units(status),
-            screen.age(status),
-            screen.time_left(status),
-            printable(status.reason or ""),
-        )
-        for status in itertools.islice(chains, limit or None)
-    ]
-    if not rows:
-        screen.say("no chains" + (f" that are {' or '.join(statuses)}" if statuses else ""))
-        return
-    heads = ("TAG", "STATUS", "DONE", "UNITS", "AGE", "TIME LEFT", "REASON")
-    screen.print_rows(heads, rows, right={2, 3, 4, 5}, fold={0, 6})
-    if limit and next(chains, None) is not None:
-        screen.say(f"the first {limit:,}; there are more: --limit 0 lists all", error=True)
 
 
 @cli.command(epilog='Example: xorack fail "database/file13" --reason "the file was withdrawn"')
@@ -206,8 +186,8 @@ def fail(tag: str, reason: str, as_json: bool, target: Target) -> None:
     With --table, the stack's sweeper publishes the event.
     """
     store, bus = target.open()
-    publisher = None if bus is None else EventBus(bus, target.client("events"))
-    status, changed = end_as_failed(store, tag, reason, publisher=publisher)
+    publisher = EventBus(bus, target.client("events")) if bus else None
+    status, changed = fail_chain(store, tag, reason, publisher)
     chain = status.chain
     if as_json:
         screen.print_json({**status.to_json(), "changed": changed})
@@ -227,14 +207,12 @@ def fail(tag: str, reason: str, as_json: bool, target: Target) -> None:
     type=click.FloatRange(min=0.1, max=3600),
     callback=not_nan,
     default=2.0,
-    show_default=True,
     help="Seconds between polls.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_CHAINS),
     default=20,
-    show_default=True,
     help="Most chains to watch without TAG.",
 )
 @json_option
@@ -264,17 +242,9 @@ def watch(
 @click.option("--force", is_flag=True, help="Send all messages, malformed ones too.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--look", is_flag=True, help="Only show the messages and their reasons.")
-@click.option(
-    "--dead-letters",
-    metavar="URL",
-    callback=not_empty,
-    help="The dead-letter queue, instead of a stack's.",
-)
-@click.option(
-    "--queue",
-    metavar="URL",
-    callback=not_empty,
-    help="The queue that the messages go to, instead of a stack's.",
+@text_option("--dead-letters", metavar="URL", help="The dead-letter queue, instead of a stack's.")
+@text_option(
+    "--queue", metavar="URL", help="The queue that the messages go to, instead of a stack's."
 )
 @json_option
 @with_stack
@@ -287,32 +257,25 @@ def redrive(dead_letters: str | None, queue: str | None, target: Target, **flags
 
     Exit status: 0 if all chosen messages are back; 1 if not, or if you said no.
     """
-    if (dead_letters is None) != (queue is None):
+    if dead_letters and queue:
+        queues = Redrive(dead_letters, queue, target.client("sqs"))
+        # Live messages would become dead-lettered.
+        if queues.swapped():
+            raise click.UsageError(
+                "--queue is the dead-letter queue of --dead-letters: are they swapped?"
+            )
+        if dead_letters == queue:
+            raise click.UsageError("--queue is the queue of --dead-letters")
+    elif dead_letters or queue:
         raise click.UsageError("--dead-letters and --queue go together")
-    if dead_letters is None or queue is None:
+    else:
         outputs = target.find_stack()
         queues = Redrive(outputs.dead_letter_queue_url, outputs.queue_url, target.client("sqs"))
-    else:
-        queues = Redrive(dead_letters, queue, target.client("sqs"))
-        _check_queues(queues)
-    return run_redrive(queues, Flags(**flags))
+    return run_redrive(queues, **flags)
 
 
-def _check_queues(queues: Redrive) -> None:
-    """Reject equal or swapped queues: live messages would become dead-lettered."""
-    swapped = queues.swapped()
-    if queues.dead_letters_url == queues.queue_url:
-        raise click.UsageError("--queue is the queue of --dead-letters")
-    if swapped:
-        raise click.UsageError(
-            "--queue is the dead-letter queue of --dead-letters: are they swapped?"
-        )
-
-
-def _add_demo(checkout: Path) -> None:
-    """Add the command `demo` in a checkout of the repository: the wheel has no demo."""
-    if not (checkout / "demo" / "__main__.py").is_file():
-        return
+_CHECKOUT = Path(__file__).parents[2]
+if (_CHECKOUT / "demo" / "__main__.py").is_file():  # the wheel has no demo
 
     @cli.command(
         add_help_option=False,
@@ -321,10 +284,7 @@ def _add_demo(checkout: Path) -> None:
     )
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def demo(arguments: tuple[str, ...]) -> None:
-        # As `python -m demo`, from any folder: the library does not import the demo.
-        sys.path.insert(0, str(checkout))
+        """Run `python -m demo` from any folder: the library does not import the demo."""
+        sys.path.insert(0, str(_CHECKOUT))
         sys.argv = ["xorack demo", *arguments]
         runpy.run_module("demo", run_name="__main__")
-
-
-_add_demo(Path(__file__).parents[2])

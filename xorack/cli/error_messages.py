@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    NoCredentialsError,
-    NoRegionError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    ReadTimeoutError,
-)
+from botocore import exceptions as aws
 from botocore.parsers import ResponseParserError
 
 from xorack.core.errors import XorAckError
@@ -20,18 +10,18 @@ from xorack.core.ports import Unavailable
 
 __all__ = ["EXPECTED", "explain"]
 
-EXPECTED = (XorAckError, ClientError, BotoCoreError, ResponseParserError)
+EXPECTED = (XorAckError, aws.ClientError, aws.BotoCoreError, ResponseParserError)
 """The errors that `explain` describes; any other is a defect."""
 
 _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     (
-        (NoCredentialsError, PartialCredentialsError),
+        (aws.NoCredentialsError, aws.PartialCredentialsError),
         "no AWS credentials: log in (aws sso login, aws configure) or set AWS_PROFILE",
     ),
-    ((NoRegionError,), "no AWS region: give --region, or set AWS_REGION"),
-    ((ProfileNotFound,), "{error}: AWS_PROFILE names it"),
+    ((aws.NoRegionError,), "no AWS region: give --region, or set AWS_REGION"),
+    ((aws.ProfileNotFound,), "{error}: AWS_PROFILE names it"),
     (
-        (EndpointConnectionError, ConnectTimeoutError, ReadTimeoutError),
+        (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ReadTimeoutError),
         "cannot reach {url}: is the network up, and the region right?",
     ),
     (
@@ -40,7 +30,7 @@ _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     ),
 )
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
-_UNKNOWN = {
+_REJECTED = {
     "InvalidClientTokenId",
     "InvalidSignatureException",
     "SignatureDoesNotMatch",
@@ -52,7 +42,7 @@ def explain(error: BaseException) -> str:
     """Describe one of the `EXPECTED` errors in one line, without a full stop."""
     if isinstance(error, Unavailable):
         return explain(error.cause)
-    if isinstance(error, ClientError):
+    if isinstance(error, aws.ClientError):
         return _explain_rejection(error)
     for kinds, advice in _ADVICE:
         if isinstance(error, kinds):
@@ -61,12 +51,12 @@ def explain(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def _explain_rejection(error: ClientError) -> str:
+def _explain_rejection(error: aws.ClientError) -> str:
     details = error.response.get("Error", {})
     code = str(details.get("Code", "Unknown"))
     if code in _EXPIRED:
         return "the AWS credentials have expired: log in again"
-    if code in _UNKNOWN:
+    if code in _REJECTED:
         return f"AWS rejects the credentials ({code}): log in again, or check AWS_PROFILE"
     message = " ".join(str(details.get("Message", "")).split())
     return f"AWS rejected {error.operation_name}: {code}: {message}"

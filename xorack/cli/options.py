@@ -14,18 +14,12 @@ from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.ops.stack import ResourceNotFound, StackOutputs, find_stack, open_table
 
-__all__ = ["Target", "json_option", "not_empty", "not_nan", "with_stack", "with_table"]
+__all__ = ["Target", "json_option", "not_nan", "text_option", "with_stack", "with_table"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """The resources that the options name.
-
-    Attributes:
-        stack: The CloudFormation stack's name.
-        table: The table's name, instead of a stack.
-        region: The region; None: as the AWS configuration says.
-    """
+    """The resources that the options name: the table, or else the stack."""
 
     stack: str
     table: str | None
@@ -54,7 +48,7 @@ class Target:
         return open_table(table, self.client("dynamodb")), bus
 
 
-def not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """Reject an empty value: a shell makes it of an unset variable."""
     if value == "":
         raise click.BadParameter("it is empty")
@@ -69,37 +63,24 @@ def not_nan(_: click.Context, __: click.Parameter, value: float) -> float:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-_region_option = click.option(
-    "--region",
-    callback=not_empty,
-    help="The AWS region.  [default: as your AWS configuration says]",
-)
-_stack_option = click.option(
-    "--stack",
-    callback=not_empty,
-    envvar="XORACK_STACK",
-    default="xorack",
-    show_default=True,
-    help="The CloudFormation stack.",
-)
-_table_option = click.option(
-    "--table",
-    envvar="XORACK_TABLE",
-    callback=not_empty,
-    help="The table, instead of a stack that names it.",
-)
+text_option = functools.partial(click.option, callback=_not_empty)
 
 
 def with_stack(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --stack and --region to a command, as its argument ``target``."""
 
+    @text_option(
+        "--stack", envvar="XORACK_STACK", default="xorack", help="The CloudFormation stack."
+    )
+    @text_option("--region", help="The AWS region.  [default: as your AWS configuration says]")
     @functools.wraps(command)
     def wrapped(stack: str, region: str | None, table: str | None = None, **arguments: Any) -> Any:
         return command(target=Target(stack, table, region), **arguments)
 
-    return _stack_option(_region_option(wrapped))
+    return wrapped
 
 
 def with_table(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --stack, --table and --region to a command, as its argument ``target``."""
-    return _table_option(with_stack(command))
+    help_text = "The table, instead of a stack that names it."
+    return text_option("--table", envvar="XORACK_TABLE", help=help_text)(with_stack(command))

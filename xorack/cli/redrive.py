@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import NamedTuple
 
 import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,7 +13,7 @@ from xorack.ops.dead_letters import KINDS, Kind
 from xorack.ops.redrive import MoveResult, Redrive, Survey
 from xorack.ops.text import plural, printable
 
-__all__ = ["Flags", "run_redrive"]
+__all__ = ["run_redrive"]
 
 _MAX_REASONS = 20
 """Reasons shown: a faulty sender may cause any number."""
@@ -24,36 +23,24 @@ _STAY = {
 }
 
 
-class Flags(NamedTuple):
-    """The flags of the command."""
-
-    all_: bool
-    force: bool
-    yes: bool
-    look: bool
-    as_json: bool
-
-
-def run_redrive(redrive: Redrive, flags: Flags) -> int:
-    """Show the reasons of the dead-lettered messages, ask, and send messages back.
-
-    Returns:
-        The exit status.
-    """
-    kinds = KINDS[: 3 if flags.force else 2 if flags.all_ else 1]
+def run_redrive(
+    redrive: Redrive, *, all_: bool, force: bool, yes: bool, look: bool, as_json: bool
+) -> int:
+    """Show the dead-lettered messages, ask, send messages back; return the exit status."""
+    kinds = KINDS[: 3 if force else 2 if all_ else 1]
     survey = redrive.survey()
     nothing_to_move = survey.complete and not survey.count(*kinds)
-    if flags.as_json:
-        idle = flags.look or not flags.yes or nothing_to_move
+    if as_json:
+        idle = look or not yes or nothing_to_move
         _print_json(survey, kinds, None if idle else redrive.move(kinds, survey))
         return 0
     _print_survey(survey, kinds)
-    if flags.look or not survey.seen:
+    if look or not survey.seen:
         return 0
     if nothing_to_move:
         screen.say("nothing to send back")
         return 0
-    if not flags.yes and not _confirm(survey, kinds):
+    if not yes and not _confirm(survey, kinds):
         screen.say("nothing was moved")
         return 1
     result = _move(redrive, kinds, survey)
@@ -71,8 +58,8 @@ def _print_json(survey: Survey, kinds: tuple[Kind, ...], result: MoveResult | No
             "seen": survey.seen,
             "complete": survey.complete,
             "groups": [{**asdict(one), "chosen": one.kind in kinds} for one in survey.groups],
-            "moved": 0 if result is None else result.moved,
-            "by": None if result is None else result.by,
+            "moved": result.moved if result else 0,
+            "by": result.by if result else None,
         }
     )
 
@@ -82,15 +69,15 @@ def _print_survey(survey: Survey, kinds: tuple[Kind, ...]) -> None:
         screen.say("no dead-lettered messages")
         return
     rows = [
-        (
-            f"{group.count:,}",
-            "goes back" if group.kind in kinds else "stays",
-            printable(group.reason),
-            printable(group.example or ""),
-        )
+        {
+            "MESSAGES": f"{group.count:,}",
+            "": "goes back" if group.kind in kinds else "stays",
+            "REASON": printable(group.reason),
+            "FOR EXAMPLE": printable(group.example or ""),
+        }
         for group in survey.groups[:_MAX_REASONS]
     ]
-    screen.print_rows(("MESSAGES", "", "REASON", "FOR EXAMPLE"), rows, right={0}, fold={2, 3})
+    screen.print_rows(rows, right={"MESSAGES"}, fold={"REASON", "FOR EXAMPLE"})
     if more := survey.groups[_MAX_REASONS:]:
         hidden = plural(sum(group.count for group in more), "message")
         screen.say(f"and {hidden} of {plural(len(more), 'more reason')}: --json lists all")
@@ -103,17 +90,17 @@ def _print_survey(survey: Survey, kinds: tuple[Kind, ...]) -> None:
 
 def _confirm(survey: Survey, kinds: tuple[Kind, ...]) -> bool:
     """Ask; if nobody can answer, say what to do instead."""
-    which = (
-        plural(survey.count(*kinds), "message") if survey.complete else "all messages like these"
-    )
+    messages = "all messages like these"
+    if survey.complete:
+        messages = plural(survey.count(*kinds), "message")
     try:
-        return click.confirm(f"Send {which} back to the queue?")
+        return click.confirm(f"Send {messages} back to the queue?")
     except click.Abort:
         if sys.stdin.isatty():
             raise
         screen.say("")
-        message = "nobody can answer, nothing was moved: --yes does not ask"
-        raise click.ClickException(message) from None
+        reason = "nobody can answer, nothing was moved: --yes does not ask"
+        raise click.ClickException(reason) from None
 
 
 def _move(redrive: Redrive, kinds: tuple[Kind, ...], survey: Survey) -> MoveResult:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -18,16 +18,13 @@ from xorack.ops.text import printable, span
 
 __all__ = [
     "COLOURS",
-    "age",
     "can_redraw",
+    "cells",
     "console",
-    "percent",
     "print_json",
     "print_rows",
     "print_status",
     "say",
-    "time_left",
-    "units",
 ]
 
 COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
@@ -60,27 +57,22 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=not sys.stdout.encoding.lower().startswith("utf")))
 
 
-def time_left(status: ChainStatus) -> str:
-    """Format the time until the deadline in whole seconds; empty without a deadline."""
-    if status.deadline is None:
-        return ""
-    left = status.deadline - status.now
-    return "passed" if left <= 0 else span(left // 1000 * 1000)
-
-
-def percent(status: ChainStatus) -> str:
-    """Format the progress; ``?`` if the senders do not count."""
-    return "?" if status.percent is None else f"{status.percent:g} %"
-
-
-def units(status: ChainStatus) -> str:
-    """Format the finished and started units."""
-    return f"{status.chain.finished:,}/{status.chain.started:,}"
-
-
-def age(status: ChainStatus) -> str:
-    """Format the age; ``?`` if it is unknown."""
-    return "?" if status.age_ms is None else span(status.age_ms)
+def cells(status: ChainStatus) -> dict[str, str]:
+    """Format a chain as the cells of a table, by the heads of the columns."""
+    chain = status.chain
+    time_left = ""
+    if status.deadline is not None:
+        left = status.deadline - status.now
+        time_left = "passed" if left <= 0 else span(left // 1000 * 1000)
+    return {
+        "TAG": printable(chain.tag),
+        "STATUS": chain.status,
+        "DONE": "?" if status.percent is None else f"{status.percent:g} %",
+        "UNITS": f"{chain.finished:,}/{chain.started:,}",
+        "AGE": "?" if status.age_ms is None else span(status.age_ms),
+        "TIME LEFT": time_left,
+        "REASON": printable(status.reason or ""),
+    }
 
 
 def print_status(status: ChainStatus) -> None:
@@ -91,8 +83,7 @@ def print_status(status: ChainStatus) -> None:
         line.append(value, style=COLOURS.get(value, "") if name == "status" else "")
         if name == "progress" and status.percent is not None and out.is_terminal:
             full = int(status.percent / 100 * 24)
-            line.append("  ")
-            line.append("━" * full, style="green" if status.percent == 100 else "cyan")
+            line.append("  " + "━" * full, style="green" if status.percent == 100 else "cyan")
             line.append("━" * (24 - full), style="bright_black")
         out.print(line)
 
@@ -106,11 +97,11 @@ def _properties(status: ChainStatus) -> Iterator[tuple[str, str]]:
         "status": chain.status,
         "reason": printable(status.reason or ""),
         "": "its requests arrived before its create" if chain.status == "pending" else "",
-        "progress": percent(status),
+        "progress": cells(status)["DONE"],
         "started": f"{chain.started:,} units",
         "finished": f"{chain.finished:,} units",
         "created": rfc3339(chain.created_at),
-        "took" if final else "age": None if status.age_ms is None else age(status),
+        "took" if final else "age": None if status.age_ms is None else span(status.age_ms),
         "last stamp": None if final else _ago(status, chain.last_stamp_at),
         "ended": chain.ended_at and f"{rfc3339(chain.ended_at)}, {_ago(status, chain.ended_at)}",
         "deadline": None if final else _deadline(status),
@@ -138,44 +129,28 @@ def _deadline(status: ChainStatus) -> str:
     return f"{text}, passed {_ago(status, status.deadline)}: the sweeper ends it"
 
 
-def print_rows(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    right: Collection[int],
-    fold: Collection[int],
-) -> None:
-    """Print a table without cutting any cell.
+def print_rows(rows: Sequence[Mapping[str, str]], *, right: set[str], fold: set[str]) -> None:
+    """Print rows of cells by the heads of their columns, without cutting any cell.
 
-    On a terminal with enough room, long cells continue in further lines. Elsewhere a row is one
-    line, in columns except for very long cells.
-
-    Args:
-        heads: The names of the columns.
-        rows: The cells.
-        right: Columns that are aligned to the right.
-        fold: Columns whose cells may continue in further lines on a terminal.
+    On a terminal with enough room, long cells of the columns `fold` continue in further lines.
+    Elsewhere a row is one line. The columns `right` are aligned to the right.
     """
-    lines = [heads, *rows]
-    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    lines = [{head: head for head in rows[0]}, *rows]
+    widths = {head: max(cell_len(line[head]) for line in lines) for head in rows[0]}
+    least = [min(width, _MIN_FOLDED) if head in fold else width for head, width in widths.items()]
     out = console()
-    least = [min(width, _MIN_FOLDED) if at in fold else width for at, width in enumerate(widths)]
-    if not out.is_terminal or sum(least) + _GAP * (len(heads) - 1) > out.width:
+    if not out.is_terminal or sum(least) + _GAP * (len(widths) - 1) > out.width:
         for line in lines:
             padded = []
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True)):
-                space = " " * (min(width, _MAX_PADDED) - cell_len(cell))
-                padded.append(space + cell if at in right else cell + space)
+            for head, width in widths.items():
+                space = " " * (min(width, _MAX_PADDED) - cell_len(line[head]))
+                padded.append(space + line[head] if head in right else line[head] + space)
             say((" " * _GAP).join(padded).rstrip())
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for at, head in enumerate(heads):
-        table.add_column(
-            head,
-            justify="right" if at in right else "left",
-            no_wrap=at not in fold,
-            overflow="fold",
-        )
+    for head in widths:
+        justify: Literal["left", "right"] = "right" if head in right else "left"
+        table.add_column(head, justify=justify, no_wrap=head not in fold, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
+        table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row.values()))
     out.print(table, soft_wrap=False)

@@ -27,28 +27,19 @@ from xorack.ops.watch import ChainWatcher, WatchUpdate
 
 __all__ = ["run_watch"]
 
-_Options = dict[str, Any]
-_Cell = Callable[[ChainStatus], RenderableType]
-
 _OTHER_LINES = 4
 """Lines of the screen that are not chains."""
 _URGENCY_COLOURS = {"ok": "", "soon": "yellow", "late": "red"}
 
 
 def run_watch(watcher: ChainWatcher, interval: float, *, as_json: bool) -> int:
-    """Watch until all named chains have ended; endlessly if none are named.
-
-    Args:
-        watcher: The watcher of the chains.
-        interval: Seconds between polls.
-        as_json: True for JSON.
+    """Watch until all named chains have ended, without names for ever; `interval` is in seconds.
 
     Returns:
         The exit status: 1 if one of the named chains failed.
 
     Raises:
         BrokenPipeError: The reader of the output is gone.
-        KeyboardInterrupt: The user interrupts it.
     """
     out = screen.console()
     if as_json or not screen.can_redraw(out):
@@ -115,16 +106,10 @@ def _clock(at: int) -> str:
 
 def _line(status: ChainStatus) -> str:
     """Format a change for a log; the tag comes last, since it may hold any characters."""
-    return "  ".join(
-        (
-            _clock(status.now),
-            f"{status.chain.status:<7}",
-            f"{screen.percent(status):>6}",
-            screen.units(status),
-            printable(status.chain.tag)
-            + (f": {printable(status.reason)}" if status.reason else ""),
-        )
-    )
+    cells = screen.cells(status)
+    start = f"{_clock(status.now)}  {cells['STATUS']:<7}  {cells['DONE']:>6}  {cells['UNITS']}"
+    reason = f": {cells['REASON']}" if cells["REASON"] else ""
+    return f"{start}  {cells['TAG']}{reason}"
 
 
 def _draw(update: WatchUpdate, named: bool, error: str, width: int, height: int) -> Group:
@@ -135,19 +120,18 @@ def _draw(update: WatchUpdate, named: bool, error: str, width: int, height: int)
     if chains or update.not_found:
         parts.append(_table(chains[:room], update.not_found, width))
     if hidden := len(chains[room:]):
-        parts.append(Text(f"and {hidden:,} more: the terminal is too low", style="dim"))
+        parts.append(Text(f"and {hidden:,} more: enlarge the terminal", style="dim"))
     if error:
         parts.append(Text(f"retrying: {error}", style="red", no_wrap=True))
     return Group(*parts)
 
 
 def _head(update: WatchUpdate, named: bool) -> Text:
-    snapshot, ended = update.snapshot, len(update.ended)
+    snapshot, ended, absent = update.snapshot, len(update.ended), len(update.not_found)
     count = len(snapshot.chains)
     if named:
-        text = f"{ended} of {count + ended + len(update.not_found)} ended"
-        if update.not_found:
-            text += f", {len(update.not_found)} do not exist yet"
+        text = f"{ended} of {count + ended + absent} ended"
+        text += f", {absent} do not exist yet" if absent else ""
     elif not count:
         text = "no unfinished chain has a deadline"
     else:
@@ -161,46 +145,40 @@ def _head(update: WatchUpdate, named: bool) -> Text:
 
 
 def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) -> Table:
-    wide = width >= 90
-    columns: list[tuple[bool, str, _Options, _Cell]] = [
-        (True, "TAG", {"ratio": 1, "min_width": 5}, lambda one: Text(printable(one.chain.tag))),
-        (True, "STATUS", {"width": 7}, _status),
-        (width >= 60, "", {"width": 24 if wide else 10}, _bar),
-        (width >= 40, "DONE", {"justify": "right", "width": 6}, screen.percent),
-        (wide, "UNITS", {"justify": "right"}, screen.units),
-        (wide, "AGE", {"justify": "right"}, screen.age),
-        # Never left out, nor cut: "1 h" of "1 h 20 min" would mislead.
-        (True, "TIME LEFT", {"justify": "right"}, _time_left),
-    ]
+    # Least width of the terminal, head, options. The time left is never left out, nor cut: "1 h"
+    # of "1 h 20 min" would mislead.
+    columns: tuple[tuple[int, str, dict[str, Any]], ...] = (
+        (0, "TAG", {"ratio": 1, "min_width": 5}),
+        (0, "STATUS", {"width": 7}),
+        (60, "", {"width": 24 if width >= 90 else 10}),
+        (40, "DONE", {"justify": "right", "width": 6}),
+        (90, "UNITS", {"justify": "right"}),
+        (90, "AGE", {"justify": "right"}),
+        (0, "TIME LEFT", {"justify": "right"}),
+    )
     # The cursor waits at the end of the last line. The terminal's echo of Ctrl-C must fit behind
     # it, or the screen scrolls by a line and the last drawing misses its place.
     table = Table(box=None, pad_edge=False, header_style="bold", width=max(20, width - 3))
-    cells = []
-    for shown, head, options, cell in columns:
-        if shown:
-            table.add_column(head, no_wrap=True, **options)
-            cells.append(cell)
+    shown = {head: options for least, head, options in columns if width >= least}
+    for head, options in shown.items():
+        table.add_column(head, no_wrap=True, **options)
     for status in chains:
-        table.add_row(*(cell(status) for cell in cells))
+        row = _row(status)
+        table.add_row(*(row[head] for head in shown))
     for tag in not_found:
         table.add_row(Text(printable(tag)), Text("-", style="dim"))
     return table
 
 
-def _status(status: ChainStatus) -> Text:
-    return Text(status.chain.status, style=screen.COLOURS[status.chain.status])
-
-
-def _bar(status: ChainStatus) -> ProgressBar | Text:
-    if status.percent is None:
-        return Text("")
+def _row(status: ChainStatus) -> dict[str, RenderableType]:
+    cells = screen.cells(status)
     colour = screen.COLOURS[status.chain.status]
-    return ProgressBar(100, status.percent, complete_style=colour, finished_style="green")
-
-
-def _time_left(status: ChainStatus) -> Text:
-    if status.chain.final:
-        return Text("")
-    if status.deadline is None:
-        return Text("no deadline", style="dim")
-    return Text(screen.time_left(status), style=_URGENCY_COLOURS[status.urgency])
+    row: dict[str, RenderableType] = {head: Text(cell) for head, cell in cells.items()}
+    row["STATUS"] = Text(cells["STATUS"], style=colour)
+    row[""] = ""
+    if status.percent is not None:
+        row[""] = ProgressBar(100, status.percent, complete_style=colour, finished_style="green")
+    row["TIME LEFT"] = Text(cells["TIME LEFT"], style=_URGENCY_COLOURS[status.urgency])
+    if status.deadline is None and not status.chain.final:
+        row["TIME LEFT"] = Text("no deadline", style="dim")
+    return row

@@ -23,12 +23,9 @@ __all__ = ["DynamoDBAcker"]
 class _Call:
     """A thread's call that waits for its request to be applied."""
 
-    __slots__ = ("done", "error", "request", "stamp", "turn")
-
     def __init__(self, request: Request) -> None:
         self.request = request
         self.turn = threading.Event()
-        self.done = False
         self.stamp: Stamp | None = None
         self.error: BaseException | None = None
 
@@ -39,6 +36,12 @@ class DynamoDBAcker:
     Unlike the npm package, ``stamp`` retries by itself, is exact if a write landed and its response
     was lost, and keeps a finished chain as a tombstone. Threads may share an acker: their stamps
     to one chain share a write.
+
+    Each method may raise InvalidRequest for an invalid argument, and
+    ``botocore.exceptions.ClientError`` if DynamoDB rejects a call. ``create`` and ``stamp`` raise
+    ZeroBufferNoOp for a stamp of zeros, BufferLengthsUnequal if other stamps of the chain have
+    another length, and StaleLocalData if others kept writing the chain until the retries were
+    used up: then the stamp was not applied.
 
     Example:
         >>> acker = DynamoDBAcker("my-table", partition_key="tagID")   # doctest: +SKIP
@@ -62,14 +65,11 @@ class DynamoDBAcker:
         """Use a table.
 
         Args:
-            table_name: The name of the table.
+            table_name: The table.
             partition_key: The name of its partition key, a string attribute.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             policy: The limits of retries.
             retention: Milliseconds that the tombstone of a finished chain is kept.
-
-        Raises:
-            InvalidRequest: The table name is empty, or the partition key is an attribute of chains.
         """
         self.store = DynamoDBStore(table_name, partition_key, client, retention=retention)
         self.policy = policy or RetryPolicy()
@@ -95,22 +95,11 @@ class DynamoDBAcker:
 
         Raises:
             TagExists: The chain was created before.
-            ZeroBufferNoOp: The stamp is all zeros.
-            BufferLengthsUnequal: Stamps of another length came before the create.
-            InvalidRequest: The tag, stamp or count is invalid.
-            StaleLocalData: Others kept writing the chain until the retries were used up.
-            botocore.exceptions.ClientError: DynamoDB rejected the call.
         """
         return self._apply("create", tag, stamp, started, finished)
 
     def stamp(self, tag: str, stamp: bytes, *, started: int = 0, finished: int = 0) -> Stamp:
-        """XOR a stamp into a chain, exactly once.
-
-        Args:
-            tag: The chain.
-            stamp: As many bytes as the chain's other stamps, not all zero.
-            started: Units that this starts, if the senders report counts.
-            finished: Units that this finishes, likewise.
+        """XOR a stamp into a chain, exactly once. The arguments are those of `create`.
 
         Returns:
             The chain's stamp. Its ``acked`` is True if the chain is acked, by this stamp or
@@ -118,23 +107,11 @@ class DynamoDBAcker:
 
         Raises:
             TagNotFound: The chain does not exist.
-            ZeroBufferNoOp: The stamp is all zeros.
-            BufferLengthsUnequal: The chain's stamps have another length.
-            InvalidRequest: The tag, stamp or count is invalid.
-            StaleLocalData: Others kept writing the chain until the retries were used up. The stamp
-                was not applied.
-            botocore.exceptions.ClientError: DynamoDB rejected the call.
         """
         return self._apply("stamp", tag, stamp, started, finished)
 
     def delete(self, tag: str) -> None:
-        """Delete a chain or a tombstone.
-
-        Raises:
-            TagNotFound: The chain does not exist.
-            InvalidRequest: The tag is invalid.
-            botocore.exceptions.ClientError: DynamoDB rejected the call.
-        """
+        """Delete a chain or a tombstone; raise TagNotFound if it does not exist."""
         validate_tag(tag)
         self._remember(tag, None)
         retry = self.policy.start()
@@ -145,9 +122,9 @@ class DynamoDBAcker:
                 if not retry.again():
                     raise unavailable.cause from None
             except TagNotFound:
-                if retry.attempt > 1:
-                    return None  # an attempt whose response was lost has deleted it
-                raise
+                if retry.attempt == 1:
+                    raise
+                return None  # an attempt whose response was lost has deleted it
 
     def _apply(self, op: Any, tag: str, stamp: bytes, started: int, finished: int) -> Stamp:
         """Apply a request, together with those of other threads that wait for the same chain."""
@@ -159,15 +136,15 @@ class DynamoDBAcker:
         with self._guard:
             queue = self._queues.setdefault(queue_key, [])
             queue.append(call)
-            first = len(queue) == 1
-        if not first:
-            call.turn.wait()
-        if not call.done:
+            if len(queue) == 1:
+                call.turn.set()
+        call.turn.wait()
+        if call.stamp is None and call.error is None:
             # The first in the queue writes for all that are in it by now, in one write.
             self._write_queue(queue_key)
         if call.error is not None:
             raise call.error
-        assert call.stamp is not None  # done without an error
+        assert call.stamp is not None  # written without an error
         return call.stamp
 
     def _write_queue(self, queue_key: tuple[str, bool]) -> None:
@@ -188,18 +165,14 @@ class DynamoDBAcker:
                 else:
                     del self._queues[queue_key]
             for call in calls:
-                call.done = True
                 call.turn.set()
 
     def _write(self, tag: str, must_exist: bool, calls: list[_Call]) -> None:
         """Apply the requests of waiting calls; give each its result."""
         with self._guard:
-            last = self._cache.get(tag)
-        cached = None
-        if not must_exist:
-            cached = CachedChain(None, verified=False)
-        elif last is not None:
-            cached = CachedChain(last, verified=False)
+            last = self._cache.get(tag) if must_exist else None
+        # A create expects no chain; a stamp without a cached chain reads it.
+        cached = None if must_exist and last is None else CachedChain(last, verified=False)
         requests = [call.request for call in calls]
         try:
             chain, outcomes = self._writer.apply(

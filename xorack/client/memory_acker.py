@@ -32,7 +32,6 @@ class Acker(EventEmitter):
 
     def __init__(self) -> None:
         super().__init__()
-        # Integers: their XOR and their test for zero are one operation each.
         self._chains: dict[str, tuple[int, int]] = {}  # tag to length in bytes, XOR of stamps
         self._guard = threading.Lock()
 
@@ -47,11 +46,7 @@ class Acker(EventEmitter):
         return MappingProxyType(stamps)
 
     def add(self, tag: str, stamp: bytes) -> None:
-        """Start a chain.
-
-        Args:
-            tag: The chain's name, a non-empty string.
-            stamp: The root unit's stamp, not all zero.
+        """Start a chain, with the stamp of its root unit.
 
         Raises:
             TagExists: An open chain has this tag.
@@ -70,10 +65,6 @@ class Acker(EventEmitter):
         """XOR a stamp in. At zero, remove the chain and emit ``acked``.
 
         An unknown tag is ignored, as in the npm package: the chain may have ended before.
-
-        Args:
-            tag: The chain.
-            stamp: As many bytes as the chain's other stamps.
 
         Raises:
             BufferLengthsUnequal: The chain's stamps have another length.

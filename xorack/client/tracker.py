@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
+from functools import reduce
 from typing import Any, Literal, cast, get_args
 
 from xorack.aws.client import make_client
@@ -39,13 +40,7 @@ _STAMPS = {"traced": traced, "plain": plain}
 
 @dataclass(frozen=True)
 class Token:
-    """A started unit. It travels with the event to the worker that finishes the unit.
-
-    Attributes:
-        unit: The unit's id.
-        tags: The chains that the unit belongs to, at least one.
-        kind: The kind of stamps of these chains.
-    """
+    """A started unit and its chains. It travels with the event to the worker that finishes it."""
 
     unit: int
     tags: tuple[str, ...]
@@ -53,12 +48,8 @@ class Token:
 
     def to_json(self) -> dict[str, Any]:
         """Return the token as a JSON object."""
-        return {
-            "v": _VERSION,
-            "unit": f"{self.unit:016x}",
-            "tags": list(self.tags),
-            "kind": self.kind,
-        }
+        unit = f"{self.unit:016x}"
+        return {"v": _VERSION, "unit": unit, "tags": list(self.tags), "kind": self.kind}
 
     def __str__(self) -> str:
         """Return the token as JSON text."""
@@ -91,13 +82,9 @@ class Token:
 
 
 def _unit_of(text: object) -> int:
-    try:
-        unit = int(text, 16) if isinstance(text, str) and len(text) == 16 else 0
-    except ValueError:
-        unit = 0
-    if not 0 < unit < 1 << 64:
+    if not isinstance(text, str) or not re.fullmatch("[0-9a-fA-F]{16}", text) or not int(text, 16):
         raise InvalidToken("unit", text, "16 hex digits, not all zero")
-    return unit
+    return int(text, 16)
 
 
 def _tags_of(tags: object) -> tuple[str, ...]:
@@ -142,12 +129,9 @@ class Tracker:
             queue_url: The acker's queue (the stack's output ``QueueUrl``).
             client: A boto3 SQS client; by default one of the default credential chain, created at
                 the first send.
-            stamps: The stamps of chains started here. ``traced`` stamps name the outstanding units;
-                ``plain`` ones have 8 bytes instead of 648 and do not.
+            stamps: The kind of stamps of chains started here. ``traced`` stamps name the
+                outstanding units; ``plain`` ones have 8 bytes instead of 648 and do not.
             policy: The limits of retries for messages that were not accepted.
-
-        Raises:
-            InvalidRequest: The queue URL is empty, or the kind of stamps is unknown.
         """
         if not isinstance(queue_url, str) or not queue_url:
             raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
@@ -167,10 +151,10 @@ class Tracker:
         idle_timeout: float | None = None,
         detail: Mapping[str, Any] | None = None,
     ) -> Token:
-        """Create a chain with its root unit.
+        """Create a chain with its root unit, and return the unit's token.
 
-        A tag names one run of the work. A second start of the tag is the same request and has no
-        effect. For a new run use a new tag, with a date or the number of the attempt.
+        A tag names one run of the work: a second start of the tag has no effect. For a new run use
+        a new tag, with a date or the number of the attempt.
 
         Args:
             tag: The chain's name.
@@ -178,9 +162,6 @@ class Tracker:
             timeout: Seconds until the chain fails if it is not acked; by default the acker's.
             idle_timeout: Seconds without a stamp until it fails; by default no limit.
             detail: A JSON object of at most 4 KiB, returned in the chain's events.
-
-        Returns:
-            The root unit's token.
 
         Raises:
             InvalidRequest: An argument is invalid.
@@ -211,19 +192,21 @@ class Tracker:
         return Step(self, tuple(map(Token.from_json, tokens)), fail=fail)
 
     def fail(self, chain: AnyToken, reason: str, *, request_id: str | None = None) -> None:
-        """Fail the chains of a token.
+        """Fail the chains of a token, for a reason that is cut off after 1,024 bytes.
 
-        Args:
-            chain: A token of the chains.
-            reason: The reason; cut off after 1,024 bytes.
-            request_id: The request's id; by default a hash of this unit and reason.
+        The id of the request is by default a hash of the unit and the reason.
 
         Raises:
+            InvalidRequest: The reason is not a string.
             InvalidToken: The token is invalid.
             SendFailed: The queue did not accept the request.
         """
         token = Token.from_json(chain)
-        reason = _valid_reason(reason)
+        if not isinstance(reason, str):
+            raise InvalidRequest("reason", reason, "a string")
+        # The protocol allows neither NUL nor surrogates.
+        data = reason.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
+        reason = data.decode("utf-8", "ignore")
         digest = hashlib.blake2b(reason.encode(), digest_size=8).hexdigest()
         id = request_id or f"fail-{token.unit:016x}-{digest}"
         self._send(*(Request.fail(tag, id, reason) for tag in token.tags))
@@ -231,10 +214,7 @@ class Tracker:
     def extend(self, chain: AnyToken, timeout: float, *, request_id: str | None = None) -> None:
         """Move the deadline of a token's chains to ``timeout`` seconds from now.
 
-        Args:
-            chain: A token of the chains.
-            timeout: Seconds, above 0.
-            request_id: The request's id; random by default: each call is a separate request.
+        The id of the request is random by default: each call is a separate request.
 
         Raises:
             InvalidToken: The token is invalid.
@@ -296,15 +276,12 @@ class Step:
         self._ended = False
 
     def child(self, *parts: str | bytes | int, unit: int | None = None) -> Token:
-        """Start a unit that descends from the units that this step finishes.
+        """Start a child of this step's units, and return its token: send it with the event.
 
         Args:
             *parts: The name of the unit among the children of its parents, the same each time the
                 step runs. By default its number, so the order of children must be the same.
             unit: The unit's id, instead of parts.
-
-        Returns:
-            The unit's token: send it with the event.
 
         Raises:
             InvalidRequest: The step has a unit of this name already: they would cancel out.
@@ -326,15 +303,11 @@ class Step:
     def requests(self) -> list[Request]:
         """Return the stamps that end this step, one for each chain."""
         make = _STAMPS[self.tokens[0].kind]
-        children = bytes(len(make(self.tokens[0].unit)))
-        for child in self._children:
-            children = xor_bytes(children, make(child))
         requests = []
+        children = reduce(xor_bytes, map(make, self._children), bytes(len(make(1))))
         for tag in self.tags:
             finished = sorted(token.unit for token in self.tokens if tag in token.tags)
-            stamp = children
-            for unit in finished:
-                stamp = xor_bytes(stamp, make(unit))
+            stamp = reduce(xor_bytes, map(make, finished), children)
             units = b"".join(unit.to_bytes(8, "little") for unit in finished)
             id = f"step-{hashlib.blake2b(units, digest_size=16).hexdigest()}"
             counts = {"started": len(self._children), "finished": len(finished)}
@@ -344,23 +317,10 @@ class Step:
     def __enter__(self) -> Step:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._ended = True
         if error is None:
             self._tracker._send(*self.requests())
         elif self._fail and isinstance(error, Exception):
             for token in self.tokens:
                 self._tracker.fail(token, f"{type(error).__name__}: {error}")
-
-
-def _valid_reason(reason: str) -> str:
-    """Remove from a reason what the protocol does not allow: NUL, surrogates, excess length."""
-    if not isinstance(reason, str):
-        raise InvalidRequest("reason", reason, "a string")
-    data = reason.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
-    return data.decode("utf-8", "ignore")

@@ -22,12 +22,12 @@ _IDS_SHOWN = 2
 
 _COLOURS = {
     "light": {
-        "text": "#16191f", "faint": "#5f6b7a", "line": "#e3e7ec", "track": "#e3e7ec",
-        "ok": "#0972d3", "soon": "#b45309", "late": "#d91515", "badge": "#f2f3f3",
+        "text": "#16191f", "faint": "#5f6b7a", "line": "#e3e7ec", "badge": "#f2f3f3",
+        "ok": "#0972d3", "soon": "#b45309", "late": "#d91515",
     },
     "dark": {
-        "text": "#d1d5db", "faint": "#8d99a8", "line": "#2f3b47", "track": "#2f3b47",
-        "ok": "#539fe5", "soon": "#f2a93b", "late": "#ff7a7a", "badge": "#232f3e",
+        "text": "#d1d5db", "faint": "#8d99a8", "line": "#2f3b47", "badge": "#232f3e",
+        "ok": "#539fe5", "soon": "#f2a93b", "late": "#ff7a7a",
     },
 }  # fmt: skip
 
@@ -44,7 +44,7 @@ background:none}}
 .xorack .faint{{color:{faint};font-size:12px}}
 .xorack .badge{{background:{badge};border:1px solid {line};border-radius:8px;padding:0 7px;
 font-size:11px;white-space:nowrap}}
-.xorack .bar{{background:{track};border-radius:3px;height:8px;margin:5px 0 3px;overflow:hidden}}
+.xorack .bar{{background:{line};border-radius:3px;height:8px;margin:5px 0 3px;overflow:hidden}}
 .xorack .bar.thin{{height:3px}}
 .xorack .bar i{{display:block;height:100%;border-radius:3px}}
 .xorack code{{font-family:Monaco,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:11px;
@@ -62,11 +62,7 @@ _COLUMNS = (
 
 
 def render(snapshot: Snapshot, theme: Theme = "light") -> str:
-    """Render a snapshot.
-
-    Returns:
-        HTML to embed in a page, without scripts or links.
-    """
+    """Render a snapshot as HTML to embed in a page, without scripts or links."""
     parts = [_summary(snapshot)]
     if snapshot.chains:
         heads = "".join(f'<th style="width:{width}">{name}</th>' for name, width in _COLUMNS)
@@ -80,8 +76,8 @@ def render(snapshot: Snapshot, theme: Theme = "light") -> str:
 
 def render_error(reason: str, theme: Theme = "light") -> str:
     """Render the reason why the table cannot be read, as HTML like that of `render`."""
-    text = _text(reason, 500)
-    return _page(f'<p><b class="late">The chains cannot be read.</b> {text}</p>', theme)
+    problem = '<b class="late">The chains cannot be read.</b>'
+    return _page(f"<p>{problem} {_text(reason, 500)}</p>", theme)
 
 
 def _page(content: str, theme: Theme) -> str:
@@ -92,12 +88,10 @@ def _page(content: str, theme: Theme) -> str:
 def _summary(snapshot: Snapshot) -> str:
     chains = snapshot.chains
     urgencies = [status.urgency for status in chains]
+    count = plural(len(chains), "unfinished chain")
+    sentences = [f"The {count} due first, of more." if snapshot.more else f"{count}."]
     if not chains:
         sentences = ["No unfinished chain has a deadline."]
-    elif snapshot.more:
-        sentences = [f"The {plural(len(chains), 'unfinished chain')} due first, of more."]
-    else:
-        sentences = [f"{plural(len(chains), 'unfinished chain')}."]
     if late := urgencies.count("late"):
         sentences.append(f'<b class="late">{late} past the deadline.</b>')
     if soon := urgencies.count("soon"):
@@ -111,14 +105,7 @@ def _summary(snapshot: Snapshot) -> str:
 
 
 def _row(status: ChainStatus) -> str:
-    age = "unknown" if status.age_ms is None else span(status.age_ms)
-    cells = (
-        _name(status),
-        _progress(status),
-        f'<span class="num">{age}</span>',
-        _deadline(status),
-        _outstanding(status),
-    )
+    cells = (cell(status) for cell in (_name, _progress, _age, _deadline, _outstanding))
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
@@ -132,19 +119,23 @@ def _name(status: ChainStatus) -> str:
     if chain.last_stamp_at is not None:
         notes.append(f"last stamp {span(max(0, status.now - chain.last_stamp_at))} ago")
     full, short = _text(chain.tag), _text(chain.tag, _TAG_CHARACTERS)
-    return (
-        f'<div class="tag" title="{full}">{short}</div><div class="faint">{" ".join(notes)}</div>'
-    )
+    name = f'<div class="tag" title="{full}">{short}</div>'
+    return f'{name}<div class="faint">{" ".join(notes)}</div>'
 
 
 def _progress(status: ChainStatus) -> str:
     chain = status.chain
     if status.percent is None:
-        return f'{_bar(0, "faint")}<span class="faint">its senders do not count</span>'
+        return f'{_bar(0, "faint")}<span class="faint">its senders report no counts</span>'
     return (
         f'{_bar(status.percent, "ok")}<span class="num">{status.percent:g} %</span> '
         f'<span class="faint num">{chain.finished:,} of {chain.started:,}</span>'
     )
+
+
+def _age(status: ChainStatus) -> str:
+    age = "unknown" if status.age_ms is None else span(status.age_ms)
+    return f'<span class="num">{age}</span>'
 
 
 def _deadline(status: ChainStatus) -> str:
@@ -173,7 +164,7 @@ def _outstanding(status: ChainStatus) -> str:
 
 
 def _bar(percent: float, colour: str, *, thin: bool = False) -> str:
-    width = min(100.0, max(0.0, percent))
+    width = min(100.0, percent)
     kind = "bar thin" if thin else "bar"
     return f'<div class="{kind}"><i class="{colour}" style="width:{width:.1f}%"></i></div>'
 

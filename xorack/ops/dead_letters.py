@@ -35,10 +35,7 @@ class DeadMessage:
     """A message of the dead-letter queue.
 
     Attributes:
-        id: The queue's id of it.
-        handle: The receipt handle.
         sent_at: Arrival in the dead-letter queue, milliseconds since 1970.
-        kind: The kind of reason.
         reason: The reason, without the values that differ between messages.
         tag: The tag of its first request; None if it has no valid request.
         packed: True if the body is compressed.
@@ -74,7 +71,7 @@ class DeadMessage:
             message["ReceiptHandle"],
             int(message.get("Attributes", {}).get("SentTimestamp", 0)),
             kind,
-            _generalize(reason),
+            _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
             requests[0].tag if requests else None,
             packed,
             tuple(bodies),
@@ -89,8 +86,3 @@ def _unpack(body: str) -> str | None:
         return text.decode() if unpacker.eof else None
     except (binascii.Error, ValueError, zlib.error):
         return None
-
-
-def _generalize(reason: str) -> str:
-    """Remove the values that differ between messages from a reason."""
-    return _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason)))

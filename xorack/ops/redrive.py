@@ -1,8 +1,7 @@
 """Redriving: dead-lettered messages go back to the queue.
 
-SQS moves all messages of a queue by itself. To move some, each is received, sent to the queue and
-then deleted. A crash in between leaves a message in both queues, which is harmless: a request takes
-effect once.
+SQS moves all messages of a queue by itself. To move some, each is received, sent and then deleted.
+A crash in between leaves a message in both queues. This is harmless: a request takes effect once.
 """
 
 from __future__ import annotations
@@ -10,13 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from xorack.aws.client import error_code, make_client
+from xorack.aws.client import error_code
 from xorack.aws.sqs import send_bodies
 from xorack.core.clock import milliseconds
 from xorack.core.errors import SendFailed, XorAckError
@@ -31,10 +31,11 @@ Progress = Callable[[int, int], None]
 """A callback that gets the number of moved messages and the approximate total."""
 
 _HOLD_SECONDS = 120
-"""How long a message that we received is hidden from others."""
+"""A received message is hidden from others for this time."""
 _WAIT_SECONDS = 1
 """A long poll asks all of a queue's servers, so an empty response means an empty queue."""
 _POLL_SECONDS = 2.0
+_POLICY = RetryPolicy(attempts=8)
 
 
 class MoveFailed(XorAckError):
@@ -43,14 +44,7 @@ class MoveFailed(XorAckError):
 
 @dataclass
 class Group:
-    """Dead-lettered messages with the same reason.
-
-    Attributes:
-        kind: The kind of reason.
-        reason: The reason, without the values that differ between messages.
-        count: The number of messages.
-        example: The tag of one of them, if any is valid.
-    """
+    """Dead-lettered messages with the same reason; the example is the tag of one of them."""
 
     kind: Kind
     reason: str
@@ -64,15 +58,15 @@ class Survey:
 
     Attributes:
         groups: The messages read by reason, the most frequent first.
-        total: Messages in the queue, by SQS's approximate count.
+        total: Messages in the queue; SQS's approximate count if not all were read.
         complete: True if all messages were read.
-        packed: Messages read whose body is compressed.
+        packed: True if the body of one of the messages read is compressed.
     """
 
-    groups: list[Group] = field(default_factory=list)
-    total: int = 0
-    complete: bool = True
-    packed: int = 0
+    groups: list[Group]
+    total: int
+    complete: bool
+    packed: bool
 
     def count(self, *kinds: Kind) -> int:
         """Count the messages read of these kinds."""
@@ -89,11 +83,9 @@ class Survey:
 
 
 class MoveResult(NamedTuple):
-    """The result of `Redrive.move`.
+    """The numbers of messages sent back and left, and the way they went.
 
     Attributes:
-        moved: Messages sent back.
-        left: Messages read that stay.
         by: ``task`` if SQS moved the messages itself, ``hand`` if they went one by one.
         task_error: The error code if SQS did not start its own move.
     """
@@ -107,38 +99,30 @@ class MoveResult(NamedTuple):
 class Redrive:
     """A dead-letter queue and the queue that its messages go back to."""
 
-    def __init__(
-        self,
-        dead_letters_url: str,
-        queue_url: str,
-        client: Any = None,
-        policy: RetryPolicy | None = None,
-    ) -> None:
-        """Connect the queues; the policy is for messages that the queue does not accept."""
+    def __init__(self, dead_letters_url: str, queue_url: str, client: Any) -> None:
         self.dead_letters_url = dead_letters_url
         self.queue_url = queue_url
-        self._client = client or make_client("sqs")
-        self._policy = policy or RetryPolicy(attempts=8)
+        self._client = client
 
     def swapped(self) -> bool:
-        """Tell whether the dead-letter queue has the other one as *its* dead-letter queue.
+        """Return True if the queue is the dead-letter queue of the dead-letter queue.
 
         Raises:
             ResourceNotFound: One of the queues does not exist.
         """
         self._redrive_policy(self.queue_url)
-        target = self._redrive_policy(self.dead_letters_url).get("deadLetterTargetArn", "")
+        target: str = self._redrive_policy(self.dead_letters_url).get("deadLetterTargetArn", "")
         # An ARN and a URL both end in account and name.
-        return bool(target) and target.split(":")[-2:] == self.queue_url.split("/")[-2:]
+        return target.split(":")[-2:] == self.queue_url.split("/")[-2:]
 
     def survey(self, limit: int = 1000) -> Survey:
         """Read the dead-letter queue and leave all messages in it.
 
         Messages are hidden from other readers meanwhile. Stops after `limit` messages.
         """
-        survey = Survey()
         groups: dict[tuple[Kind, str], Group] = {}
         handles: dict[str, str] = {}
+        complete, packed = True, False
         try:
             for messages in self._receive():
                 for message in messages:
@@ -147,19 +131,19 @@ class Redrive:
                         group = groups.setdefault(key, Group(*key))
                         group.count += 1
                         group.example = group.example or message.tag
-                        survey.packed += message.packed
+                        packed = packed or message.packed
                     handles[message.id] = message.handle
                 if len(handles) >= limit:
-                    survey.complete = False
+                    complete = False
                     break
         finally:
             self._release(list(handles.values()))
-        survey.groups = sorted(groups.values(), key=lambda group: (-group.count, group.reason))
-        survey.total = survey.seen
-        if not survey.complete:
+        total = len(handles)
+        if not complete:
             count = self._attribute(self.dead_letters_url, "ApproximateNumberOfMessages")
-            survey.total = max(survey.seen, int(count))
-        return survey
+            total = max(total, int(count))
+        by_count = sorted(groups.values(), key=lambda group: (-group.count, group.reason))
+        return Survey(by_count, total, complete, packed)
 
     def move(
         self,
@@ -173,11 +157,6 @@ class Redrive:
         messages beyond the survey's limit, of whatever kind. Otherwise, or if SQS rejects that (it
         does one move of a queue at a time), they go one by one. Messages that arrive meanwhile
         stay then: what is rejected again must not go round in circles.
-
-        Args:
-            kinds: The kinds to move.
-            survey: The result of `survey`.
-            progress: Called after each step.
 
         Raises:
             SendFailed: The queue rejects the messages; those not moved stay where they are.
@@ -196,10 +175,9 @@ class Redrive:
 
     def _start_task(self) -> tuple[str, str]:
         """Start SQS's own move; return the source's ARN and the task's handle."""
-        source, target = (
-            self._attribute(url, "QueueArn") for url in (self.dead_letters_url, self.queue_url)
-        )
+        source = self._attribute(self.dead_letters_url, "QueueArn")
         # Messages that the consumer itself dead-lettered have no source queue known to SQS.
+        target = self._attribute(self.queue_url, "QueueArn")
         task = self._client.start_message_move_task(SourceArn=source, DestinationArn=target)
         return source, task["TaskHandle"]
 
@@ -242,10 +220,9 @@ class Redrive:
                     started_at = self._server_time()
                 # A message that comes again stays, or was sent but not deleted.
                 chosen = [
-                    message
-                    for message in messages
-                    if message.id in sent
-                    or (message.kind in kinds and message.sent_at <= started_at)
+                    m
+                    for m in messages
+                    if m.id in sent or (m.kind in kinds and m.sent_at <= started_at)
                 ]
                 if not chosen and all(message.id in held for message in messages):
                     break
@@ -255,10 +232,7 @@ class Redrive:
                     sent.add(message.id)
                     del held[message.id]
                 # A message that cannot be deleted comes again.
-                if entries := _entries([message.handle for message in chosen]):
-                    self._client.delete_message_batch(
-                        QueueUrl=self.dead_letters_url, Entries=entries
-                    )
+                self._batch(self._client.delete_message_batch, [m.handle for m in chosen])
                 progress(len(sent), max(total, len(sent)))
         finally:
             self._release(list(held.values()))
@@ -281,20 +255,23 @@ class Redrive:
 
     def _send(self, messages: Sequence[DeadMessage]) -> None:
         bodies = [body for message in messages for body in message.bodies]
-        if problems := send_bodies(self.queue_url, bodies, self._client, policy=self._policy):
+        if problems := send_bodies(self.queue_url, bodies, self._client, policy=_POLICY):
             reason = next(iter(problems.values()))
             raise SendFailed(self.queue_url, reason, [bodies[position] for position in problems])
 
     def _release(self, handles: Sequence[str]) -> None:
         """Show messages to others at once; if that fails, they reappear by themselves."""
-        try:
-            for at in range(0, len(handles), 10):
-                self._client.change_message_visibility_batch(
-                    QueueUrl=self.dead_letters_url,
-                    Entries=_entries(handles[at : at + 10], VisibilityTimeout=0),
-                )
-        except (ClientError, BotoCoreError):
-            return
+        with suppress(ClientError, BotoCoreError):
+            self._batch(self._client.change_message_visibility_batch, handles, VisibilityTimeout=0)
+
+    def _batch(self, call: Callable[..., Any], handles: Sequence[str], **fields: Any) -> None:
+        """Call SQS for dead-lettered messages, ten at a time."""
+        for at in range(0, len(handles), 10):
+            entries = [
+                {"Id": str(number), "ReceiptHandle": handle, **fields}
+                for number, handle in enumerate(handles[at : at + 10])
+            ]
+            call(QueueUrl=self.dead_letters_url, Entries=entries)
 
     def _redrive_policy(self, queue_url: str) -> dict[str, Any]:
         try:
@@ -307,24 +284,17 @@ class Redrive:
             region = self._client.meta.region_name
             raise ResourceNotFound(f"queue {queue_url} does not exist in {region}") from error
 
+    def _attributes(self, queue_url: str, name: str) -> dict[str, Any]:
+        return dict(self._client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name]))
+
     def _attribute(self, queue_url: str, name: str) -> str:
-        response = self._client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])
-        return str(response.get("Attributes", {}).get(name, ""))
+        return str(self._attributes(queue_url, name).get("Attributes", {}).get(name, ""))
 
     def _server_time(self) -> int:
         """Return the time of SQS's clock, milliseconds since 1970, rounded up to a second."""
-        response = self._client.get_queue_attributes(
-            QueueUrl=self.dead_letters_url, AttributeNames=["QueueArn"]
-        )
+        response = self._attributes(self.dead_letters_url, "QueueArn")
         try:
             date = response["ResponseMetadata"]["HTTPHeaders"]["date"]
             return int(parsedate_to_datetime(date).timestamp() + 1) * 1000
         except (KeyError, ValueError):
             return milliseconds()
-
-
-def _entries(handles: Sequence[str], **fields: Any) -> list[dict[str, Any]]:
-    return [
-        {"Id": str(number), "ReceiptHandle": handle, **fields}
-        for number, handle in enumerate(handles)
-    ]

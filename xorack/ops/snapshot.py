@@ -25,10 +25,9 @@ _READS_PER_CHAIN = 4
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Unfinished chains at one moment.
+    """Unfinished chains at one moment, `at`, in milliseconds since 1970.
 
     Attributes:
-        at: The moment, milliseconds since 1970.
         chains: The chains, by deadline or as the caller named them.
         event_pending: Number of finished chains, of those read, with a pending event.
         invalid: One error for each item that is not a chain.
@@ -48,11 +47,6 @@ def read_snapshot(
     """Read the unfinished chains with the nearest deadlines, in bounded work.
 
     Chains without a deadline, which only the direct API creates, are not in the index.
-
-    Args:
-        store: The table.
-        limit: Most chains to return, 1 to `MAX_CHAINS`.
-        now: The clock.
     """
     at = now()
     tags, more = store.first_due(limit * _READS_PER_CHAIN)

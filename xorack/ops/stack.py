@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from xorack.aws.client import error_code, make_client
+from xorack.aws.client import error_code
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import XorAckError
 
@@ -18,7 +18,7 @@ class ResourceNotFound(XorAckError):
 
 
 class StackOutputs(NamedTuple):
-    """The resources that a stack's outputs name."""
+    """The outputs of a stack."""
 
     table_name: str
     queue_url: str
@@ -26,13 +26,12 @@ class StackOutputs(NamedTuple):
     bus_name: str
 
 
-def find_stack(name: str, client: Any = None) -> StackOutputs:
+def find_stack(name: str, client: Any) -> StackOutputs:
     """Find the resources of a CloudFormation stack by its outputs.
 
     Raises:
         ResourceNotFound: The account and region have no such stack, or it has other outputs.
     """
-    client = client or make_client("cloudformation")
     try:
         (stack,) = client.describe_stacks(StackName=name)["Stacks"]
     except ClientError as error:
@@ -49,13 +48,12 @@ def find_stack(name: str, client: Any = None) -> StackOutputs:
     return StackOutputs(*(outputs[key] for key in keys))
 
 
-def open_table(name: str, client: Any = None) -> DynamoDBStore:
+def open_table(name: str, client: Any) -> DynamoDBStore:
     """Open a table of chains, whatever the name of its partition key.
 
     Raises:
         ResourceNotFound: The account and region have no such table.
     """
-    client = client or make_client("dynamodb")
     try:
         schema = client.describe_table(TableName=name)["Table"]["KeySchema"]
     except ClientError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,12 +13,11 @@ from xorack.core.errors import TagNotFound
 from xorack.core.event import outstanding_of, rfc3339
 from xorack.core.ports import ChainStore, Publisher
 from xorack.core.request import Request, validate_tag
-from xorack.core.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from xorack.core.peeling import Outstanding
 
-__all__ = ["SOON_MS", "STATUSES", "ChainStatus", "fail", "read_status"]
+__all__ = ["SOON_MS", "STATUSES", "ChainStatus", "fail_chain", "read_status"]
 
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000
@@ -35,7 +33,7 @@ class ChainStatus:
 
     @property
     def percent(self) -> float | None:
-        """Finished of started units, 0 to 100; None if the senders do not count."""
+        """Finished of started units, 0 to 100; None if the senders report no counts."""
         chain = self.chain
         if chain.status == "acked":
             return 100.0
@@ -90,7 +88,7 @@ class ChainStatus:
             return ""
         left = self.chain.started - self.chain.finished
         if self._peeled.ids:
-            return "and more" + (f": {left:,} units in all" if left > 0 else "")
+            return f"and more: {left:,} units in all" if left > 0 else "and more"
         count = f"{left:,} units" if left > 0 else "some units"
         return f"{count}, " + ("too many to name" if left > 1 else "this stamp names none")
 
@@ -131,14 +129,8 @@ def read_status(store: ChainStore, tag: str) -> ChainStatus:
     return ChainStatus(chain, milliseconds())
 
 
-def fail(
-    store: ChainStore,
-    tag: str,
-    reason: str,
-    *,
-    publisher: Publisher | None = None,
-    policy: RetryPolicy | None = None,
-    now: Callable[[], int] = milliseconds,
+def fail_chain(
+    store: ChainStore, tag: str, reason: str, publisher: Publisher | None
 ) -> tuple[ChainStatus, bool]:
     """End a chain as failed, for a reason of at most 1,024 bytes, and publish its event.
 
@@ -146,7 +138,7 @@ def fail(
     publishes it within some minutes.
 
     Returns:
-        The status afterwards, and whether this call ended the chain or marked it as failing.
+        The status afterwards; True if this call ended the chain or marked it as failing.
 
     Raises:
         InvalidRequest: The tag or the reason is invalid.
@@ -157,7 +149,7 @@ def fail(
     from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
 
-    writer = ChainWriter(store, clock=now, retry_policy=policy)
+    writer = ChainWriter(store)
     request = Request("fail", tag, f"fail-{uuid.uuid4().hex}", reason=reason)
     chain, (outcome,) = writer.apply(tag, [request], must_exist=True)
     if chain is None:
@@ -167,4 +159,4 @@ def fail(
     if chain.event_pending and publisher is not None:
         failures = Outbox(writer, publisher).publish([chain])
         chain = replace(chain, event_pending=tag in failures)
-    return ChainStatus(chain, now()), outcome.kind == "applied"
+    return ChainStatus(chain, milliseconds()), outcome.kind == "applied"

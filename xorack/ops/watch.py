@@ -21,10 +21,9 @@ _ENDED_KEPT = 10
 
 @dataclass(frozen=True)
 class WatchUpdate:
-    """The watched chains at one poll.
+    """The watched chains at one poll, and a snapshot of those that are unfinished.
 
     Attributes:
-        snapshot: The unfinished chains.
         ended: Chains that ended while watched, the latest first; of named chains, all that ended.
         changed: Chains whose status, counts or stamp differ from the previous poll.
         not_found: Named tags without a chain.
@@ -43,11 +42,7 @@ class ChainWatcher:
     """
 
     def __init__(self, store: DynamoDBStore, tags: Sequence[str] = (), limit: int = 20) -> None:
-        """Watch the named chains; without tags, at most `limit` chains.
-
-        Raises:
-            InvalidRequest: A tag is invalid.
-        """
+        """Watch the named chains; without tags, at most `limit` chains."""
         self.tags = tuple(dict.fromkeys(validate_tag(tag) for tag in tags))
         self._store = store
         self._limit = limit
@@ -55,11 +50,7 @@ class ChainWatcher:
         self._ended: dict[str, ChainStatus] = {}
 
     def poll(self) -> WatchUpdate:
-        """Read the watched chains once.
-
-        Raises:
-            Unavailable: Try again.
-        """
+        """Read the watched chains once; raise Unavailable if a retry may help."""
         return self._poll_named() if self.tags else self._poll_nearest()
 
     def _poll_named(self) -> WatchUpdate:
