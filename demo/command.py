@@ -7,13 +7,11 @@ from pathlib import Path
 
 import click
 
-from demo.children import Interrupted
-from demo.display import run_demo
+from demo.database import open_database
+from demo.display import open_display, print_result
 from demo.errors import InvalidDatabase
-from demo.run import Options
+from demo.run import ROOT, Demo
 from xorack.cli import screen
-
-__all__ = ["demo"]
 
 
 def _check_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -50,8 +48,8 @@ def _check_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
     metavar="N",
     help="Lose N words as they are counted; see them named, and repaired.",
 )
-@click.option("--work", hidden=True, help="The folder for all output.  [default: .demo]")
-def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: str | None) -> int:
+@click.option("--work", hidden=True, default=str(ROOT / ".demo"), help="The folder for all output.")
+def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: str) -> int:
     """See it all work on this machine, without an AWS account.
 
     Starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark jobs
@@ -60,17 +58,15 @@ def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: s
     """
     if folder == "":
         raise click.BadParameter("it is empty", param_hint="--dir")
-    options = Options(
-        folder=None if folder is None else Path(folder),
-        encoding=encoding,
-        port=port,
-        lose=lose,
-        **({} if work is None else {"work": Path(work)}),
-    )
+    out = screen.console()
     try:
-        return run_demo(options)
-    except Interrupted:
+        database = None if folder is None else open_database(Path(folder))
+        with open_display(out) as display:
+            result = Demo(database, encoding, Path(work), port, lose, display).run()
+    except KeyboardInterrupt:
         screen.say("interrupted", error=True)
         return 130
     except InvalidDatabase as error:
         raise click.BadParameter(str(error), param_hint="--dir") from error
+    print_result(out, result)
+    return 0 if result.ok else 1
