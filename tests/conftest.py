@@ -1,62 +1,85 @@
-"""What tests of every kind share."""
+"""Fixtures and ordering for all tests."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
+import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
 from xorack.local.isolation import isolated
 
-# A busy machine is no failure: no test of a law is about time.
+# No deadline: a busy machine must not fail a test, and no property is about time.
 settings.register_profile("xorack", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("xorack")
 
 # The CDK's own validation takes 4 s a process. test_offline.py keeps it; cfn-lint checks the rest.
 os.environ["CDK_VALIDATION"] = "false"
 
-
-_LONGEST = (
-    "spark/test_repair.py",
-    "e2e/test_demo.py",
-    "simulation/test_schedules.py",
-    "spark/test_sink.py",
-    "e2e/test_embedded.py",
-    "spark/test_pipeline.py",
-    "simulation/test_mutants.py",
-    "e2e/test_faults.py",
-    "functional/test_local_environment.py",
-    "functional/test_faults_in_process.py",
-    "functional/test_dynamodb_acker.py",
-    "spark/test_parquet.py",
-    "spark/test_runs.py",
-    "functional/test_moto_lock.py",
-    "functional/test_handlers.py",
-    "e2e/test_examples.py",
-)
-"""The files that take longest: run first, so that no worker is left with one at the end."""
+_ORDER = ("spark", "e2e", "simulation", "infrastructure", "functional", "property", "unit")
+"""Folders, longest tests first: no worker starts a long test at the end."""
+_ONE_WORKER = ("spark", "e2e", "infrastructure")
+"""Folders whose tests share an expensive session fixture."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; `make test` hands files to its workers in this order."""
+    """Sort the tests by folder, and set the markers that follow from fixtures and folders."""
     tests = Path(__file__).parent
-    rank = {tests / name: place for place, name in enumerate(_LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+    def folder(item: pytest.Item) -> str:
+        return item.path.relative_to(tests).parts[0]
+
+    items.sort(key=lambda item: _ORDER.index(folder(item)) if folder(item) in _ORDER else 0)
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures:
+            item.add_marker("spark")
+        if "embedded_aws" in fixtures:
+            item.add_marker("embedded")
+        if folder(item) == "simulation":
+            item.add_marker("simulation")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of a file, or of a folder in `_ONE_WORKER`, on one worker."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = Path(nodeid.partition("::")[0])
+            return file.parent.name if file.parent.name in _ONE_WORKER else str(file)
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_real_aws():
-    """No test finds the developer's AWS account, not even by mistake."""
+def _no_real_aws() -> Iterator[None]:
+    """Hide the developer's AWS account from all tests."""
     with patch.dict(os.environ, isolated(os.environ), clear=True):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _shared_loader(_no_real_aws) -> Iterator[None]:
+    """Share one botocore loader: new sessions, one a test with moto, parse no model again."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(
+            botocore.session, "create_loader", cache(botocore.session.create_loader)
+        )
         yield
 
 
 @pytest.fixture
 def aws():
-    """The stack's table, queues and bus on moto in process; see `tests.support.in_process`."""
+    """Create the stack's table, queues and bus on moto, in process."""
     from tests.support.in_process import create_resources, locked_aws
 
     with locked_aws() as started:

@@ -23,7 +23,7 @@ NEEDS: Final = (
     "hypothesis==6.170.15; python_version >= '3.11'",
     "hypothesis==6.168.5; python_version < '3.11'",
 )
-_TESTED: Final = ("columns", "send", "parquet", "runs")
+_TESTED: Final = ("columns", "send", "runs")
 TESTS: Final = tuple(f"tests/spark/test_{name}.py" for name in _TESTED)
 
 

@@ -5,10 +5,13 @@ import threading
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.faults import answers_lost, counted, refused
+from tests.support.faults import counted_calls, failing, lost_responses
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
+from xorack.core.ports import Conflict
 from xorack.core.retry import RetryPolicy
+
+A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
 
 
 @pytest.fixture
@@ -17,70 +20,89 @@ def client(aws):
 
 
 @pytest.fixture
-def acker(aws, client):
-    policy = RetryPolicy(base=0.001, cap=0.01)
-    return DynamoDBAcker(aws.table_name, client=client, policy=policy)
+def make_acker(aws, client):
+    def make_acker(**options):
+        policy = RetryPolicy(base=0.001, cap=0.01, **options)
+        return DynamoDBAcker(aws.table_name, client=client, policy=policy)
+
+    return make_acker
+
+
+@pytest.fixture
+def acker(make_acker):
+    return make_acker()
 
 
 @pytest.fixture
 def item(aws, client):
     def item(tag):
-        answer = client.get_item(TableName=aws.table_name, Key={"tag": {"S": tag}})
-        return answer.get("Item")
+        return client.get_item(TableName=aws.table_name, Key={"tag": {"S": tag}}).get("Item")
 
     return item
 
 
-A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
+def in_threads(work, arguments):
+    """Call a function with each argument in a thread of its own, all at once."""
+    barrier = threading.Barrier(len(arguments))
+
+    def run(argument):
+        barrier.wait()
+        work(argument)
+
+    threads = [threading.Thread(target=run, args=(argument,)) for argument in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
-def test_the_seeds_walk(acker, item):
-    stamp = acker.create("database/file13", A)
-    assert stamp == A
-    assert not stamp.acked
-    stamp = acker.stamp("database/file13", xor(A, B, C))
-    assert stamp == xor(B, C)
+def test_the_example_of_the_npm_package(acker, item):
+    tag = "database/file13"
+    stamp = acker.create(tag, A)
+    assert (stamp, stamp.acked) == (A, False)
+    stamp = acker.stamp(tag, xor(A, B, C))
+    assert (stamp, stamp.acked) == (xor(B, C), False)
     assert isinstance(stamp, Stamp)
-    assert not stamp.acked
-    assert not acker.stamp("database/file13", B).acked
-    assert acker.stamp("database/file13", C).acked
-    # A tombstone, and its event owed to whoever publishes.
-    left = item("database/file13")
-    assert left["status"] == {"S": "acked"}
-    assert left["event_pending"] == {"N": "1"}
-    assert int(left["expires_at"]["N"]) * 1000 > int(left["ended_at"]["N"]) + 29 * 86_400_000
-    assert "due_shard" in left
-    assert acker.stamp("database/file13", B).acked
-    assert item("database/file13") == left
+    assert not acker.stamp(tag, B).acked
+    assert acker.stamp(tag, C).acked
+    # A tombstone; the sweeper publishes its event.
+    tombstone = item(tag)
+    assert (tombstone["status"], tombstone["event_pending"]) == ({"S": "acked"}, {"N": "1"})
+    ended_at, expires_at = (int(tombstone[name]["N"]) for name in ("ended_at", "expires_at"))
+    assert expires_at * 1000 > ended_at + 29 * 86_400_000
+    assert "due_shard" in tombstone
+    assert acker.stamp(tag, B).acked
+    assert item(tag) == tombstone
 
 
-def test_create_refuses(acker, item):
+def test_invalid_calls_raise_and_write_nothing(aws, client, acker, item):
     acker.create("t", A)
-    with pytest.raises(errors.TagExists, match="t"):
-        acker.create("t", B)
-    with pytest.raises(errors.ZeroBufferNoOp):
-        acker.create("u", bytes(64))
-    for tag in ("", "x" * 1025, 5, "a\0b", None):
-        with pytest.raises(errors.InvalidRequest, match="tag"):
-            acker.create(tag, A)
-    with pytest.raises(errors.InvalidRequest, match="stamp"):
-        acker.create("u", "text")
+    tags = ("", "x" * 1025, 5, "a\0b", None)
+    calls = [
+        (acker.create, "t", B, errors.TagExists, "t"),
+        (acker.stamp, "nobody", A, errors.TagNotFound, "nobody"),
+        (acker.stamp, "t", b"\1", errors.BufferLengthsUnequal, "1 bytes"),
+    ]
+    for call in (acker.create, acker.stamp):
+        calls += [(call, tag, A, errors.InvalidRequest, "tag") for tag in tags]
+        calls += [(call, "u", "text", errors.InvalidRequest, "stamp")]
+        calls += [(call, "u", bytes(64), errors.ZeroBufferNoOp, "zero")]
+    for call, tag, stamp, error, named in calls:
+        with pytest.raises(error, match=named) as caught:
+            call(tag, stamp)
+        assert caught.value.code == error.__name__
     assert item("u") is None
-
-
-def test_stamp_refuses(acker):
-    with pytest.raises(errors.TagNotFound, match="nobody") as caught:
-        acker.stamp("nobody", A)
-    assert caught.value.code == "TagNotFound"
-    acker.create("t", A)
-    with pytest.raises(errors.ZeroBufferNoOp):
-        acker.stamp("t", bytes(64))
-    with pytest.raises(errors.BufferLengthsUnequal):
-        acker.stamp("t", b"\1")
     assert acker.stamp("t", A).acked
+    for table, key, named in (
+        (aws.table_name, "stamp", "partition_key: 'stamp'"),
+        (aws.table_name, "", "partition_key: ''"),
+        ("", "tag", "table_name"),
+    ):
+        with pytest.raises(errors.InvalidRequest, match=named):
+            DynamoDBAcker(table, key, client)
 
 
-def test_delete(acker, item):
+def test_delete_frees_the_tag(acker, item):
     with pytest.raises(errors.TagNotFound):
         acker.delete("t")
     acker.create("t", A)
@@ -93,128 +115,119 @@ def test_delete(acker, item):
     acker.delete("t")
 
 
-def test_every_other_attribute_is_kept(aws, acker, client, item):
+def test_other_attributes_of_the_item_are_kept(aws, acker, client, item):
     acker.create("t", A)
+    mine = {"M": {"any": {"L": [{"N": "5"}]}}}
     client.update_item(
         TableName=aws.table_name,
         Key={"tag": {"S": "t"}},
         UpdateExpression="SET mine = :m",
-        ExpressionAttributeValues={":m": {"M": {"any": {"L": [{"N": "5"}]}}}},
+        ExpressionAttributeValues={":m": mine},
     )
     acker.stamp("t", B)
     acker.stamp("t", xor(A, B))
-    assert item("t")["mine"] == {"M": {"any": {"L": [{"N": "5"}]}}}
-    assert item("t")["status"] == {"S": "acked"}
+    assert (item("t")["mine"], item("t")["status"]) == (mine, {"S": "acked"})
 
 
-def npm_create(aws, client, tag, stamp):
-    client.put_item(
-        TableName=aws.table_name,
-        Item={"tag": {"S": tag}, "stamp": {"B": stamp}},
-        ConditionExpression="attribute_not_exists(#tag)",
-        ExpressionAttributeNames={"#tag": "tag"},
-    )
+@pytest.fixture
+def npm(aws, client):
+    """The npm package xor-ack-dynamodb: functions that create and stamp a chain."""
+    table = {"TableName": aws.table_name}
 
-
-def npm_stamp(aws, client, tag, stamp):
-    """What xor-ack-dynamodb does."""
-    key = {"tag": {"S": tag}}
-    found = client.get_item(TableName=aws.table_name, Key=key, ConsistentRead=True)["Item"]
-    current = found["stamp"]["B"]
-    updated = xor(stamp, current)
-    condition = {
-        "ConditionExpression": "attribute_exists(#tag) and #stamp = :stamp",
-        "ExpressionAttributeNames": {"#tag": "tag", "#stamp": "stamp"},
-        "ExpressionAttributeValues": {":stamp": {"B": current}},
-    }
-    if updated.acked:
-        client.delete_item(TableName=aws.table_name, Key=key, **condition)
-    else:
+    def create(tag, stamp):
         client.put_item(
-            TableName=aws.table_name, Item={**key, "stamp": {"B": updated}}, **condition
+            **table,
+            Item={"tag": {"S": tag}, "stamp": {"B": stamp}},
+            ConditionExpression="attribute_not_exists(#tag)",
+            ExpressionAttributeNames={"#tag": "tag"},
         )
-    return updated
+
+    def stamp(tag, stamp):
+        key = {"tag": {"S": tag}}
+        current = client.get_item(**table, Key=key, ConsistentRead=True)["Item"]["stamp"]["B"]
+        updated = xor(stamp, current)
+        condition = {
+            "ConditionExpression": "attribute_exists(#tag) and #stamp = :stamp",
+            "ExpressionAttributeNames": {"#tag": "tag", "#stamp": "stamp"},
+            "ExpressionAttributeValues": {":stamp": {"B": current}},
+        }
+        if updated.acked:
+            client.delete_item(**table, Key=key, **condition)
+        else:
+            client.put_item(**table, Item={**key, "stamp": {"B": updated}}, **condition)
+        return updated
+
+    return create, stamp
 
 
-def test_a_chain_of_the_npm_package_is_finished_here(aws, acker, client, item):
-    npm_create(aws, client, "t", A)
+def test_a_chain_of_the_npm_package_is_finished_here(npm, acker, item):
+    npm_create, npm_stamp = npm
+    npm_create("t", A)
     with pytest.raises(errors.TagExists):
         acker.create("t", B)
     acker.stamp("t", xor(A, B))
-    npm_stamp(aws, client, "t", C)
+    npm_stamp("t", C)
     assert not acker.stamp("t", C).acked
     assert acker.stamp("t", B).acked
     assert item("t")["status"] == {"S": "acked"}
 
 
-def test_a_chain_from_here_is_finished_by_the_npm_package(aws, acker, client, item):
+def test_a_chain_from_here_is_finished_by_the_npm_package(npm, acker, client, item):
+    npm_create, npm_stamp = npm
     acker.create("t", A)
     acker.stamp("t", xor(A, B))
     with pytest.raises(client.exceptions.ConditionalCheckFailedException):
-        npm_create(aws, client, "t", C)
-    assert npm_stamp(aws, client, "t", B).acked
+        npm_create("t", C)
+    assert npm_stamp("t", B).acked
     assert item("t") is None
 
 
-def test_another_partition_key(aws, client):
-    from tests.support.in_process import create_resources
-
-    other = create_resources(aws.aws, partition_key="tagID")
-    acker = DynamoDBAcker(other.table_name, "tagID", client)
-    acker.create("t", A)
-    assert acker.stamp("t", A).acked
-    with pytest.raises(errors.InvalidRequest, match="partition_key: 'stamp'"):
-        DynamoDBAcker(other.table_name, "stamp", client)
-    with pytest.raises(errors.InvalidRequest, match="table_name"):
-        DynamoDBAcker("", client=client)
-
-
-def test_counts_where_they_are_counted(acker):
+def test_a_chain_with_counts_is_acked_when_they_are_equal(acker):
     acker.create("t", A, started=1)
     zero = acker.stamp("t", A)
-    assert zero == bytes(64)
-    assert not zero.acked
+    assert (zero, zero.acked) == (bytes(64), False)
     acker.stamp("t", B, finished=1)
     assert acker.stamp("t", B).acked
 
 
-def test_an_answer_lost_after_the_write_landed_applies_once(acker, item):
-    for times in (1, 2, 3):  # three are all tries of one call: then it is read again
-        tag = f"t{times}"
-        with answers_lost("UpdateItem", times) as left:
-            acker.create(tag, A)
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_lost_response_applies_once(acker, item, times):
+    """Three are all attempts of one call of the SDK: then the chain is read again."""
+    for call, stamp, expected in (
+        (acker.create, A, A),
+        (acker.stamp, xor(A, B), B),
+        (acker.stamp, B, bytes(64)),
+    ):
+        with lost_responses("UpdateItem", times) as left:
+            assert call("t", stamp) == expected
             assert left == [0]
-        with answers_lost("UpdateItem", times) as left:
-            assert acker.stamp(tag, xor(A, B)) == B
-            assert left == [0]
-        with answers_lost("UpdateItem", times):
-            assert acker.stamp(tag, B).acked
-        assert item(tag)["status"] == {"S": "acked"}
-    with answers_lost("DeleteItem", 3):
-        acker.delete("t1")
+    assert item("t")["status"] == {"S": "acked"}
+    with lost_responses("DeleteItem", times):
+        acker.delete("t")
+    assert item("t") is None
 
 
-@pytest.mark.parametrize(
-    ("code", "status"),
-    [
-        ("ProvisionedThroughputExceededException", 400),
-        ("ThrottlingException", 400),
-        ("TransactionConflictException", 400),
-        ("RequestLimitExceeded", 400),
-        ("InternalServerError", 500),
-        ("ServiceUnavailable", 503),
-    ],
-)
-def test_what_passes_is_tried_again(acker, code, status):
+TEMPORARY = [
+    ("ProvisionedThroughputExceededException", 400),
+    ("ThrottlingException", 400),
+    ("TransactionConflictException", 400),
+    ("RequestLimitExceeded", 400),
+    ("InternalServerError", 500),
+    ("ServiceUnavailable", 503),
+]
+
+
+@pytest.mark.parametrize(("code", "status"), TEMPORARY)
+def test_a_temporary_error_is_retried(acker, code, status):
     acker.create("t", A)
-    with refused("UpdateItem", code, times=7, status=status) as left:
+    with failing("UpdateItem", code, times=7, status=status) as left:
         assert acker.stamp("t", A).acked
         assert left == [0]
 
 
-def test_what_stays_wrong_is_said_at_once(aws, acker, client):
+def test_a_permanent_error_is_raised_at_once(acker, client):
     with (
-        refused("GetItem", "AccessDeniedException", times=99) as left,
+        failing("GetItem", "AccessDeniedException") as left,
         pytest.raises(ClientError, match="AccessDenied"),
     ):
         acker.stamp("t", A)
@@ -223,34 +236,33 @@ def test_what_stays_wrong_is_said_at_once(aws, acker, client):
         DynamoDBAcker("no-such-table", client=client).create("t", A)
 
 
-def test_retries_are_spent(aws, client):
-    acker = DynamoDBAcker(aws.table_name, client=client, policy=RetryPolicy(attempts=3, base=0.001))
+@pytest.mark.parametrize("operation", ["UpdateItem", "DeleteItem"])
+def test_an_outage_is_raised_after_the_retries(make_acker, operation):
+    acker = make_acker(attempts=2)
     acker.create("t", A)
-
-    def meddle(**_):
-        client.update_item(
-            TableName=aws.table_name,
-            Key={"tag": {"S": "t"}},
-            UpdateExpression="ADD version :one",
-            ExpressionAttributeValues={":one": {"N": "1"}},
-        )
-
-    real = acker.store.write
-
-    def write(before, after):
-        meddle()
-        real(before, after)
-
-    acker.store.write = write
-    with pytest.raises(errors.StaleLocalData) as caught:
-        acker.stamp("t", B)
-    assert caught.value.code == "StaleLocalData"
-    acker.store.write = real
+    with (
+        failing(operation, "InternalServerError", status=500),
+        pytest.raises(ClientError, match="InternalServerError"),
+    ):
+        acker.stamp("t", A) if operation == "UpdateItem" else acker.delete("t")
     assert acker.stamp("t", A).acked
 
 
-def test_an_engine_that_does_not_send_the_item_is_read(acker, aws, client):
-    other = DynamoDBAcker(aws.table_name, client=client)
+def test_contention_that_does_not_end_raises(make_acker, monkeypatch):
+    def conflict(before, after):
+        raise Conflict(before)
+
+    acker = make_acker(attempts=3)
+    acker.create("t", A)
+    with monkeypatch.context() as patch:
+        patch.setattr(acker.store, "write", conflict)
+        with pytest.raises(errors.StaleLocalData, match="3 attempts"):
+            acker.stamp("t", B)
+    assert acker.stamp("t", A).acked
+
+
+def test_an_engine_that_does_not_return_the_item_is_read(make_acker, client):
+    acker, other = make_acker(), make_acker()
     acker.create("t", A)
     other.stamp("t", B)
 
@@ -258,132 +270,79 @@ def test_an_engine_that_does_not_send_the_item_is_read(acker, aws, client):
         parsed.pop("Item", None)
 
     client.meta.events.register("after-call.dynamodb.UpdateItem", strip)
-    try:
-        # What it remembers is old: the write fails without an item, and a read tells.
-        assert acker.stamp("t", A) == B
-        with pytest.raises(errors.TagExists):
-            acker.create("t", A)
-    finally:
-        client.meta.events.unregister("after-call.dynamodb.UpdateItem", strip)
-
-
-def test_one_round_trip_a_stamp_without_contention(acker, client):
-    with counted(client) as calls:
+    assert acker.stamp("t", A) == B  # its cached chain is old
+    with pytest.raises(errors.TagExists):
         acker.create("t", A)
-        for _ in range(10):
-            acker.stamp("t", B)
-    assert calls == {"UpdateItem": 11}
 
 
-def test_past_the_marks_in_the_item_too(acker, client):
-    acker.create("t", A)
-    with counted(client) as calls:
-        for number in range(1, 201):
+def test_a_stamp_takes_one_call_and_marks_are_spilled_in_batches(aws, acker, client, item):
+    with counted_calls(client) as calls:
+        acker.create("t", A)
+        for number in range(1, 151):
             acker.stamp("t", number.to_bytes(64, "big"))
-    # Each mark that leaves the item is copied, 25 a call; none is looked up.
-    assert calls == {"UpdateItem": 200, "BatchWriteItem": 9}
+    # Twice 64 marks are copied, 25 a call; none is looked up.
+    assert calls == {"UpdateItem": 151, "BatchWriteItem": 6}
+    chain = item("t")
+    assert len(chain["marks"]["B"]) == (151 - 128) * 16
+    assert chain["spilled"] == {"N": "128"}
+    marks = [i for i in client.scan(TableName=aws.table_name)["Items"] if "mark" in i]
+    assert len(marks) == 128
+    assert all("expires_at" in mark and mark["tag"]["S"].startswith("t\0") for mark in marks)
 
 
-def test_many_threads_and_ackers_on_one_chain(aws, client, item):
-    ackers = [DynamoDBAcker(aws.table_name, client=client) for _ in range(8)]
+def test_many_ackers_on_one_chain(make_acker, item):
+    ackers = [make_acker() for _ in range(4)]
     ackers[0].create("t", A)
-    last = []
+    early = []
 
     def work(number):
-        for turn in range(10):
+        for turn in range(5):
             stamp = bytes([number + 1, turn + 1]) * 32
             ackers[number].stamp("t", stamp)
-            if ackers[number].stamp("t", stamp).acked:
-                last.append("too early")
+            early.append(ackers[number].stamp("t", stamp).acked)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert last == []
+    in_threads(work, range(4))
+    assert early == [False] * 20
     assert item("t")["stamp"]["B"] == A
     assert ackers[3].stamp("t", A).acked
 
 
-def test_a_chain_of_thousands_of_stamps_stays_small_and_exact(aws, acker, client, item):
+def test_threads_that_share_an_acker_share_writes(acker, client, item):
     acker.create("t", A)
-    for number in range(300):
-        acker.stamp("t", number.to_bytes(64, "big", signed=False) or A) if number else None
-    left = item("t")
-    assert len(left["marks"]["B"]) <= 64 * 16
-    assert int(left["spilled"]["N"]) == 300 - len(left["marks"]["B"]) // 16
-    marks = [i for i in client.scan(TableName=aws.table_name)["Items"] if "mark" in i]
-    assert len(marks) == int(left["spilled"]["N"])
-    assert all("expires_at" in mark and mark["tag"]["S"].startswith("t\0") for mark in marks)
-
-
-def test_threads_that_share_an_acker_write_together(acker, client, item):
-    acker.create("t", A)
-    stamps = [bytes([n, 1]) * 32 for n in range(1, 49)]
-    gate = threading.Barrier(len(stamps))
-    told = []
+    stamps = [bytes([n, 1]) * 32 for n in range(1, 33)]
+    acked = []
 
     def work(stamp):
-        gate.wait()
-        told.append(acker.stamp("t", stamp).acked)
+        acked.append(acker.stamp("t", stamp).acked)
 
-    threads = [threading.Thread(target=work, args=(stamp,)) for stamp in stamps]
-    with counted(client) as calls:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with counted_calls(client) as calls:
+        in_threads(work, stamps)
     assert calls["UpdateItem"] <= len(stamps) // 2
     assert item("t")["stamp"]["B"] == xor(A, *stamps)
-    assert not any(told)
-    # Of many that come together to the end, one alone is told that it acked the chain.
-    threads = [
-        threading.Thread(target=work, args=(stamp,)) for stamp in (xor(A, stamps[0]), *stamps[1:])
-    ]
-    told.clear()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert not any(acked)
+    # Of the threads that end the chain together, one acks it.
+    acked.clear()
+    in_threads(work, [xor(A, stamps[0]), *stamps[1:]])
     assert item("t")["status"] == {"S": "acked"}
-    assert told.count(True) == 1
+    assert acked.count(True) == 1
 
 
-def test_an_error_reaches_all_who_wait_together(aws, acker):
-    with refused("GetItem", "AccessDeniedException", times=99):
-        errors_seen = []
-
-        def work():
-            try:
-                acker.stamp("nobody", A)
-            except ClientError as error:
-                errors_seen.append(error)
-
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(errors_seen) == 8
-
-
-def test_one_wrong_length_is_refused_among_those_who_wait_together(acker):
+def test_each_thread_gets_its_own_error(acker):
     acker.create("t", A)
     results = {}
 
-    def work(stamp):
+    def work(call):
+        tag, stamp = call
         try:
-            results[stamp] = acker.stamp("t", stamp)
-        except errors.BufferLengthsUnequal as error:
-            results[stamp] = error
+            results[call] = acker.stamp(tag, stamp)
+        except (ClientError, errors.BufferLengthsUnequal) as error:
+            results[call] = error
 
-    stamps = [B, b"\1", C]
-    threads = [threading.Thread(target=work, args=(stamp,)) for stamp in stamps]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert isinstance(results[b"\1"], errors.BufferLengthsUnequal)
-    assert not isinstance(results[B], Exception)
+    in_threads(work, [("t", B), ("t", b"\1"), ("t", C)])
+    assert isinstance(results.pop(("t", b"\1")), errors.BufferLengthsUnequal)
+    assert {type(result) for result in results.values()} <= {Stamp}
     assert acker.stamp("t", xor(A, B, C)).acked
+    results.clear()
+    with failing("GetItem", "AccessDeniedException"):
+        in_threads(work, [("nobody", bytes([n])) for n in range(1, 9)])
+    assert [type(result) for result in results.values()] == [ClientError] * 8

@@ -1,95 +1,106 @@
-"""Publishing over embedded EventBridge."""
+"""Events over embedded EventBridge."""
 
 from dataclasses import replace
 
 import pytest
 
-from tests.support.faults import answers_lost, refused
+from tests.support.faults import failing, lost_responses
 from xorack.aws.client import CONFIG
 from xorack.aws.eventbridge import EventBus
 from xorack.core.chain import Chain
-from xorack.core.event import event_id
+from xorack.core.event import event_detail, event_id
 from xorack.core.retry import RetryPolicy
 
-DONE = Chain(
-    "t",
-    b"\0",
-    "acked",
-    1,
-    1,
-    first_seen_at=1000,
-    created_at=1000,
-    ended_at=61_500,
-    event_pending=True,
-)
-FAST = RetryPolicy(attempts=4, base=0.001)
+ACKED = Chain("t", b"\0", "acked", 1, 1, first_seen_at=1000, created_at=1000, ended_at=61_500)
 
 
 @pytest.fixture
 def bus(aws):
-    return EventBus(aws.bus_name, aws.client("events", config=CONFIG), policy=FAST)
+    policy = RetryPolicy(attempts=4, sleep=lambda seconds: None)
+    return EventBus(aws.bus_name, aws.client("events", config=CONFIG), policy=policy)
 
 
 def test_events_arrive(aws, bus):
-    chains = [replace(DONE, tag=f"t{n}", detail=f'{{"n":{n}}}') for n in range(23)]
+    chains = [replace(ACKED, tag=f"t{n}", detail=f'{{"n":{n}}}') for n in range(23)]
     assert bus.publish(chains) == {}
-    events = aws.events()
-    assert {e["detail"]["tag"]: e["detail"]["detail"] for e in events} == {
+    events = {event["detail"]["tag"]: event for event in aws.events()}
+    assert {tag: event["detail"]["detail"] for tag, event in events.items()} == {
         f"t{n}": {"n": n} for n in range(23)
     }
-    (first,) = (e for e in events if e["detail"]["tag"] == "t0")
-    assert first["detail-type"] == "acked"
-    assert first["source"] == "xorack"
+    first = events["t0"]
+    assert (first["source"], first["detail-type"]) == ("xorack", "acked")
     assert first["detail"]["duration_ms"] == 60_500
     assert first["detail"]["created_at"] == "1970-01-01T00:00:01.000Z"
 
 
-def test_copies_have_one_id_and_other_chains_another():
-    assert event_id(DONE) == event_id(replace(DONE, event_pending=False, version=9))
-    others = [
-        replace(DONE, tag="u"),
-        replace(DONE, first_seen_at=2000),
-        replace(DONE, status="failed"),
-    ]
-    assert len({event_id(chain) for chain in (DONE, *others)}) == 4
+def test_an_event_id_identifies_the_chain_and_its_end():
+    assert event_id(ACKED) == event_id(replace(ACKED, event_pending=True, version=9))
+    changes = {"tag": "u"}, {"first_seen_at": 2000}, {"status": "failed"}
+    others = {event_id(replace(ACKED, **change)) for change in changes}
+    assert len({event_id(ACKED), *others}) == 4
 
 
-def test_failed_entries_of_an_answer_of_200_are_sent_again(aws, bus):
+@pytest.mark.parametrize(
+    ("started", "finished", "stamp", "outstanding"),
+    [
+        (2, 1, b"\5" + bytes(7), (["0000000000000005"], True)),
+        (3, 1, b"\5" + bytes(7), ([], False)),
+        (2, 1, bytes(8), ([], True)),
+        (2, 1, b"\5", None),
+    ],
+)
+def test_a_plain_stamp_names_its_unit_if_the_counts_leave_one(
+    started, finished, stamp, outstanding
+):
+    counts = {"started": started, "finished": finished}
+    detail = event_detail(replace(ACKED, status="failed", reason="r", stamp=stamp, **counts))
+    if outstanding is None:
+        assert "outstanding" not in detail
+    else:
+        assert (detail["outstanding"], detail["outstanding_complete"]) == outstanding
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "created_at", "duration"),
+    [
+        ("acked", None, None, None),
+        ("failed", "never created", "1970-01-01T00:00:01.000Z", 60_500),
+    ],
+)
+def test_the_creation_time_of_a_chain_without_a_create(status, reason, created_at, duration):
+    chain = replace(ACKED, created_at=None, status=status, reason=reason)
+    detail = event_detail(chain)
+    assert (detail["created_at"], detail["duration_ms"]) == (created_at, duration)
+
+
+@pytest.mark.parametrize(("failures", "calls"), [(1, [3, 2]), (9, [3, 3, 3, 3])])
+def test_failed_entries_of_a_response_are_sent_again(aws, bus, failures, calls):
     real = bus.client.put_events
-    asked = []
+    sizes = []
 
     def some_fail(Entries):
-        asked.append(len(Entries))
-        if len(asked) == 1:
-            answer = real(Entries=Entries[:1])
-            return {
-                "FailedEntryCount": 2,
-                "Entries": [*answer["Entries"], *[{"ErrorCode": "ThrottlingException"}] * 2],
-            }
-        return real(Entries=Entries)
+        sizes.append(len(Entries))
+        if len(sizes) > failures:
+            return real(Entries=Entries)
+        accepted = real(Entries=Entries[:1])["Entries"] if failures == 1 else []
+        failed = [{"ErrorCode": "Busy", "ErrorMessage": "m"}] * (len(Entries) - len(accepted))
+        return {"FailedEntryCount": len(failed), "Entries": [*accepted, *failed]}
 
     bus.client.put_events = some_fail
-    assert bus.publish([replace(DONE, tag=f"t{n}") for n in range(3)]) == {}
-    assert asked == [3, 2]
-    assert len(aws.events()) == 3
+    left = bus.publish([replace(ACKED, tag=f"t{n}") for n in range(3)])
+    assert left == ({} if failures == 1 else dict.fromkeys(("t0", "t1", "t2"), "Busy: m"))
+    assert sizes == calls
+    assert len(aws.events()) == (3 if failures == 1 else 0)
 
 
-def test_entries_that_are_never_taken_are_told(bus):
-    def all_fail(Entries):
-        entries = [{"ErrorCode": "InternalFailure", "ErrorMessage": "m"} for _ in Entries]
-        return {"FailedEntryCount": len(entries), "Entries": entries}
-
-    bus.client.put_events = all_fail
-    assert bus.publish([DONE]) == {"t": "InternalFailure: m"}
-
-
-def test_a_bus_that_refuses_or_is_away_is_told(aws, bus):
-    with refused("PutEvents", "AccessDeniedException", times=99):
-        assert "AccessDenied" in bus.publish([DONE])["t"]
-    with refused("PutEvents", "InternalFailure", times=99, status=500) as left:
-        assert "InternalFailure" in bus.publish([DONE])["t"]
+def test_a_failed_call_is_returned_and_a_lost_response_repeats_the_event(aws, bus):
+    with failing("PutEvents", "AccessDeniedException") as left:
+        assert "AccessDenied" in bus.publish([ACKED])["t"]
+        assert left == [98]
+    with failing("PutEvents", "InternalFailure", status=500) as left:
+        assert "InternalFailure" in bus.publish([ACKED])["t"]
         assert left[0] <= 99 - 4
-    with answers_lost("PutEvents", 1):
-        assert bus.publish([DONE]) == {}
+    with lost_responses("PutEvents"):
+        assert bus.publish([ACKED]) == {}
     first, second = aws.events()
     assert first["detail"] == second["detail"]

@@ -1,19 +1,13 @@
-"""The handlers through a wire that drops, loses, throttles and breaks: at botocore's layer.
-
-The whole of the code runs, boto3's own retries included; only the waiting is left out.
-"""
+"""The functions over a wire that drops, loses, throttles and breaks, below botocore."""
 
 import random
-import time
-from types import SimpleNamespace
-from unittest.mock import patch
+from collections import Counter, defaultdict
 
 import pytest
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
-from moto.core.models import botocore_stubber
 
-from tests.functional.test_handlers import handle, item, message, world  # noqa: F401
-from tests.support.faults import wire_error
+from tests.support.faults import error_response, on_the_wire
+from tests.support.functions import Functions, message
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import plain, xor
@@ -26,101 +20,78 @@ OPERATIONS = {
     "PutEvents",
     "SendMessageBatch",
 }
-CHAINS = 50
+FAULTS = ["drop", "throttle", "break", "lose", "break after"]
 
 
 class Wire:
-    """Hurts a share of the calls, by seed."""
+    """A wire on which a share of the calls fails, by seed."""
 
-    def __init__(self, seed):
-        self.rng = random.Random(seed)
-        self.share = 0.0
-        self.hurt = {}
+    def __init__(self, rng, share=0.35):
+        self.rng = rng
+        self.share = share
+        self.faults = Counter()
 
-    def __call__(self, original):
-        def call(stubber, event_name, request, **more):
-            def deliver():
-                return original(stubber, event_name, request, **more)
-
-            operation = event_name.rsplit(".", 1)[-1]
-            if operation not in OPERATIONS or self.rng.random() >= self.share:
-                return deliver()
-            fault = self.rng.choice(["drop", "lose", "throttle", "break", "break after"])
-            self.hurt[fault] = self.hurt.get(fault, 0) + 1
-            if fault == "drop":
-                raise ConnectTimeoutError(endpoint_url=request.url)
-            if fault == "throttle":
-                return wire_error(request, "ThrottlingException", 400)
-            if fault == "break":
-                return wire_error(request, "InternalServerError", 500)
+    def __call__(self, operation, deliver, request):
+        if operation not in OPERATIONS or self.rng.random() >= self.share:
+            return deliver()
+        fault = self.rng.choice(FAULTS)
+        self.faults[fault] += 1
+        if fault in ("lose", "break after"):
             deliver()
-            if fault == "lose":
-                raise ReadTimeoutError(endpoint_url=request.url)
-            return wire_error(request, "InternalServerError", 500)
-
-        return call
-
-
-@pytest.fixture
-def _no_waiting(monkeypatch):
-    clock = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})
-    monkeypatch.setattr("botocore.endpoint.time", clock)
-    defaults = tuple(
-        (lambda seconds: None) if getattr(value, "__name__", "") == "sleep" else value
-        for value in RetryPolicy.__init__.__defaults__
-    )
-    monkeypatch.setattr(RetryPolicy.__init__, "__defaults__", defaults)
+        if fault == "drop":
+            raise ConnectTimeoutError(endpoint_url=request.url)
+        if fault == "lose":
+            raise ReadTimeoutError(endpoint_url=request.url)
+        if fault == "throttle":
+            return error_response(request, "ThrottlingException")
+        return error_response(request, "InternalServerError", 500)
 
 
-def work(rng):
-    """Chains whose work is done, in one message a request, and their number of units."""
+def work(rng, chains):
+    """Return all requests of chains that end acked, one a message, and the units of each."""
     bodies, units = [], {}
-    for number in range(CHAINS):
+    for number in range(chains):
         tag = f"chain-{number}"
-        count = rng.randint(1, 5)
-        ids = [rng.getrandbits(63) | 1 for _ in range(count + 1)]
-        root, *words = map(plain, ids)
-        units[tag] = count + 1
-        requests = [
-            Request.create(tag, "create", root),
-            Request.stamp_(tag, "split", xor(root, *words), started=count, finished=1),
-            *(Request.stamp_(tag, f"w{n}", word, finished=1) for n, word in enumerate(words)),
-        ]
-        bodies += [message(request) for request in requests]
+        root, *words = (plain(rng.getrandbits(63) | 1) for _ in range(rng.randint(2, 6)))
+        units[tag] = 1 + len(words)
+        split = Request.stamp_(tag, "split", xor(root, *words), started=len(words), finished=1)
+        ends = (Request.stamp_(tag, f"w{n}", word, finished=1) for n, word in enumerate(words))
+        bodies += map(message, (Request.create(tag, "create", root), split, *ends))
     return bodies, units
 
 
-@pytest.mark.usefixtures("_no_waiting")
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_chain_is_acked_once_whatever_the_wire_does(world, seed):  # noqa: F811
+def test_every_chain_is_acked_once_over_a_faulty_wire(aws, monkeypatch, seed):
+    defaults = [
+        (lambda seconds: None) if getattr(value, "__name__", "") == "sleep" else value
+        for value in RetryPolicy.__init__.__defaults__
+    ]
+    monkeypatch.setattr(RetryPolicy.__init__, "__defaults__", tuple(defaults))
+    functions = Functions(aws, monkeypatch)
     rng = random.Random(seed)
-    wire = Wire(seed)
-    bodies, units = work(rng)
-    waiting = bodies + rng.sample(bodies, len(bodies) // 3)
-    rng.shuffle(waiting)
-    handle("{}")  # so that what the handlers keep is made before anything is hurt
-    stubber = type(botocore_stubber)
-    with patch.object(stubber, "__call__", wire(stubber.__call__)):
-        wire.share = 0.35
+    wire = Wire(rng)
+    bodies, units = work(rng, chains=15)
+    queue = bodies + rng.sample(bodies, len(bodies) // 3)
+    rng.shuffle(queue)
+    functions.consume("{}")  # creates the clients before the first fault
+    with on_the_wire(wire):
         for _ in range(1000):
-            if not waiting:
+            if not queue:
                 break
-            size = rng.randint(1, 60)
-            batch, waiting = waiting[:size], waiting[size:]
-            again = [batch[int(failed[1:])] for failed in handle(*batch)]
-            waiting += again + rng.sample(batch, min(len(batch), 3)) * (rng.random() < 0.5)
-        wire.share = 0.0
-    assert not waiting
-    assert sum(wire.hurt.values()) > 60
-    assert len(wire.hurt) == 5
-    events = world.events()
-    ids = {}
-    for event in events:
-        ids.setdefault(event["detail"]["tag"], set()).add(event["detail"]["id"])
+            size = rng.randint(1, 30)
+            batch, queue = queue[:size], queue[size:]
+            queue += [batch[int(failed[1:])] for failed in functions.consume(*batch)]
+            queue += rng.sample(batch, min(len(batch), 3)) * (rng.random() < 0.5)
+    assert not queue
+    assert wire.faults.keys() == set(FAULTS)
+    assert wire.faults.total() > 30
+    ids = defaultdict(set)
+    for event in aws.events():
+        assert event["detail"]["status"] == "acked"
+        ids[event["detail"]["tag"]].add(event["detail"]["id"])
     for tag, count in units.items():
-        left = item(world, tag)
-        assert left["status"] == {"S": "acked"}, tag
-        assert left["started"] == left["finished"] == {"N": str(count)}
-        assert len(ids.get(tag, ())) == 1 or "event_pending" in left, tag
-    assert all(event["detail"]["status"] == "acked" for event in events)
-    assert [letter["Body"] for letter in world.dead_letters()] == ["{}"]
+        item = functions.item(tag)
+        assert item["status"] == {"S": "acked"}, tag
+        assert item["started"] == item["finished"] == {"N": str(count)}
+        assert len(ids[tag]) == 1 or "event_pending" in item, tag
+    assert [letter["Body"] for letter in aws.dead_letters()] == ["{}"]

@@ -11,6 +11,8 @@ import pytest
 from xorack.local import environment
 from xorack.local.errors import EnvironmentFailed
 
+pytestmark = pytest.mark.embedded
+
 
 @pytest.fixture
 def requirements(tmp_path):

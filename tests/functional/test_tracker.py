@@ -1,12 +1,12 @@
-"""Tracker: from plain Python through the queue and the consumer to acked events."""
+"""The tracker: from plain Python through the queue and the consumer to acked events."""
 
 import json
 import threading
 
 import pytest
 
-from tests.functional.test_handlers import handle, item, world  # noqa: F401
-from tests.support.faults import refused
+from tests.support.faults import failing
+from tests.support.functions import Functions
 from xorack import Token, Tracker, unit_id
 from xorack.aws.client import CONFIG
 from xorack.core.errors import InvalidRequest, InvalidToken, SendFailed, XorAckError
@@ -15,178 +15,171 @@ from xorack.core.retry import RetryPolicy
 
 
 @pytest.fixture
-def tracker(world):  # noqa: F811
-    policy = RetryPolicy(attempts=4, base=0.001)
-    return Tracker(world.queue_url, world.client("sqs", config=CONFIG), policy=policy)
+def functions(aws, monkeypatch):
+    return Functions(aws, monkeypatch)
 
 
 @pytest.fixture
-def deliver(world):  # noqa: F811
-    """Hands what is on the queue to the consumer."""
-
-    def deliver(times=1):
-        bodies = [message["Body"] for message in world.receive_all(world.queue_url)]
-        for _ in range(times):
-            assert handle(*bodies) == []
-        return bodies
-
-    return deliver
+def tracker(aws):
+    policy = RetryPolicy(attempts=4, sleep=lambda seconds: None)
+    return Tracker(aws.queue_url, aws.client("sqs", config=CONFIG), policy=policy)
 
 
-def events(world):  # noqa: F811
-    return {event["detail"]["tag"]: event["detail"] for event in world.events()}
-
-
-def test_a_word_count_event_by_event(tracker, deliver, world):  # noqa: F811
-    token = tracker.start("database/file13", timeout=60, detail={"lines": 2})
-    wire = []
-    with tracker.step(token) as step:
-        for position, word in enumerate(["to", "be", "or"]):
-            wire.append(json.dumps({"word": word, "token": step.child(position).to_json()}))
-    deliver()
-    assert item(world, "database/file13")["started"] == {"N": "4"}
-    for event in wire:
-        assert events(world) == {}
-        with tracker.step(json.loads(event)["token"]):
-            pass
-        deliver(times=2)
-    (told,) = events(world).values()
-    assert told["status"] == "acked"
-    assert (told["started"], told["finished"]) == (4, 4)
-    assert told["detail"] == {"lines": 2}
-
-
-def test_a_step_that_raises_sends_nothing_and_may_be_tried_again(tracker, deliver, world):  # noqa: F811
-    token = tracker.start("t")
-
-    def work():
-        with tracker.step(token) as step:
-            step.child("a")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        work()
-    assert [r.op for body in deliver() for r in parse(body).requests] == ["create"]
-    with tracker.step(token) as step:
-        child = step.child("a")
-    with tracker.step(token) as step:  # its event was delivered again
-        assert step.child("a") == child
-    with tracker.step(str(child)):
+def run(step):
+    """Run a step without children."""
+    with step:
         pass
-    deliver()
-    assert events(world)["t"]["status"] == "acked"
 
 
-def test_a_step_that_raises_fails_its_chains_where_asked(tracker, deliver, world):  # noqa: F811
+def crash(step):
+    """Run a step that starts a child and raises."""
+    with step:
+        step.child("a")
+        raise ZeroDivisionError
+
+
+def test_a_word_count_event_by_event(tracker, functions):
+    tag = "database/file13"
+    token = tracker.start(tag, timeout=60, detail={"lines": 2})
+    with tracker.step(token) as step:
+        events = [
+            json.dumps({"word": word, "token": step.child(position).to_json()})
+            for position, word in enumerate(["to", "be", "or"])
+        ]
+    functions.deliver()
+    assert functions.item(tag)["started"] == {"N": "4"}
+    for event in events:
+        assert functions.events() == {}
+        run(tracker.step(json.loads(event)["token"]))
+        functions.deliver(times=2)
+    acked = functions.events()[tag]
+    assert (acked["status"], acked["started"], acked["finished"]) == ("acked", 4, 4)
+    assert acked["detail"] == {"lines": 2}
+
+
+def test_a_step_that_raises_sends_nothing_and_may_run_again(tracker, functions):
+    token = tracker.start("t")
+    with pytest.raises(ZeroDivisionError):
+        crash(tracker.step(token))
+    assert [r.op for body in functions.deliver() for r in parse(body).requests] == ["create"]
+    children = set()
+    for _ in range(2):  # the event is delivered twice
+        with tracker.step(token) as step:
+            children.add(step.child("a"))
+    (child,) = children
+    run(tracker.step(str(child)))
+    functions.deliver()
+    assert functions.events()["t"]["status"] == "acked"
+
+
+def test_a_step_that_raises_can_fail_its_chains(tracker, functions):
     token = tracker.start("t")
     with pytest.raises(ValueError, match="worse"), tracker.step(token, fail=True):
         raise ValueError("worse\0 and " + "é" * 2000)
-    deliver()
-    told = events(world)["t"]
-    assert told["status"] == "failed"
-    assert told["reason"].startswith("ValueError: worse and é")
-    assert told["outstanding"] == [f"{token.unit:016x}"]
+    functions.deliver()
+    failed = functions.events()["t"]
+    assert failed["status"] == "failed"
+    assert failed["reason"].startswith("ValueError: worse and é")
+    assert failed["outstanding"] == [f"{token.unit:016x}"]
 
 
-def test_a_step_may_belong_to_several_chains(tracker, deliver, world):  # noqa: F811
-    one, two = tracker.start("one"), tracker.start("two")
-    with tracker.step(one, two) as step:
+def test_a_step_may_belong_to_several_chains(tracker, functions):
+    with tracker.step(tracker.start("one"), tracker.start("two")) as step:
         joined = step.child("joined")
     assert joined.tags == ("one", "two")
-    deliver()
-    assert events(world) == {}
-    with tracker.step(joined.to_json()):
-        pass
-    deliver()
-    assert {tag: told["finished"] for tag, told in events(world).items()} == {"one": 2, "two": 2}
+    functions.deliver()
+    assert functions.events() == {}
+    run(tracker.step(joined.to_json()))
+    functions.deliver()
+    finished = {tag: acked["finished"] for tag, acked in functions.events().items()}
+    assert finished == {"one": 2, "two": 2}
 
 
-def test_two_units_of_one_chain_may_meet_in_a_step(tracker, deliver, world):  # noqa: F811
+def test_a_step_may_finish_several_units_of_a_chain(tracker, functions):
     with tracker.step(tracker.start("t")) as step:
         left, right = step.child(), step.child()
     with tracker.step(left, right) as step:
-        last = step.child("sum")
-    with tracker.step(last):
-        pass
-    deliver()
-    assert events(world)["t"]["finished"] == 4
+        total = step.child("sum")
+    run(tracker.step(total))
+    functions.deliver()
+    assert functions.events()["t"]["finished"] == 4
 
 
-def test_a_batch_is_sent_packed_at_its_end(tracker, deliver, world):  # noqa: F811
+def test_a_batch_is_sent_packed_at_its_end(tracker, functions):
     with tracker.batch():
-        tokens = [tracker.start(f"t{n}") for n in range(100)]
-        for token in tokens:
-            with tracker.batch(), tracker.step(token):
-                pass
-        assert deliver() == []
-    assert len(deliver()) == 1
-    assert len(events(world)) == 100
+        for number in range(20):
+            token = tracker.start(f"t{number}")
+            with tracker.batch():
+                run(tracker.step(token))
+        assert functions.deliver() == []
+    assert len(functions.deliver()) == 1
+    assert len(functions.events()) == 20
 
 
-def test_a_batch_that_raises_sends_the_steps_that_ended_well(tracker, deliver, world):  # noqa: F811
-    tokens = [tracker.start("a"), tracker.start("b")]
+def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
+    one, two = tracker.start("one"), tracker.start("two")
 
     def work():
         with tracker.batch():
-            with tracker.step(tokens[0]):
-                pass
-            with tracker.step(tokens[1]):
-                raise RuntimeError
+            run(tracker.step(one))
+            crash(tracker.step(two))
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ZeroDivisionError):
         work()
-    deliver()
-    assert list(events(world)) == ["a"]
+    functions.deliver()
+    assert list(functions.events()) == ["one"]
 
 
-def test_a_batch_is_its_threads_own(tracker, deliver):
-    def other():
-        tracker.start("at once")
-
+def test_a_batch_belongs_to_its_thread(tracker, functions):
     with tracker.batch():
         tracker.start("later")
-        thread = threading.Thread(target=other)
+        thread = threading.Thread(target=tracker.start, args=("at once",))
         thread.start()
         thread.join()
-        (body,) = deliver()
+        (body,) = functions.deliver()
         assert parse(body).requests[0].tag == "at once"
-    assert len(deliver()) == 1
+    assert len(functions.deliver()) == 1
 
 
-def test_plain_stamps(world, deliver):  # noqa: F811
-    tracker = Tracker(world.queue_url, world.client("sqs"), stamps="plain")
-    token = tracker.start("t", "root", 5)
+def test_plain_stamps(aws, functions, monkeypatch):
+    client = aws.client("sqs")
+    monkeypatch.setattr("xorack.client.tracker.make_client", lambda service: client)
+    token = Tracker(aws.queue_url, stamps="plain").start("t", "root", 5)
     assert token.unit == unit_id("root", 5)
-    with Tracker(world.queue_url, world.client("sqs")).step(str(token)) as step:
+    with Tracker(aws.queue_url).step(str(token)) as step:
         step.child(unit=2**64 - 1)
-    deliver()
-    assert item(world, "t")["stamp"]["B"] == b"\xff" * 8
+    functions.deliver()
+    assert functions.item("t")["stamp"]["B"] == b"\xff" * 8
 
 
-def test_extend_and_fail(tracker, deliver, world):  # noqa: F811
+def test_extend_and_fail(tracker, functions):
     token = tracker.start("t", timeout=60)
     tracker.extend(token, 7200)
-    deliver()
-    left = item(world, "t")
-    assert int(left["deadline"]["N"]) - int(left["created_at"]["N"]) >= 7_199_000
+    functions.deliver()
+    item = functions.item("t")
+    assert int(item["deadline"]["N"]) - int(item["created_at"]["N"]) >= 7_199_000
     tracker.fail(str(token), "no more")
     tracker.fail(token, "no more")
-    deliver()
-    assert events(world)["t"]["reason"] == "no more"
-    for wrong in (0, -5, None):
-        with pytest.raises(InvalidRequest if wrong is not None else Exception):
-            tracker.extend(token, wrong) if wrong is not None else tracker.extend("x", 5)
+    functions.deliver()
+    assert functions.events()["t"]["reason"] == "no more"
+    for timeout in (0, -5):
+        with pytest.raises(InvalidRequest):
+            tracker.extend(token, timeout)
+    with pytest.raises(InvalidToken):
+        tracker.extend("x", 5)
+    with pytest.raises(InvalidRequest, match="reason"):
+        tracker.fail(token, 5)
 
 
-def test_what_is_not_accepted_is_raised(tracker):
+def test_a_request_that_is_not_accepted_raises(tracker):
     with (
-        refused("SendMessageBatch", "ServiceUnavailable", times=99, status=503),
+        failing("SendMessageBatch", "ServiceUnavailable", status=503),
         pytest.raises(SendFailed, match="ServiceUnavailable"),
     ):
         tracker.start("t")
 
 
-def test_mistakes_of_a_step_are_named(tracker):
+def test_the_error_names_an_invalid_argument(tracker):
     token = tracker.start("t")
     with tracker.step(token) as step:
         step.child("a")
@@ -206,8 +199,12 @@ def test_mistakes_of_a_step_are_named(tracker):
         tracker.step(token, Token(5, ("u",), "plain"))
     with pytest.raises(InvalidRequest, match="tag"):
         tracker.start("")
-    with pytest.raises(InvalidRequest, match="stamps"):
-        Tracker("q", stamps="opaque")
+    for option in ("started", "finished", "time_out"):
+        with pytest.raises(TypeError, match=option):
+            tracker.start("u", **{option: 5})
+    for stamps in ("opaque", ["plain"]):
+        with pytest.raises(InvalidRequest, match="stamps"):
+            Tracker("q", stamps=stamps)
     with pytest.raises(InvalidRequest, match="queue_url"):
         Tracker("")
 
@@ -215,7 +212,7 @@ def test_mistakes_of_a_step_are_named(tracker):
 GOOD = {"v": 1, "unit": "00000000000000ff", "tags": ["t"], "kind": "traced"}
 
 
-def test_tokens_survive_json():
+def test_a_token_survives_json():
     token = Token(255, ("t",))
     assert token.to_json() == GOOD
     for form in (token, GOOD, json.dumps(GOOD), str(token), str(token).encode()):
@@ -224,7 +221,7 @@ def test_tokens_survive_json():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
+    ("invalid", "named"),
     [
         ({**GOOD, "v": 2}, "v: 2, expected 1: another version"),
         ({**GOOD, "v": True}, "v: True"),
@@ -236,12 +233,13 @@ def test_tokens_survive_json():
         ({**GOOD, "tags": ["t", "t"]}, "tags: "),
         ({**GOOD, "tags": [5]}, "tags: "),
         ({**GOOD, "kind": "opaque"}, "kind: 'opaque'"),
+        ({**GOOD, "kind": ["plain"]}, "kind: a list of 1"),
         ("no JSON", "text: 'no JSON'"),
         ("5", "value: 5"),
         (None, "value: None"),
     ],
 )
-def test_what_is_no_token_is_named(wrong, named):
+def test_the_error_names_what_is_invalid_in_a_token(invalid, named):
     with pytest.raises(InvalidToken) as caught:
-        Token.from_json(wrong)
+        Token.from_json(invalid)
     assert named in str(caught.value)

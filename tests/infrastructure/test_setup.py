@@ -176,8 +176,8 @@ def test_an_unsuitable_python_is_named(tmp_path, target):
     old = script(tmp_path / "old", says_version("3.8.10"))
     broken = script(tmp_path / "broken", "exit 127\n")
     for python, message in (
-        (old, f"{old} is no Python 3.10 or later (Python 3.8.10): name one"),
-        (broken, f"{broken} is no Python 3.10 or later (it does not run)"),
+        (old, f"{old} is not Python 3.10 or later (Python 3.8.10): name one"),
+        (broken, f"{broken} is not Python 3.10 or later (it does not run)"),
         ("/nowhere/python3", "there is no /nowhere/python3: install Python 3.10 or later"),
     ):
         ran = make(target, f"PYTHON={python}")
@@ -203,7 +203,7 @@ def test_python3_is_named_where_no_python_is_suitable(tmp_path):
     script(tmp_path / "python3", says_version("3.9.18"))
     ran = make("venv", PATH=str(tmp_path))
     assert ran.returncode != 0
-    assert "error: python3 is no Python 3.10 or later (Python 3.9.18): name one" in ran.stderr
+    assert "error: python3 is not Python 3.10 or later (Python 3.9.18): name one" in ran.stderr
 
 
 def test_make_passes_the_demos_arguments_on(tmp_path):
@@ -225,7 +225,19 @@ def test_make_passes_the_demos_arguments_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "target", ["demo", "test", "test-slow", "lint", "types", "format", "synth", "deploy"]
+    "target",
+    [
+        "demo",
+        "check",
+        "test",
+        "test-slow",
+        "test-all",
+        "lint",
+        "types",
+        "format",
+        "synth",
+        "deploy",
+    ],
 )
 def test_every_target_that_runs_something_sets_up_first(target):
     ran = make("-n", target, f"PYTHON={sys.executable}")

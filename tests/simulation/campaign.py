@@ -1,29 +1,31 @@
-"""Many schedules, and their figures."""
+"""Campaigns: many schedules and their figures."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 
+from tests.simulation.options import FAULTS
 from tests.simulation.schedule import Result, run
-from tests.simulation.world import KINDS
 
 
 @dataclass
 class Campaign:
-    """What many schedules came to.
+    """The figures of many schedules.
 
     Attributes:
-        failing: Those in which something did not hold.
-        most_chains: Chains of the largest.
-        ends: How the chains ended: status or reason -> how many.
+        largest: Chains in the largest schedule.
+        ends: How chains ended: status or reason -> number.
+        failing: Results of the schedules with a violation.
     """
 
     schedules: int = 0
     chains: int = 0
-    most_chains: int = 0
+    largest: int = 0
     requests: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
@@ -32,61 +34,49 @@ class Campaign:
 
     def add(self, result: Result) -> None:
         self.schedules += 1
-        self.chains += result.chains
-        self.most_chains = max(self.most_chains, result.chains)
-        self.requests += result.requests
+        self.chains += len(result.chains)
+        self.largest = max(self.largest, len(result.chains))
+        self.requests += len(result.requests)
         self.faults += result.faults
         self.ends += result.ends
-        if result.violation is not None:
-            self.failing.append(result)
+        self.failing += [result] if result.violation else []
 
     def line(self) -> str:
-        """The figures in a line."""
+        """Return the figures in a line."""
         return (
             f"{self.schedules:,} schedules, {self.chains:,} chains, {self.requests:,} requests, "
             f"{self.faults.total():,} faults, {len(self.failing)} violations, {self.seconds:.0f} s"
         )
 
     def table(self) -> str:
-        """The figures in Markdown."""
-        rows = [
-            ("schedules", self.schedules),
-            ("chains", self.chains),
-            ("chains in the largest schedule", self.most_chains),
-            ("requests, without their copies", self.requests),
-            ("faults", self.faults.total()),
-            ("seconds", round(self.seconds)),
-            ("**violations**", len(self.failing)),
-        ]
-        lines = ["| | |", "| --- | ---: |", *(f"| {name} | {count:,} |" for name, count in rows)]
-        lines += ["", "| fault | what it does | injected |", "| --- | --- | ---: |"]
-        lines += [f"| {kind} | {KINDS[kind]} | {self.faults[kind]:,} |" for kind in KINDS]
+        """Return the figures in Markdown."""
+        rows = {
+            "schedules": self.schedules,
+            "chains": self.chains,
+            "chains in the largest schedule": self.largest,
+            "requests, without their copies": self.requests,
+            "faults": self.faults.total(),
+            "seconds": round(self.seconds),
+            "**violations**": len(self.failing),
+        }
+        lines = ["| | |", "| --- | ---: |", *(f"| {name} | {n:,} |" for name, n in rows.items())]
+        lines += ["", "| fault | effect | injected |", "| --- | --- | ---: |"]
+        for kind, fault in FAULTS.items():
+            lines.append(f"| {kind} | {fault.description} | {self.faults[kind]:,} |")
         lines += ["", "| the chain ended | chains |", "| --- | ---: |"]
-        lines += [f"| {end} | {count:,} |" for end, count in self.ends.most_common()]
+        lines += [f"| {end} | {number:,} |" for end, number in self.ends.most_common()]
         return "\n".join(lines)
 
 
-def campaign(
-    seeds: Iterable[int],
-    *,
-    faults: int | None = None,
-    patience: int = 1,
-    progress: Callable[[Campaign], None] = lambda done: None,
-) -> Campaign:
-    """Run many schedules.
-
-    Args:
-        seeds: Their seeds.
-        faults: Stop once so many were injected.
-        patience: Stop after so many failing schedules.
-        progress: Called after each schedule.
-    """
-    done = Campaign()
+def campaign(seeds: Iterable[int], max_faults: float | None = None) -> Campaign:
+    """Run schedules until one fails or the maximum number of faults is injected."""
+    figures = Campaign()
     begin = time.monotonic()
     for seed in seeds:
-        done.add(run(seed))
-        done.seconds = time.monotonic() - begin
-        progress(done)
-        if len(done.failing) >= patience or (faults and done.faults.total() >= faults):
+        figures.add(run(seed))
+        figures.seconds = time.monotonic() - begin
+        if figures.schedules % 200 == 0 and sys.stderr.isatty():
+            print(figures.line(), end="\r", file=sys.stderr, flush=True)
+        if figures.failing or figures.faults.total() >= (max_faults or inf):
             break
-    return done
+    return figures

@@ -1,8 +1,8 @@
-"""Broken versions of the code, by which the simulation proves that it sees.
+"""Broken versions of the code, which the simulation must catch.
 
-A mutant is an edit of the real source of one function: the text that it replaces must be there
-just once, so that a mutant cannot outlive the code that it breaks. The function keeps its identity
-and gets the edited code, so whoever imported it runs the mutant.
+A mutant edits the source of one or more functions. The replaced text must occur exactly once, so
+that no mutant outlives the code that it breaks. The function object stays and gets the code of the
+edited source: every module that imported it runs the mutant.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import CodeType
 from typing import Any, NamedTuple
 
 from xorack.acker.chain_writer import ChainWriter, _Part
@@ -25,21 +26,14 @@ from xorack.core import event, transitions
 
 
 class Edit(NamedTuple):
-    """An edit of a function's source.
-
-    Attributes:
-        function: The function.
-        old: Text of its source, as it stands there once.
-        new: What replaces it; its lines are indented as the first of ``old``.
-    """
+    """An edit of a function's source; new lines are indented as the first line of `old`."""
 
     function: Callable[..., Any]
     old: str
     new: str
 
 
-def _edited(function: Callable[..., Any], edits: list[Edit]) -> Any:
-    """The code of a function after edits."""
+def _edited_code(function: Callable[..., Any], edits: list[Edit]) -> CodeType:
     source = textwrap.dedent(inspect.getsource(function))
     name = function.__qualname__
     for _, old, new in edits:
@@ -47,21 +41,19 @@ def _edited(function: Callable[..., Any], edits: list[Edit]) -> Any:
         before = source[: source.index(old)].rpartition("\n")[2]
         indent = before if before.isspace() else ""
         source = source.replace(old, new.replace("\n", "\n" + indent))
-    space = dict(function.__globals__)
+    namespace = dict(function.__globals__)
     flags = __future__.annotations.compiler_flag
-    exec(compile(source, f"<mutant of {name}>", "exec", flags, True), space)
-    return space[function.__name__].__code__
+    exec(compile(source, f"<mutant of {name}>", "exec", flags, True), namespace)
+    return namespace[function.__name__].__code__
 
 
 @contextmanager
-def planted(edits: tuple[Edit, ...]) -> Iterator[None]:
-    """Have the mutant in place of the code."""
-    by_function: dict[Any, list[Edit]] = {}
-    for edit in edits:
-        by_function.setdefault(edit.function, []).append(edit)
+def mutated(name: str | None) -> Iterator[None]:
+    """Run a mutant; None runs the code itself."""
+    edits = MUTANTS[name] if name else []
     with ExitStack() as stack:
-        for function, its in by_function.items():
-            code = _edited(function, its)
+        for function in {edit.function for edit in edits}:
+            code = _edited_code(function, [edit for edit in edits if edit.function is function])
             stack.callback(setattr, function, "__code__", function.__code__)
             function.__code__ = code
         yield

@@ -1,418 +1,398 @@
-"""What must hold, told apart from how the acker does it.
+"""The oracle: a plain model of each chain, and the invariants.
 
-The oracle keeps, for each chain, a plain set of the requests that took effect, and from it what the
-chain must look like. It watches the table (each write of a chain), the bus, the dead-letter queue
-and what consumers are done with; and looks at everything once more at the end.
-
-Which requests a write applied it reads from the marks in the item: a mark without its effect, or an
-effect without its mark, does not add up.
+The model is the set of requests that took effect, read from the marks that each write adds. A class
+for each kind of observation has its invariants as methods that begin with `check_`: such a method
+returns True if the invariant, which its docstring states, holds; otherwise False or details.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
 
-from tests.simulation.aws import Item, Table
-from tests.simulation.plan import Asked, ChainPlan, canonical
-from tests.simulation.world import Machine, World
+from tests.simulation.model import Item, Model, binary, deadline_of, marks, number, text
+from tests.simulation.options import DEFAULT_TIMEOUT, MAX_INDEX_LAG, MAX_SKEW
+from tests.simulation.workload import ChainWorkload, Submission, canonical
+from tests.simulation.world import World
 from xorack.core.event import rfc3339
-from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_of
+from xorack.core.marks import INLINE_MARKS
 from xorack.core.stamp import TRACED_LENGTH
 
-MARK = mark_of  # as it is now, whatever a mutant makes of it
-_KEPT = ("event_pending", "due_at", "due_shard", "version", "expires_at")
-_LONGEST = 30 * 60_000
-"""Most milliseconds between reading the clock and the write that carries what was read."""
+_LONGEST_CALL = 30 * 60_000
+"""Most milliseconds between reading the clock and the write that carries the time."""
 
 
-class Truth:
-    """What is true of one chain."""
+class Write(NamedTuple):
+    """A write of an unfinished chain; the model has the new requests already."""
 
-    def __init__(self, plan: ChainPlan) -> None:
-        self.plan = plan
-        self.by_mark = {MARK(one.request): one for one in plan.asked if one.request is not None}
-        self.applied: dict[str, Asked] = {}
-        self.stamp = 0
-        self.started = self.finished = 0
-        self.left: set[int] = set()
-        self.create: Asked | None = None
-        self.failing: set[str] = set()
-        self.extended = False
-        self.final: Item | None = None
-        self.event: dict | None = None
-        self.foreign = False
-
-    def take(self, one: Asked) -> None:
-        request = one.request
-        assert request is not None
-        self.applied[request.id] = one
-        self.stamp ^= int.from_bytes(request.stamp or b"", "little")
-        self.started += request.started
-        self.finished += request.finished
-        self.left ^= set(one.starts) ^ set(one.finishes)
-        if request.op == "create":
-            self.create = one
-        elif request.op == "fail":
-            self.failing.add(request.reason or "fail was asked")
-        elif request.op == "extend":
-            self.extended = True
+    model: Model
+    before: Item | None
+    after: Item
+    new: list[Submission | None]
+    now: int
 
     @property
-    def done(self) -> bool:
-        """Whether it is created and no work is left."""
-        return self.create is not None and not self.left and self.started == self.finished
+    def status(self):
+        return text(self.after, "status") or "open"  # xor-ack-dynamodb writes no status
+
+    @property
+    def expired(self):
+        """True if it ends the chain by time."""
+        reasons = self.model.fail_reasons
+        return self.status == "failed" and text(self.after, "reason") not in reasons
+
+    def is_now(self, time):
+        """Tell if a written time is the time of the write, as far as clocks agree."""
+        return time is not None and -_LONGEST_CALL <= time - self.now <= MAX_SKEW + MAX_INDEX_LAG
+
+    def check_marks(self):
+        """Each mark in an item is the mark of a request of its chain."""
+        return None not in self.new
+
+    def check_exactly_once(self):
+        """At most one request takes effect under an id."""
+        return not self.model.repeated or self.model.repeated
+
+    def check_stamp(self):
+        """The stamp is the XOR of the stamps of the applied requests."""
+        return int.from_bytes(binary(self.after, "stamp"), "little") == self.model.stamp
+
+    def check_counts(self):
+        """The counts are the sums of the counts of the applied requests."""
+        counts = (number(self.after, "started") or 0, number(self.after, "finished") or 0)
+        return counts == self.model.counts or f"{counts}, expected {self.model.counts}"
+
+    def check_inline_marks(self):
+        """A write of requests leaves at most INLINE_MARKS marks, or only its own, in the item."""
+        return not self.new or len(marks(self.after)) <= max(INLINE_MARKS, len(self.new))
+
+    def check_status(self):
+        """The status follows from the applied requests, unless the chain ends by time."""
+        expected = self.model.status
+        return self.expired or self.status == expected or f"{self.status}, expected {expected}"
+
+    def check_expiration_reason(self):
+        """A chain that ends by time ends as never created, or else as timed out."""
+        reason = "timed out" if self.model.create else "never created"
+        return not self.expired or text(self.after, "reason") == reason
+
+    def check_expiration_alone(self):
+        """A write that ends a chain by time applies no request."""
+        return not self.expired or not self.new
+
+    def check_expiration_time(self):
+        """A chain does not end by time before its deadline."""
+        if not self.expired:
+            return True
+        due, ended = deadline_of(self.before), number(self.after, "ended_at")
+        return (due is not None and due <= ended) or f"due {due}, ended {ended}"
+
+    def check_deadline(self):
+        """The deadline of an unfinished chain is the one that its create or an extend set."""
+        deadline = number(self.after, "deadline")
+        requests = {one.request.op: one for one in self.new}
+        if self.status in ("acked", "failed"):
+            return True
+        if "extend" in requests:
+            return self.is_now(deadline - round(requests["extend"].request.timeout * 1000))
+        if "create" in requests and not self.model.extended:
+            create = requests["create"]
+            if create.direct:
+                return deadline is None
+            timeout, created = create.request.timeout, number(self.after, "created_at")
+            span = DEFAULT_TIMEOUT if timeout is None else round(timeout * 1000)
+            return self.is_now(created) and deadline == created + span
+        return self.before is None or deadline == number(self.before, "deadline")
+
+    def check_last_stamp_time(self):
+        """A stamp sets `last_stamp_at` of an unfinished chain to the current time."""
+        unfinished = self.status not in ("acked", "failed")
+        stamped = unfinished and any(one.request.stamp for one in self.new)
+        return not stamped or self.is_now(number(self.after, "last_stamp_at"))
 
 
-def _number(item: Item | None, name: str) -> int | None:
-    return int(item[name]["N"]) if item and name in item else None
+class FinalWrite(NamedTuple):
+    """A write of a finished chain."""
+
+    model: Model
+    after: Item
+    new: list[Submission | None]
+
+    def check_no_request(self):
+        """No request takes effect in a finished chain."""
+        return not self.new or [one and one.name for one in self.new]
+
+    def check_unchanged(self):
+        """A final state never changes."""
+        old, new = self.model.final, self.after
+        changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
+        changed -= {"event_pending", "due_at", "due_shard", "version", "expires_at"}
+        return not changed or sorted(changed)
 
 
-def _text(item: Item | None, name: str) -> str | None:
-    return item[name]["S"] if item and name in item else None
+class Event(NamedTuple):
+    """An event on the bus."""
+
+    model: Model
+    detail: dict
+    detail_type: str
+
+    def check_order(self):
+        """An event is published only after the final state was written."""
+        return self.model.final is not None
+
+    def check_copies(self):
+        """All copies of an event are equal."""
+        return self.model.event in (None, self.detail) or f"{self.model.event}, {self.detail}"
+
+    def check_content(self):
+        """An event has the values of the chain."""
+        model, item, create = self.model, self.model.final, self.model.create
+        expected = {
+            "tag": model.workload.tag,
+            "status": text(item, "status"),
+            "reason": text(item, "reason"),
+            "ended_at": rfc3339(number(item, "ended_at")),
+            "started": model.counts[0],
+            "finished": model.counts[1],
+            "detail": (create and create.request.detail) or {},
+        }
+        if create and not model.workload.foreign:
+            expected["created_at"] = rfc3339(number(item, "created_at"))
+        values = {name: self.detail.get(name) for name in expected}
+        return values == expected or f"{values}, expected {expected}"
+
+    def check_detail_type(self):
+        """The detail-type of an event is the status of the chain."""
+        return self.detail_type == self.detail["status"]
+
+    def check_outstanding(self):
+        """An event that claims to list all outstanding units lists exactly those."""
+        units = [f"{unit:016x}" for unit in sorted(self.model.outstanding)]
+        traced = self.model.workload.stamp_length == TRACED_LENGTH
+        claimed = traced and self.detail.get("outstanding_complete")
+        return not claimed or self.detail["outstanding"] == units
 
 
-def _marks(item: Item | None) -> list[bytes]:
-    data = bytes(item["marks"]["B"]) if item and "marks" in item else b""
-    return [data[at : at + MARK_BYTES] for at in range(0, len(data), MARK_BYTES)]
+class Rejection(NamedTuple):
+    """A dead-lettered request; `model` is None if the request is invalid."""
+
+    model: Model | None
+    one: Submission
+    reason: str
+
+    def check_reason(self):
+        """A rejection gives a reason; that of an invalid request names the invalid field."""
+        return bool(self.reason) and self.one.invalid_field in self.reason
+
+    def check_cause(self):
+        """A valid request is rejected for a used id, a second create or its stamp's length."""
+        model, one = self.model, self.one
+        if model is None:
+            return True
+        if model.applied.get(one.request.id) is one:
+            return f"applied, and rejected: {self.reason}"
+        length = len(binary(model.item, "stamp"))
+        other_length = length and length != len(one.request.stamp or bytes(length))
+        return bool(model.conflicts_with(one) or other_length) or self.reason
+
+
+class Deletion(NamedTuple):
+    """A request of a deleted message."""
+
+    model: Model | None
+    one: Submission
+    dead_lettered: bool
+
+    def check_processed(self):
+        """A message is deleted only when each request was applied, late or dead-lettered."""
+        model, one = self.model, self.one
+        if self.dead_lettered:
+            return True
+        if model is None:
+            return "invalid"
+        if model.applied.get(one.request.id) is one:
+            return True
+        return model.conflicts_with(one) or model.final is not None
+
+
+class Response(NamedTuple):
+    """A response of the direct API.
+
+    Attributes:
+        stamp: The returned stamp; None after an error.
+        error: Name of the exception, or "".
+        existed: True if the chain existed before the call.
+    """
+
+    model: Model
+    one: Submission
+    stamp: object
+    error: str
+    existed: bool
+
+    def check_success(self):
+        """A call succeeds only if its request was applied, or came late."""
+        applied = self.one.request.id in self.model.applied
+        return bool(self.error or applied or self.model.final)
+
+    def check_failure(self):
+        """A call raises StaleLocalData or TagNotFound only if its request was not applied."""
+        return not self.error or self.one.request.id not in self.model.applied or self.error
+
+    def check_acked(self):
+        """A response says acked only of an acked chain."""
+        said = self.stamp is not None and self.stamp.acked
+        return not said or text(self.model.final, "status") == "acked"
+
+    def check_existence(self):
+        """TagNotFound is raised only without a chain, and TagExists never: each is created once."""
+        return self.error != "TagExists" and not (self.error == "TagNotFound" and self.existed)
+
+
+class End(NamedTuple):
+    """A chain at the end: faults are over, queues are empty, deadlines have passed."""
+
+    model: Model
+    sent: list[Submission]
+
+    def check_ended(self):
+        """Each chain ends, unless it is created, unfinished and without a deadline."""
+        model = self.model
+        endless = model.item and deadline_of(model.item) is None and model.status == "open"
+        return model.final is not None or bool(endless)
+
+    def check_tombstone(self):
+        """A finished chain stays as a tombstone with a TTL."""
+        return self.model.final is None or number(self.model.item, "expires_at") is not None
+
+    def check_event(self):
+        """Each finished chain has its event on the bus, and none is pending."""
+        published = self.model.event and "event_pending" not in (self.model.item or {})
+        return self.model.final is None or bool(published)
+
+    def check_acked(self):
+        """A chain is acked if its work was sent whole, without mistakes, fails or time limits."""
+        requests = [one.request for one in self.sent if one.request]
+        outstanding: frozenset[int] = frozenset()
+        for one in self.sent:
+            outstanding ^= one.units
+        exempt = any(one.name.endswith("?") for one in self.sent) or any(
+            request.op in ("fail", "extend")
+            or request.idle_timeout is not None
+            or (request.timeout or DEFAULT_TIMEOUT) * 1000 < DEFAULT_TIMEOUT
+            for request in requests
+        )
+        created = any(request.op == "create" for request in requests)
+        must = created and not outstanding and not exempt
+        return not must or text(self.model.final, "status") == "acked"
+
+
+@cache
+def _checkers(observation: type) -> list:
+    return [method for name, method in vars(observation).items() if name.startswith("check_")]
 
 
 class Oracle:
-    """Judges a schedule."""
+    """Keeps the models of a schedule up to date and checks the invariants."""
 
-    def __init__(
-        self, world: World, plans: list[ChainPlan], table: Table, default_timeout: int, skew: int
-    ) -> None:
+    def __init__(self, world: World, workloads: list[ChainWorkload]) -> None:
         self.world = world
-        self.table = table
-        self.default_timeout = default_timeout
-        self.skew = skew
-        self.truths = {plan.tag: Truth(plan) for plan in plans}
-        self.asked = {one.text: one for plan in plans for one in plan.asked}
-        self.sent: dict[str, Asked] = {}
-        self.letters: dict[str, str] = {}
-        self.done: set[str] = set()
+        self.models = {workload.tag: Model(workload) for workload in workloads}
+        self.submissions = {one.text: one for work in workloads for one in work.submissions}
+        self.sent: set[str] = set()
+        self.dead_lettered: set[str] = set()
+        self._bodies: dict[str, list[Submission]] = {}
 
-    def _must(self, holds: object, tag: str, why: str) -> None:
-        if not holds:
-            self.world.violated(f"{tag}: {why}")
+    def check(self, name: str, observation: NamedTuple) -> None:
+        """Check all invariants of an observation."""
+        for checker in _checkers(type(observation)):
+            try:
+                holds = checker(observation)
+            except Exception as error:  # noqa: BLE001 - the services must not swallow it
+                holds = repr(error)
+            if holds is not True:
+                details = f" ({holds})" if holds else ""
+                self.world.violated(f"{name}: {checker.__doc__}{details}")
 
-    def _in_body(self, body: str) -> list[Asked]:
-        if body in self.asked:
-            return [self.asked[body]]
-        return [self.asked[canonical(raw)] for raw in json.loads(body)["requests"]]
-
-    # -- the table -----------------------------------------------------------------------------
-
-    def foreign_write(self, tag: str, one: Asked) -> None:
-        """xor-ack-dynamodb is about to write a request's stamp, without a mark."""
-        truth = self.truths[tag]
-        truth.take(one)
-        truth.foreign = True
+    def _submissions_in(self, body: str) -> list[Submission]:
+        if body not in self._bodies:
+            keys = [body]
+            if body not in self.submissions:
+                keys = [canonical(raw) for raw in json.loads(body)["requests"]]
+            self._bodies[body] = [self.submissions[key] for key in keys]
+        return self._bodies[body]
 
     def wrote(self, key: str, before: Item | None, after: Item | None) -> None:
-        """An item was written."""
+        """Observe a write of the table."""
         if "\0" in key:
-            self._must(after is not None, key, "a mark was deleted")
+            if after is None:
+                self.world.violated(f"{key}: Marks are never deleted.")
             return
-        truth = self.truths.get(key)
-        if truth is None:
-            self.world.violated(f"{key}: a chain that nobody asked for")
-            return
+        if key not in self.models:
+            self.world.violated(f"{key}: Only chains of the workload are written.")
+        model = self.models[key]
+        model.item = after
         if after is None:
-            return  # what is wrong with that shows when something comes for it
-        if truth.foreign:
-            truth.foreign = False
-            return
-        known = set(_marks(before))
-        new = []
-        for mark in _marks(after):
-            if mark not in known:
-                one = truth.by_mark.get(mark)
-                self._must(one, key, f"mark {mark.hex()} is no request's")
-                assert one is not None
-                assert one.request is not None
-                self._must(
-                    one.request.id not in truth.applied,
-                    key,
-                    f"request {one.name} applied though id {one.request.id} was",
-                )
-                new.append(one)
+            return  # `End` has the invariant
+        known = set(marks(before))
+        new = [model.by_mark.get(mark) for mark in marks(after) if mark not in known]
         if self.world.trace is not None:
-            self._tell(key, before, after, new)
-        if truth.final is not None:
-            self._unchanged(key, truth.final, after, new)
+            names = " ".join(f"+{one.name}" for one in new if one)
+            states = " -> ".join(text(item, "status") or "-" for item in (before, after))
+            pending = ", event pending" if "event_pending" in after else ""
+            self.world.log(f"{key} version {number(after, 'version')}: {states} {names}{pending}")
+        if model.final is not None:
+            self.check(key, FinalWrite(model, after, new))
             return
-        for one in new:
-            truth.take(one)
-        self._adds_up(key, truth, after)
-        self._must(
-            not new or len(_marks(after)) <= max(INLINE_MARKS, len(new)),
-            key,
-            "too many marks in the item",
-        )
-        self._state(key, truth, before, after, new)
-
-    def _tell(self, key: str, before: Item | None, after: Item, new: list[Asked]) -> None:
-        names = " ".join(f"+{one.name}" for one in new)
-        states = [_text(item, "status") or "-" for item in (before, after)]
-        state = states[1] if states[0] == states[1] else " -> ".join(states)
-        event_pending = ", event owed" if "event_pending" in after else ""
-        self.world.tell(
-            self.world.current,
-            f"{key} rev {_number(after, 'version')}: {state} {names}{event_pending}",
-        )
-
-    def _unchanged(self, key: str, final: Item, after: Item, new: list[Asked]) -> None:
-        names = " ".join(one.name for one in new)
-        self._must(not new, key, f"applied to a finished chain: {names}")
-        changed = {
-            name
-            for name in final.keys() | after.keys()
-            if name not in _KEPT and final.get(name) != after.get(name)
-        }
-        self._must(not changed, key, f"a final state changed: {sorted(changed)}")
-
-    def _adds_up(self, key: str, truth: Truth, item: Item) -> None:
-        stamp = int.from_bytes(bytes(item["stamp"]["B"]) if "stamp" in item else b"", "little")
-        self._must(stamp == truth.stamp, key, "the stamp is not that of the applied requests")
-        counts = (_number(item, "started") or 0, _number(item, "finished") or 0)
-        self._must(
-            counts == (truth.started, truth.finished),
-            key,
-            f"counts {counts}, of the applied requests {truth.started, truth.finished}",
-        )
-
-    def _state(
-        self, key: str, truth: Truth, before: Item | None, item: Item, new: list[Asked]
-    ) -> None:
-        status = _text(item, "status") or "open"  # the other tool writes none
-        reason = _text(item, "reason")
-        if status == "acked":
-            self._must(truth.done, key, f"acked with work left: {len(truth.left)} units")
-            self._must(not truth.failing, key, "acked though fail was asked")
-        elif status == "failed" and reason in truth.failing:
-            self._must(truth.create, key, "failed before it was created")
-        elif status == "failed":
-            self._must(not new, key, f"failed by requests, reason {reason!r}")
-            created = truth.create is not None
-            self._must(
-                reason == ("timed out" if created else "never created"), key, f"reason {reason!r}"
-            )
-            due = self.due(before)
-            self._must(due is not None, key, "timed out without a deadline")
-            ended = _number(item, "ended_at")
-            self._must(
-                due is not None and ended is not None and ended >= due,
-                key,
-                f"timed out {due and ended and due - ended} ms early",
-            )
-        else:
-            self._must(not truth.done, key, "all work is done, and it is not acked")
-            self._must(not (truth.create and truth.failing), key, "fail was asked and forgotten")
-            self._must(status == ("open" if truth.create else "pending"), key, f"status {status}")
-            self._deadlines(key, truth, before, item, new)
-            return
-        truth.final = item
-
-    def _deadlines(
-        self, key: str, truth: Truth, before: Item | None, item: Item, new: list[Asked]
-    ) -> None:
-        """The deadline is what the requests said, counted from when they were applied."""
-        deadline = _number(item, "deadline")
-        now = self.world.now
-
-        def near(at: int | None) -> bool:
-            return at is not None and now - _LONGEST <= at <= now + self.skew
-
-        extends = [one.request for one in new if one.request and one.request.op == "extend"]
-        creates = [one for one in new if one.request and one.request.op == "create"]
-        if extends:
-            self._must(
-                any(near((deadline or 0) - round((e.timeout or 0) * 1000)) for e in extends),
-                key,
-                "extended to another deadline",
-            )
-        elif creates and not truth.extended:
-            (create,) = creates
-            assert create.request is not None
-            timeout = create.request.timeout
-            span = self.default_timeout if timeout is None else round(timeout * 1000)
-            if create.direct:
-                self._must(deadline is None, key, "the direct API set a deadline")
-            else:
-                created = _number(item, "created_at")
-                self._must(
-                    near(created) and deadline == (created or 0) + span, key, "another deadline"
-                )
-        elif before is not None:
-            self._must(deadline == _number(before, "deadline"), key, "the deadline moved")
-        if any(one.request and one.request.stamp for one in new):
-            self._must(near(_number(item, "last_stamp_at")), key, "last_stamp_at is not now")
-
-    @staticmethod
-    def due(item: Item | None) -> int | None:
-        """When a chain that is not finished must end, as its item says."""
-        times = []
-        if (deadline := _number(item, "deadline")) is not None:
-            times.append(deadline)
-        idle, touched = _number(item, "idle_timeout"), _number(item, "last_stamp_at")
-        if idle is not None and touched is not None:
-            times.append(touched + idle)
-        return min(times, default=None)
-
-    # -- events --------------------------------------------------------------------------------
+        for one in filter(None, new):
+            model.apply(one)
+        write = Write(model, before, after, new, self.world.now)
+        self.check(key, write)
+        if write.status in ("acked", "failed"):
+            model.final = after
 
     def published(self, entry: dict) -> None:
-        """The bus took an event."""
+        """Observe an event on the bus."""
         detail = json.loads(entry["Detail"])
         tag = detail["tag"]
-        self.world.tell(self.world.current, f"{tag}: event {detail['status']} on the bus")
-        truth = self.truths[tag]
-        item = truth.final
-        if item is None:
-            self.world.violated(f"{tag}: its event is out before its state is written")
-            return
-        if truth.event is not None:
-            self._must(detail == truth.event, tag, f"two events: {truth.event} and {detail}")
-            return
-        truth.event = detail
-        ended = _number(item, "ended_at")
-        expected = {
-            "tag": tag,
-            "status": _text(item, "status"),
-            "ended_at": rfc3339(ended),
-            "started": truth.started,
-            "finished": truth.finished,
-            "detail": (truth.create and truth.create.request and truth.create.request.detail) or {},
-        }
-        if truth.create is not None and not truth.plan.foreign:
-            expected["created_at"] = rfc3339(_number(item, "created_at"))
-        if expected["status"] == "failed":
-            expected["reason"] = _text(item, "reason")
-        told = {name: detail.get(name) for name in expected}
-        self._must(told == expected, tag, f"the event says {told}, not {expected}")
-        self._must(entry["DetailType"] == expected["status"], tag, "another detail-type")
-        if detail.get("outstanding_complete") and truth.plan.length == TRACED_LENGTH:
-            left = [f"{unit:016x}" for unit in sorted(truth.left)]
-            self._must(detail["outstanding"] == left, tag, "other units are outstanding")
-
-    # -- queues --------------------------------------------------------------------------------
+        self.world.log(f"{tag}: event {detail['status']} on the bus")
+        self.check(tag, Event(self.models[tag], detail, entry["DetailType"]))
+        self.models[tag].event = detail
 
     def queued(self, body: str) -> None:
-        """The queue took a message."""
-        for one in self._in_body(body):
-            self.sent[one.text] = one
+        """Observe a message that was sent to the queue."""
+        self.sent.update(one.text for one in self._submissions_in(body))
 
-    def refused(self, body: str, attributes: dict) -> None:
-        """The dead-letter queue took a refused request."""
-        (one,) = self._in_body(body)
-        reason = attributes.get("error", "")
-        self.world.tell(self.world.current, f"{one.tag} {one.name} refused: {reason}")
-        self.letters[one.text] = reason
-        name = f"{one.tag} {one.name}"
-        if one.request is None:
-            self._must(one.wrong in reason, name, f"refused for {reason!r}, not for {one.wrong}")
-            return
-        self._must(reason, name, "refused without a reason")
-        truth = self.truths[one.tag]
-        other = truth.applied.get(one.request.id)
-        if other is one:
-            self.world.violated(f"{name}: refused ({reason}) and applied")
-        if other is not None:
-            return
-        if one.request.op == "create" and truth.create is not None:
-            return
-        item = self.table.items.get(one.tag)
-        stamp = item.get("stamp") if item else None
-        self._must(
-            stamp is not None and len(stamp["B"]) != len(one.request.stamp or stamp["B"]),
-            name,
-            f"refused without cause: {reason}",
-        )
+    def rejected(self, body: str, reason: str) -> None:
+        """Observe a message that was sent to the dead-letter queue."""
+        (one,) = self._submissions_in(body)
+        self.world.log(f"{one.tag} {one.name} rejected: {reason}")
+        self.dead_lettered.add(one.text)
+        self.check(f"{one.tag} {one.name}", Rejection(self.models.get(one.tag), one, reason))
 
-    def done_with(self, body: str) -> None:
-        """A consumer deletes a message: nothing that it asks may be lost."""
-        for one in self._in_body(body):
-            self._settled(one)
+    def deleted(self, body: str) -> None:
+        """Observe that a consumer deletes a message."""
+        for one in self._submissions_in(body):
+            self._check_processed(one)
 
-    def _settled(self, one: Asked) -> None:
-        if one.text in self.letters:
-            return
-        name = f"{one.tag} {one.name}"
-        if one.request is None:
-            self.world.violated(f"{name}: wrong, and not in the dead-letter queue")
-            return
-        truth = self.truths[one.tag]
-        applied = truth.applied.get(one.request.id)
-        if applied is one:
-            return
-        self._must(applied is None, name, "its id was reused, and it is not refused")
-        self._must(truth.final, name, "done with, and neither applied nor refused")
-        if one.request.op == "create" and truth.create is not None:
-            self.world.violated(f"{name}: a second create, and not refused")
+    def _check_processed(self, one: Submission) -> None:
+        deletion = Deletion(self.models.get(one.tag), one, one.text in self.dead_lettered)
+        self.check(f"{one.tag} {one.name}", deletion)
 
-    # -- the direct API ------------------------------------------------------------------------
+    def responded(self, one: Submission, stamp, error: str = "", existed: bool = True) -> None:
+        """Observe the response to a call of the direct API."""
+        self.world.log(f"{one.tag} {one.name}: {error or 'success'}")
+        response = Response(self.models[one.tag], one, stamp, error, existed)
+        self.check(f"{one.tag} {one.name}", response)
 
-    def answered(self, machine: Machine, one: Asked, answer: bytes) -> None:
-        """The direct API said that a request is done."""
-        self.world.tell(machine, f"{one.tag} {one.name}: done")
-        truth = self.truths[one.tag]
-        assert one.request is not None
-        name = f"{one.tag} {one.name}"
-        self._must(
-            one.request.id in truth.applied or truth.final, name, "the direct API did not apply it"
-        )
-        if answer.acked:  # type: ignore[attr-defined]
-            self._must(_text(truth.final, "status") == "acked", name, "acked, says the answer")
-
-    def not_applied(self, one: Asked, why: str) -> None:
-        """The direct API said that a request is not applied."""
-        assert one.request is not None
-        self._must(
-            one.request.id not in self.truths[one.tag].applied,
-            f"{one.tag} {one.name}",
-            f"applied, though the direct API said {why}",
-        )
-
-    # -- the end -------------------------------------------------------------------------------
-
-    def at_the_end(self) -> None:
-        """Faults are over, queues are empty, deadlines have passed."""
-        for one in self.sent.values():
-            self._settled(one)
-        for tag, truth in self.truths.items():
-            sent = [one for one in truth.plan.asked if one.text in self.sent or one.direct]
-            if not any(one.request for one in sent):
-                continue
-            item = self.table.items.get(tag)
-            if truth.final is None:
-                endless = item is not None and self.due(item) is None
-                self._must(endless and truth.create, tag, "never ended")
-                self._must(truth.left or not truth.done, tag, "not acked, though all is done")
-            else:
-                self._must(item is not None, tag, "its tombstone is gone")
-                self._must(truth.event, tag, "ended, and no event went out")
-                self._must(item and "event_pending" not in item, tag, "its event is still owed")
-                self._must(item and "expires_at" in item, tag, "its tombstone has no TTL")
-            if self._plain_sailing(sent):
-                self._must(_text(item, "status") == "acked", tag, "all was sent, and not acked")
-
-    @staticmethod
-    def _plain_sailing(sent: Iterable[Asked]) -> bool:
-        """Whether a chain must be acked, whatever befell it."""
-        left: set[int] = set()
-        created = False
-        for one in sent:
-            request = one.request
-            if request is None:
-                continue
-            if one.name.endswith("?") or request.op in ("fail", "extend"):
-                return False
-            if request.op == "create":
-                created = True
-                short = request.timeout is not None and request.timeout < 86_400
-                if request.idle_timeout is not None or short:
-                    return False
-            left ^= set(one.starts) ^ set(one.finishes)
-        return created and not left
+    def ended(self) -> None:
+        """Check all messages and all chains at the end."""
+        for key in sorted(self.sent):
+            self._check_processed(self.submissions[key])
+        for tag, model in self.models.items():
+            submissions = model.workload.submissions
+            sent = [one for one in submissions if one.text in self.sent or one.direct]
+            if any(one.request for one in sent):
+                self.check(tag, End(model, sent))

@@ -1,8 +1,8 @@
-"""Machines, time and faults, all of one seed: one machine runs at a time, and the seed says which.
+"""Machines, time and faults, all drawn from one seed.
 
-A machine is a thread that holds the baton or waits for it. It passes the baton on at each call
-that leaves it (`World.pause`), which takes simulated time; who is due next goes on. So the order in
-which calls land is the seed's doing alone.
+A machine is a thread. Machines are scheduled cooperatively: they switch only at a call or a sleep
+(`World.pause`). One machine has the turn; it passes the turn to the machine that is due next.
+So the seed alone decides the order in which calls take effect.
 """
 
 from __future__ import annotations
@@ -11,90 +11,48 @@ import threading
 import traceback
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import accumulate, count
 from random import Random
 
+from tests.simulation.options import CRASHES, FAULTS
+
 EPOCH = 1_750_000_000_000
-"""When every schedule begins, milliseconds since 1970."""
-
-KINDS = {
-    "dropped": "the call never arrived: connect time-out",
-    "lost": "the call landed and its answer was lost: read time-out",
-    "late": "read time-out, and the call lands up to a minute later",
-    "twice": "the call landed twice, the second answer came back",
-    "throttled": "throttled",
-    "5xx": "an internal error, nothing done",
-    "5xx done": "an internal error, and yet it was done",
-    "denied": "an error that says not to try again",
-    "stalled": "the machine stood still for up to a minute and a half before the call",
-    "killed before": "the machine died before the call",
-    "killed after": "the machine died after the call landed",
-    "conflict": "a transaction held the item: TransactionConflictException",
-    "no item": "a failed condition's answer does not carry the item",
-    "unprocessed": "a batch call left some keys out",
-    "entries failed": "an answer of 200 with failed entries",
-    "delivered again": "a message was delivered though it was in flight",
-    "delete lost": "a message that was done with stayed in the queue",
-    "timed out": "the invocation ran out of time",
-}
-EVERY_CALL = (
-    "dropped",
-    "lost",
-    "late",
-    "twice",
-    "throttled",
-    "5xx",
-    "5xx done",
-    "denied",
-    "stalled",
-    "killed before",
-    "killed after",
-)
-SOME_CALLS = {
-    "update_item": ("conflict", "no item"),
-    "batch_get_item": ("unprocessed",),
-    "batch_write_item": ("unprocessed",),
-    "put_events": ("entries failed",),
-    "send_message_batch": ("entries failed",),
-    "receive": ("delivered again",),
-    "delete": ("delete lost",),
-}
-RARER = {"denied": 0.3, "stalled": 0.4, "killed before": 0.3, "killed after": 0.4}
+"""Start of every schedule, milliseconds since 1970."""
 
 
-class Killed(BaseException):
-    """The machine is dead: everything unwinds and nothing of it runs on."""
+class Crash(BaseException):
+    """The machine crashes: everything unwinds and nothing of it runs on."""
 
 
-class Stopped(BaseException):
+class ScheduleEnd(BaseException):
     """The schedule is over."""
 
 
 class Violation(Exception):
-    """What must hold does not."""
+    """An invariant does not hold."""
 
 
 class Machine:
-    """Something that makes calls: a Lambda, a producer, a user of the direct API.
+    """A caller of AWS: a Lambda function, a producer, a user of the direct API.
 
     Attributes:
-        skew: By how much its clock is wrong, milliseconds.
-        mortal: Whether it can be killed.
-        deadline: When its invocation is killed, milliseconds of its own clock.
-        next_id: The id that the direct API draws next.
+        skew: Error of its clock, milliseconds.
+        deadline: End of its invocation, milliseconds of its own clock.
+        next_id: Id that the direct API gives to its next request.
     """
 
-    def __init__(self, world: World, name: str, skew: int = 0, *, mortal: bool = False) -> None:
+    def __init__(self, world: World, name: str, skew: int = 0, *, crashable: bool = False) -> None:
         self.world = world
         self.name = name
         self.skew = skew
-        self.mortal = mortal
+        self.crashable = crashable
         self.deadline: int | None = None
-        self.idle = None
         self.next_id = ""
-        self.baton = threading.Lock()
-        self.baton.acquire()
+        self.turn_lock = threading.Lock()
+        self.turn_lock.acquire()
         self.finished = False
 
     def now(self) -> int:
@@ -107,195 +65,186 @@ class Machine:
         self.world.pause(self, int(seconds * 1000))
 
     def time_left(self) -> float:
-        """Seconds that the invocation has left, less what the Lambda keeps in reserve."""
+        """Return the seconds left of its invocation, less the Lambda's reserve."""
         return float("inf") if self.deadline is None else (self.deadline - self.now()) / 1000 - 3.0
 
 
 class World:
-    """One schedule's time, machines and faults.
+    """Time, machines and faults of one schedule.
 
     Attributes:
-        now: The true time.
-        counts: Faults injected: kind -> how many.
-        trace: What happened, line by line, if it is to be told.
+        now: The true time, milliseconds since 1970.
+        fault_counts: Injected faults: kind -> number.
+        injected: Draw numbers of the injected faults.
+        current: The machine that has the turn; None while a delayed call takes effect.
+        faultless: True once faults have ended.
+        trace: Log lines, if requested.
     """
 
     def __init__(
         self,
         seed: str,
-        rates: dict[str, float],
+        rates: Mapping[str, float],
         *,
-        only_faults: frozenset[int] | None = None,
+        only_faults: tuple[int, ...] | None = None,
         trace: bool = False,
     ) -> None:
         self.now = EPOCH
         self.random = Random(f"{seed}/schedule")
-        self._dice = Random(f"{seed}/faults")
-        self.rates = rates
-        self._only = only_faults
-        self._tables: dict[tuple[str, bool], tuple[list[float], list[str]]] = {}
-        self.counts: Counter[str] = Counter()
+        self.fault_counts: Counter[str] = Counter()
         self.injected: list[int] = []
-        self._draws = 0
-        self.quiet = False
-        self.machines: list[Machine] = []
+        self.faultless = False
         self.current: Machine | None = None
         self.violation: Violation | None = None
-        self.stopping = False
         self.trace: list[str] | None = [] if trace else None
-        self._events: list = []
-        self._number = count()
-        self._main = threading.Lock()
-        self._main.acquire()
+        self._fault_random = Random(f"{seed}/faults")
+        self._only_faults = None if only_faults is None else frozenset(only_faults)
+        self._draws = 0
+        self._kinds = lru_cache(maxsize=None)(lambda *key: _cumulative_rates(rates, *key))
+        self._machines: list[Machine] = []
+        self._events: list[tuple[int, float, int, Machine | Callable[[], object]]] = []
+        self._numbers = count()
+        self._end = threading.Event()
 
     # -- time ----------------------------------------------------------------------------------
 
-    def _push(self, at: int, what) -> None:
-        heappush(self._events, (at, self.random.random(), next(self._number), what))
-
-    def later(self, milliseconds: int, effect) -> None:
-        """Have something happen later, whoever runs then."""
-        self._push(self.now + milliseconds, effect)
+    def later(self, milliseconds: int, event: Machine | Callable[[], object]) -> None:
+        """Schedule an effect, or a machine's next turn; ties are broken at random."""
+        at = self.now + milliseconds
+        heappush(self._events, (at, self.random.random(), next(self._numbers), event))
 
     def pause(self, machine: Machine, milliseconds: int) -> None:
-        """Let a machine wait while others go on."""
+        """Suspend a machine while others go on."""
         at = self.now + milliseconds
         if not self._events or self._events[0][0] > at:
             self.now = at
         else:
-            self._push(at, machine)
+            self.later(milliseconds, machine)
             self._switch(machine)
-        if self.stopping:
-            raise Stopped
+        if self.violation is not None:
+            raise ScheduleEnd
         if machine.deadline is not None and machine.now() >= machine.deadline:
-            self.counts["timed out"] += 1
-            self.tell(machine, "TIMED OUT")
-            raise Killed
+            self.fault_counts["timed out"] += 1
+            self.log("TIMED OUT")
+            raise Crash
 
-    def wait_until(self, machine: Machine, idle) -> None:
-        """Let a machine wait until ``idle()`` gives None rather than milliseconds to wait."""
-        machine.idle = idle
-        self._push(self.now, machine)
+    def wait_until(self, machine: Machine, idle_time: Callable[[], int | None]) -> None:
+        """Suspend a machine until ``idle_time()``, milliseconds to the next poll, is None."""
+
+        def poll() -> None:
+            wait = idle_time()
+            self.later(wait or 0, machine if wait is None else poll)
+
+        poll()
         self._switch(machine)
-        if self.stopping:
-            raise Stopped
+        if self.violation is not None:
+            raise ScheduleEnd
 
-    def _next(self) -> Machine | None:
-        while self._events:
-            at, _, _, what = heappop(self._events)
-            if at > self.now:
-                self.now = at
-            if not isinstance(what, Machine):
-                what()
-                continue
-            if what.idle is not None:
-                if (wait := what.idle()) is not None:
-                    self._push(self.now + wait, what)
-                    continue
-                what.idle = None
-            return what
-        return None
+    def _next(self) -> Machine:
+        """Advance time to the next turn of a machine."""
+        while True:
+            at, _, _, event = heappop(self._events)
+            self.now = max(self.now, at)
+            if isinstance(event, Machine):
+                self.current = event
+                return event
+            self.current = None
+            event()
 
     def _switch(self, machine: Machine) -> None:
         chosen = self._next()
-        assert chosen is not None  # the one who asks waits, too
         if chosen is not machine:
-            self.current = chosen
-            chosen.baton.release()
-            machine.baton.acquire()
+            chosen.turn_lock.release()
+            machine.turn_lock.acquire()
 
     # -- machines ------------------------------------------------------------------------------
 
-    def start(self, machine: Machine, main) -> None:
-        """Add a machine that runs ``main(machine)`` from the beginning."""
-        self.machines.append(machine)
-        thread = threading.Thread(target=self._live, args=(machine, main), daemon=True)
-        self._push(self.now + self.random.randrange(1000), machine)
-        thread.start()
+    def start(self, machine: Machine, main: Callable[..., None], *arguments: object) -> None:
+        """Add a machine that runs ``main(machine, *arguments)`` within the first second."""
+        self._machines.append(machine)
+        self.later(self.random.randrange(1000), machine)
+        arguments = (machine, main, *arguments)
+        threading.Thread(target=self._run_machine, args=arguments, daemon=True).start()
 
-    def _live(self, machine: Machine, main) -> None:
-        machine.baton.acquire()
+    def _run_machine(self, machine: Machine, main: Callable[..., None], *arguments: object) -> None:
+        machine.turn_lock.acquire()
         try:
-            if not self.stopping:
-                main(machine)
-        except Stopped:
+            if self.violation is None:
+                main(machine, *arguments)
+        except ScheduleEnd:
             pass
-        except BaseException:  # noqa: BLE001 - told below
-            self._stop(f"{machine.name} broke down:\n{traceback.format_exc()}")
-        finally:
-            machine.finished = True
-            self._hand_on()
+        except BaseException:  # noqa: BLE001 - reported as the schedule's violation
+            self._stop(f"{machine.name} failed:\n{traceback.format_exc()}")
+        machine.finished = True
+        self._pass_turn()
 
-    def _hand_on(self) -> None:
-        chosen = None
-        if not self.stopping:
+    def _pass_turn(self) -> None:
+        """Give the turn to the next machine; after a violation, to any that must unwind."""
+        left = [machine for machine in self._machines if not machine.finished]
+        if not left:
+            self._end.set()
+            return
+        chosen = left[0]
+        if self.violation is None:
             try:
                 chosen = self._next()
-            except Stopped:
+            except ScheduleEnd:
                 pass
-            except BaseException:  # noqa: BLE001 - told below
+            except Exception:  # noqa: BLE001 - reported as the schedule's violation
                 self._stop(traceback.format_exc())
-        if chosen is None:
-            chosen = next((m for m in self.machines if not m.finished), None)
-        if chosen is None:
-            self._main.release()
-            return
-        self.current = chosen
-        chosen.baton.release()
+        chosen.turn_lock.release()
 
     def run(self) -> None:
-        """Run until all machines are done, or something that must hold does not."""
-        self._hand_on()
-        self._main.acquire()
+        """Run until all machines have finished or an invariant does not hold."""
+        self._pass_turn()
+        self._end.wait()
 
     def _stop(self, why: str) -> None:
         self.violation = self.violation or Violation(why)
-        self.stopping = True
 
     def violated(self, why: str) -> None:
-        """End the schedule: something that must hold does not."""
-        if self.trace is not None:
-            self.trace.append(f"{self._clock()} VIOLATION: {why}")
+        """End the schedule: an invariant does not hold."""
+        self.log(f"VIOLATION: {why}")
         self._stop(why)
-        raise Stopped
+        raise ScheduleEnd
 
     # -- faults --------------------------------------------------------------------------------
 
-    def fault(self, call: str, machine: Machine) -> str | None:
-        """The fault that befalls a call, if any."""
-        if self.quiet:
+    def fault(self, operation: str, machine: Machine) -> str | None:
+        """Draw the fault that affects a call, if any."""
+        if self.faultless:
             return None
         self._draws += 1
-        limits, kinds = self._table(call, machine.mortal)
-        drawn = bisect_right(limits, self._dice.random())
+        limits, kinds = self._kinds(operation, machine.crashable)
+        drawn = bisect_right(limits, self._fault_random.random())
         if drawn == len(kinds):
             return None
-        if self._only is not None and self._draws not in self._only:
+        if self._only_faults is not None and self._draws not in self._only_faults:
             return None
-        self.counts[kinds[drawn]] += 1
+        self.fault_counts[kinds[drawn]] += 1
         self.injected.append(self._draws)
         return kinds[drawn]
 
-    def _table(self, call: str, mortal: bool) -> tuple[list[float], list[str]]:
-        known = self._tables.get((call, mortal))
-        if known is None:
-            kinds = () if call in ("receive", "delete") else EVERY_CALL
-            names = [
-                kind
-                for kind in (*kinds, *SOME_CALLS.get(call, ()))
-                if self.rates.get(kind) and (mortal or not kind.startswith("killed"))
-            ]
-            limits = list(accumulate(self.rates[kind] for kind in names))
-            known = self._tables[call, mortal] = (limits, names)
-        return known
-
-    # -- the tale ------------------------------------------------------------------------------
-
-    def _clock(self) -> str:
-        return f"{(self.now - EPOCH) / 1000:12.3f} s"
-
-    def tell(self, machine: Machine | None, what: str) -> None:
-        """Note what happened, if it is to be told."""
+    def log(self, text: str) -> None:
+        """Add a line about the current machine to the trace, if one was requested."""
         if self.trace is not None:
-            name = machine.name if machine is not None else "the network"
-            self.trace.append(f"{self._clock()} {name:<12} {what}")
+            name = self.current.name if self.current else "the network"
+            self.trace.append(f"{(self.now - EPOCH) / 1000:12.3f} s {name:<12} {text}")
+
+
+def _cumulative_rates(
+    rates: Mapping[str, float], operation: str, crashable: bool
+) -> tuple[list[float], list[str]]:
+    """Return the kinds of faults that can affect a call, with cumulative rates."""
+    kinds = [
+        kind
+        for kind, fault in FAULTS.items()
+        if rates.get(kind)
+        and (operation in fault.operations or not (fault.operations or operation in _NOT_CALLS))
+        and (crashable or kind not in CRASHES)
+    ]
+    return list(accumulate(rates[kind] for kind in kinds)), kinds
+
+
+_NOT_CALLS = ("receive", "delete")
+"""Operations of the queue's poller: no code of xorack makes them."""

@@ -1,4 +1,4 @@
-"""Units, folds and stamps in the JVM equal those of plain Python."""
+"""Units, folds and stamps of the JVM equal those of plain Python."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from xorack.spark import (
     unit,
     with_unit,
 )
-
-pytestmark = pytest.mark.spark
 
 
 def text(rng: random.Random) -> str:
@@ -47,7 +45,7 @@ def frame(spark, values):
     return spark.createDataFrame(values, "l long, s string, b binary, i int").cache()
 
 
-def test_units_are_those_of_unit_id(frame, values):
+def test_units_equal_unit_id(frame, values):
     got = (
         with_unit(frame, "l", "s", "b", "i", name="all")
         .withColumn("swapped", unit("s", F.col("l")))
@@ -72,7 +70,7 @@ def test_fold_is_the_xor_of_stamps(frame, values, kind, stamp):
     }
 
 
-def test_a_unit_twice_folds_to_nothing_and_three_times_to_itself(spark):
+def test_a_unit_twice_cancels_out_and_three_times_is_itself(spark):
     rows = [(1, 5), (1, 5), (2, 6), (2, 6), (2, 6)]
     folded = fold(spark.createDataFrame(rows, "key long, unit long"), "key", "unit").collect()
     assert {row["key"]: (bytes(row["stamp"]), row["count"]) for row in folded} == {
@@ -81,7 +79,7 @@ def test_a_unit_twice_folds_to_nothing_and_three_times_to_itself(spark):
     }
 
 
-def test_single_stamps(frame):
+def test_stamp_of_is_the_stamp_of_one_unit(frame):
     rows = (
         with_unit(frame, "l")
         .select("unit", stamp_of("unit").alias("t"), stamp_of("unit", "plain").alias("p"))
@@ -107,14 +105,14 @@ def test_a_null_unit_column_is_named(spark):
         check_units(rows, "l", "s")
 
 
-def test_an_unsuitable_type_is_named(frame):
+def test_a_column_of_an_unsuitable_type_is_named(frame):
     with pytest.raises(Exception, match=r"unit column i is of the type int.*cast it"):
         frame.select(unit("i")).collect()
     with pytest.raises(UnsuitableColumns, match=r"d \(double\)"):
         with_unit(frame.withColumn("d", F.lit(0.5)), "l", "d")
 
 
-def test_missing_columns_are_listed(frame):
+def test_missing_columns_and_an_invalid_kind_are_named(frame):
     with pytest.raises(UnsuitableColumns, match=r"unit columns x, y .* which has l, s, b, i"):
         with_unit(frame, "x", "l", "y")
     with pytest.raises(UnsuitableColumns, match="key column x"):

@@ -1,4 +1,4 @@
-"""docs/spark-deploy.md: its commands, its job, its policy and its versions, as they stand there."""
+"""docs/spark-deploy.md: its commands, its job, its policy and its versions work as written."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
+import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
 from xorack import traced, unit_id, xor
 from xorack.spark import request_id
+
+pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[2]
 DOC = (ROOT / "docs" / "spark-deploy.md").read_text(encoding="utf-8")
@@ -34,7 +37,7 @@ NAMES = {
 
 
 def filled(text, **names):
-    """The text with names in place of what readers put their own for."""
+    """Replace the placeholders of a text."""
     for name, value in {**NAMES, **names}.items():
         text = re.sub(rf"\b{name}\b", value, text)
     return text
@@ -45,34 +48,34 @@ def blocks(language):
 
 
 def block(language, text):
-    """The one that holds this text."""
+    """Return the only code block that contains a text."""
     (found,) = (code for code in blocks(language) if text in code)
     return found
 
 
 def commands(start):
-    """The commands that begin so, each as its words."""
+    """Return the commands that begin with a text, each as a list of words."""
     found = re.findall(rf"^    ({start} (?:.*\n(?:     .*\n)*))", DOC, re.MULTILINE)
     return [shlex.split(filled(text.replace("\\\n", ""), VERSION="1.2.3")) for text in found]
 
 
-def test_every_block_is_held_here():
-    held = ("__version__", "aws_iam.Role", "SparkSession.builder")
-    assert {block("python", text) for text in held} == set(blocks("python"))
-    held = ("sqs:SendMessage", "kms:Decrypt")
-    assert {block("json", text) for text in held} == set(blocks("json"))
+def test_every_block_has_a_test_here():
+    python = ("__version__", "aws_iam.Role", "SparkSession.builder")
+    assert {block("python", text) for text in python} == set(blocks("python"))
+    policies = ("sqs:SendMessage", "kms:Decrypt")
+    assert {block("json", text) for text in policies} == set(blocks("json"))
     outside = re.sub(r"^```.*?^```$", "", DOC, flags=re.MULTILINE | re.DOTALL)
     indented = re.findall(r"^    (\S+ \S+)", outside, re.MULTILINE)
-    told = [line for line in indented if not line.startswith("--conf")]
-    assert set(told) == {"make wheel", "aws s3", "spark-submit --py-files", "aws emr-serverless",
-                         "aws glue"}  # fmt: skip
+    assert {line for line in indented if not line.startswith("--conf")} == {
+        *("make wheel", "aws s3", "spark-submit --py-files", "aws emr-serverless", "aws glue")
+    }
 
 
-# What the AWS CLI is told.
+# -- commands of the AWS CLI -----------------------------------------------------------------------
 
 
-def asked(service, operation):
-    """What a command of the AWS CLI asks for, as the API takes it."""
+def api_request(service, operation):
+    """Return the input shape of an operation, and the request that the CLI command makes of it."""
     import botocore.session
     from botocore import xform_name
 
@@ -81,67 +84,58 @@ def asked(service, operation):
     operations = {xform_name(name, "-"): name for name in model.operation_names}
     shape = model.operation_model(operations[operation]).input_shape
     options = {"--" + xform_name(name, "-"): name for name in shape.members}
-    given = {}
+    request = {
+        name: "the CLI makes one"
+        for name, member in shape.members.items()
+        if member.metadata.get("idempotencyToken")
+    }
     for option, value in zip(command[3::2], command[4::2], strict=True):
-        name = options[option]
-        plain = shape.members[name].type_name == "string"
-        given[name] = value if plain else json.loads(value)
-    for name, member in shape.members.items():
-        if member.metadata.get("idempotencyToken"):
-            given.setdefault(name, "the CLI makes one")
-    return shape, given
+        is_string = shape.members[options[option]].type_name == "string"
+        request[options[option]] = value if is_string else json.loads(value)
+    return shape, request
 
 
-def wrong_patterns(shape, value, where=""):
-    """Strings that are not of the pattern or the length that the service's model has for them."""
+def invalid_strings(shape, value):
+    """Yield the strings that break a pattern or a length of the service's model."""
     match shape.type_name:
         case "structure":
-            for name, held in value.items():
-                yield from wrong_patterns(shape.members[name], held, f"{where}.{name}")
+            for name, member in value.items():
+                yield from invalid_strings(shape.members[name], member)
         case "list":
-            for held in value:
-                yield from wrong_patterns(shape.member, held, f"{where}[]")
+            for member in value:
+                yield from invalid_strings(shape.member, member)
         case "map":
-            for key, held in value.items():
-                yield from wrong_patterns(shape.value, held, f"{where}.{key}")
+            for member in value.values():
+                yield from invalid_strings(shape.value, member)
         case "string":
             try:
                 fits = re.search(shape.metadata.get("pattern", ""), value)
-            except re.error:  # of another dialect
+            except re.error:  # a pattern of another dialect
                 fits = True
             if not fits or not 0 <= len(value) <= shape.metadata.get("max", len(value)):
-                yield f"{where}: {value}"
+                yield value
 
 
 @pytest.mark.parametrize(
     ("service", "operation"),
     [("emr-serverless", "start-job-run"), ("glue", "create-job"), ("glue", "start-job-run")],
 )
-def test_the_services_take_what_the_cli_is_told(service, operation):
+def test_the_cli_commands_are_valid_requests(service, operation):
     from botocore.validate import ParamValidator
 
-    shape, given = asked(service, operation)
-    assert ParamValidator().validate(given, shape).generate_report() == ""
-    assert list(wrong_patterns(shape, given)) == []
+    shape, request = api_request(service, operation)
+    assert ParamValidator().validate(request, shape).generate_report() == ""
+    assert list(invalid_strings(shape, request)) == []
+    if operation == "create-job":  # the checks above do find errors
+        broken = {**request, "GlueVersion": "five"}
+        assert list(invalid_strings(shape, broken)) == ["five"]
 
 
-def test_what_is_wrong_would_be_noticed():
-    from botocore.validate import ParamValidator
-
-    shape, given = asked("emr-serverless", "start-job-run")
-    given["jobDriver"]["sparkSubmit"]["arguments"] = []
-    assert "Unknown parameter" in ParamValidator().validate(given, shape).generate_report()
-    shape, given = asked("glue", "create-job")
-    given["GlueVersion"] = "five"
-    assert list(wrong_patterns(shape, given)) == [".GlueVersion: five"]
-
-
-def test_what_jobs_are_told_to_take_was_uploaded():
+def test_the_jobs_use_the_uploaded_files():
     copies = [words[3:] for words in commands("aws s3")]
     uploaded = {place + name.rpartition("/")[2] for name, place in copies}
-    _, emr = asked("emr-serverless", "start-job-run")
-    _, glue = asked("glue", "create-job")
-    submit = emr["jobDriver"]["sparkSubmit"]
+    submit = api_request("emr-serverless", "start-job-run")[1]["jobDriver"]["sparkSubmit"]
+    _, glue = api_request("glue", "create-job")
     assert {
         submit["entryPoint"],
         shlex.split(submit["sparkSubmitParameters"])[1],
@@ -150,11 +144,8 @@ def test_what_jobs_are_told_to_take_was_uploaded():
     } == uploaded
 
 
-# What the job's role may do.
-
-
 @pytest.mark.parametrize("own_key", [False, True])
-def test_the_policy_is_what_grant_send_gives(own_key):
+def test_the_policy_equals_that_of_grant_send(own_key):
     from aws_cdk import App, Stack, assertions, aws_iam, aws_kms, aws_s3
 
     from xorack.cdk import Acker
@@ -174,22 +165,19 @@ def test_the_policy_is_what_grant_send_gives(own_key):
     arns = {queue: "arn:aws:sqs:REGION:ACCOUNT:QUEUE"}
     if key is not None:
         arns[stack.get_logical_id(key.node.default_child)] = "arn:aws:kms:REGION:ACCOUNT:key/KEY"
-    given = [
+    granted = [
         {**statement, "Resource": arns[statement["Resource"]["Fn::GetAtt"][0]]}
         for policy in resources.values()
         if policy["Type"] == "AWS::IAM::Policy" and {"Ref": role} in policy["Properties"]["Roles"]
         for statement in policy["Properties"]["PolicyDocument"]["Statement"]
         if not str(statement["Action"]).startswith("['s3:")
     ]
-    told = [json.loads(block("json", "sqs:SendMessage"))]
-    told += [json.loads(block("json", "kms:Decrypt"))] if own_key else []
-    assert sorted(given, key=str) == sorted(told, key=str)
+    documented = [json.loads(block("json", "sqs:SendMessage"))]
+    documented += [json.loads(block("json", "kms:Decrypt"))] if own_key else []
+    assert sorted(granted, key=str) == sorted(documented, key=str)
 
 
-# Versions.
-
-
-def test_what_the_versions_are_good_for():
+def test_the_table_of_versions():
     rows = re.findall(
         r"^\| ((?:Glue|EMR) .*?) \| ([\d.]+) \| (.*?) \| (.*?) \|$", DOC, re.MULTILINE
     )
@@ -201,21 +189,20 @@ def test_what_the_versions_are_good_for():
         assert ('format("xorack")' in use) == (version >= (4, 0)), platform
         newest = max(tuple(map(int, found.split("."))) for found in re.findall(r"3\.\d+", pythons))
         assert newest >= (3, 10), platform
-    tried = re.search(r"`make test-spark35`", DOC)
-    assert tried
+    assert "`make test-spark35`" in DOC
     assert re.findall(r"PySpark\s(\d\.\d+\.\d+)", DOC) == re.findall(
         r"pyspark==(3\.5\.\d+)", (ROOT / "tools" / "spark35.py").read_text()
     )
     for version in re.findall(r"^pyspark==([\d.]+)", (ROOT / "requirements.txt").read_text(), re.M):
-        assert f"{version}" in DOC
+        assert version in DOC
 
 
-# The job, with a real spark-submit.
+# -- the job, with spark-submit --------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """What `make wheel` builds, where an older one was built before."""
+    """Build the wheel by `make wheel` in a copy of the sources that has an old build."""
     source = tmp_path_factory.mktemp("source")
     for name in PACKED:
         if (ROOT / name).is_dir():
@@ -223,9 +210,9 @@ def wheel(tmp_path_factory):
             shutil.copytree(ROOT / name, source / name, ignore=ignored)
         else:
             shutil.copy(ROOT / name, source / name)
-    left = source / "build" / "lib" / "xorack" / "gone.py"
-    left.parent.mkdir(parents=True)
-    left.touch()
+    old = source / "build" / "lib" / "xorack" / "gone.py"
+    old.parent.mkdir(parents=True)
+    old.touch()
     make = ["make", "--no-print-directory", "--old-file=venv", "wheel", f"PY={sys.executable}"]
     kept = {name: held for name, held in os.environ.items() if not name.startswith("M")}
     made = subprocess.run(make, cwd=source, env=kept, capture_output=True, text=True, check=False)
@@ -233,7 +220,7 @@ def wheel(tmp_path_factory):
     return source / made.stdout.split()[-1]
 
 
-def test_the_wheel_is_of_what_is_there_now(wheel):
+def test_the_wheel_has_the_current_modules(wheel):
     assert re.fullmatch(r"xorack-[\d.]+-py3-none-any\.whl", wheel.name)
     names = zipfile.ZipFile(wheel).namelist()
     assert "xorack/spark/sink.py" in names
@@ -241,7 +228,7 @@ def test_the_wheel_is_of_what_is_there_now(wheel):
 
 
 def python_with(folder, *packages):
-    """A Python that has these packages, as a platform may have them, and nothing else."""
+    """Make a Python that has only these packages, like a platform's."""
     venv.create(folder, symlinks=True)
     (site,) = folder.glob("lib/python3*/site-packages")
     import boto3
@@ -260,14 +247,13 @@ PANDAS = ("pandas", "numpy", "pytz", "tzdata")
 
 
 def submit(python, folder, *arguments):
-    """Run spark-submit on a cluster whose executor is a process of its own."""
+    """Run spark-submit on a cluster with an executor process, outside the checkout."""
     import pyspark
 
     from xorack.local.java import java_home
 
     home = Path(pyspark.__file__).parent
     kept = {name: held for name, held in os.environ.items() if not name.startswith("PY")}
-    # Not where the checkout is, and the checkout on no path.
     done = subprocess.run(
         [home / "bin" / "spark-submit", "--master", "local-cluster[1,1,1024]",
          "--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m",
@@ -289,23 +275,19 @@ def submit(python, folder, *arguments):
     return done.stdout
 
 
-def words_of(number, count):
-    """Rows as `pipeline.split` has them."""
-    return [{"at": (number << 40) + pos, "word": f"w{pos % 3}"} for pos in range(count)]
-
-
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_job_with_the_wheel_and_boto3_alone(wheel, queue, tmp_path):
+def test_the_job_runs_with_the_wheel_and_boto3_alone(wheel, queue, tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
 
-    counts = {"file a": 5, "file b": 7}
-    rows = {tag: words_of(at, count) for at, (tag, count) in enumerate(counts.items())}
+    rows = {  # as `pipeline.split` writes them
+        f"file {number}": [{"at": (number << 40) + pos, "word": "w"} for pos in range(5 + number)]
+        for number in range(2)
+    }
     for name in ("words", "files"):
         (tmp_path / "words" / name).mkdir(parents=True)
-    table = pa.Table.from_pylist([row for held in rows.values() for row in held])
+    table = pa.Table.from_pylist([row for words in rows.values() for row in words])
     parquet.write_table(table, tmp_path / "words" / "words" / "0.parquet")
     listed = [json.dumps({"number": at, "tag": tag}) for at, tag in enumerate(rows)]
     (tmp_path / "words" / "files" / "0.json").write_text("\n".join(listed))
@@ -315,29 +297,28 @@ def test_the_job_with_the_wheel_and_boto3_alone(wheel, queue, tmp_path):
     script = block("python", "SparkSession.builder")
     script = script.replace("https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE", queue.queue_url)
     (jobs / "count.py").write_text(script.replace("s3://BUCKET", str(tmp_path)))
-    # What EMR Serverless is told, with this folder for the bucket.
-    _, told = asked("emr-serverless", "start-job-run")
-    told = told["jobDriver"]["sparkSubmit"]
+    # The job run of EMR Serverless, with this folder instead of the bucket.
+    request = api_request("emr-serverless", "start-job-run")[1]["jobDriver"]["sparkSubmit"]
     version = wheel.name.split("-")[1]
-    parameters = told["sparkSubmitParameters"].replace("1.2.3", version)
+    parameters = request["sparkSubmitParameters"].replace("1.2.3", version)
     parameters = shlex.split(parameters.replace("s3://my-bucket", str(tmp_path)))
-    entry = told["entryPoint"].replace("s3://my-bucket", str(tmp_path))
+    entry = request["entryPoint"].replace("s3://my-bucket", str(tmp_path))
     python = python_with(tmp_path / "python", *BOTO3)
-    said = submit(python, tmp_path, *parameters, entry, *told["entryPointArguments"])
-    assert "Sent(messages=1, requests=2, chains=2" in said
+    out = submit(python, tmp_path, *parameters, entry, *request["entryPointArguments"])
+    assert "Sent(messages=1, requests=2, chains=2" in out
     assert {(r.tag, r.id, r.stamp, r.finished) for r in queue.take()} == {
         (
             tag,
             request_id("2026-11-21", "count", 0, "stamp", tag),
-            xor(*(traced(unit_id(row["at"])) for row in held)),
-            len(held),
+            xor(*(traced(unit_id(row["at"])) for row in words)),
+            len(words),
         )
-        for tag, held in rows.items()
+        for tag, words in rows.items()
     }
-    # The one for a cluster of one's own says the same.
+    # The command for other clusters has the same arguments.
     ((*own, script, run, name),) = (words[1:] for words in commands("spark-submit"))
     assert own == ["--py-files", "xorack-1.2.3-py3-none-any.whl"]
-    assert [script, run, name] == ["count.py", *told["entryPointArguments"]]
+    assert [script, run, name] == ["count.py", *request["entryPointArguments"]]
 
 
 WORKERS = """
@@ -364,20 +345,19 @@ register(spark)
 """
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("named", ["wheel", "zip"])
-def test_the_workers_have_it_too(wheel, queue, tmp_path, named):
-    """Spark itself gives them no wheel; a zip, for functions of one's own as well."""
+def test_the_workers_import_the_library(wheel, queue, tmp_path, named):
+    """Spark does not put a wheel on the path of its workers; `send` does. It does so for a zip."""
     archive = Path(
         shutil.copy(wheel, tmp_path / (wheel.name if named == "wheel" else "xorack.zip"))
     )
     (tmp_path / "job.py").write_text(WORKERS)
     python = python_with(tmp_path / "python", *BOTO3, *ARROW, *PANDAS)
     own = "own" if named == "zip" else "none"
-    said = submit(python, tmp_path, "--py-files", archive.name, "job.py", queue.queue_url, own)
-    assert ("worker" in said) == (named == "zip")
+    out = submit(python, tmp_path, "--py-files", archive.name, "job.py", queue.queue_url, own)
+    assert ("worker" in out) == (named == "zip")
     sent = {(r.tag, r.id, r.finished) for r in queue.take()}
     assert sent == {
         (tag, request_id("r", step, 0, "stamp", tag), 10)

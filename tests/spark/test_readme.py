@@ -1,4 +1,4 @@
-"""What README.md tells its readers to paste is run as it stands there."""
+"""The snippets of README.md run as they are written there."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
+import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
 from tests.support.fakes import FakeBus, FakeDeadLetters
 from tests.support.services import Message, consume
 from xorack.acker.memory_store import MemoryStore
@@ -20,19 +19,19 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTAL
 
 
 def snippet(text):
-    """The one that holds this text."""
+    """Compile the only snippet that contains a text."""
     (found,) = (code for code in SNIPPETS if text in code)
     return compile(found, "README.md", "exec")
 
 
-def test_every_snippet_is_run_here():
-    told = ("acker.grant_send", 'step="open"', 'step="bill"', "tracker.start", 'event["token"]')
-    told += ("Request.stamp_", "aws_events_targets.SqsQueue")
-    assert len({snippet(text) for text in told}) == len(SNIPPETS) == len(told)
+def test_every_snippet_has_a_test_here():
+    texts = ("acker.grant_send", 'step="open"', 'step="bill"', "tracker.start", 'event["token"]')
+    texts += ("Request.stamp_", "aws_events_targets.SqsQueue")
+    assert len({snippet(text) for text in texts}) == len(SNIPPETS) == len(texts)
 
 
 def consumed(aws):
-    """Has the consumer take what is in the queue; answers with the chains."""
+    """Consume all messages of the queue; return the chains."""
     bodies = [message["Body"] for message in aws.receive_all(aws.queue_url)]
     store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb"))
     done = consume(
@@ -71,7 +70,6 @@ def test_requests(aws):
     assert (chain.status, chain.started, chain.finished) == ("acked", 4, 4)
 
 
-@pytest.mark.spark
 def test_spark(spark, queue, tmp_path, monkeypatch):
     from pyspark.sql import functions as F
 
@@ -83,22 +81,19 @@ def test_spark(spark, queue, tmp_path, monkeypatch):
     store, bus, letters = MemoryStore(), FakeBus(), FakeDeadLetters()
 
     class Here:
-        """The session, whose relative paths are below this test's folder."""
+        """The session, with relative paths below this test's folder."""
 
         class read:
             @staticmethod
             def parquet(name):
                 return spark.read.parquet(str(tmp_path / name))
 
-    def take():
-        consume([Message(str(n), body) for n, body in enumerate(queue.bodies)], store, bus, letters)
-
     monkeypatch.setenv("AWS_ENDPOINT_URL", queue.endpoint)
-    for _ in range(2):  # a job that is run again changes nothing
+    for _ in range(2):  # a repeated job changes nothing
         for text in ('step="open"', 'step="bill"'):
             exec(snippet(text), {"spark": Here, "queue_url": queue.queue_url})
     assert len(queue.bodies) == 4
-    take()
+    consume([Message(str(n), body) for n, body in enumerate(queue.bodies)], store, bus, letters)
     chains = store.read(["0", "1", "2"])
     assert {tag: chain.status for tag, chain in chains.items()} == {
         "0": "acked",
@@ -111,8 +106,6 @@ def test_spark(spark, queue, tmp_path, monkeypatch):
 
 def test_cdk():
     from aws_cdk import App, Stack, assertions, aws_iam, aws_sqs
-
-    import xorack.cdk  # noqa: F401 - before aws_cdk: it finds the node
 
     stack = Stack(App(), "Mine")
     names = {
@@ -129,12 +122,12 @@ def test_cdk():
     assert names["acker"].settings.batch_size == 500
     pattern = {"source": ["xorack"], "detail-type": ["acked"]}
     template.has_resource_properties("AWS::Events::Rule", {"EventPattern": pattern})
-    # The same rule as the one for the AWS CLI.
-    (told,) = re.findall(r"--event-pattern '(.*)'", README)
-    assert json.loads(told) == pattern
+    # The rule for the AWS CLI is the same.
+    (documented,) = re.findall(r"--event-pattern '(.*)'", README)
+    assert json.loads(documented) == pattern
 
 
-def test_links_lead_somewhere():
+def test_links_have_targets():
     root = Path(__file__).parents[2]
     for page in (*root.glob("*.md"), *root.glob("docs/**/*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):

@@ -1,8 +1,8 @@
-"""Killed executors, speculative copies, jobs run again whole: what the table holds afterwards.
+"""Killed executors, speculative copies, repeated jobs: the table afterwards.
 
-The job is `tests.support.cluster_job`, and at last the word count. What it sends is applied by the
-Lambda consumer's handler to a table; if a retry had been counted twice, chains would be acked with
-work left, or never.
+The job is `tests.support.cluster_job`; the last test runs the word count. The Lambda consumer's
+handler applies its messages to a table. If a retry counted twice, chains would be acked too early,
+or never.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 from lambda_src import consumer
 from tests.support import cluster_pipeline
 from tests.support.cluster_job import CHAINS, UNITS
-from xorack.core.message import parse
+from tests.support.queue_server import requests_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -52,7 +52,7 @@ def world(aws, monkeypatch):
 
 
 def run_job(master, queue, run, send_from, folder, spared=frozenset()):
-    """Run the job; returns the messages of its starts and of its ends."""
+    """Run the job; returns the messages with started units and those with finished units."""
     queue.bodies.clear()
     folder.mkdir()
     for mishap in spared:
@@ -75,7 +75,7 @@ def run_job(master, queue, run, send_from, folder, spared=frozenset()):
 
 
 def apply(bodies, first=0):
-    """Let the handler have messages, three at a time and the last first: SQS keeps no order."""
+    """Invoke the handler with three messages at a time, last first: SQS keeps no order."""
     records = [
         {"messageId": str(first + at), "body": body, "eventSource": "aws:sqs"}
         for at, body in enumerate(bodies)
@@ -83,15 +83,6 @@ def apply(bodies, first=0):
     for begin in range(0, len(records), 3):
         event = {"Records": records[begin : begin + 3]}
         assert consumer.handler(event, Context()) == {"batchItemFailures": []}
-
-
-def requests_in(bodies):
-    found = []
-    for body in bodies:
-        parsed = parse(body)
-        assert not parsed.refused
-        found += parsed.requests
-    return found
 
 
 def table_of(aws):
@@ -104,7 +95,7 @@ def table_of(aws):
 
 
 def check(world, starts, ends):
-    """Started chains stay open however often they were started; ended ones are acked, all."""
+    """Apply all messages: chains stay open after all starts, and are acked after all ends."""
     total = str(UNITS + 1)
     apply(starts)
     assert table_of(world) == dict.fromkeys(TAGS, ("open", total, "1"))
@@ -118,24 +109,24 @@ def check(world, starts, ends):
 
 
 def duplicates_in(bodies):
-    """How many requests came more than once; those of one id must be the same to the byte."""
+    """Count repeated requests; requests of one id must be equal."""
     requests = requests_in(bodies)
     distinct = {(r.tag, r.id): r for r in requests}
     assert all(distinct[r.tag, r.id] == r for r in requests)
     return len(requests) - len(distinct)
 
 
-def test_killed_executors_and_a_job_run_again_whole(world, queue, tmp_path):
+def test_killed_executors_and_a_repeated_job(world, queue, tmp_path):
     master = "local-cluster[2,1,1024]"
     starts, ends = run_job(master, queue, "r", "driver", tmp_path / "first", HANGS)
     assert duplicates_in(starts + ends) == 0
     again = run_job(master, queue, "r", "driver", tmp_path / "second", MISHAPS)
-    # Both runs' starts first: had they counted twice, they would be nothing, and chains acked.
+    # Starts of both runs first: if they counted twice, they would cancel out.
     assert duplicates_in(starts + again[0]) == 2 * CHAINS
     check(world, starts + again[0], ends + again[1])
 
 
-def test_killed_executors_whose_tasks_had_sent(world, queue, tmp_path):
+def test_executors_killed_after_their_tasks_sent(world, queue, tmp_path):
     master = "local-cluster[2,1,1024]"
     starts, ends = run_job(master, queue, "r", "tasks", tmp_path / "run", HANGS)
     assert duplicates_in(starts) > 0
@@ -145,7 +136,7 @@ def test_killed_executors_whose_tasks_had_sent(world, queue, tmp_path):
 
 @pytest.fixture
 def two_hosts(tmp_path):
-    """A standalone cluster: Spark speculates on another host only, and local-cluster has one."""
+    """Start a standalone cluster: Spark speculates only on another host; local-cluster has one."""
     import pyspark
 
     from xorack.local.java import java_home
@@ -169,7 +160,7 @@ def two_hosts(tmp_path):
                     **os.environ,
                     "SPARK_LOCAL_IP": host,
                     "SPARK_HOME": str(jars.parent),
-                    "SPARK_SCALA_VERSION": scala,  # else the worker looks for a source tree
+                    "SPARK_SCALA_VERSION": scala,  # otherwise it looks for a source tree
                     "PYTHONPATH": str(ROOT),
                     "JAVA_HOME": str(java.parent.parent),
                 },
@@ -187,7 +178,7 @@ def two_hosts(tmp_path):
         yield f"spark://127.0.0.1:{port}"
 
 
-def test_speculative_copies_that_sent_too(world, queue, tmp_path, two_hosts):
+def test_speculative_copies_send_too(world, queue, tmp_path, two_hosts):
     starts, ends = run_job(two_hosts, queue, "r", "tasks", tmp_path / "run")
     assert (tmp_path / "run" / "start-overtaken").exists()
     assert (tmp_path / "run" / "end-overtaken").exists()
@@ -196,8 +187,8 @@ def test_speculative_copies_that_sent_too(world, queue, tmp_path, two_hosts):
     check(world, starts, ends)
 
 
-def test_files_that_change_between_a_task_s_attempts(world, queue, tmp_path, two_hosts):
-    """Tasks of ``split`` are killed and overtaken, and read other words: what is written counts."""
+def test_files_that_change_between_the_attempts_of_a_task(world, queue, tmp_path, two_hosts):
+    """Tasks of ``split`` are killed and overtaken, and read other words: written words count."""
     texts = {f"{name}.txt": " ".join([name, "one", "two"] * 500) for name in "abcdefghijkl"}
     database, mishaps = tmp_path / "db", tmp_path / "mishaps"
     database.mkdir()

@@ -1,4 +1,4 @@
-"""Units, folds and `send` where they are all that there is: on PySpark 3.5 as on later ones."""
+"""Units, folds and `send` without the data source: on PySpark 3.5 as on later ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pyspark
 import pytest
 from pyspark.sql import functions as F
 
+from tests.spark.helpers import fail_first_attempt
 from xorack import traced, unit_id, xor
 from xorack.spark import (
     InvalidOption,
@@ -20,29 +21,24 @@ from xorack.spark import (
     unit,
 )
 
-pytestmark = pytest.mark.spark
-
 OLD = int(pyspark.__version__.split(".")[0]) < 4
 
 
+@pytest.fixture
+def target(queue):
+    return {"queue_url": queue.queue_url, "run_id": "r", "step": "s"}
+
+
 @pytest.mark.parametrize("send_from", ["driver", "tasks"])
-def test_sends_each_chain_once_under_ids_that_a_retry_keeps(spark, queue, send_from):
+def test_each_chain_is_sent_once_under_ids_that_a_retry_keeps(spark, queue, target, send_from):
     words = spark.range(0, 300, numPartitions=4).select(
         F.concat(F.lit("file "), F.col("id") % 3).alias("tag"), F.col("id").alias("pos")
     )
-    folded = fold(words.select("tag", unit("tag", "pos").alias("unit")), "tag", "unit")
-    rows = folded.select("tag", "stamp", F.col("count").alias("finished"))
-
-    def stumble(batches):
-        from pyspark import TaskContext
-
-        yield from batches
-        if TaskContext.get().attemptNumber() < 2:
-            raise RuntimeError("on purpose")
-
-    rows = rows.mapInArrow(stumble, rows.schema)
+    units = words.select("tag", unit("tag", "pos").alias("unit"))
+    rows = fold(units, "tag", "unit", count="finished")
+    rows = rows.mapInArrow(fail_first_attempt, rows.schema)
     for _ in range(2):
-        sent = send(rows, queue_url=queue.queue_url, run_id="r", step="s", send_from=send_from)
+        sent = send(rows, **target, send_from=send_from)
         assert (sent.requests, sent.chains) == (3, 3)
     requests = {(r.tag, r.id, r.stamp, r.finished) for r in queue.take()}
     assert requests == {
@@ -56,33 +52,29 @@ def test_sends_each_chain_once_under_ids_that_a_retry_keeps(spark, queue, send_f
     }
 
 
-def test_rows_at_hand_are_sent_as_those_of_a_frame(spark, queue):
+def test_send_rows_sends_the_same_as_send(spark, queue, target):
     rows = [
         {"tag": "b", "op": "create", "stamp": traced(7), "started": 1, "detail": '{"of": 1}'},
         {"tag": "b", "stamp": traced(8), "started": 2, "finished": 1, "timeout": None},
         {"tag": "b", "stamp": bytearray(traced(9)), "finished": 3},
         {"tag": "a", "op": "fail", "reason": "is no text"},
     ]
-    given = {"queue_url": queue.queue_url, "run_id": "r", "step": "s"}
     schema = (
         "tag string, op string, stamp binary, started long, finished long, timeout double, "
         "detail string, reason string"
     )
-    names = [field.split()[0] for field in schema.split(", ")]
-    values = [[row.get(name) for name in names] for row in rows]
-    for one in values:  # Spark takes bytes, but none of a class of their own
-        one[2] = one[2] and bytes(one[2])
-    frame = spark.createDataFrame(values, schema)
-    of_frame = send(frame, **given)
+    # Spark takes bytes, but not a subclass of bytes.
+    plain = [{**row, "stamp": row.get("stamp") and bytes(row["stamp"])} for row in rows]
+    from_frame = send(spark.createDataFrame(plain, schema), **target)
     expected = queue.take()
-    assert send_rows(iter(rows), **given) == of_frame
+    assert send_rows(iter(rows), **target) == from_frame
     assert queue.take() == expected
     assert [(r.op, r.tag, r.started, r.finished) for r in expected] == [
         ("fail", "a", 0, 0),
         ("create", "b", 1, 0),
         ("stamp", "b", 2, 4),
     ]
-    assert send_rows([], **given) == Sent()
+    assert send_rows([], **target) == Sent()
 
 
 @pytest.mark.parametrize(
@@ -100,21 +92,20 @@ def test_rows_at_hand_are_sent_as_those_of_a_frame(spark, queue):
         ({"tag": "a"}, "stamp of tag 'a': stamp: None, expected bytes"),
     ],
 )
-def test_a_wrong_row_at_hand_is_named_and_nothing_is_sent(queue, row, message):
-    good = {"tag": "b", "stamp": traced(2)}
+def test_send_rows_names_an_invalid_row_and_sends_nothing(queue, target, row, message):
     with pytest.raises(UnsuitableColumns, match=message):
-        send_rows([good, row], queue_url=queue.queue_url, run_id="r", step="s")
+        send_rows([{"tag": "b", "stamp": traced(2)}, row], **target)
     assert queue.take() == []
 
 
-def test_rows_at_hand_are_sent_from_where_they_are(queue):
+def test_send_rows_names_invalid_options(queue, target):
     with pytest.raises(InvalidOption, match=r"send_from: 'tasks', expected driver"):
-        send_rows([], queue_url=queue.queue_url, run_id="r", step="s", send_from="tasks")
+        send_rows([], **target, send_from="tasks")
     with pytest.raises(InvalidOption, match=r"queue_url: there is no queue"):
-        send_rows([], queue_url=f"{queue.endpoint}/1/other", run_id="r", step="s")
+        send_rows([], **{**target, "queue_url": f"{queue.endpoint}/1/other"})
 
 
-def test_creates_with_the_stamps_of_single_units(spark, queue):
+def test_creates_carry_the_stamps_of_single_units(spark, queue, target):
     roots = spark.createDataFrame([("a",), ("b",)], "tag string").select(
         "tag",
         F.lit("create").alias("op"),
@@ -122,13 +113,13 @@ def test_creates_with_the_stamps_of_single_units(spark, queue):
         F.lit(1).cast("long").alias("started"),
         F.lit('{"of": 1}').alias("detail"),
     )
-    send(roots, queue_url=queue.queue_url, run_id="r", step="s")
+    send(roots, **target)
     found = {(r.op, r.tag, r.stamp, r.started, r.detail["of"]) for r in queue.take()}
     assert found == {("create", tag, traced(unit_id(tag)), 1, 1) for tag in ("a", "b")}
 
 
 @pytest.mark.skipif(not OLD, reason="PySpark 4 has the data source API")
-def test_an_old_pyspark_is_told_what_to_use(spark):
+def test_register_on_an_old_pyspark_recommends_send(spark):
     with pytest.raises(
         RuntimeError, match=r"needs PySpark 4\.0 or later .*; use xorack.spark.send"
     ):

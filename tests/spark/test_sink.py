@@ -1,15 +1,14 @@
-"""The sink and `send`: what arrives, under which ids, and what wrong options get."""
+"""`format("xorack")` and `send`: what arrives, under which ids, and how errors are named."""
 
 from __future__ import annotations
 
 import pytest
 from pyspark.sql import functions as F
 
+from tests.spark.helpers import fail_first_attempt
 from xorack import traced, unit_id, xor
 from xorack.core.errors import SendFailed
 from xorack.spark import InvalidOption, UnsuitableColumns, fold, register, request_id, send, unit
-
-pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +22,14 @@ def words(spark):
 
 @pytest.fixture(scope="module")
 def rows(words):
-    folded = fold(words.select("chain", unit("chain", "pos").alias("unit")), "chain", "unit")
-    tags = words.select("chain", "tag").distinct()
-    return folded.join(tags, "chain").select("tag", "stamp", F.col("count").alias("finished"))
+    units = words.select("tag", unit("chain", "pos").alias("unit"))
+    return fold(units, "tag", "unit", count="finished")
+
+
+@pytest.fixture(scope="module")
+def never(rows):
+    """Rows whose evaluation fails: a test of them proves that nothing ran."""
+    return rows.where("raise_error('ran') IS NULL")
 
 
 def expected(run="r", batch=0):
@@ -37,238 +41,194 @@ def expected(run="r", batch=0):
     return out
 
 
-def taken(queue):
+def received(queue):
     requests = queue.take()
     assert len({(r.tag, r.id) for r in requests}) == len(requests)
     return {(r.op, r.tag, r.id, r.stamp, r.started, r.finished) for r in requests}
 
 
-def write(df, queue, **options):
+def options(queue, **changed):
+    given = {"queueUrl": queue.queue_url, "runId": "r", "step": "s", **changed}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def write(df, queue, **changed):
     register(df.sparkSession)
-    given = {"queueUrl": queue.queue_url, "runId": "r", "step": "s", **options}
-    writer = df.write.format("xorack").mode("append")
-    for name, value in given.items():
-        if value is not None:
-            writer = writer.option(name, value)
-    writer.save()
+    df.write.format("xorack").mode("append").options(**options(queue, **changed)).save()
+
+
+def send_to(queue, df, **changed):
+    return send(df, **{"queue_url": queue.queue_url, "run_id": "r", "step": "s", **changed})
 
 
 @pytest.mark.parametrize("send_from", ["driver", "tasks"])
-def test_write_and_send_send_the_same(rows, queue, send_from):
-    write(rows, queue, sendFrom=send_from)
-    assert taken(queue) == expected()
-    sent = send(rows, queue_url=queue.queue_url, run_id="r", step="s", send_from=send_from)
-    assert taken(queue) == expected()
+def test_format_and_send_send_the_same_and_a_retried_task_changes_nothing(rows, queue, send_from):
+    write(rows.mapInArrow(fail_first_attempt, rows.schema), queue, sendFrom=send_from)
+    assert received(queue) == expected()
+    sent = send_to(queue, rows, send_from=send_from)
+    assert received(queue) == expected()
     assert (sent.requests, sent.chains) == (3, 3)
     assert sent.messages >= 1
 
 
-def test_rows_that_are_not_grouped_are_folded_on_the_way(words, queue):
-    """Each partition has some of each chain's units: still one request a chain."""
-    some = words.withColumn("part", F.spark_partition_id().cast("long"))
-    parts = fold(
-        some.select(unit("chain", "part").alias("key"), "tag", unit("chain", "pos").alias("unit")),
-        "key",
-        "unit",
-    )
-    keys = some.select(unit("chain", "part").alias("key"), "tag").distinct()
-    ungrouped = parts.join(keys, "key").select("tag", "stamp", F.col("count").alias("finished"))
-    assert ungrouped.count() == 12
+def test_ungrouped_rows_become_one_request_a_chain(words, queue):
+    key = (F.col("chain") + 3 * F.spark_partition_id()).alias("key")
+    parts = fold(words.select(key, unit("chain", "pos").alias("unit")), "key", "unit")
+    ungrouped = parts.selectExpr("concat('file ', key % 3) AS tag", "stamp", "count AS finished")
+    assert ungrouped.count() == 12  # three chains in each of four partitions
     write(ungrouped, queue)
-    assert taken(queue) == expected()
+    assert received(queue) == expected()
 
 
-def test_retried_tasks_change_nothing(rows, queue):
-    def stumble(batches):
-        from pyspark import TaskContext
-
-        for batch in batches:
-            yield batch
-            if TaskContext.get().attemptNumber() < 2:
-                raise RuntimeError("on purpose")
-
-    write(rows.mapInArrow(stumble, rows.schema), queue)
-    assert taken(queue) == expected()
-    write(rows.mapInArrow(stumble, rows.schema), queue, sendFrom="tasks")
-    assert taken(queue) == expected()
+def test_ids_depend_on_run_and_step(rows, queue):
+    ids = set()
+    for changed in ({}, {"runId": "r2"}, {"step": "s2"}):
+        write(rows, queue, **changed)
+        ids |= {r.id for r in queue.take()}
+    assert len(ids) == 9
 
 
-def test_another_run_or_step_has_other_ids(rows, queue):
-    write(rows, queue)
-    first = {r.id for r in queue.take()}
-    write(rows, queue, runId="r2")
-    second = {r.id for r in queue.take()}
-    write(rows, queue, step="s2")
-    third = {r.id for r in queue.take()}
-    assert len(first | second | third) == 9
-
-
-def test_a_refusing_queue_fails_the_write_and_a_repeat_sends_the_same(rows, queue):
+def test_a_rejecting_queue_fails_the_write_and_a_repeat_sends_the_same(rows, queue):
     queue.refuse = lambda count: True
     with pytest.raises(Exception, match="messages not sent"):
         write(rows, queue)
     with pytest.raises(SendFailed):
-        send(rows, queue_url=queue.queue_url, run_id="r", step="s")
+        send_to(queue, rows)
     queue.refuse = lambda count: False
     write(rows, queue)
-    assert taken(queue) == expected()
+    assert received(queue) == expected()
 
 
+# The option parser has its tests in tests/unit; these show that Spark passes options on.
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("changed", "message"),
     [
         ({"queueUrl": None}, "option queueUrl: is required"),
-        ({"queueUrl": "stamps"}, "option queueUrl: 'stamps' is no queue's URL"),
-        ({"runId": None}, "option runId: is required"),
-        ({"step": None}, "option step: is required"),
         ({"sendFrom": "moon"}, "option sendFrom: 'moon', expected driver or tasks"),
-        ({"endpointUrl": "moon"}, "option endpointUrl: 'moon' is no URL"),
         ({"queueName": "x"}, "option queue[nN]ame: no such option"),
-        ({"step": ""}, "option step: is empty: '', expected a name for this step"),
-        ({"region": "moon"}, "option region: 'moon' is no region"),
         (
             {"endpointUrl": "http://127.0.0.1:1"},
             "option queueUrl: http.*: Could not connect to the endpoint URL: .*127.0.0.1:1/",
         ),
     ],
 )
-def test_wrong_options_are_named_before_anything_runs(rows, queue, options, message):
+def test_invalid_options_are_named_before_anything_runs(never, queue, changed, message):
     with pytest.raises(Exception, match=message):
-        write(
-            rows.select(F.raise_error(F.lit("ran")).cast("string").alias("tag")), queue, **options
-        )
+        write(never, queue, **changed)
     assert queue.bodies == []
 
 
-def test_a_queue_that_is_not_there_is_named_before_anything_runs(rows, queue):
-    never = rows.select(F.raise_error(F.lit("ran")).cast("string").alias("tag"))
+def test_a_missing_queue_is_named_before_anything_runs(never, queue):
     nowhere = queue.queue_url.replace("stamps", "nowhere")
     with pytest.raises(Exception, match=f"option queueUrl: there is no queue {nowhere}"):
         write(never, queue, queueUrl=nowhere)
     with pytest.raises(InvalidOption, match=f"option queue_url: there is no queue {nowhere}"):
-        send(never, queue_url=nowhere, run_id="r", step="s")
+        send_to(queue, never, queue_url=nowhere)
 
 
-WRONG_COLUMNS = [
-    (["upper(tag) AS Tag", "stamp"], "column tag is missing of Tag, stamp; rows may have tag"),
-    (["tag", "stamp", "finished AS count"], "unknown column count; rows may have tag"),
-    (["1 AS tag", "stamp"], "column tag is of the type int, expected string"),
-    (["tag", "hex(stamp) AS stamp"], "column stamp is of the type string, expected binary"),
-    (["tag", "stamp", "stamp", "finished"], "column stamp is there 2 times"),
-    (["tag", "stamp", "double(finished) AS finished"], "column finished is of the type double"),
-]
-
-
-def test_wrong_columns_are_named_before_anything_runs(rows, queue):
-    for at, (columns, message) in enumerate(WRONG_COLUMNS):
-        never = rows.where("raise_error('ran') IS NULL").selectExpr(*columns)
-        with pytest.raises(UnsuitableColumns, match=message):
-            send(never, queue_url=queue.queue_url, run_id="r", step="s")
-        if at in (0, 4):  # `format` checks by the same function, in a process that costs a second
-            with pytest.raises(Exception, match=message):
-                write(never, queue)
-    assert queue.bodies == []
-
-
-WRONG_ROWS = [
-    ("NULL", "X'01'", 1, "column tag is null in a row"),
-    ("''", "X'01'", 1, "stamp of tag '': tag: '', expected a string of 1 to 1024"),
-    ("'b'", "NULL", 1, "stamp of tag 'b': stamp: None, expected bytes"),
-    ("'file 0'", "NULL", 1, "stamp of tag 'file 0': stamp: None, expected bytes"),
-    ("'b'", "X''", 1, "stamp of tag 'b': stamp: '0 bytes', expected 1 to 65536 bytes"),
-    ("'b'", "X'0000'", 1, "stamp of tag 'b': stamp: '2 zero bytes', expected at least one"),
-    ("'file 0'", "X'01'", 1, "stamp of tag 'file 0': Buffer lengths are not equal: "),
-    ("'file 0'", "stamp", -1, "stamp of tag 'file 0': finished: -1, expected 0 or more"),
-]
-
-
-def test_a_wrong_row_is_named_and_no_other_is_sent(spark, rows, queue):
-    few = spark.createDataFrame(rows.limit(3).collect(), rows.schema).coalesce(1)
-    for at, (tag, stamp, finished, message) in enumerate(WRONG_ROWS):
-        stray = few.limit(1).selectExpr(
-            f"CAST({tag} AS string) AS tag",
-            f"CAST({stamp} AS binary) AS stamp",
-            f"CAST({finished} AS bigint) AS finished",
-        )
-        frame = few.unionByName(stray)
-        with pytest.raises(UnsuitableColumns, match=message):
-            send(frame, queue_url=queue.queue_url, run_id="r", step="s")
-        if at == 3:
-            with pytest.raises(Exception, match=message):
-                write(frame, queue)
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["upper(tag) AS Tag", "stamp"], "column tag is missing of Tag, stamp; rows may have tag"),
+        (["tag", "stamp", "finished AS count"], "unknown column count; rows may have tag"),
+        (["1 AS tag", "stamp"], "column tag is of the type int, expected string"),
+        (["tag", "hex(stamp) AS stamp"], "column stamp is of the type string, expected binary"),
+        (["tag", "stamp", "stamp", "finished"], "column stamp is there 2 times"),
+        (["tag", "stamp", "double(finished) AS finished"], "column finished is of the type double"),
+    ],
+)
+def test_unsuitable_columns_are_named_before_anything_runs(never, queue, columns, message):
+    frame = never.selectExpr(*columns)
+    with pytest.raises(UnsuitableColumns, match=message):
+        send_to(queue, frame)
+    if "1 AS tag" in columns:  # the same check, in a process of its own
+        with pytest.raises(Exception, match=message):
+            write(frame, queue)
     assert queue.bodies == []
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("tag", "stamp", "finished", "message"),
     [
-        ({"queueUrl": None}, "option queueUrl: is required"),
-        ({"step": ""}, "option step: is empty"),
-        ({"runId": "r"}, "option run[iI]d: is for batch writes"),
-        ({"region": "moon"}, "option region: 'moon' is no region"),
-        ({"queueUrl": "http://127.0.0.1:1/1/q"}, "option queueUrl: http.*Could not connect"),
+        ("NULL", "X'01'", 1, "column tag is null in a row"),
+        ("'b'", "NULL", 1, "stamp of tag 'b': stamp: None, expected bytes"),
+        ("'file 0'", "X'01'", 1, "stamp of tag 'file 0': Buffer lengths are not equal: "),
+        ("'file 0'", "stamp", -1, "stamp of tag 'file 0': finished: -1, expected 0 or more"),
     ],
 )
-def test_wrong_options_of_a_stream_are_named(spark, rows, queue, tmp_path, options, message):
-    register(spark)
-    source = tmp_path / "in"
-    source.mkdir()
-    rows.write.mode("append").parquet(str(source))
-    stream = spark.readStream.schema(rows.schema).parquet(str(source))
-    writer = stream.where("raise_error('ran') IS NULL").writeStream.format("xorack")
-    for name, value in {"queueUrl": queue.queue_url, "step": "s", **options}.items():
-        if value is not None:
-            writer = writer.option(name, value)
-    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    with pytest.raises(Exception, match=message):
-        writer.trigger(availableNow=True).start().awaitTermination()
+def test_an_invalid_row_is_named_and_no_other_is_sent(
+    spark, rows, queue, tag, stamp, finished, message
+):
+    few = spark.createDataFrame(rows.collect(), rows.schema).coalesce(1)
+    invalid = few.limit(1).selectExpr(
+        f"CAST({tag} AS string) AS tag",
+        f"CAST({stamp} AS binary) AS stamp",
+        f"CAST({finished} AS bigint) AS finished",
+    )
+    frame = few.unionByName(invalid)
+    with pytest.raises(UnsuitableColumns, match=message):
+        send_to(queue, frame)
+    if tag == "NULL":
+        with pytest.raises(Exception, match=message):
+            write(frame, queue)
     assert queue.bodies == []
 
 
-def test_wrong_arguments_of_send_are_named(rows, queue):
+def test_invalid_arguments_of_send_are_named(rows, queue):
     with pytest.raises(InvalidOption, match="option run_id: is empty: ''"):
-        send(rows, queue_url=queue.queue_url, run_id="", step="s")
-    with pytest.raises(UnsuitableColumns, match="unknown column extra; rows may have tag"):
-        send(rows.withColumn("extra", F.lit(1)), queue_url=queue.queue_url, run_id="r", step="s")
-    with pytest.raises(UnsuitableColumns, match="column stamp is of the type string"):
-        send(rows.withColumn("stamp", F.lit("x")), queue_url=queue.queue_url, run_id="r", step="s")
+        send_to(queue, rows, run_id="")
     with pytest.raises(UnsuitableColumns, match=r"stamp of tag 'file \d': stamp: None"):
-        send(rows.drop("stamp"), queue_url=queue.queue_url, run_id="r", step="s")
+        send_to(queue, rows.drop("stamp"))
     assert queue.bodies == []
 
 
-def test_overwriting_makes_no_sense(rows, queue):
+def test_the_mode_overwrite_is_an_error(rows, queue):
     register(rows.sparkSession)
     with pytest.raises(Exception, match="use append"):
-        rows.write.format("xorack").mode("overwrite").option("queueUrl", queue.queue_url).option(
-            "runId", "r"
-        ).option("step", "s").save()
+        rows.write.format("xorack").mode("overwrite").options(**options(queue)).save()
 
 
-def test_a_stream_sends_each_batch_under_its_own_ids(spark, rows, queue, tmp_path):
+@pytest.fixture
+def stream(spark, rows, queue, tmp_path):
+    """Run a stream over all files of ``in``; returns the query's id."""
     register(spark)
-    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
-    source.mkdir()
-    stream = spark.readStream.schema(rows.schema).parquet(str(source))
+    (tmp_path / "in").mkdir()
+    source = spark.readStream.schema(rows.schema).parquet(str(tmp_path / "in"))
 
-    def run():
-        query = (
-            stream.writeStream.format("xorack")
-            .option("queueUrl", queue.queue_url)
-            .option("step", "s")
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
+    def run(frame=source, **changed):
+        writer = frame.writeStream.format("xorack").trigger(availableNow=True)
+        given = {"runId": None, "checkpointLocation": str(tmp_path / "checkpoint"), **changed}
+        query = writer.options(**options(queue, **given)).start()
         query.awaitTermination()
         return str(query.id)
 
+    run.source, run.folder = source, tmp_path
+    return run
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"queueUrl": None}, "option queueUrl: is required"),
+        ({"runId": "r"}, "option run[iI]d: is for batch writes"),
+        ({"queueUrl": "http://127.0.0.1:1/1/q"}, "option queueUrl: http.*Could not connect"),
+    ],
+)
+def test_invalid_options_of_a_stream_are_named(rows, queue, stream, changed, message):
+    rows.write.mode("append").parquet(str(stream.folder / "in"))
+    with pytest.raises(Exception, match=message):
+        stream(stream.source.where("raise_error('ran') IS NULL"), **changed)
+    assert queue.bodies == []
+
+
+def test_a_stream_sends_each_batch_under_its_own_ids(rows, queue, stream):
     for batch in range(2):
-        rows.coalesce(1).write.mode("append").parquet(str(source))
-        query_id = run()
-        assert taken(queue) == expected(query_id, batch)
-    # A batch that was sent but not committed is replayed: the same ids again.
-    (checkpoint / "commits" / "1").unlink()
-    (checkpoint / "commits" / ".1.crc").unlink(missing_ok=True)
-    assert run() == query_id
-    assert taken(queue) == expected(query_id, 1)
+        rows.coalesce(1).write.mode("append").parquet(str(stream.folder / "in"))
+        query_id = stream()
+        assert received(queue) == expected(query_id, batch)
+    # Spark replays a batch without a commit: the same ids again.
+    commits = stream.folder / "checkpoint" / "commits"
+    (commits / "1").unlink()
+    (commits / ".1.crc").unlink(missing_ok=True)
+    assert stream() == query_id
+    assert received(queue) == expected(query_id, 1)

@@ -1,10 +1,10 @@
-"""A tracked job in a process of its own, on a cluster where things go wrong.
+"""A tracked job in a process of its own, on a cluster with failures.
 
-It starts 30 chains of 200 units each, and finishes them in a second write. On the way, each once:
-an executor is killed that has the output of other tasks, before the shuffle; an executor is killed
-right after its task had folded (or sent), before Spark knew; and a task hangs right after it had
-folded or sent, so that a speculative copy of it overtakes it where Spark speculates.
-Files in a folder say what has happened already.
+It starts 30 chains of 200 units each, and finishes them in a second write. Each failure happens
+once: before the shuffle, an executor with the output of other tasks is killed; an executor is
+killed right after its task folded or sent, before Spark knows; and a task hangs right after it
+folded or sent, so a speculative copy overtakes it if Spark speculates. Files in a folder record
+what already happened.
 
     python -m tests.support.cluster_job MASTER QUEUE_URL RUN SEND_FROM FOLDER
 """
@@ -29,10 +29,18 @@ from xorack.spark.requests import Options
 
 CHAINS = 30
 UNITS = 200
+ONE_CORE_AND_SPECULATION = {
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.2",
+    "spark.speculation.quantile": "0.5",
+}
 
 
 def once(folder: Path, name: str) -> bool:
-    """Whether this is the first to ask for that name, of all processes and attempts."""
+    """Return True for the first call with a name, across all processes and attempts."""
     try:
         os.close(os.open(folder / name, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -41,7 +49,7 @@ def once(folder: Path, name: str) -> bool:
 
 
 def kill_executor() -> None:
-    """Kill the Java that runs this task's executor, and wait for the own end."""
+    """Kill the Java process of this task's executor, then wait to be killed."""
     process = os.getpid()
     while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{process}/cmdline").read_bytes():
         process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
@@ -50,7 +58,7 @@ def kill_executor() -> None:
 
 
 class StumblingSource(XorackDataSource):
-    """The sink, whose tasks come to grief after they have done their work."""
+    """The data source, with tasks that fail after their work."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,7 +85,7 @@ class StumblingWriter(_Writer):
             deadline = time.monotonic() + 120
             while time.monotonic() < deadline:
                 if (self._folder / f"{step}-overtaken").exists():
-                    time.sleep(60)  # a task that lost is killed
+                    time.sleep(60)  # Spark kills the overtaken task
                 time.sleep(0.1)
         elif context.partitionId() == 0 and (self._folder / f"{step}-hung").exists():
             once(self._folder, f"{step}-overtaken")
@@ -102,19 +110,12 @@ def main(master: str, queue_url: str, run: str, send_from: str, place: str) -> N
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
         "-Djava.net.preferIPv4Stack=true",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.executor.cores": "1",
-        "spark.executor.memory": "512m",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.2",
-        "spark.speculation.quantile": "0.5",
+        **ONE_CORE_AND_SPECULATION,
     }
     builder = SparkSession.builder.master(master).appName("xorack retries")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = builder.config(map=settings).getOrCreate()
     spark.dataSource.register(StumblingSource)
 
     units = spark.range(0, CHAINS * UNITS, numPartitions=6).select(
@@ -123,7 +124,7 @@ def main(master: str, queue_url: str, run: str, send_from: str, place: str) -> N
 
     def lose_an_executor(batches: Iterator[Any]) -> Iterator[Any]:
         yield from batches
-        # The last partition: others are done, and their output is on the executor that dies.
+        # The last partition: the output of the others is on the killed executor.
         if TaskContext.get().partitionId() == 5 and once(folder, "killed-before-shuffle"):
             kill_executor()
 
@@ -143,20 +144,13 @@ def main(master: str, queue_url: str, run: str, send_from: str, place: str) -> N
         F.lit(1).cast("long").alias("started"),
         F.lit(0).cast("long").alias("finished"),
     )
-    # Nothing is shuffled after the fold: Spark does not go back behind a second shuffle when a
-    # part of a write is done, but fails the job.
+    # No shuffle after the fold: once a part of a write is done, Spark fails the job instead of
+    # repeating the stage before a second shuffle.
     for step, frame in (("start", created.unionByName(starts)), ("end", ends)):
-        (
-            frame.write.format("stumbling")
-            .mode("append")
-            .option("queueUrl", queue_url)
-            .option("runId", run)
-            .option("step", step)
-            .option("sendFrom", send_from)
-            .option("folder", place)
-            .save()
-        )
-        # Whoever reads the queue can tell what came before this line from what came after it.
+        options = {"queueUrl": queue_url, "runId": run, "step": step, "sendFrom": send_from}
+        writer = frame.write.format("stumbling").mode("append")
+        writer.options(**options, folder=place).save()
+        # The test splits the messages of the queue here.
         (folder / f"{step}-written").touch()
     spark.stop()
 

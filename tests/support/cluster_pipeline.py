@@ -1,9 +1,9 @@
-"""The word count in a process of its own, on a cluster where tasks of ``split`` come to grief.
+"""The word count in a process of its own, on a cluster where tasks of ``split`` fail.
 
-Each once: an executor is killed whose task has handed over all its words, before Spark knew; and a
-task hangs there, so that a speculative copy of it overtakes it. Either way a file of the task's
-changes before it is read again, and keeps its size: that would be noticed. Files in a folder say
-what has happened already.
+Each failure happens once: an executor is killed after its task handed over all its words, before
+Spark knows; and a task hangs there, so a speculative copy overtakes it. Both times a file of the
+task changes before it is read again. It keeps its size, as a new size would be an error. Files in
+a folder record what already happened.
 
     python -m tests.support.cluster_pipeline MASTER DATABASE OUT QUEUE_URL FOLDER
 """
@@ -20,20 +20,20 @@ from typing import Any
 from pyspark import TaskContext
 
 from pipeline import count, scan, split
-from tests.support.cluster_job import kill_executor, once
+from tests.support.cluster_job import ONE_CORE_AND_SPECULATION, kill_executor, once
 
 MISHAPS = {0: "killed", 2: "hung"}
-"""By the number of the task."""
+"""Failures by task number."""
 BEFORE, AFTER = "two", "t w"
-"""What a changed file ends in: one word more in as many bytes."""
+"""The end of a file before and after its change: one more word in as many bytes."""
 
 
 def stumbling(folder: Path) -> Callable[..., Any]:
-    """`scan_words`, whose tasks come to grief."""
+    """Wrap `scan_words` so that its tasks fail."""
     original = scan.scan_words
 
     def scan_words(spark: Any, tasks: Any, *given: Any) -> Any:
-        frame, all_said = original(spark, tasks, *given)
+        frame, results = original(spark, tasks, *given)
         first = [task[0].path for task in tasks]
 
         def stumble(batches: Iterator[Any]) -> Iterator[Any]:
@@ -44,23 +44,15 @@ def stumbling(folder: Path) -> Callable[..., Any]:
                 file.write_text(file.read_text().removesuffix(BEFORE) + AFTER)
                 if MISHAPS[number] == "killed":
                     kill_executor()
-                time.sleep(120)  # a task that lost is killed
+                time.sleep(120)  # Spark kills the overtaken task
 
-        return frame.mapInArrow(stumble, frame.schema), all_said
+        return frame.mapInArrow(stumble, frame.schema), results
 
     return scan_words
 
 
 def main(master: str, database: str, out: str, queue_url: str, place: str) -> int:
-    settings = {
-        "spark.executor.cores": "1",
-        "spark.executor.memory": "512m",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.2",
-        "spark.speculation.quantile": "0.5",
-    }
-    given = [f"--conf {key}={value}" for key, value in settings.items()]
+    given = [f"--conf {key}={value}" for key, value in ONE_CORE_AND_SPECULATION.items()]
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*given, "pyspark-shell"])
     os.environ["SPARK_MASTER"] = master
     scan._TASK_FILES = 2

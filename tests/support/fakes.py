@@ -1,4 +1,4 @@
-"""Fakes of the ports, for tests of the services: in memory, and failing when they are told to."""
+"""Fakes of the ports, in memory; tests make them fail."""
 
 from __future__ import annotations
 
@@ -10,35 +10,30 @@ from xorack.core.message import Rejected
 from xorack.core.retry import RetryPolicy
 
 NO_WAIT = RetryPolicy(attempts=20, sleep=lambda seconds: None)
-"""Tries again at once."""
+"""Retries at once."""
 
 
 class FakeBus:
-    """Keeps what is published; refuses the tags in `refuse`."""
+    """An event bus that keeps its events; it does not accept those of the tags in `rejects`."""
 
     def __init__(self) -> None:
         self.events: list[dict] = []
-        self.refuse: set[str] = set()
+        self.rejects: set[str] = set()
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
-        failures = {}
-        for chain in chains:
-            if chain.tag in self.refuse:
-                failures[chain.tag] = "refused by the test"
-            else:
-                self.events.append(event_detail(chain))
-        return failures
+        self.events += [event_detail(chain) for chain in chains if chain.tag not in self.rejects]
+        return {chain.tag: "rejected" for chain in chains if chain.tag in self.rejects}
 
 
 class FakeDeadLetters:
-    """Keeps what is sent; refuses all if `broken`."""
+    """A dead-letter queue that keeps its messages; it accepts none if `broken`."""
 
     def __init__(self) -> None:
         self.letters: list[Rejected] = []
         self.broken = False
 
-    def send(self, refused: Sequence[Rejected]) -> list[int]:
+    def send(self, rejected: Sequence[Rejected]) -> list[int]:
         if self.broken:
-            return list(range(len(refused)))
-        self.letters.extend(refused)
+            return list(range(len(rejected)))
+        self.letters += rejected
         return []

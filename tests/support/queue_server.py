@@ -1,6 +1,6 @@
-"""A queue that takes messages over HTTP, for jobs that run in processes of their own.
+"""An SQS queue on the loopback address, for jobs that run in processes of their own.
 
-It speaks as much of SQS's JSON protocol as a sender needs, on the loopback address.
+It implements the part of SQS's JSON protocol that senders need.
 """
 
 from __future__ import annotations
@@ -15,25 +15,23 @@ from typing import Any
 from xorack.core.message import parse
 from xorack.core.request import Request
 
-NO_QUEUE = "com.amazonaws.sqs#QueueDoesNotExist"
-
 
 class QueueServer:
-    """Queues that exist by being named ``stamps``; what was sent is kept in order."""
+    """A queue named ``stamps`` in any account; keeps the bodies it received, in order."""
 
     def __init__(self) -> None:
         self.bodies: list[str] = []
         self.refuse: Callable[[int], bool] = lambda count: False
-        """Told how many messages came before, says whether the next batch fails for good."""
+        """Gets the number of messages so far; True fails the batch for good."""
         self._lock = threading.Lock()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                length = int(self.headers["Content-Length"])
-                asked = json.loads(self.rfile.read(length))
-                status, answer = server.answer(self.headers["X-Amz-Target"], asked)
-                data = json.dumps(answer).encode()
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                operation = self.headers["X-Amz-Target"].partition(".")[2]
+                status, response = server.respond(operation, request)
+                data = json.dumps(response).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/x-amz-json-1.0")
                 self.send_header("Content-Length", str(len(data)))
@@ -46,46 +44,46 @@ class QueueServer:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.endpoint = f"http://127.0.0.1:{self._http.server_port}"
         self.queue_url = f"{self.endpoint}/123456789012/stamps"
-        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
-        self._thread.start()
+        # stop() waits for the next poll: the default of half a second would be most of a test.
+        threading.Thread(target=self._http.serve_forever, args=[0.01], daemon=True).start()
+
+    def __enter__(self) -> QueueServer:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         self._http.shutdown()
         self._http.server_close()
 
-    def answer(self, target: str, asked: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        if not asked["QueueUrl"].endswith("/stamps"):
-            return 400, {"__type": NO_QUEUE, "message": "The specified queue does not exist."}
-        operation = target.partition(".")[2]
+    def respond(self, operation: str, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if not request["QueueUrl"].endswith("/stamps"):
+            message = "The specified queue does not exist."
+            return 400, {"__type": "com.amazonaws.sqs#QueueDoesNotExist", "message": message}
         if operation == "GetQueueAttributes":
             return 200, {"Attributes": {"QueueArn": "arn:aws:sqs:eu-west-1:123456789012:stamps"}}
         assert operation == "SendMessageBatch", operation
-        entries = asked["Entries"]
-        assert 1 <= len(entries) <= 10
-        assert sum(len(entry["MessageBody"]) for entry in entries) <= 1 << 20
+        bodies = {entry["Id"]: entry["MessageBody"] for entry in request["Entries"]}
+        assert 1 <= len(bodies) == len(request["Entries"]) <= 10
+        assert sum(map(len, bodies.values())) <= 1 << 20
         with self._lock:
             if self.refuse(len(self.bodies)):
                 return 403, {"__type": "AccessDeniedException", "message": "not you"}
-            self.bodies += [entry["MessageBody"] for entry in entries]
-        return 200, {
-            "Successful": [
-                {
-                    "Id": entry["Id"],
-                    "MessageId": entry["Id"],
-                    "MD5OfMessageBody": hashlib.md5(entry["MessageBody"].encode()).hexdigest(),
-                }
-                for entry in entries
-            ],
-            "Failed": [],
-        }
+            self.bodies += bodies.values()
+        digests = {id: hashlib.md5(body.encode()).hexdigest() for id, body in bodies.items()}
+        sent = [{"Id": id, "MessageId": id, "MD5OfMessageBody": md5} for id, md5 in digests.items()]
+        return 200, {"Successful": sent, "Failed": []}
 
     def take(self) -> list[Request]:
-        """The requests that came since the last call, in their order; none may be refused."""
+        """Return the requests since the last call, in order; all of them must be valid."""
         with self._lock:
             bodies, self.bodies = self.bodies, []
-        requests = []
-        for body in bodies:
-            parsed = parse(body)
-            assert not parsed.refused, parsed.refused
-            requests += parsed.requests
-        return requests
+        return requests_in(bodies)
+
+
+def requests_in(bodies: list[str]) -> list[Request]:
+    """Parse messages; all their requests must be valid."""
+    parsed = [parse(body) for body in bodies]
+    assert not any(message.refused for message in parsed)
+    return [request for message in parsed for request in message.requests]

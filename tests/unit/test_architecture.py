@@ -20,42 +20,41 @@ FLOORS = [
 """The folders, lowest floor first. A folder imports only from lower floors, and from itself."""
 
 FLOOR = {folder: number for number, folders in enumerate(FLOORS, 1) for folder in folders}
-AWS_FREE = {"boto3", "botocore", "click", "rich", "pyspark", "pyarrow", "aws_cdk"}
+PACKAGE_FLOOR = 4
+"""Names of the package itself, such as ``xorack.traced``, come from the clients' floor."""
 
 
 def folder_of(module):
-    """The folder of ours that a dotted name lies in, or None."""
-    parts = module.split(".")
-    if parts[0] == "xorack":
-        return "/".join(parts[:2])
-    return parts[0] if parts[0] in FLOOR else None
+    """Return the folder of this project that holds a module, or None."""
+    top, *rest = module.split(".")
+    if top == "xorack":
+        return "/".join(["xorack", *rest[:1]])
+    return top if top in FLOOR else None
 
 
 def imports(path):
-    """The modules that a file imports, wherever in it."""
+    """Return the modules that a file imports, at any place in it."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            if node.module in ("xorack", *FLOOR):
-                yield from (f"{node.module}.{name.name}" for name in node.names)
+            yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-FILES = [(folder, path) for folder in FLOOR for path in sorted((ROOT / folder).rglob("*.py"))]
+def imported_by(folder):
+    return {module for path in (ROOT / folder).rglob("*.py") for module in imports(path)}
 
 
-@pytest.mark.parametrize(("folder", "path"), FILES, ids=lambda value: str(value).split("main/")[-1])
-def test_a_folder_imports_only_from_floors_below(folder, path):
-    for imported in imports(path):
-        other = folder_of(imported)
-        if other is None or other == folder or other == "xorack":
-            continue
-        name = f"{path.relative_to(ROOT)} imports {imported}"
-        if other in FLOOR:
-            assert FLOOR[other] < FLOOR[folder], name
-        else:  # a name of the package's face, such as xorack.traced
-            assert FLOOR[folder] > 4, f"{name} through the face of the package"
+@pytest.mark.parametrize("folder", FLOOR)
+def test_a_folder_imports_only_from_floors_below(folder):
+    upwards = [
+        module
+        for module in imported_by(folder)
+        if (other := folder_of(module)) not in (None, folder, "xorack")
+        and FLOOR.get(other, PACKAGE_FLOOR) >= FLOOR[folder]
+    ]
+    assert upwards == []
 
 
 def test_every_folder_has_a_floor():
@@ -63,52 +62,45 @@ def test_every_folder_has_a_floor():
     assert folders == {folder for folder in FLOOR if folder.startswith("xorack/")}
 
 
+AWS = {"boto3", "botocore"}
+SLOW = {"asyncio", "pyee"}
+# A cold start must not load what few invocations need: dead letters and peeling.
+FUNCTION = {
+    "xorack.aws.sqs",
+    "xorack.core.peeling",
+    "xorack.client",
+    *SLOW,
+    "click",
+    "rich",
+    "pydantic",
+}
+FUNCTION |= {"moto", "aws_cdk", "pyspark", "aws_lambda_powertools.utilities.data_classes"}
+ACKER = {"xorack.acker.consumer", "xorack.acker.sweeper"}
+
+
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "xorack" / "core").glob("*.py")), ids=lambda p: p.name
+    ("statement", "excluded"),
+    [
+        ("import xorack", AWS | SLOW | {"xxhash", "pyspark"}),
+        ("from xorack import xor, traced, peel, unit_id", AWS | SLOW),
+        ("import xorack.acker.chain_writer", AWS | SLOW),
+        ("import lambda_src.consumer", FUNCTION),
+        ("import lambda_src.sweeper", FUNCTION | {"xorack.acker.consumer"}),
+        ("import lambda_src.widget", FUNCTION | ACKER | {"aws_lambda_powertools"}),
+    ],
 )
-def test_the_core_does_no_io(path):
-    assert not {name.split(".")[0] for name in imports(path)} & AWS_FREE
+def test_an_import_does_not_load(statement, excluded):
+    code = f"import sys; {statement}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
+    assert not excluded & set(run.stdout.decode().split())
 
 
-def loaded_by(statement):
-    code = f"import sys; {statement}; print('\\n'.join(sorted(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    return set(done.stdout.split())
+def test_the_core_imports_only_the_standard_library():
+    tops = {module.split(".")[0] for module in imported_by("xorack/core")}
+    assert tops - {*sys.stdlib_module_names} == {"xorack", "xxhash"}
 
 
-def test_importing_the_package_loads_next_to_nothing():
-    loaded = loaded_by("import xorack")
-    assert not loaded & {"boto3", "botocore", "pyee", "xxhash", "asyncio", "pyspark"}
-
-
-def test_the_core_loads_no_aws():
-    loaded = loaded_by(
-        "from xorack import xor, traced, peel, unit_id; import xorack.acker.chain_writer"
-    )
-    assert not loaded & {"boto3", "botocore", "pyee", "asyncio"}
-
-
-@pytest.mark.parametrize("handler", ["consumer", "sweeper", "widget"])
-def test_handlers_load_no_more_than_they_use(handler):
-    loaded = loaded_by(f"import lambda_src.{handler}")
-    assert not loaded & {"pyee", "click", "rich", "pyspark", "pydantic", "moto", "aws_cdk"}
-    # What each cold start would wait for: an event loop, and a class for every event there is.
-    assert not loaded & {"asyncio", "aws_lambda_powertools.utilities.data_classes"}
-    # Dead letters are rare: what sends them is loaded with the first.
-    assert "xorack.aws.sqs" not in loaded
-    # Nor do they compile the direct API, or what reads ids back.
-    assert not {name for name in loaded if name.startswith("xorack.client")}
-    assert "xorack.core.peeling" not in loaded
-
-
-def test_the_sweeper_does_without_the_consumer():
-    assert "xorack.acker.consumer" not in loaded_by("import lambda_src.sweeper")
-
-
-def test_the_widget_only_looks():
-    loaded = loaded_by("import lambda_src.widget")
-    assert not loaded & {
-        "aws_lambda_powertools", "xorack.acker.consumer", "xorack.acker.sweeper"
-    }  # fmt: skip
+def test_the_construct_shares_only_names_with_the_rest():
+    ours = {module for module in imported_by("xorack/cdk") if module.startswith("xorack.")}
+    allowed = ("xorack.cdk", "xorack.aws.schema")
+    assert [module for module in ours if not module.startswith(allowed)] == []

@@ -1,4 +1,4 @@
-"""Whole arrays of units give what one unit at a time gives."""
+"""Arrays of units give the same ids and stamps as single units."""
 
 import numpy as np
 import pytest
@@ -13,37 +13,21 @@ from xorack.spark.arrays import Folds, bounds_of_runs, fold_ids, stamp_bytes, un
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
-@given(st.lists(st.tuples(LONGS, LONGS), max_size=50))
-def test_ids_are_those_of_single_rows(rows):
-    first, second = (np.array([row[at] for row in rows], np.int64) for at in (0, 1))
-    assert unit_ids(first, second).tolist() == [unit_id(*row) for row in rows]
+@given(st.lists(LONGS, max_size=50))
+def test_ids_equal_those_of_single_units(column):
+    assert unit_ids(np.array(column, np.int64)).tolist() == [unit_id(value) for value in column]
 
 
-@given(LONGS, st.lists(LONGS, min_size=1, max_size=20), LONGS)
-def test_an_integer_stands_for_a_whole_column(before, column, after):
-    ids = unit_ids(before, np.array(column, np.int64), after)
-    assert ids.tolist() == [unit_id(before, value, after) for value in column]
-
-
-def test_ids_without_an_array():
-    assert unit_ids(3, 4).tolist() == [unit_id(3, 4)]
-
-
-def test_ids_of_many_blocks():
+def test_ids_across_blocks():
     positions = np.arange(-5, 40_000)
     some = [0, 1, 16383, 16384, 16385, 32768, 40_004]
-    assert unit_ids(9, positions)[some].tolist() == [unit_id(9, int(positions[at])) for at in some]
-
-
-def test_unsigned_columns_count_by_their_bits():
-    column = np.array([(1 << 64) - 1], np.uint64)
-    assert unit_ids(column).tolist() == [unit_id(-1)]
+    assert unit_ids(positions)[some].tolist() == [unit_id(int(positions[at])) for at in some]
 
 
 @pytest.mark.parametrize("kind", ["traced", "plain"])
 @pytest.mark.parametrize("number", [1, 2, 7, 300])
 @pytest.mark.parametrize("units", [0, 1, 40, 5_000, 20_000])
-def test_folds_are_those_of_single_stamps(kind, number, units):
+def test_folds_equal_the_xor_of_single_stamps(kind, number, units):
     rng = np.random.default_rng(units * number)
     ids = rng.integers(1, 1 << 64, units, dtype=np.uint64)
     groups = rng.integers(0, number, units)
@@ -54,9 +38,9 @@ def test_folds_are_those_of_single_stamps(kind, number, units):
     assert stamp_bytes(fold_ids(ids, groups, number, kind)) == expected
 
 
-def test_few_and_many_units_a_group_fold_alike():
-    """One to three tables at a time: `fold_ids` takes what is quicker."""
-    ids = unit_ids(1, np.arange(20_000))
+def test_all_strategies_of_fold_ids_give_the_same_stamps():
+    """`fold_ids` folds one to three tables at a time, depending on the number of units."""
+    ids = unit_ids(np.arange(20_000))
     groups = np.arange(20_000) % 3
     at_once = fold_ids(ids, groups, 3)
     parts = [
@@ -68,32 +52,24 @@ def test_few_and_many_units_a_group_fold_alike():
     assert np.array_equal(alone, at_once)
 
 
-@pytest.mark.parametrize(
-    ("columns", "named"),
-    [
-        ((), "columns"),
-        ((np.zeros(2, np.int64), np.zeros(3, np.int64)), "3 rows"),
-        ((np.zeros(2, np.int32),), "int32"),
-        ((np.zeros((2, 2), np.int64),), "2 dimensions"),
-    ],
-)
-def test_columns_that_are_none(columns, named):
-    with pytest.raises(InvalidRequest, match=named):
-        unit_ids(*columns)
-
-
-def test_another_kind():
+def test_invalid_arguments_are_named():
+    for column, message in (
+        (np.zeros(2, np.int32), "int32"),
+        (np.zeros((2, 2), np.int64), "2 dimensions"),
+    ):
+        with pytest.raises(InvalidRequest, match=message):
+            unit_ids(column)
     with pytest.raises(InvalidRequest, match="kind"):
-        fold_ids(unit_ids(1), np.zeros(1, np.intp), 1, "opaque")
+        fold_ids(unit_ids(np.zeros(1, np.int64)), np.zeros(1, np.intp), 1, "opaque")
 
 
 @pytest.mark.parametrize("kind", ["traced", "plain"])
-def test_folds_grow_by_arrays(kind):
+def test_units_are_added_array_by_array(kind):
     rng = np.random.default_rng(5)
     folds, expected = Folds(kind), {}
     stamp = traced if kind == "traced" else plain
     for rows in (0, 1, 300, 300):
-        keys = rng.integers(-40, 40, rows).repeat(2)  # runs of chains that come again later
+        keys = rng.integers(-40, 40, rows).repeat(2)  # chains return in later runs
         ids = rng.integers(1, 1 << 64, len(keys), dtype=np.uint64)
         folds.add(keys, ids)
         for key, unit in zip(keys.tolist(), ids.tolist(), strict=True):
@@ -107,8 +83,7 @@ def test_folds_grow_by_arrays(kind):
 
 
 @pytest.mark.parametrize("kind", ["traced", "plain"])
-def test_long_runs_between_short_ones(kind):
-    """A long run is folded by itself: units of its chain before and after it count too."""
+def test_long_runs_are_added_to_the_other_units_of_their_chain(kind):
     lengths = [3, 9_000, 2, 1, 8_192, 8_191, 20_000]
     keys = np.repeat([7, 7 - 9, 7, -2, 5, 7, 5], lengths)
     ids = unit_ids(np.arange(len(keys)))
@@ -128,11 +103,10 @@ def test_long_runs_between_short_ones(kind):
         assert [stamp] == stamp_bytes(np.bitwise_xor.reduce(parts))
 
 
-def test_units_that_count_for_several():
+def test_units_with_counts():
     folds = Folds("plain")
     keys, counts = np.array([4, 4, -1, 4]), np.array([3, 0, 7, 1])
     folds.add(keys, unit_ids(keys), counts)
-    # Also those of long runs.
     folds.add(np.repeat([4, -1], [9_000, 8_192]), unit_ids(np.arange(17_192)), np.full(17_192, 2))
     (found, _, added), *_ = folds.results()
     assert dict(zip(found, added.tolist(), strict=True)) == {4: 18_004, -1: 16_391}
@@ -147,8 +121,7 @@ def folded(runs):
 
 
 @given(RUNS, RUNS)
-def test_bounds_and_count_tell_runs_apart(runs, others):
-    """If one of them has each number once, they are equal where the numbers are."""
+def test_bounds_and_count_identify_runs_without_repeated_numbers(runs, others):
     numbers = [
         [at for first, length in of for at in range(first, first + length)] for of in (runs, others)
     ]
@@ -157,6 +130,6 @@ def test_bounds_and_count_tell_runs_apart(runs, others):
 
 
 @given(st.integers(-(1 << 62), 1 << 62), st.lists(st.integers(1, 1_000), min_size=1, max_size=9))
-def test_bounds_do_not_depend_on_where_a_run_is_cut(first, lengths):
+def test_bounds_do_not_depend_on_the_cuts_of_a_run(first, lengths):
     firsts = first + np.cumsum([0, *lengths[:-1]])
     assert folded([(first, sum(lengths))]) == folded(list(zip(firsts, lengths, strict=True)))

@@ -1,4 +1,4 @@
-"""Which files a database has, and how they are shared out."""
+"""The files of a database, the tasks that read them, and the merged results of the tasks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline.errors import JobError
+from pipeline.files import POSITION_BITS, Said, gathered, position_of
 from pipeline.folder import Found, list_files, opened
 from pipeline.reading import PIECE, Encoding, UnreadableFile
 from pipeline.scan import tasks_of
+from xorack import traced, unit_id, xor
 
 UTF8 = Encoding("utf-8", 1)
 
@@ -28,20 +30,14 @@ def root(tmp_path):
     return tmp_path
 
 
-def names(found):
-    return [file.relative for file in found]
+def names(files):
+    return [file.relative for file in files]
 
 
-def test_files_links_and_nothing_else(root):
+def test_files_and_links_are_listed(root):
     found = list_files(str(root))
-    assert names(found) == [
-        "a b%20[1].txt",
-        "a.py",
-        "b.txt",
-        "link.txt",
-        "nowhere.txt",
-        "sub/c.txt",
-    ]
+    expected = ["a b%20[1].txt", "a.py", "b.txt", "link.txt", "nowhere.txt", "sub/c.txt"]
+    assert names(found) == expected
     problems = {file.relative: file.problem for file in found if file.problem}
     assert problems == {"nowhere.txt": "cannot be read: No such file or directory"}
     assert {f.relative: f.size for f in found}["link.txt"] == len("b.txt")
@@ -55,7 +51,7 @@ def test_patterns(root):
     assert names(list_files(f"file://{root}", "a.*")) == ["a.py"]
 
 
-def test_a_name_that_is_no_utf_8_is_read(root):
+def test_a_file_name_can_be_invalid_utf_8(root):
     path = os.path.join(os.fsencode(root), b"caf\xe9.txt")
     with open(path, "wb") as file:
         file.write(b"text")
@@ -69,40 +65,39 @@ def test_a_name_that_is_no_utf_8_is_read(root):
     ("place", "message"),
     [("nothing", "No such file"), ("b.txt", "is not a folder"), ("empty", "has no files")],
 )
-def test_what_is_no_database(root, place, message):
+def test_an_invalid_database_is_named(root, place, message):
     (root / "empty").mkdir()
     with pytest.raises(JobError, match=message) as raised:
         list_files(str(root / place))
     assert str(root / place) in str(raised.value)
 
 
-def test_a_store_that_cannot_be_read():
+def test_an_unknown_file_system_is_named():
     with pytest.raises(JobError, match="database nothing://x"):
         list_files("nothing://x")
 
 
 @pytest.mark.parametrize("place", ["s3a://bucket/books", "s3n://bucket/books"])
-def test_names_that_hadoop_has_for_s3(place, monkeypatch):
-    asked = []
+def test_uris_of_hadoop_for_s3(place, monkeypatch):
+    uris = []
 
     def from_uri(uri):
-        asked.append(uri)
+        uris.append(uri)
         raise OSError("no bucket")
 
     monkeypatch.setattr("pyarrow.fs.FileSystem", SimpleNamespace(from_uri=from_uri))
     with pytest.raises(JobError, match=f"database {place}: no bucket"):
         list_files(place)
-    assert asked == ["s3://bucket/books"]
+    assert uris == ["s3://bucket/books"]
 
 
-def test_a_file_of_another_store(root):
-    """Anything that is no local path goes by pyarrow's file systems."""
+def test_uris_are_opened_by_the_file_systems_of_pyarrow(root):
     path = f"file://{root}/b.txt".encode()
     with opened(path, 5) as file:
         assert file.read() == b"b.txt"
 
 
-def test_a_file_that_changed(root):
+def test_a_changed_or_missing_file_is_an_error(root):
     path = os.fsencode(root / "b.txt")
     with pytest.raises(UnreadableFile, match="from 3 to 5 bytes"), opened(path, 3):
         pass
@@ -126,3 +121,30 @@ def test_tasks_cover_every_file_once():
         assert max(len(task) for task in tasks) <= 2000
     most = max(sum(p.end - p.start for p in task) for task in tasks_of(files, UTF8, 2))
     assert most <= 32 * PIECE
+
+
+# -- results of tasks ------------------------------------------------------------------------------
+
+
+def test_results_of_the_parts_of_a_file_are_merged():
+    parts = [traced(unit_id(at)) for at in range(3)]
+    tasks = [
+        {0: Said(5, parts[0], bounds=0b0110), 7: Said(1, parts[1], bounds=-1)},
+        {0: Said(7, parts[2], bounds=0b1010)},
+    ]
+    assert gathered(tasks) == {
+        0: Said(12, xor(parts[0], parts[2]), bounds=0b1100),
+        7: Said(1, parts[1], bounds=-1),
+    }
+    assert tasks[0][0] == Said(5, parts[0], bounds=0b0110)
+    assert gathered([]) == {}
+
+
+def test_the_error_of_a_file_does_not_depend_on_the_order_of_its_tasks():
+    tasks = [{2: Said(error="is no text")}, {2: Said(9, traced(1))}, {2: Said(error="gone")}]
+    for order in (tasks, tasks[::-1]):
+        assert gathered(order)[2] == Said(9, traced(1), "gone")
+
+
+def test_positions():
+    assert position_of((7 << POSITION_BITS) + 12) == 12

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-import xxhash
+from xxhash import xxh64_intdigest
 
 from xorack import unit_id
 from xorack.core.errors import InvalidRequest
@@ -14,22 +14,24 @@ def test_the_pure_form_is_xxh64():
     rng = random.Random(1)
     for _ in range(2000):
         x, seed = rng.getrandbits(64), rng.getrandbits(64)
-        assert _xxh64_long(x, seed) == xxhash.xxh64_intdigest(x.to_bytes(8, "little"), seed)
+        assert _xxh64_long(x, seed) == xxh64_intdigest(x.to_bytes(8, "little"), seed)
 
 
-def test_signed_and_unsigned_are_the_same_long():
+@pytest.mark.parametrize("compiled", [True, False])
+def test_signed_and_unsigned_are_the_same_long(monkeypatch, compiled):
+    if not compiled:
+        monkeypatch.setattr("xorack.core.hashing._xxh64", None)
+        with pytest.raises(ModuleNotFoundError, match="pip install xxhash"):
+            unit_id("text")
     assert xxh64_long(-1) == xxh64_long(2**64 - 1) == _xxh64_long(-1)
 
 
-def test_unit_id_known_values():
-    # As Spark SQL prints them, read as unsigned:
-    # SELECT xxhash64('Spark'), xxhash64(1L), xxhash64('Spark', 1L)
-    assert unit_id("Spark") == xxhash.xxh64_intdigest(b"Spark", 42)
-    assert unit_id(1) == xxhash.xxh64_intdigest((1).to_bytes(8, "little"), 42)
-    assert unit_id("Spark", 1) == xxhash.xxh64_intdigest(
-        (1).to_bytes(8, "little"), xxhash.xxh64_intdigest(b"Spark", 42)
-    )
-    assert unit_id(b"Spark") == unit_id("Spark")
+def test_unit_id_is_xxhash64_of_spark_read_as_unsigned():
+    one = (1).to_bytes(8, "little")
+    spark = xxh64_intdigest(b"Spark", 42)
+    assert unit_id("Spark") == unit_id(b"Spark") == spark
+    assert unit_id(1) == xxh64_intdigest(one, 42)
+    assert unit_id("Spark", 1) == xxh64_intdigest(one, spark)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def test_unit_id_known_values():
         (("\ud800",), "surrogates"),
     ],
 )
-def test_unit_id_names_what_is_wrong(parts, named):
+def test_unit_id_names_the_invalid_part(parts, named):
     with pytest.raises(InvalidRequest, match="expected") as caught:
         unit_id(*parts)
     assert named in str(caught.value)

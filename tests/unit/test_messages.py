@@ -1,212 +1,242 @@
-"""Requests and messages: what is taken, what is refused, and what the reason names."""
+"""Requests and messages: which are valid, and what the reason of a rejection names."""
 
 import base64
 import json
+import pickle
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from xorack.core.errors import InvalidRequest
-from xorack.core.message import MAX_BODY_BYTES, pack, parse
+from xorack.core.errors import InvalidRequest, shown
+from xorack.core.message import MAX_BODY_BYTES, pack, parse, rejected_body
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
 ONE = base64.b64encode(b"\1").decode()
 GOOD = {"op": "stamp", "tag": "t", "id": "i", "stamp": ONE}
+CREATE = {**GOOD, "op": "create"}
+FAIL = {"op": "fail", "tag": "t", "id": "i"}
 
 
 def body(*requests, version=1):
     return json.dumps({"version": version, "requests": list(requests)})
 
 
-def test_the_protocols_example():
-    message = body(
-        {
-            "op": "create",
-            "tag": "database/file13",
-            "id": "1",
-            "stamp": ONE,
-            "started": 1,
-            "timeout": 3600,
-            "idle_timeout": 600,
-            "detail": {"any": ["JSON", {"object": None}]},
-        },
+def nested(depth):
+    value = {}
+    for _ in range(depth - 1):
+        value = {"x": value}
+    return value
+
+
+def test_the_example_of_the_protocol():
+    times = {"timeout": 3600, "idle_timeout": 600}
+    detail = {"any": ["JSON", {"object": None}]}
+    raw = [
+        {**CREATE, "started": 1, **times, "detail": detail},
         {**GOOD, "started": 3, "finished": 1},
-        {"op": "fail", "tag": "t", "id": "2", "reason": "why"},
+        {**FAIL, "reason": "why"},
         {"op": "extend", "tag": "t", "id": "3", "timeout": 7200},
-    )
-    requests, refused = parse(message)
-    assert refused == []
-    assert [request.op for request in requests] == ["create", "stamp", "fail", "extend"]
-    create, stamp, fail, extend = requests
-    assert create.stamp == b"\1"
-    assert (create.started, create.timeout, create.idle_timeout) == (1, 3600, 600)
-    assert create.detail == {"any": ["JSON", {"object": None}]}
-    assert (stamp.started, stamp.finished) == (3, 1)
-    assert fail.reason == "why"
-    assert extend.timeout == 7200
-
-
-def test_counts_are_zero_where_the_sender_does_not_count():
-    (request,), _ = parse(body(GOOD))
-    assert (request.started, request.finished) == (0, 0)
-
-
-def test_packing_and_parsing_again_is_the_identity():
-    requests = [
-        Request.create("é" * 512, "1", traced(5), detail={"x": "\u2028"}, timeout=0.5),
-        Request.stamp_("t", "2", b"\1\2", started=3, finished=1),
-        Request.fail("t", "3", "why"),
-        Request.fail("t", "4"),
-        Request.extend("t", "5", 10),
+        GOOD,
     ]
-    bodies = list(pack(requests))
+    requests, rejected = parse(body(*raw))
+    assert rejected == []
+    assert requests == [
+        Request.create("t", "i", b"\1", **times, detail=detail),
+        Request.stamp_("t", "i", b"\1", started=3, finished=1),
+        Request.fail("t", "i", "why"),
+        Request.extend("t", "3", 7200),
+        Request.stamp_("t", "i", b"\1", started=0, finished=0),
+    ]
+    assert [request.to_json() for request in requests] == raw
+
+
+VALID = [
+    Request.create("é" * 512, "1", traced(5), detail={"x": "\u2028"}, timeout=0.5),
+    Request.create("t", "c", b"\1", detail={}),
+    Request.create("t", "deep", b"\1", detail=nested(64)),
+    Request.stamp_("t", "2", b"\1\2", started=3, finished=1),
+    Request.fail("t", "3", "why"),
+    Request.fail("t", "4"),
+    Request.fail("t", "4", ""),
+    Request.extend("t", "5", 10),
+]
+
+
+def test_packed_requests_survive_parsing():
+    bodies = list(pack(VALID))
     assert len(bodies) == 1
-    assert parse(bodies[0]) == (requests, [])
+    assert parse(bodies[0]) == (VALID, [])
+    assert [parse(rejected_body(request)).requests for request in VALID] == [[r] for r in VALID]
 
 
-def test_packing_keeps_to_the_limit_and_the_order():
+@pytest.mark.parametrize("request_", VALID)
+def test_a_request_can_be_copied_and_pickled_and_not_changed(request_):
+    other = replace(request_, id="other")
+    assert other.to_json() == {**request_.to_json(), "id": "other"}
+    assert replace(other, id=request_.id) == request_
+    assert pickle.loads(pickle.dumps(request_)) == request_
+    for name in ("tag", "other"):
+        with pytest.raises(AttributeError):
+            setattr(request_, name, 1)
+
+
+def test_packing_keeps_the_limit_and_the_order():
     requests = [Request.stamp_("t", str(i), traced(i + 1), started=1) for i in range(500)]
     bodies = list(pack(requests, max_bytes=50_000))
-    assert all(len(b.encode()) <= 50_000 for b in bodies)
     assert len(bodies) == 10
-    assert [r for b in bodies for r in parse(b).requests] == requests
+    assert all(len(body.encode()) <= 50_000 for body in bodies)
+    assert [request for body in bodies for request in parse(body).requests] == requests
     assert list(pack([])) == []
+    with pytest.raises(InvalidRequest, match="max_bytes"):
+        list(pack(requests, max_bytes=2_000_000))
 
 
-def test_the_largest_request_still_fits_a_message():
-    largest = Request.create(
-        "\U0001f600" * 256,
-        "\U0001f600" * 32,
-        b"\1" * 65536,
-        detail={"x": "\U0001f600" * 1020},
-        timeout=1,
-        idle_timeout=1,
-    )
+def test_the_largest_request_fits_a_message():
+    face = "\U0001f600"
+    times = {"timeout": 1, "idle_timeout": 1}
+    detail = {"x": face * 1020}
+    largest = Request.create(face * 256, face * 32, b"\1" * 65536, detail=detail, **times)
     (message,) = pack([largest], max_bytes=1024)
     assert len(message) <= MAX_BODY_BYTES
     assert parse(message).requests == [largest]
-    with pytest.raises(InvalidRequest, match="max_bytes"):
-        list(pack([largest], max_bytes=2_000_000))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ({**GOOD, "op": "zap"}, "op: 'zap'"),
-        ({**GOOD, "op": None}, "op: None"),
-        ({**GOOD, "op": ["stamp"]}, "op: "),
-        ({**GOOD, "tag": ""}, "tag: ''"),
-        ({**GOOD, "tag": 7}, "tag: 7"),
-        ({**GOOD, "tag": "x" * 1025}, "tag: 'xxx"),
-        ({**GOOD, "tag": "é" * 513}, "tag: "),
-        ({**GOOD, "tag": "a\0b"}, "tag: 'a\\x00b'"),
-        ({**GOOD, "tag": "\ud800"}, "tag: '\\ud800'"),
-        ({**GOOD, "id": ""}, "id: ''"),
-        ({**GOOD, "id": "x" * 129}, "id: "),
-        ({**GOOD, "id": 1}, "id: 1"),
-        ({**GOOD, "stamp": 1}, "stamp: 1"),
-        ({**GOOD, "stamp": "!!!!"}, "stamp: '!!!!'"),
-        ({**GOOD, "stamp": "AQ"}, "stamp: 'AQ'"),
-        ({**GOOD, "stamp": "é"}, "stamp: "),
-        ({**GOOD, "stamp": ""}, "stamp: '0 bytes'"),
-        ({**GOOD, "stamp": "AAAA"}, "stamp: '3 zero bytes'"),
-        ({**GOOD, "started": -1}, "started: -1"),
-        ({**GOOD, "started": 1.0}, "started: 1.0"),
-        ({**GOOD, "started": True}, "started: True"),
-        ({**GOOD, "finished": 2**63}, "finished: "),
-        ({**GOOD, "timeout": 5}, "timeout: 5"),
-        ({**GOOD, "surprise": 5}, "surprise: 5"),
-        ({**GOOD, "started": None}, "started: None"),
-        ({"op": "stamp", "tag": "t", "id": "i"}, "stamp: 'missing'"),
-        ({"op": "stamp", "tag": "t", "stamp": ONE}, "id: 'missing'"),
-        ({"op": "fail", "id": "i"}, "tag: 'missing'"),
-        ({"op": "fail", "tag": "t", "id": "i", "reason": 5}, "reason: 5"),
-        ({"op": "fail", "tag": "t", "id": "i", "stamp": ONE}, "stamp: "),
-        ({**GOOD, "op": "create", "timeout": 0}, "timeout: 0"),
-        ({**GOOD, "op": "create", "timeout": -5}, "timeout: -5"),
-        ({**GOOD, "op": "create", "timeout": "5"}, "timeout: '5'"),
-        ({**GOOD, "op": "create", "timeout": 10**30}, "timeout: "),
-        ({**GOOD, "op": "create", "idle_timeout": False}, "idle_timeout: False"),
-        ({**GOOD, "op": "create", "detail": []}, "detail: "),
-        ({**GOOD, "op": "create", "detail": {"x": "y" * 4096}}, "detail: "),
-        ({**GOOD, "op": "create", "detail": {"x": "\ud800"}}, "detail: "),
-        (5, "request: 5"),
-        (None, "request: None"),
-        ([], "request: "),
-    ],
-)
-def test_a_refused_request_is_named_and_those_around_it_stay(wrong, named):
-    requests, refused = parse(body(GOOD, wrong, {**GOOD, "id": "other"}))
+FIELDS = [
+    (GOOD, "op", ["zap", None, ["stamp"]]),
+    (GOOD, "tag", ["", 7, "x" * 1025, "é" * 513, "a\0b", "\ud800"]),
+    (GOOD, "id", ["", 1, "x" * 129]),
+    (GOOD, "stamp", [1, "!!!!", "AQ", "AQ==\n", "A-_=", "é"]),
+    (GOOD, "started", [-1, 1.0, True, None]),
+    (GOOD, "finished", [2**63]),
+    (GOOD, "timeout", [5]),
+    (GOOD, "surprise", [5]),
+    (FAIL, "stamp", [ONE]),
+    (FAIL, "reason", [5]),
+    (CREATE, "timeout", [0, -5, "5", 10**30]),
+    (CREATE, "idle_timeout", [False]),
+    (CREATE, "detail", [[], {"x": "\ud800"}, nested(70)]),
+]
+INVALID = [
+    *(
+        ({**base, f: value}, f"{f}: {shown(value)}")
+        for base, f, values in FIELDS
+        for value in values
+    ),
+    ({**GOOD, "stamp": ""}, "stamp: '0 bytes'"),
+    ({**GOOD, "stamp": "AAAA"}, "stamp: '3 zero bytes'"),
+    ({**GOOD, "stamp": base64.b64encode(b"x" * 65_537).decode()}, "stamp: '65537 bytes'"),
+    ({**CREATE, "detail": {"x": "y" * 4096}}, "detail: '4104 bytes'"),
+    ({"op": "stamp", "tag": "t", "id": "i"}, "stamp: 'missing'"),
+    ({"op": "stamp", "tag": "t", "stamp": ONE}, "id: 'missing'"),
+    ({"op": "fail", "id": "i"}, "tag: 'missing'"),
+    (5, "request: 5"),
+    (None, "request: None"),
+    ([], "request: a list of 0"),
+]
+
+
+@pytest.mark.parametrize(("invalid", "named"), INVALID)
+def test_an_invalid_request_is_rejected_alone_and_its_field_is_named(invalid, named):
+    requests, rejected = parse(body(GOOD, invalid, {**GOOD, "id": "other"}))
     assert [request.id for request in requests] == ["i", "other"]
-    (letter,) = refused
-    assert f"requests[1].{named}" in letter.reason
-    assert "expected" in letter.reason
-    assert letter.reason.isascii()
-    assert json.loads(letter.body) == {"version": 1, "requests": [wrong]}
+    ((message, reason, count),) = rejected
+    assert f"requests[1].{named}" in reason
+    assert "expected" in reason
+    assert reason.isascii()
+    assert (json.loads(message), count) == ({"version": 1, "requests": [invalid]}, 1)
 
 
-def test_many_wrong_requests_of_a_message_are_not_as_many_letters():
-    # 40 KB of rubbish would be 20,000 letters: an invocation's time, and its neighbours'.
-    wrong = [*range(19_998), {**GOOD, "tag": ""}]
-    requests, refused = parse(body(*wrong[:5_000], GOOD, *wrong[5_000:]))
+STRANGE = st.sampled_from(
+    [None, True, False, 0, 1, -1, 2**63 - 1, 2**63, 1.0, 0.5, "", "AQ==", [], {}, [1], {"a": 1}]
+)
+TEXTS = st.text(max_size=3) | st.sampled_from(["a\0b", "\x7f", "\ud800", "é" * 64, "é" * 65])
+BASE64 = st.binary(max_size=20).map(lambda data: base64.b64encode(data).decode())
+RAW = STRANGE | st.fixed_dictionaries(
+    {
+        "op": st.sampled_from(["stamp", "create", "fail", "extend", "", [], {}, 1]),
+        **dict.fromkeys(("tag", "id"), st.just("t") | TEXTS | STRANGE),
+    },
+    optional={
+        **dict.fromkeys(("stamp", "reason", "other"), BASE64 | STRANGE),
+        **dict.fromkeys(("started", "finished", "timeout", "detail"), STRANGE),
+    },
+)
+
+
+@given(st.lists(RAW, min_size=1, max_size=4), st.booleans())
+def test_each_request_of_a_message_is_either_valid_or_rejected(raw_requests, spaces):
+    message = json.dumps({"version": 1, "requests": raw_requests}, indent=1 if spaces else None)
+    requests, rejected = parse(f" {message}\n" if spaces else message)
+    left = [json.dumps(raw) for body, _, _ in rejected for raw in json.loads(body)["requests"]]
+    valid = [raw for raw in raw_requests if json.dumps(raw) not in left]
+    assert len(requests) + len(left) == len(raw_requests)
+    assert requests == [Request.from_json(raw) for raw in valid]
+    assert [Request.from_json(request.to_json()) for request in requests] == requests
+
+
+def test_many_invalid_requests_of_a_message_share_a_dead_lettered_message():
+    invalid = [*range(19_998), {**GOOD, "tag": ""}]
+    requests, rejected = parse(body(*invalid[:5_000], GOOD, *invalid[5_000:]))
     assert [request.id for request in requests] == ["i"]
-    assert len(refused) == 101
-    assert [letter.reason.partition(":")[0] for letter in refused] == [
+    assert [reason.partition(":")[0] for _, reason, _ in rejected] == [
         f"requests[{index}].request" for index in range(101)
     ]
-    assert refused[-1].reason.endswith(" (and 19898 more of this message)")
-    # Nothing is lost: the letters' bodies are messages, and hold all that was wrong.
-    held = [raw for letter in refused for raw in json.loads(letter.body)["requests"]]
-    assert held == wrong
-    assert sum(letter.request_count for letter in refused) == len(wrong)
+    assert rejected[-1].reason.endswith(" (and 19898 more of this message)")
+    # Nothing is lost: the bodies are messages that hold all invalid requests.
+    assert [raw for body, _, _ in rejected for raw in json.loads(body)["requests"]] == invalid
+    assert sum(entry.request_count for entry in rejected) == len(invalid)
 
 
-def test_detail_nested_too_deep_is_refused():
-    deep = {}
-    for _ in range(70):
-        deep = {"x": deep}
-    _, (letter,) = parse(body({**GOOD, "op": "create", "detail": deep}))
-    assert "detail" in letter.reason
+NOT_MESSAGES = ["", "not JSON", "5", "[]", "\0", "9" * 10_000, "[" * 100_000, "[NaN]"]
+TRAILING = ["x", "{}", '{"version":1}', "]", "\0"]
+INVALID_MESSAGES = [
+    *((text, "body: ") for text in NOT_MESSAGES),
+    *((f"{body(GOOD)} \n{text}", "body: ") for text in TRAILING),
+    ('{"version":1,"requests":' + "[" * 100_000 + "]" * 100_000 + "}", "body: "),
+    ('{"requests":[]}', "version: None"),
+    *((body(GOOD, version=version), f"version: {version}") for version in (2, True)),
+    ('{"version":1}', "requests: None"),
+    ('{"version":1,"requests":{}}', "requests: an object of 0"),
+    (body(), "requests: a list of 0"),
+    (body(*[1] * 100_000), "requests: a list of 100000"),
+    ('{"version":1,"requests":[1],"x":1}', "x: 1"),
+]
+
+
+@pytest.mark.parametrize(("message", "named"), INVALID_MESSAGES)
+def test_an_invalid_message_is_rejected_whole(message, named):
+    requests, ((rejected, reason, count),) = parse(message)
+    assert (requests, rejected, count) == ([], message, 1)
+    assert reason.startswith(named)
+    assert len(reason) < 500
+
+
+def test_json_that_can_be_decoded_and_not_encoded_is_rejected_whole(monkeypatch):
+    def too_deep(*_, **__):
+        raise RecursionError
+
+    message = body(GOOD, [])
+    monkeypatch.setattr("xorack.core.message.json.dumps", too_deep)
+    requests, ((rejected, reason, _),) = parse(message)
+    assert (requests, rejected) == ([], message)
+    assert "nested" in reason
 
 
 @pytest.mark.parametrize(
-    ("message", "named"),
+    ("arguments", "options", "field"),
     [
-        ("", "body"),
-        ("not JSON", "body"),
-        ("5", "body"),
-        ("[]", "body"),
-        ('{"version":1,"requests":[NaN]}', "body"),
-        ("[" * 100_000, "body"),
-        ('{"version":1,"requests":' + "[" * 100_000 + "]" * 100_000 + "}", "body"),
-        ('{"requests":[]}', "version: None"),
-        ('{"version":2,"requests":[]}', "version: 2"),
-        ('{"version":true,"requests":[]}', "version: True"),
-        ('{"version":1}', "requests: None"),
-        ('{"version":1,"requests":[]}', "requests: a list of 0"),
-        ('{"version":1,"requests":{}}', "requests: an object of 0"),
-        (
-            '{"version":1,"requests":[' + ",".join("1" * 100_000) + "]}",
-            "requests: a list of 100000",
-        ),
-        ('{"version":1,"requests":[1],"x":1}', "x: 1"),
-        ("9" * 10_000, "body"),
-        ("\0", "body"),
+        (("stamp", "t", "i", b"\0\0"), {}, "stamp"),
+        (("stamp", "t", "i", "text"), {}, "stamp"),
+        (("stamp", "t", "i", b"\1"), {"reason": "unused"}, "reason"),
+        (("create", "t", "i", b"\1"), {"detail": {"x": {1}}}, "detail"),
+        (("fail", "t", "i"), {"started": 1}, "started"),
+        (("fail", None, "i"), {}, "tag"),
     ],
 )
-def test_a_message_that_is_none_is_refused_whole(message, named):
-    requests, (letter,) = parse(message)
-    assert requests == []
-    assert letter.body == message
-    assert letter.reason.startswith(named)
-    assert len(letter.reason) < 500
-
-
-def test_a_request_made_by_hand_is_checked_at_once():
+def test_a_new_request_is_validated(arguments, options, field):
     with pytest.raises(InvalidRequest) as caught:
-        Request.stamp_("t", "i", b"\0\0")
-    assert caught.value.field == "stamp"
-    with pytest.raises(InvalidRequest, match="reason"):
-        Request("stamp", "t", "i", b"\1", reason="none of its business")
-    with pytest.raises(InvalidRequest, match="stamp"):
-        Request("stamp", "t", "i", "text")
+        Request(*arguments, **options)
+    assert caught.value.field == field

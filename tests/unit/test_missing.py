@@ -1,4 +1,4 @@
-"""Which words are missing, and the events that ask for them, without Spark."""
+"""Missing words, tags of attempts, and events for the repair, without Spark."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def units(count, start=0):
 
 
 def chain(words, counted, stamp=traced):
-    """A chain of so many words, of which these were counted."""
+    """Make a chain of a number of words, some of them counted."""
     every = units(words)
     finished = [stamp(every[at]) for at in counted]
     return Chain(
@@ -43,27 +43,30 @@ def chain(words, counted, stamp=traced):
     )
 
 
-def test_what_is_missing_is_named():
-    assert missing_units(chain(500, [*range(100), *range(108, 500)])) == set(units(8, 100))
-
-
-def test_nothing_is_missing():
-    assert missing_units(chain(50, range(50))) == frozenset()
-    assert missing_units(chain(0, [])) == frozenset()
+@pytest.mark.parametrize(
+    ("words", "counted", "missing"),
+    [
+        (500, [*range(100), *range(108, 500)], range(100, 108)),
+        (50, range(50), []),
+        (0, [], []),
+    ],
+)
+def test_missing_units_are_named(words, counted, missing):
+    assert missing_units(chain(words, counted)) == {unit_id("word", at) for at in missing}
 
 
 @pytest.mark.parametrize("stamp", [traced, plain])
-def test_all_is_missing_where_nothing_was_counted(stamp):
+def test_without_counted_words_all_are_missing(stamp):
     assert missing_units(chain(5000, [], stamp)) is None
 
 
-def test_one_plain_unit_can_be_named_and_two_cannot():
+def test_plain_stamps_name_one_missing_unit_but_not_two():
     assert missing_units(chain(9, range(8), plain)) == set(units(1, 8))
     with pytest.raises(Overfull, match=r"'db/a\.txt'"):
         missing_units(chain(9, range(7), plain))
 
 
-def test_too_many_cannot_be_named():
+def test_too_many_missing_units_are_an_error():
     with pytest.raises(Overfull):
         missing_units(chain(500, range(100)))
 
@@ -72,12 +75,12 @@ def test_too_many_cannot_be_named():
     ("fields", "why"),
     [
         ({"finished": 51}, "51 of its 50 words are said to be counted"),
-        ({"finished": 50}, "50 of its 50"),  # but the stamps say otherwise
+        ({"finished": 50}, "50 of its 50"),  # the stamps differ
         ({"counted": plain(1)}, "Buffer lengths are not equal"),
         ({"finished": 47}, "3 words are missing, but 2 are named"),
     ],
 )
-def test_words_and_counts_that_are_not_of_each_other(fields, why):
+def test_counts_that_contradict_the_words_are_an_error(fields, why):
     whole = chain(50, range(48))
     with pytest.raises(Inconsistent, match=why):
         missing_units(replace(whole, **fields))
@@ -94,7 +97,7 @@ def test_tags_of_attempts():
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "日", "\U0001f600"])
-def test_tags_that_leave_no_room(letter):
+def test_tags_of_attempts_stay_valid_when_the_tag_is_long(letter):
     tag = letter * (1024 // len(letter.encode()))
     made = {attempt_tag(tag[:-1] + last, n) for last in (letter, "y") for n in (2, 3, 10)}
     assert len(made) == 6
@@ -103,7 +106,7 @@ def test_tags_that_leave_no_room(letter):
         assert one.startswith(tag[:200])
 
 
-def test_details_are_shortened_to_what_a_request_may_hold():
+def test_details_are_shortened_to_the_limit_of_a_request():
     small = {"path": "/a", "repairs": "db/a", "missing": 3}
     assert json.loads(detail_of(small)) == small
     for path, tag in (("\x01" * 4000, "db/a"), ("/a", "\x01" * 1024), ("日" * 4000, "é" * 512)):
@@ -125,11 +128,11 @@ def envelope(detail, **fields):
     return {"source": "xorack", "detail-type": "failed", "detail": detail, **fields}
 
 
-def test_events_as_they_are_delivered_and_their_details():
+def test_events_are_read_with_and_without_envelope():
     lines = [
         json.dumps(envelope(event())),
         "",
-        json.dumps(event()),  # once more: at least once
+        json.dumps(event()),  # a duplicate
         json.dumps(event(tag="db/b", outstanding=[], detail={"run": "r1"})),
         json.dumps({"tag": "db/opaque", "status": "failed", "detail": {"run": 5}}),
     ]
@@ -149,22 +152,19 @@ def test_events_as_they_are_delivered_and_their_details():
         ('{"status": "failed"}', "it has no tag"),
         (json.dumps(envelope(event(), source="aws.s3")), "its source is 'aws.s3'"),
         (json.dumps(envelope([])), "it has no tag"),
-        (
-            json.dumps(envelope(event(status="acked"))),
-            "line 2: 'db/a' has not failed, its status is 'acked'",
-        ),
+        (json.dumps(envelope(event(status="acked"))), "line 2: 'db/a' has not failed, its status"),
         (json.dumps({"tag": "db/a"}), "its status is None"),
         (json.dumps(event(outstanding=["xyz"])), "outstanding is no list of ids"),
         (json.dumps(event(outstanding="00000000000000ff")), "outstanding is no list of ids"),
     ],
 )
-def test_lines_that_are_no_failed_events_are_named(line, why):
+def test_lines_other_than_failed_events_are_named(line, why):
     with pytest.raises(JobError) as caught:
         read_events([json.dumps(event()), line], "--events x")
     assert why in str(caught.value)
 
 
-def test_a_file_without_events():
+def test_a_file_without_events_is_an_error():
     with pytest.raises(JobError, match="--events x has no events in it"):
         read_events(["\n", " "], "--events x")
 

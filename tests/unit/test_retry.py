@@ -3,29 +3,30 @@
 from xorack.core.retry import RetryPolicy
 
 
-def test_waits_are_drawn_from_a_growing_span_up_to_the_cap():
+def waits_of(**options):
+    """Return the waits of an operation that always fails."""
     waits = []
-    retry = RetryPolicy(attempts=6, base=0.1, cap=0.5, sleep=waits.append, draw=lambda: 1.0).start()
+    options.setdefault("draw", lambda: 1.0)
+    retry = RetryPolicy(sleep=waits.append, **options).start()
     while retry.again():
-        pass
-    assert waits == [0.1, 0.2, 0.4, 0.5, 0.5]
-    assert retry.attempt == 6
+        assert retry.waited == waits[-1]
+    assert retry.attempt == len(waits) + 1
+    return waits
 
 
-def test_no_wait_goes_beyond_the_time_left():
-    waits = []
+def test_waits_grow_up_to_the_cap():
+    assert waits_of(attempts=6, base=0.1, cap=0.5) == [0.1, 0.2, 0.4, 0.5, 0.5]
+
+
+def test_a_wait_is_a_random_part():
+    draws = iter([0.5, 0.25])
+    assert waits_of(attempts=3, base=1, draw=lambda: next(draws)) == [0.5, 0.5]
+
+
+def test_no_wait_exceeds_the_time_left():
     left = iter([1.0, 0.05])
-    policy = RetryPolicy(
-        base=0.1, cap=9, sleep=waits.append, draw=lambda: 1.0, time_left=lambda: next(left)
-    )
-    retry = policy.start()
-    assert retry.again()
-    assert not retry.again()
-    assert waits == [0.1]
+    assert waits_of(base=0.1, cap=9, time_left=lambda: next(left)) == [0.1]
 
 
-def test_a_hundred_tries_do_not_overflow():
-    retry = RetryPolicy(attempts=2000, sleep=lambda s: None).start()
-    while retry.again():
-        pass
-    assert retry.attempt == 2000
+def test_many_attempts_do_not_overflow():
+    assert len(waits_of(attempts=2000)) == 1999

@@ -1,10 +1,11 @@
-"""From rows to requests, without Spark: options, folding, ids."""
+"""From rows to requests, without Spark: options, folds, ids."""
 
 from __future__ import annotations
 
 import datetime
 
 import pytest
+from botocore.exceptions import ClientError
 
 from xorack import plain, traced, xor
 from xorack.aws.sqs import SendReport
@@ -22,11 +23,20 @@ from xorack.spark.requests import (
 
 URL = "https://sqs.eu-north-1.amazonaws.com/123456789012/stamps"
 COLUMNS = ["tag", "op", "stamp", "started", "finished", "detail", "timeout"]
+GOOD = {"queueUrl": URL, "runId": "r", "step": "s"}
+OPTIONS = Options(queue_url=URL, run_id="r", step="s")
 
 
-def test_options_in_any_case_and_spark_s_own_are_let_through():
+@pytest.fixture(autouse=True)
+def _no_cached_queues():
+    requests._ask_queue.cache_clear()
+    yield
+    requests._ask_queue.cache_clear()
+
+
+def test_options_are_case_insensitive_and_those_of_spark_are_ignored():
     options = Options.of({"queueurl": URL, "RUNID": "r", "step": "s", "path": "x", "region": None})
-    assert options == Options(queue_url=URL, run_id="r", step="s")
+    assert options == OPTIONS
     assert options.client().meta.region_name == "eu-north-1"
 
 
@@ -38,7 +48,7 @@ def test_options_in_any_case_and_spark_s_own_are_let_through():
         ({"queue_url": URL, "endpoint_url": "http://localhost:1"}, "http://localhost:1"),
     ],
 )
-def test_the_endpoint_of_a_queue_that_is_not_aws_s_own(given, endpoint):
+def test_the_endpoint_comes_from_the_options_or_the_url(given, endpoint):
     options = Options.of({"run_id": "r", "step": "s", **given}, camel_case=False)
     assert options.client().meta.endpoint_url == endpoint
 
@@ -47,16 +57,6 @@ def test_a_stream_has_no_run_id():
     assert Options.of({"queueUrl": URL, "step": "s"}, streaming=True).run_id is None
     with pytest.raises(InvalidOption, match="runId: is for batch writes"):
         Options.of({"queueUrl": URL, "step": "s", "runId": "r"}, streaming=True)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_known_of_queues():
-    requests._ask_queue.cache_clear()
-    yield
-    requests._ask_queue.cache_clear()
-
-
-GOOD = {"queueUrl": URL, "runId": "r", "step": "s"}
 
 
 @pytest.mark.parametrize(
@@ -86,27 +86,28 @@ GOOD = {"queueUrl": URL, "runId": "r", "step": "s"}
         ({"queue": URL}, "queue: no such option; there are queueUrl, runId, step, region"),
     ],
 )
-def test_a_wrong_option_is_named_with_its_value_and_what_was_expected(wrong, message):
+def test_an_invalid_option_is_named_with_its_value_and_the_expected_one(wrong, message):
     with pytest.raises(InvalidOption, match=f"^option {message}"):
         Options.of({**GOOD, **wrong})
 
 
-def test_options_are_named_as_they_are_written():
+def test_errors_name_options_in_the_style_of_the_caller():
     for given, message in (
         ({"queue_url": URL, "step": "s"}, "option run_id: is required"),
         ({"queue_url": "q", "step": "s", "run_id": "r"}, "option queue_url: 'q' is no"),
         ({"queueUrl": URL}, "option queueUrl: no such option; there are queue_url, run_id"),
+        ({"queue_url": URL, "step": "s", "run_id": "ü" * 300}, "run_id: is longer"),
     ):
         with pytest.raises(InvalidOption, match=message):
             Options.of(given, camel_case=False)
 
 
-def test_dates_and_numbers_may_name_a_run():
+def test_a_date_or_a_number_can_be_a_run_id():
     for run in (20260131, datetime.date(2026, 1, 31)):
         assert Options.of({**GOOD, "runId": run}).run_id == str(run)
 
 
-def test_a_region_that_nobody_says_is_missed_before_anything_runs(monkeypatch):
+def test_a_missing_region_is_named(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     options = Options(queue_url="https://queue.test/1/q", run_id="r", step="s")
@@ -117,7 +118,7 @@ def test_a_region_that_nobody_says_is_missed_before_anything_runs(monkeypatch):
         options.client()
 
 
-def test_a_region_may_be_any_for_an_endpoint_of_ones_own():
+def test_any_region_is_valid_with_an_endpoint_url():
     options = Options.of({**GOOD, "region": "us-east-1", "endpointUrl": "http://localhost:4566"})
     assert options.client().meta.region_name == "us-east-1"
 
@@ -128,42 +129,35 @@ def test_an_unreachable_queue_is_named():
         check_queue(Options(queue_url=url, run_id="r", step="s"))
 
 
-def test_a_queue_is_asked_once_and_one_that_did_not_answer_again(monkeypatch):
-    from botocore.exceptions import ClientError
-
-    answers = [
-        ClientError({"Error": {"Code": "AWS.SimpleQueueService.NonExistentQueue"}}, "x"),
-        ClientError({"Error": {"Code": "InvalidClientTokenId"}}, "x"),
-        None,
-    ]
-    asked = []
+@pytest.fixture
+def responses(monkeypatch):
+    """Error codes of GetQueueAttributes, None for success; the test fills in, calls consume."""
+    codes = []
 
     class Queue:
-        def get_queue_attributes(self, **given):
-            asked.append(given["QueueUrl"])
-            if answer := answers.pop(0):
-                raise answer
+        def get_queue_attributes(self, **request):
+            assert request["QueueUrl"] == URL
+            if code := codes.pop(0):
+                raise ClientError({"Error": {"Code": code}}, "GetQueueAttributes")
 
     monkeypatch.setattr(Options, "client", lambda self: Queue())
-    options = Options(queue_url=URL, run_id="r", step="s")
+    return codes
+
+
+def test_only_a_successful_check_of_a_queue_is_cached(responses):
+    responses += ["AWS.SimpleQueueService.NonExistentQueue", "InvalidClientTokenId", None]
     for message in (f"there is no queue {URL}", f"{URL}: .*InvalidClientTokenId"):
         with pytest.raises(InvalidOption, match=message):
-            check_queue(options)
-    check_queue(options)
+            check_queue(OPTIONS)
+    check_queue(OPTIONS)
     check_queue(Options(queue_url=URL, run_id="another", step="s"))
-    assert asked == [URL] * 3
+    assert responses == []
 
 
 @pytest.mark.parametrize("code", ["AccessDenied", "ThrottlingException"])
-def test_a_queue_that_may_not_or_cannot_answer_is_taken_at_its_word(monkeypatch, code):
-    from botocore.exceptions import ClientError
-
-    class Queue:
-        def get_queue_attributes(self, **given):
-            raise ClientError({"Error": {"Code": code}}, "GetQueueAttributes")
-
-    monkeypatch.setattr(Options, "client", lambda self: Queue())
-    check_queue(Options(queue_url=URL, run_id="r", step="s"))
+def test_a_queue_that_does_not_allow_the_check_is_accepted(responses, code):
+    responses.append(code)
+    check_queue(OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -175,17 +169,14 @@ def test_a_queue_that_may_not_or_cannot_answer_is_taken_at_its_word(monkeypatch,
         ([("tag", "string"), ("stamp", "string")], "stamp is of the type string, expected binary"),
         (
             [("tag", "string"), ("finished", "double")],
-            "column finished is of the type double, expected bigint or int",
+            "is of the type double, expected bigint or int",
         ),
         (
             [("tag", "string"), ("timeout", "decimal(5,1)")],
             r"timeout is of the type decimal\(5,1\), expected bigint or int or double or float",
         ),
         ([("tag", "string"), ("count", "bigint")], "unknown column count; rows may have"),
-        (
-            [("tag", "string"), ("stamp", "binary"), ("stamp", "binary"), ("finished", "bigint")],
-            "column stamp is there 2 times",
-        ),
+        ([("tag", "string"), *[("stamp", "binary")] * 2], "column stamp is there 2 times"),
     ],
 )
 def test_unsuitable_columns_are_named(columns, message):
@@ -193,23 +184,18 @@ def test_unsuitable_columns_are_named(columns, message):
         row_columns(columns)
 
 
-def test_names_are_of_limited_length():
-    with pytest.raises(InvalidOption, match="run_id: is longer"):
-        Options.of({"queue_url": URL, "step": "s", "run_id": "ü" * 300}, camel_case=False)
-
-
-def test_ids_depend_on_each_part_and_not_on_where_one_ends():
+def test_request_ids_depend_on_each_part_and_on_its_end():
     base = ["run", "step", 1, "stamp", "tag"]
     ids = {request_id(*base)}
     for place, other in enumerate(["run2", "step2", 2, "fail", "tag2"]):
         ids.add(request_id(*[*base[:place], other, *base[place + 1 :]]))
     ids.add(request_id("runs", "tep", 1, "stamp", "tag"))
     assert len(ids) == 7
-    # Written down: another release must make the same ids, or a repeated run would count twice.
+    # A literal: other releases must compute the same ids, or a repeated run counts twice.
     assert request_id(*base) == "57d55fbe334057269e65cdff035ece7f"
 
 
-def test_rows_in_any_parts_and_order_make_the_same_requests():
+def test_requests_do_not_depend_on_the_order_and_partition_of_rows():
     rows = [
         ("b", "stamp", plain(5), 1, 2, None, None),
         ("b", "create", plain(9), 1, 0, '{"a": 1}', 60),
@@ -232,78 +218,65 @@ def test_rows_in_any_parts_and_order_make_the_same_requests():
     assert (requests[1].detail, requests[1].timeout) == ({"a": 1}, 60)
 
 
+def stamp_row(stamp=b"x", started=0, finished=0, timeout=None, tag="a", op="stamp", detail=None):
+    return (tag, op, stamp, started, finished, detail, timeout)
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([(None, "stamp", plain(1), 0, 0, None, None)], "column tag is null"),
-        ([("a", "ack", plain(1), 0, 0, None, None)], "op of tag 'a': 'ack'"),
+        ([stamp_row(tag=None)], "column tag is null"),
+        ([stamp_row(op="ack")], "op of tag 'a': 'ack'"),
+        ([stamp_row(tag="")], "stamp of tag '': tag: '', expected a string"),
+        ([stamp_row(tag="é" * 600)], "tag: .*, expected a string of 1 to 1024 UTF-8 bytes"),
+        ([stamp_row(None)], "stamp of tag 'a': stamp: None"),
+        # Folded with the others, a row without a stamp must not add its counts.
         (
-            [("", "stamp", plain(1), 0, 0, None, None)],
-            "stamp of tag '': tag: '', expected a string",
-        ),
-        (
-            [("é" * 600, "stamp", plain(1), 0, 0, None, None)],
-            "tag: .*, expected a string of 1 to 1024 UTF-8 bytes",
-        ),
-        ([("a", "stamp", None, 0, 0, None, None)], "stamp of tag 'a': stamp: None"),
-        # Folded with the others it would be lost without a word, and its counts not.
-        (
-            [("a", "stamp", plain(n) if n else None, 0, 1, None, None) for n in range(3)],
+            [stamp_row(plain(n) if n else None, finished=1) for n in range(3)],
             "stamp of tag 'a': stamp: None, expected bytes",
         ),
-        ([("a", "stamp", b"", 0, 0, None, None)], "stamp of tag 'a': stamp: '0 bytes', expected 1"),
+        ([stamp_row(b"")], "stamp of tag 'a': stamp: '0 bytes', expected 1"),
         (
-            [
-                ("a", "stamp", plain(1), 5, 0, None, None),
-                ("a", "stamp", plain(2), -1, 0, None, None),
-            ],
+            [stamp_row(plain(1), 5), stamp_row(plain(2), -1)],
             "stamp of tag 'a': started: -1, expected 0 or more",
         ),
         (
-            [
-                ("a", "create", plain(1), 1, 0, None, None),
-                ("a", "stamp", traced(1), 1, 1, None, None),
-            ],
+            [stamp_row(plain(1), 1, op="create"), stamp_row(traced(1), 1, 1)],
             "stamp of tag 'a': stamp: 648 bytes, expected 8 as its create has",
         ),
         (
-            [("a", "create", plain(1), 1, 0, None, float("nan"))],
+            [stamp_row(plain(1), op="create", timeout=float("nan"))],
             "create of tag 'a': timeout: nan, expected seconds",
         ),
-        ([("a", "stamp", plain(1), 0, 0, None, None)] * 2, "stamp of tag 'a': stamp: .*zero"),
-        ([("a", "stamp", plain(1), -1, 0, None, None)], "stamp of tag 'a': started: -1"),
-        ([("a", "create", plain(1), 1, 0, "{", None)], "create of tag 'a': detail is no JSON"),
-        ([("a", "fail", None, 0, 0, None, 5)], "fail of tag 'a': timeout: 5"),
+        ([stamp_row(plain(1))] * 2, "stamp of tag 'a': stamp: .*zero"),
+        ([stamp_row(plain(1), -1)], "stamp of tag 'a': started: -1"),
+        ([stamp_row(plain(1), op="create", detail="{")], "create of tag 'a': detail is no JSON"),
+        ([stamp_row(None, op="fail", timeout=5)], "fail of tag 'a': timeout: 5"),
+        ([stamp_row(plain(1)), stamp_row(b"x")], "stamp of tag 'a': Buffer lengths"),
         (
-            [("a", "stamp", plain(1), 0, 0, None, None), ("a", "stamp", b"x", 0, 0, None, None)],
-            "stamp of tag 'a': Buffer lengths",
-        ),
-        (
-            [("a", "create", plain(n), 0, 0, None, n) for n in (1, 2)],
+            [stamp_row(plain(n), op="create", timeout=n) for n in (1, 2)],
             "rows of tag 'a' disagree: create has timeout 1 and 2",
         ),
     ],
 )
-def test_what_makes_no_request_is_named_and_nothing_is_sent(rows, message):
-    options = Options(queue_url=URL, run_id="r", step="s")
+def test_an_invalid_row_is_named_and_nothing_is_sent(rows, message):
     with pytest.raises(UnsuitableColumns, match=message):
         deliver(
-            Chains().add_rows(COLUMNS, [("0", "stamp", plain(3), 0, 0, None, None), *rows]),
-            options,
+            Chains().add_rows(COLUMNS, [stamp_row(plain(3), tag="0"), *rows]),
+            OPTIONS,
             "r",
             send=lambda *a, **k: pytest.fail("sent"),
         )
 
 
-def test_what_was_sent_is_counted():
-    rows = [("a", "create", plain(1), 1, 0, None, None), ("a", "stamp", plain(2), 1, 0, None, None)]
+def test_sent_requests_are_counted():
+    rows = [stamp_row(plain(1), 1, op="create"), stamp_row(plain(2), 1)]
 
     def send(url, requests, client):
         assert url == URL
         return SendReport(messages=1, requests=len(requests), bytes=99)
 
-    options = Options(queue_url=URL, run_id="r", step="s")
-    sent = deliver(Chains().add_rows(COLUMNS, rows), options, "r", send=send)
+    sent = deliver(Chains().add_rows(COLUMNS, rows), OPTIONS, "r", send=send)
     assert sent == Sent(messages=1, requests=2, chains=1, bytes=99)
-    assert deliver(Chains(), options, "r", send=send) == Sent()
+    assert deliver(Chains(), OPTIONS, "r", send=send) == Sent()
     assert sent + sent == Sent(2, 4, 2, 198)

@@ -1,4 +1,4 @@
-"""The chain's state machine, rule by rule of docs/protocol.md."""
+"""The state machine of a chain, rule by rule of docs/protocol.md."""
 
 import pytest
 
@@ -12,125 +12,138 @@ NOW = 1_700_000_000_000
 DAY = 86_400_000
 
 
-def create(id="c", stamp=b"\x01", **more):
-    return Request.create("t", id, stamp, **more)
+def create(id="c", stamp=b"\x01", **options):
+    return Request.create("t", id, stamp, **options)
 
 
-def stamp(id, stamp=b"\x01", **more):
-    return Request.stamp_("t", id, stamp, **more)
+def stamp(id, stamp=b"\x01", **counts):
+    return Request.stamp_("t", id, stamp, **counts)
 
 
 def fail(id="f", reason="broken"):
     return Request.fail("t", id, reason)
 
 
-def run(*batches, chain=None, start=NOW, step=1000, **more):
-    """Apply batches one after the other, a second apart."""
+def extend(timeout):
+    return Request.extend("t", "e", timeout)
+
+
+FINISH = stamp("finish", finished=1)
+
+
+def run(*batches, chain=None, start=NOW, step=1000):
+    """Apply batches one after the other, a second apart; return the chain and the outcomes."""
     kinds = []
     for number, batch in enumerate(batches):
-        applied = apply(chain, batch, now=start + number * step, default_timeout=DAY, **more)
+        applied = apply(chain, batch, now=start + number * step, default_timeout=DAY)
         chain = applied.chain
         kinds.append([outcome.kind for outcome in applied.outcomes])
         assert [outcome.request for outcome in applied.outcomes] == list(batch)
     return chain, kinds
 
 
-def test_create_opens_with_its_stamp_and_settings():
-    chain, kinds = run([create(timeout=60, idle_timeout=5, detail={"a": 1})])
-    assert kinds == [["applied"]]
-    assert chain.status == "open"
-    assert chain.stamp == b"\x01"
+PENDING = run([stamp("early", b"\x07")])[0]
+STATES = {
+    "absent": None,
+    "pending": PENDING,
+    "open": run([create()])[0],
+    "acked": run([create(), FINISH])[0],
+    "failed": run([create(), fail()])[0],
+    "never created": expire(PENDING, NOW + DAY),
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "kinds"),
+    [
+        ("absent", ["applied", "applied", "applied", "applied"]),
+        ("pending", ["applied", "applied", "applied", "applied"]),
+        ("open", ["rejected", "applied", "applied", "applied"]),
+        ("acked", ["rejected", "late", "late", "late"]),
+        ("failed", ["rejected", "late", "late", "late"]),
+        ("never created", ["late", "late", "late", "late"]),
+    ],
+)
+def test_new_requests_by_state(state, kinds):
+    chain = STATES[state]
+    for request, kind in zip(
+        (create("new"), stamp("new", b"\x09"), fail("new"), extend(5)), kinds, strict=True
+    ):
+        applied = apply(chain, [request], now=NOW + DAY)
+        (outcome,) = applied.outcomes
+        assert (outcome.request, outcome.kind) == (request, kind)
+        assert isinstance(outcome.error, TagExists) == (kind == "rejected")
+        assert (applied.chain is chain) == (kind != "applied")
+
+
+@pytest.mark.parametrize("state", ["acked", "failed", "never created"])
+def test_a_finished_chain_does_not_change(state):
+    chain = STATES[state]
+    assert chain.event_pending
+    assert chain.due_at == chain.ended_at + 60_000
+    assert expire(chain, NOW + 100 * DAY) is chain
+
+
+def test_create_opens_the_chain_with_its_stamp_and_settings():
+    chain, _ = run([create(timeout=60, idle_timeout=5, detail={"a": 1})])
+    assert (chain.status, chain.stamp, chain.event_pending) == ("open", b"\x01", False)
     assert (chain.started, chain.finished, chain.version) == (1, 0, 1)
     assert chain.created_at == chain.first_seen_at == chain.last_stamp_at == NOW
-    assert chain.deadline == NOW + 60_000
-    assert chain.due_at == NOW + 5000
+    assert (chain.deadline, chain.due_at) == (NOW + 60_000, NOW + 5000)
     assert chain.detail == '{"a":1}'
-    assert not chain.event_pending
 
 
-def test_the_default_timeout_is_for_creates_that_name_none():
-    chain, _ = run([create()])
-    assert chain.deadline == NOW + DAY
-    chain, _ = run([create()], chain=None)
+def test_the_default_timeout_holds_for_a_create_without_one():
+    assert run([create()])[0].deadline == NOW + DAY
     assert apply(None, [create()], now=NOW).chain.deadline is None
 
 
-def test_acked_when_created_zero_and_counts_equal():
-    chain, kinds = run([create()], [stamp("s", b"\x01", finished=1)])
-    assert kinds[1] == ["applied"]
-    assert chain.status == "acked"
-    assert chain.ended_at == NOW + 1000
-    assert chain.event_pending
-    assert chain.reason is None
-
-
-def test_not_acked_while_counts_differ():
-    chain, _ = run([create()], [stamp("s", b"\x01")])
+def test_a_chain_is_acked_when_created_zero_and_counts_are_equal():
+    chain, _ = run([create()], [FINISH])
+    assert (chain.status, chain.ended_at, chain.reason) == ("acked", NOW + 1000, None)
+    chain, _ = run([create()], [stamp("uncounted")])
     assert (chain.status, chain.stamp) == ("open", b"\0")
     chain, _ = run([stamp("more", b"\x02", finished=1), stamp("less", b"\x02")], chain=chain)
     assert chain.status == "acked"
 
 
-def test_a_stamp_may_come_before_its_create():
-    chain, kinds = run([stamp("s", b"\x01", finished=1)])
-    assert kinds == [["applied"]]
-    assert (chain.status, chain.stamp) == ("pending", b"\x01")
-    assert chain.deadline == NOW + DAY
-    chain, _ = run([create()], chain=chain)
-    assert chain.status == "acked"
+def test_a_stamp_may_come_before_the_create():
+    chain, _ = run([FINISH])
+    assert (chain.status, chain.stamp, chain.deadline) == ("pending", b"\x01", NOW + DAY)
+    assert run([create()], chain=chain)[0].status == "acked"
 
 
-def test_a_pending_chain_of_zero_is_not_acked():
+def test_a_pending_chain_with_a_zero_stamp_is_not_acked():
     chain, _ = run([stamp("a"), stamp("b")])
     assert (chain.status, chain.stamp) == ("pending", b"\0")
 
 
-def test_a_second_create_is_refused_by_tag_exists():
+def test_the_first_create_wins():
     chain, kinds = run([create()], [create("d", b"\x07"), stamp("s", b"\x02")])
     assert kinds[1] == ["rejected", "applied"]
     assert chain.stamp == b"\x03"
-    _, kinds = run([create("x"), create("y")])
-    assert kinds == [["applied", "rejected"]]
-    applied = apply(chain, [create("z")], now=NOW)
-    assert isinstance(applied.outcomes[0].error, TagExists)
-    assert applied.chain is chain
+    assert run([create("x"), create("y")])[1] == [["applied", "rejected"]]
 
 
-def test_fail_is_sticky_before_create():
+def test_fail_before_the_create_is_kept():
     chain, _ = run([fail()])
     assert (chain.status, chain.failing) == ("pending", "broken")
     chain, _ = run([create(detail={"a": 1})], chain=chain)
-    assert (chain.status, chain.reason) == ("failed", "broken")
-    assert chain.event_pending
-    assert chain.detail
+    assert (chain.status, chain.reason, chain.detail) == ("failed", "broken", '{"a":1}')
 
 
-def test_fail_beats_zero_within_a_batch():
-    chain, kinds = run([create(), stamp("s", b"\x01", finished=1), fail()])
+def test_fail_wins_over_a_zero_stamp_of_the_same_batch():
+    chain, kinds = run([create(), FINISH, fail()])
     assert kinds == [["applied"] * 3]
     assert (chain.status, chain.reason, chain.stamp) == ("failed", "broken", b"\0")
 
 
-def test_fail_without_a_reason_and_the_first_of_two():
+def test_the_first_fail_gives_the_reason():
     chain, _ = run([create()], [fail("f", None), fail("g", "other")])
     assert chain.reason == "fail was asked"
 
 
-@pytest.mark.parametrize("end", [stamp("s", b"\x01", finished=1), fail()])
-def test_ends_are_final_and_what_comes_then_is_late(end):
-    chain, _ = run([create()], [end])
-    after, kinds = run(
-        [stamp("late"), fail("late too"), Request.extend("t", "e", 5)], chain=chain, start=NOW + DAY
-    )
-    assert kinds == [["late"] * 3]
-    assert after is chain
-    assert expire(chain, NOW + 100 * DAY) is chain
-    again, kinds = run([create("other"), create(), end], chain=chain)
-    assert kinds == [["rejected", "duplicate", "duplicate"]]
-    assert again is chain
-
-
-def test_duplicates_have_no_effect_in_a_batch_and_later():
+def test_duplicates_have_no_effect():
     s = stamp("s", b"\x06", started=2)
     chain, kinds = run([create(), s, s], [s, create(), stamp("x", b"\x08"), s])
     assert kinds == [
@@ -138,121 +151,106 @@ def test_duplicates_have_no_effect_in_a_batch_and_later():
         ["duplicate", "duplicate", "applied", "duplicate"],
     ]
     assert (chain.stamp, chain.started) == (b"\x0f", 3)
-    same, kinds = run([s], chain=chain)
-    assert same is chain
+    assert run([s], chain=chain)[0] is chain
+    ended, _ = run([stamp("last", b"\x0f", finished=3)], chain=chain)
+    again, kinds = run([s, create(), stamp("last", b"\x0f", finished=3)], chain=ended)
+    assert kinds == [["duplicate"] * 3]
+    assert again is ended
 
 
-def test_a_used_id_that_says_something_else_is_refused():
+def test_a_used_id_with_other_content_is_rejected():
     chain, _ = run([create(), stamp("s", b"\x06")])
     for other in (stamp("s", b"\x07"), stamp("s", b"\x06", started=1), fail("s")):
         applied = apply(chain, [other], now=NOW)
         assert isinstance(applied.outcomes[0].error, RequestIdReused)
         assert applied.chain is chain
-    _, kinds = run([stamp("a", b"\x01"), stamp("a", b"\x02")])
-    assert kinds == [["applied", "rejected"]]
+    assert run([stamp("a", b"\x01"), stamp("a", b"\x02")])[1] == [["applied", "rejected"]]
 
 
-def test_marks_elsewhere_count():
+def test_spilled_marks_count():
     s = stamp("s", b"\x06")
     mark = mark_of(s)
-    chain, _ = run([create()])
+    chain = STATES["open"]
     applied = apply(chain, [s], now=NOW, spilled_marks={mark[:12]: mark[12:]})
     assert applied.chain is chain
     assert applied.outcomes[0].kind == "duplicate"
 
 
-def test_a_stamp_of_another_length_is_refused_and_named():
-    chain, _ = run([create()])
-    applied = apply(chain, [stamp("s", b"\x01\x02"), stamp("u", b"\x04")], now=NOW)
-    assert [o.kind for o in applied.outcomes] == ["rejected", "applied"]
+def test_a_stamp_of_another_length_is_rejected_and_uses_no_id():
+    applied = apply(STATES["open"], [stamp("s", b"\x01\x02"), stamp("u", b"\x04")], now=NOW)
+    assert [outcome.kind for outcome in applied.outcomes] == ["rejected", "applied"]
     assert isinstance(applied.outcomes[0].error, BufferLengthsUnequal)
     assert "2 bytes, expected 1" in str(applied.outcomes[0].error)
     assert applied.chain.stamp == b"\x05"
+    assert run([stamp("s", b"\x04")], chain=applied.chain)[1] == [["applied"]]
 
 
-def test_the_creates_length_counts_within_a_batch():
+def test_the_create_decides_the_length_of_stamps():
     chain, kinds = run([stamp("s", b"\x01\x02"), create()])
     assert kinds == [["rejected", "applied"]]
     assert chain.stamp == b"\x01"
 
 
-def test_a_refused_request_leaves_no_mark():
-    chain, _ = run([create()])
-    wrong = apply(chain, [stamp("s", b"\x01\x02")], now=NOW)
-    assert wrong.chain is chain
-    right = apply(chain, [stamp("s", b"\x04")], now=NOW)
-    assert right.outcomes[0].kind == "applied"
+def test_extend_overrides_the_timeout_of_the_create_in_any_order():
+    expected = NOW + 1000 + 7_200_000
+    long = extend(7200)
+    assert run([create(timeout=60)], [long])[0].deadline == expected
+    assert run([stamp("s")], [create(timeout=60), long])[0].deadline == expected
+    assert run([stamp("s")], [long, create(timeout=60)])[0].deadline == expected
+    assert run([long], [create(timeout=60)], start=NOW + 1000)[0].deadline == expected
+    assert run([create(timeout=6000)], [extend(1)])[0].deadline == NOW + 2000
 
 
-def test_extend_moves_the_deadline_wherever_it_stands():
-    want = NOW + 1000 + 7_200_000
-    extend = Request.extend("t", "e", 7200)
-    assert run([create(timeout=60)], [extend])[0].deadline == want
-    assert run([stamp("s")], [create(timeout=60), extend])[0].deadline == want
-    chain, _ = run([extend], [create(timeout=60)], start=NOW + 1000)
-    assert chain.deadline == want
-    assert run([create(timeout=6000)], [Request.extend("t", "e", 1)])[0].deadline == NOW + 2000
-
-
-def test_deadlines_pass():
+def test_a_chain_fails_at_its_deadline():
     chain, _ = run([create(timeout=60)])
     assert expire(chain, NOW + 59_999) is chain
     late = expire(chain, NOW + 60_000)
-    assert (late.status, late.reason, late.event_pending) == ("failed", "timed out", True)
-    assert late.version == chain.version + 1
-    chain, _ = run([stamp("s")])
-    assert expire(chain, NOW + DAY).reason == "never created"
-    assert not expire(chain, NOW + DAY).created
+    assert (late.status, late.reason, late.version) == ("failed", "timed out", chain.version + 1)
+    never = STATES["never created"]
+    assert (never.status, never.reason, never.created) == ("failed", "never created", False)
 
 
-def test_a_create_after_never_created_is_late():
-    chain, _ = run([stamp("s")])
-    chain = expire(chain, NOW + DAY)
-    _, kinds = run([create()], chain=chain)
-    assert kinds == [["late"]]
+def test_a_sender_that_gives_the_reason_never_created_changes_no_rule():
+    chain, _ = run([create()], [fail("f", "never created")])
+    assert chain.created
+    assert run([create("other"), stamp("s")], chain=chain)[1] == [["rejected", "late"]]
 
 
-def test_progress_keeps_a_chain_alive_and_costs_no_index_write():
+def test_progress_keeps_a_chain_alive_without_index_writes():
     chain, _ = run([create(timeout=1000, idle_timeout=10)])
     due = chain.due_at
     for second in range(1, 10):
         chain, _ = run([stamp(f"s{second}")], chain=chain, start=NOW + second * 1000)
         assert chain.due_at == due
     assert chain.effective_deadline == NOW + 19_000
-    looked = expire(chain, NOW + 10_000)
-    assert looked.status == "open"
-    assert looked.due_at == NOW + 19_000
-    assert expire(looked, NOW + 19_000).reason == "timed out"
+    postponed = expire(chain, NOW + 10_000)
+    assert (postponed.status, postponed.due_at) == ("open", NOW + 19_000)
+    assert expire(postponed, NOW + 19_000).reason == "timed out"
 
 
-def test_a_fail_that_waits_for_its_create_is_no_progress():
-    chain, _ = run([create(idle_timeout=10)], [Request.extend("t", "e", 1000)], step=5000)
+def test_only_a_stamp_is_progress():
+    chain, _ = run([create(idle_timeout=10)], [extend(1000)], step=5000)
     assert chain.last_stamp_at == NOW
 
 
 def test_an_item_of_the_npm_package_is_an_open_chain():
     chain, _ = run([stamp("s", b"\x01")], chain=Chain("t", b"\x01", "open"))
-    assert chain.status == "acked"
-    assert chain.created_at is None
-    assert chain.first_seen_at == NOW
+    assert (chain.status, chain.created_at, chain.first_seen_at) == ("acked", None, NOW)
 
 
-def test_published_crosses_off():
-    chain, _ = run([create()], [fail()])
-    told = mark_published(chain)
-    assert not told.event_pending
-    assert told.due_at is None
-    assert told.version == chain.version + 1
+def test_a_published_event_is_not_pending():
+    chain = STATES["failed"]
+    published = mark_published(chain)
+    assert (published.event_pending, published.due_at) == (False, None)
+    assert published.version == chain.version + 1
 
 
-def test_marks_are_moved_out_when_they_would_be_many():
+def test_many_marks_are_spilled():
     chain = None
     for number in range(INLINE_MARKS):
         chain, _ = run([stamp(f"s{number}")], chain=chain)
         assert chain.overflow(1) == (b"" if number < INLINE_MARKS - 1 else chain.marks)
-    moved = chain.overflow(1)
-    assert moved[:12] == mark_key("s0")
-    after, _ = run([stamp("more")], chain=chain)
-    after = after.without_marks(moved)
-    assert len(after.marks) == MARK_BYTES
-    assert after.spilled == INLINE_MARKS
+    spilled = chain.overflow(1)
+    assert spilled[:12] == mark_key("s0")
+    after = run([stamp("more")], chain=chain)[0].without_marks(spilled)
+    assert (len(after.marks), after.spilled) == (MARK_BYTES, INLINE_MARKS)

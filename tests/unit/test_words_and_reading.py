@@ -1,4 +1,4 @@
-"""What a word is, and that a file has the same ones however it is encoded and cut."""
+"""Words, and reading them from files of any encoding, cut anywhere."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ ENCODINGS = (
 )
 
 
+def read_all(data, encoding):
+    return list(read_words(io.BytesIO(data), 0, len(data), len(data), encoding_named(encoding)))
+
+
 def test_words_are_runs_of_letters_and_digits():
     assert words("The don't_x: 3.14, naïve—STRASSE Straße") == (
         ["the", "don", "t", "x", "3", "14", "naïve", "strasse", "strasse"]
@@ -31,7 +35,7 @@ def test_words_are_runs_of_letters_and_digits():
 
 
 def test_folding_case_never_moves_a_border():
-    """So that words may be cut before or after folding, over all characters that there are."""
+    """Words can be cut before or after casefolding, for all characters of Unicode."""
     for code in (*range(0xD800), *range(0xE000, 0x110000)):
         character = chr(code)
         folded = character.casefold()
@@ -49,36 +53,33 @@ def test_ascii_and_latin_letters_and_digits_are_words():
 
 
 @given(st.text())
-def test_the_fast_way_finds_the_same_words(text):
+def test_normalized_has_the_same_words(text):
     text = text.encode("utf-8", "replace").decode()
     assert normalized(text).decode().split(" ") == (words(text) or [""])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     text=st.text(ALPHABET, max_size=150),
     encoding=st.sampled_from(ENCODINGS),
     piece=st.sampled_from([4, 8, 16, 64]),
     cuts=st.sets(st.integers(1, 40)),
 )
-def test_cutting_changes_nothing(text, encoding, piece, cuts):
+def test_words_do_not_depend_on_the_cuts_of_a_file(text, encoding, piece, cuts):
     text = text.encode(encoding, "ignore").decode(encoding)
     data = text.encode(encoding)
     known = encoding_named(encoding)
-    before, reading.PIECE = reading.PIECE, piece
-    reading._AHEAD, ahead = 8, reading._AHEAD
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "PIECE", piece)
+        patch.setattr(reading, "_AHEAD", 8)
         ends = sorted({cut * piece for cut in cuts if cut * piece < len(data)})
         borders = [0, *(ends if known.unit else []), len(data)]
         parts = [
-            found
+            part
             for start, end in pairwise(borders)
-            for found in read_words(io.BytesIO(data), start, end, len(data), known)
+            for part in read_words(io.BytesIO(data), start, end, len(data), known)
         ]
-        whole = list(read_words(io.BytesIO(data), 0, len(data), len(data), known))
-    finally:
-        reading.PIECE, reading._AHEAD = before, ahead
-    assert parts == whole
+        assert parts == read_all(data, encoding)
     assert [word for p in parts for word in p.text.decode().split(" ")] == words(text)
     positions = [p.position + i for p in parts for i in range(len(p.text.split(b" ")))]
     assert positions == sorted(set(positions))
@@ -95,45 +96,42 @@ def test_cutting_changes_nothing(text, encoding, piece, cuts):
         (b"a\x82", "shift_jis", "is not shift-jis: incomplete multibyte sequence"),
     ],
 )
-def test_what_is_no_text_is_named_with_its_place(data, encoding, message):
+def test_invalid_bytes_are_named_with_their_place(data, encoding, message):
     with pytest.raises(UnreadableFile, match=message):
-        list(read_words(io.BytesIO(data), 0, len(data), len(data), encoding_named(encoding)))
+        read_all(data, encoding)
 
 
-def test_a_bad_byte_at_any_border_is_found(monkeypatch):
+def test_an_invalid_byte_is_found_at_any_border(monkeypatch):
     monkeypatch.setattr(reading, "PIECE", 4)
     for at in range(14):
         data = bytearray("aé bü cñ dô e".encode()[:14])
         data[at : at + 1] = b"\xff"
         with pytest.raises(UnreadableFile):
-            list(read_words(io.BytesIO(data), 0, 14, 14, encoding_named("utf-8")))
+            read_all(data, "utf-8")
 
 
-def test_a_file_that_became_shorter():
+def test_a_file_that_became_shorter_is_an_error():
     with pytest.raises(UnreadableFile, match="became shorter"):
         list(read_words(io.BytesIO(b"abc"), 0, 5, 5, encoding_named("utf-8")))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
-def test_an_endless_word_is_refused_and_a_long_one_is_not(monkeypatch, encoding):
+def test_an_endless_word_is_rejected_and_a_long_one_is_not(monkeypatch, encoding):
     monkeypatch.setattr(reading, "PIECE", 64)
     monkeypatch.setattr(reading, "_AHEAD", 64)
     monkeypatch.setattr(reading, "LONGEST_WORD", 1000)
-    known = encoding_named(encoding)
-    long = b"x" * 900
-    (piece,) = read_words(io.BytesIO(long), 0, 900, 900, known)
-    assert piece == (0, long)
+    assert read_all(b"x" * 900, encoding) == [(0, b"x" * 900)]
     with pytest.raises(UnreadableFile, match="a word of more than 1000 characters"):
-        list(read_words(io.BytesIO(b"x" * 3000), 0, 3000, 3000, known))
+        read_all(b"x" * 3000, encoding)
 
 
-@pytest.mark.parametrize("told", ["klingon", "rot13", "base64", "idna", "", "a\0b", "é"])
-def test_what_is_no_encoding_of_text(told):
+@pytest.mark.parametrize("name", ["klingon", "rot13", "base64", "idna", "", "a\0b", "é"])
+def test_an_invalid_encoding_is_named(name):
     with pytest.raises(JobError, match="encoding"):
-        encoding_named(told)
+        encoding_named(name)
 
 
-def test_which_encodings_can_be_cut():
+def test_encodings_have_a_unit_if_they_can_be_cut():
     assert {name: encoding_named(name).unit for name in ("UTF8", "latin-1", "cp437", "utf-16")} == {
         **dict.fromkeys(("UTF8", "latin-1", "cp437"), 1),
         "utf-16": 4,

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChain
-from xorack.core.ports import ChainStore
 
 __all__ = ["read_valid"]
 
 
 def read_valid(
-    store: ChainStore, tags: Sequence[str], on_invalid: Callable[[NotAChain], None]
+    read: Callable[[Sequence[str]], Mapping[str, Chain]],
+    tags: Sequence[str],
+    on_invalid: Callable[[NotAChain], None],
 ) -> list[Chain]:
     """Read chains in one batch, or one by one if the batch holds an item that is not a chain.
 
     Args:
-        store: The store of the chains.
+        read: `xorack.core.ports.ChainStore.read` of the store, perhaps with retries.
         tags: The tags, each once.
         on_invalid: Called for each item that is not a chain.
 
@@ -28,10 +29,10 @@ def read_valid(
         Unavailable: A retry may help.
     """
     try:
-        chains = store.read(tags)
+        chains = read(tags)
     except NotAChain as error:
         if len(tags) == 1:
             on_invalid(error)
             return []
-        return [chain for tag in tags for chain in read_valid(store, [tag], on_invalid)]
+        return [chain for tag in tags for chain in read_valid(read, [tag], on_invalid)]
     return [chains[tag] for tag in tags if tag in chains]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
@@ -98,21 +99,23 @@ class Sweeper:
         result.events_pending += len(failures)
 
     def _read(self, tags: list[str], result: SweepResult) -> list[Chain]:
-        invalid: dict[str, NotAChain] = {}
+        def on_invalid(error: NotAChain) -> None:
+            _log_problem("chain not read", str(error.tag), error)
+            result.problems += 1
+
+        try:
+            return read_valid(self._read_with_retries, tags, on_invalid)
+        except Unavailable as error:
+            raise error.cause from error
+
+    def _read_with_retries(self, tags: Sequence[str]) -> dict[str, Chain]:
         retry = self.writer.retry_policy.start()
         while True:
             try:
-                chains = read_valid(
-                    self.writer.store, tags, lambda error: invalid.update({str(error.tag): error})
-                )
-                break
-            except Unavailable as error:
+                return self.writer.store.read(tags)
+            except Unavailable:
                 if retry.attempt >= _READ_ATTEMPTS or not retry.again():
-                    raise error.cause from error
-        for tag, problem in invalid.items():
-            _log_problem("chain not read", tag, problem)
-        result.problems += len(invalid)
-        return chains
+                    raise
 
     def _expire(self, chain: Chain) -> Chain | Exception | None:
         """Fail a chain if its deadline has passed; return the error if that fails."""

@@ -93,12 +93,10 @@ class DynamoDBStore:
         except ClientError as error:
             if error_code(error) != _CONDITION_FAILED:
                 raise _wrapped(error) from error
-            # After an SDK retry the first attempt may have succeeded.
-            retried = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
             item = error.response.get("Item")
             # No item: the chain does not exist, or the engine does not return it.
             stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)
-            raise Conflict(stored, maybe_ours=retried) from error
+            raise Conflict(stored, maybe_ours=_retried(error)) from error
         except BotoCoreError as error:
             raise _wrapped(error) from error
 
@@ -118,7 +116,8 @@ class DynamoDBStore:
         except ClientError as error:
             if error_code(error) != _CONDITION_FAILED:
                 raise
-            raise TagNotFound(tag) from error
+            if not _retried(error):
+                raise TagNotFound(tag) from error
 
     # -- spilled marks -------------------------------------------------------------------------
 
@@ -337,6 +336,11 @@ def _mark_item_key(chain: Chain, mark_key: bytes) -> str:
 def _wrapped(error: Exception) -> Exception:
     """Wrap a retryable AWS error in Unavailable."""
     return Unavailable(error) if is_transient(error) else error
+
+
+def _retried(error: ClientError) -> bool:
+    """Return True if the SDK retried the call: the first attempt may have succeeded."""
+    return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts"))
 
 
 def _unprocessed(operation: str, count: int) -> ClientError:

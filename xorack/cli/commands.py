@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import itertools
 import os
+import runpy
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -311,7 +311,7 @@ def _check_queues(queues: Redrive) -> None:
 
 def _add_demo(checkout: Path) -> None:
     """Add the command `demo` in a checkout of the repository: the wheel has no demo."""
-    if not (checkout / "demo" / "command.py").is_file():
+    if not (checkout / "demo" / "__main__.py").is_file():
         return
 
     @cli.command(
@@ -320,11 +320,11 @@ def _add_demo(checkout: Path) -> None:
         short_help="Run the word count from files to acked events on this machine.",
     )
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def demo(arguments: tuple[str, ...]) -> int:
+    def demo(arguments: tuple[str, ...]) -> None:
+        # As `python -m demo`, from any folder: the library does not import the demo.
         sys.path.insert(0, str(checkout))
-        command: click.Command = importlib.import_module("demo.command").demo
-        status = command.main(list(arguments), prog_name="xorack demo", standalone_mode=False)
-        return status if isinstance(status, int) else 0
+        sys.argv = ["xorack demo", *arguments]
+        runpy.run_module("demo", run_name="__main__")
 
 
 _add_demo(Path(__file__).parents[2])

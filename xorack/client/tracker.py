@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from xorack.aws.client import make_client
 from xorack.aws.sqs import send
@@ -83,9 +83,11 @@ class Token:
         version = token.get("v")
         if isinstance(version, bool) or version != _VERSION:
             raise InvalidToken("v", version, f"{_VERSION}: another version made this token")
-        if (kind := token.get("kind")) not in _STAMPS:
+        kind = token.get("kind")
+        if kind not in get_args(StampKind):
             raise InvalidToken("kind", kind, "traced or plain")
-        return cls(_unit_of(token.get("unit")), _tags_of(token.get("tags")), kind)
+        unit, tags = _unit_of(token.get("unit")), _tags_of(token.get("tags"))
+        return cls(unit, tags, cast(StampKind, kind))
 
 
 def _unit_of(text: object) -> int:
@@ -149,7 +151,7 @@ class Tracker:
         """
         if not isinstance(queue_url, str) or not queue_url:
             raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
-        if stamps not in _STAMPS:
+        if stamps not in get_args(StampKind):
             raise InvalidRequest("stamps", stamps, "traced or plain")
         self.queue_url = queue_url
         self.stamps: StampKind = stamps
@@ -157,7 +159,14 @@ class Tracker:
         self._client = client
         self._thread = threading.local()
 
-    def start(self, tag: str, *parts: str | bytes | int, **options: Any) -> Token:
+    def start(
+        self,
+        tag: str,
+        *parts: str | bytes | int,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> Token:
         """Create a chain with its root unit.
 
         A tag names one run of the work. A second start of the tag is the same request and has no
@@ -166,9 +175,9 @@ class Tracker:
         Args:
             tag: The chain's name.
             *parts: The name of the root unit; by default the tag.
-            **options: ``timeout``: seconds until the chain fails if it is not acked, by default the
-                acker's; ``idle_timeout``: seconds without a stamp until it fails, by default no
-                limit; ``detail``: a JSON object of at most 4 KiB, returned in the chain's events.
+            timeout: Seconds until the chain fails if it is not acked; by default the acker's.
+            idle_timeout: Seconds without a stamp until it fails; by default no limit.
+            detail: A JSON object of at most 4 KiB, returned in the chain's events.
 
         Returns:
             The root unit's token.
@@ -180,6 +189,7 @@ class Tracker:
         validate_tag(tag)
         token = Token(unit_id(*parts) if parts else unit_id(tag), (tag,), self.stamps)
         stamp = _STAMPS[self.stamps](token.unit)
+        options = {"timeout": timeout, "idle_timeout": idle_timeout, "detail": detail}
         self._send(Request.create(tag, f"create-{token.unit:016x}", stamp, **options))
         return token
 

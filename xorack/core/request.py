@@ -245,8 +245,8 @@ class Request:
         tag: str,
         id: str,
         stamp: bytes | None = None,
-        started: int | None = None,
-        finished: int | None = None,
+        started: int = 0,
+        finished: int = 0,
         **optional: Any,
     ) -> None:
         """Check the fields and make the request. None stands for an optional field's default.
@@ -255,7 +255,7 @@ class Request:
             InvalidRequest: A field is invalid. The error names it, its value and what was expected.
         """
         given = {"stamp": stamp, "started": started, "finished": finished, **optional}
-        fields = {name: value for name, value in given.items() if value is not None}
+        fields = {n: value for n, value in given.items() if value != getattr(Request, n, None)}
         vars(self).update(_validated(op, {"tag": tag, "id": id, **fields}))
 
     @classmethod

@@ -206,7 +206,7 @@ def apply(
 def _state_of(chain: Chain | None) -> State:
     if chain is None:
         return "absent"
-    return "never created" if chain.reason == NEVER_CREATED else chain.status
+    return "never created" if chain.final and not chain.created else chain.status
 
 
 def _stamp_length(chain: Chain | None, requests: Sequence[Request]) -> int | None:

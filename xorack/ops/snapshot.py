@@ -62,7 +62,7 @@ def read_snapshot(
     while position < len(tags) and len(statuses) < limit:
         page = tags[position : position + limit]
         position += len(page)
-        for chain in read_valid(store, page, invalid.append):
+        for chain in read_valid(store.read, page, invalid.append):
             event_pending += chain.event_pending
             if not chain.final:
                 statuses.append(ChainStatus(chain, at))

@@ -65,7 +65,7 @@ class ChainWatcher:
     def _poll_named(self) -> WatchUpdate:
         tags = [tag for tag in self.tags if tag not in self._ended]
         invalid: list[NotAChain] = []
-        chains = read_valid(self._store, tags, invalid.append)
+        chains = read_valid(self._store.read, tags, invalid.append)
         found = {chain.tag for chain in chains}.union(str(error.tag) for error in invalid)
         at = milliseconds()
         statuses = [ChainStatus(chain, at) for chain in chains]
@@ -78,7 +78,7 @@ class ChainWatcher:
         invalid = list(snapshot.invalid)
         gone = self._previous.keys() - {status.chain.tag for status in snapshot.chains}
         # A chain that left the snapshot unfinished has only moved behind nearer deadlines.
-        ended = [c for c in read_valid(self._store, sorted(gone), invalid.append) if c.final]
+        ended = [c for c in read_valid(self._store.read, sorted(gone), invalid.append) if c.final]
         ended.sort(key=lambda chain: (chain.ended_at or 0, chain.tag))
         statuses = [*snapshot.chains, *(ChainStatus(chain, snapshot.at) for chain in ended)]
         return self._update(replace(snapshot, invalid=tuple(invalid)), statuses)

@@ -24,7 +24,6 @@ from xorack.spark.columns import (
     with_unit,
 )
 from xorack.spark.errors import DuplicateUnits, InvalidOption, NullUnits, UnsuitableColumns
-from xorack.spark.parquet import fold_parquet, xor_stamps
 from xorack.spark.requests import Options, Sent, check_queue, request_id
 from xorack.spark.runs import Runs, consecutive, fold_runs
 from xorack.spark.sink import send, send_rows, ship_wheel
@@ -46,7 +45,6 @@ __all__ = [
     "check_units",
     "consecutive",
     "fold",
-    "fold_parquet",
     "fold_runs",
     "register",
     "request_id",
@@ -56,7 +54,6 @@ __all__ = [
     "stamp_of",
     "unit",
     "with_unit",
-    "xor_stamps",
 ]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from xorack.core.errors import InvalidRequest
-from xorack.core.hashing import P1, P2, P3, P4, P5, SEED, xxh64_long
+from xorack.core.hashing import P1, P2, P3, P4, P5, SEED
 from xorack.core.stamp import TRACED_CELLS, TRACED_TABLES, TRACED_WORDS
 
 if TYPE_CHECKING:
@@ -32,66 +32,41 @@ _LONG_RUN = 8192
 """Units of one chain that follow each other, from which on they are folded by themselves."""
 
 
-def unit_ids(*columns: NDArray[np.int64] | int) -> Words:
-    """The ids of the units that rows of integers name: `xorack.unit_id` of each row.
+def unit_ids(column: NDArray[np.int64]) -> Words:
+    """Return `xorack.unit_id` of each integer of an array.
 
     Args:
-        *columns: At least one. Arrays of one length, of signed or unsigned 64-bit integers (taken
-            by their bits), or an integer within signed 64 bits that stands for the whole column.
+        column: Signed 64-bit integers, one dimension.
 
     Returns:
-        The ids, unsigned, never 0; as many as the arrays are long, or one if there is no array.
+        The ids, unsigned, never 0.
 
     Raises:
-        InvalidRequest: No columns, arrays of several lengths, of another type or of more than one
-            dimension.
+        InvalidRequest: The array has another type or more than one dimension.
 
     Example:
-        >>> [int(id) for id in unit_ids(7, np.arange(2))] == [unit_id(7, 0), unit_id(7, 1)]
+        >>> [int(id) for id in unit_ids(np.arange(2))] == [unit_id(0), unit_id(1)]
         True
     """
-    arrays = [column for column in columns if isinstance(column, np.ndarray)]
-    for array in arrays:
-        if array.dtype not in (np.int64, np.uint64) or array.ndim != 1:
-            raise InvalidRequest(
-                "column", f"{array.dtype}, {array.ndim} dimensions", "64-bit integers in a row"
-            )
-        if len(array) != len(arrays[0]):
-            raise InvalidRequest("column", f"{len(array)} rows", f"{len(arrays[0])} rows")
-    if not columns:
-        raise InvalidRequest("columns", columns, "at least one")
-    # What stands before the first array is one number for all rows.
-    seed, rest = SEED, list(columns)
-    while rest and not isinstance(rest[0], np.ndarray):
-        seed = xxh64_long(int(rest.pop(0)), seed)
-    count = len(arrays[0]) if arrays else 1
-    ids = np.empty(count, np.uint64)
-    if not rest:
-        ids[:] = seed
-    for begin in range(0, count if rest else 0, _BLOCK):
+    if column.dtype != np.int64 or column.ndim != 1:
+        raise InvalidRequest(
+            "column", f"{column.dtype}, {column.ndim} dimensions", "64-bit integers in a row"
+        )
+    ids = np.empty(len(column), np.uint64)
+    for begin in range(0, len(column), _BLOCK):
         block = slice(begin, begin + _BLOCK)
-        hashed: Words | int = seed
-        for column in rest:
-            values = column[block] if isinstance(column, np.ndarray) else np.int64(column)
-            hashed = _xxh64(values, hashed, len(ids[block]))
-        ids[block] = hashed
-    if not ids.all():
-        ids[ids == 0] = 1
+        ids[block] = _xxh64(column[block])
+    ids[ids == 0] = 1
     return ids
 
 
-def _xxh64(values: NDArray[np.int64] | np.int64, seed: Words | int, count: int) -> Words:
-    """XXH64 of longs, each with a seed: `xorack.core.hashing.xxh64_long`, step by step."""
-    h, other = np.empty(count, np.uint64), np.empty(count, np.uint64)
-    h[:] = values.view(np.uint64)
-    h *= np.uint64(P2)
+def _xxh64(values: NDArray[np.int64]) -> Words:
+    """XXH64 of longs: `xorack.core.hashing.xxh64_long` with its default seed, step by step."""
+    h: Words = values.view(np.uint64) * np.uint64(P2)
+    other = np.empty(len(values), np.uint64)
     _rotate(h, 31, other)
     h *= np.uint64(P1)
-    h ^= (
-        np.uint64((seed + P5 + 8) % (1 << 64))
-        if isinstance(seed, int)
-        else seed + np.uint64(P5 + 8)
-    )
+    h ^= np.uint64((SEED + P5 + 8) % (1 << 64))
     _rotate(h, 27, other)
     h *= np.uint64(P1)
     h += np.uint64(P4)
@@ -143,7 +118,7 @@ def fold_ids(
     for begin in range(0, len(ids), _BLOCK):
         block = slice(begin, begin + _BLOCK)
         mine = ids[block]
-        hashed = _xxh64(mine.view(np.int64), SEED, len(mine))
+        hashed = _xxh64(mine.view(np.int64))
         for (low, high), grid in zip(spans, grids, strict=True):
             cells = TRACED_CELLS ** (high - low)
             cell = hashed >> np.uint64(4 * low)

@@ -2,8 +2,8 @@
 
 What a column of units costs is mostly that the JVM writes a value a row. Where a row is, as a rule,
 the one after the row before it, only the exceptions need to be stored: a column that is null where
-it is one more than in the row before. `consecutive` fills such a column in, in the JVM, and
-`xorack.spark.fold_parquet` does as it folds; `fold_runs` tells what is there by the runs alone.
+it is one more than in the row before. `consecutive` fills such a column in, in the JVM; `fold_runs`
+tells what is there by the runs alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Runs", "consecutive", "filled_rows", "fold_runs"]
+__all__ = ["Runs", "consecutive", "fold_runs"]
 
 _QUICKER = 8
 """How many times the bytes a task is given that looks at nothing but runs."""
@@ -57,16 +57,16 @@ def fold_runs(
 ) -> dict[int, Runs]:
     """Tell which rows of chains Parquet files hold, at the price of a look at each run of them.
 
-    The bounds of a run of consecutive numbers are `xorack.spark.arrays.bounds_of_runs`, those of a chain
-    the XOR over its runs: wherever a run is cut, the place of the cut comes twice and is gone. The
-    bounds say which numbers come an odd number of times, and with the count that each comes once,
-    as surely as plain stamps do, of which they are made. So what is known of all rows of a chain,
-    their stamp above all, need not be made again where bounds and count are those of all rows.
+    `xorack.spark.arrays.bounds_of_runs` gives the bounds of a run of consecutive numbers. Those
+    of a chain are the XOR over its runs: the place of a cut comes twice and cancels out. Bounds
+    and count together tell, as surely as plain stamps, that each number comes once. So the stamp
+    of all rows of a chain need not be computed again if bounds and count are those of all rows.
 
     Args:
         spark: The session. Its tasks read, but what is less than 64 MiB is read here: a task takes
             longer to start.
-        files: As for `fold_parquet`.
+        files: URIs of the files, such as ``spark.read.parquet(folder).inputFiles()`` gives: only
+            what a job committed.
         column: The column of numbers, long, stored as `consecutive` has it.
         shift: By how many bits the number is shifted to the right to get the key of its chain; a
             run is within a chain.
@@ -100,7 +100,7 @@ def consecutive(df: DataFrame, column: str) -> DataFrame:
     """Fill in a column that Parquet files have where it is not one more than in the row before.
 
     In Spark's terms, and in the JVM: rows of a file are brought together and sorted, which costs
-    more than most things that are done to them. `fold_parquet` does without.
+    more than most things that are done to them.
 
     Args:
         df: What ``spark.read.parquet`` gave, nothing done to it: the files' rows have their order.
@@ -143,51 +143,34 @@ def _folded_runs(
 
     folds = Folds("plain")
     for part in parts:
-        for _, firsts, lengths in _runs(part, [column], column):
+        for firsts, lengths in _runs(part, column):
             folds.add(firsts >> shift, bounds_of_runs(firsts, lengths), lengths)
     for keys, bounds, counts in folds.results():
         yield keys, bounds[:, 0].view(np.int64), counts
 
 
-def filled_rows(part: Slice, columns: list[str], consecutive: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice of a file, with what one column leaves out."""
-    import numpy as np
-    import pyarrow as pa
-
-    for rows, firsts, lengths in _runs(part, columns, consecutive):
-        begins = np.cumsum(lengths) - lengths
-        values = np.arange(len(rows)) + np.repeat(firsts - begins, lengths)
-        arrays = [
-            pa.array(values) if name == consecutive else long_column(rows, name, part.uri)
-            for name in columns
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, columns)
-
-
-def _runs(
-    part: Slice, columns: list[str], consecutive: str
-) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]]:
-    """The rows of a slice of a file, and of one column the runs: first numbers, lengths."""
+def _runs(part: Slice, column: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the runs of a slice of a file: their first numbers and lengths."""
     import numpy as np
     import pyarrow.parquet as pq
 
     system, path = located(part.uri)
     with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
-        check_columns(part.uri, columns, file.schema_arrow.names)
+        check_columns(part.uri, [column], file.schema_arrow.names)
         groups = groups_in(part, file.metadata)
-        following = _following(file, groups[0], consecutive, part.uri) if groups else None
-        for rows in file.iter_batches(BATCH_ROWS, groups, columns, use_threads=False):
-            begins, firsts = _stored(long_column(rows, consecutive, part.uri))
+        following = _following(file, groups[0], column, part.uri) if groups else None
+        for rows in file.iter_batches(BATCH_ROWS, groups, [column], use_threads=False):
+            begins, firsts = _stored(long_column(rows, column, part.uri))
             if not (len(begins) and begins[0] == 0):
                 if following is None:
                     raise ValueError(
-                        f"xorack: column {consecutive} is null in the first row of {part.uri}, "
+                        f"xorack: column {column} is null in the first row of {part.uri}, "
                         "from which the others count on"
                     )
                 begins, firsts = np.append(0, begins), np.append(following, firsts)
             lengths = np.diff(begins, append=len(rows))
             following = int(firsts[-1] + lengths[-1])
-            yield rows, firsts, lengths
+            yield firsts, lengths
 
 
 def _stored(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,0 +1,75 @@
+"""The Lambda functions in this process, over the resources of a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xorack.core.message import pack
+
+
+def message(*requests) -> str:
+    """Pack requests into one message."""
+    (body,) = pack(requests, max_bytes=1_000_000)
+    return body
+
+
+def receive_bodies(aws, queue_url: str) -> list[str]:
+    """Take all messages off a queue; return their bodies."""
+    return [received["Body"] for received in aws.receive_all(queue_url)]
+
+
+class Context:
+    """The part of a Lambda context that the functions use."""
+
+    function_name = "consumer"
+    memory_limit_in_mb = 256
+    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:consumer"
+    aws_request_id = "request"
+
+    def __init__(self, seconds: float = 30, *, cost: float = 0) -> None:
+        """Start with the seconds left; each look at the clock costs some."""
+        self.seconds = seconds
+        self.cost = cost
+
+    def get_remaining_time_in_millis(self) -> int:
+        self.seconds -= self.cost
+        return int(self.seconds * 1000)
+
+
+class Functions:
+    """The consumer and the sweeper."""
+
+    def __init__(self, aws, monkeypatch) -> None:
+        for name, value in aws.environ().items():
+            monkeypatch.setenv(name, value)
+        self.aws = aws
+
+    def consume(self, *bodies: str, context: Any = None) -> list[str]:
+        """Handle messages m0, m1, ...; return the ids of those that failed."""
+        from lambda_src.consumer import handler
+
+        records = [{"messageId": f"m{n}", "body": body} for n, body in enumerate(bodies)]
+        response = handler({"Records": records}, context or Context())
+        assert set(response) == {"batchItemFailures"}
+        return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
+
+    def deliver(self, times: int = 1) -> list[str]:
+        """Hand all messages of the queue to the consumer; return their bodies."""
+        bodies = receive_bodies(self.aws, self.aws.queue_url)
+        for _ in range(times):
+            assert self.consume(*bodies) == []
+        return bodies
+
+    def sweep(self) -> dict[str, Any]:
+        from lambda_src.sweeper import handler
+
+        return handler({}, Context())
+
+    def item(self, tag: str) -> dict[str, Any] | None:
+        key = {"tag": {"S": tag}}
+        client = self.aws.client("dynamodb")
+        return client.get_item(TableName=self.aws.table_name, Key=key).get("Item")
+
+    def events(self) -> dict[str, dict[str, Any]]:
+        """Take the events since the last call: tag to detail."""
+        return {event["detail"]["tag"]: event["detail"] for event in self.aws.events()}

@@ -1,0 +1,52 @@
+"""The item codec: chains as DynamoDB items."""
+
+import pytest
+
+from xorack.aws.item import decode, encode
+from xorack.core.chain import Chain
+from xorack.core.errors import NotAChain
+
+TIMES = ("first_seen_at", "created_at", "last_stamp_at", "ended_at", "deadline", "due_at")
+FULL = Chain(
+    "t", b"\1\2", "failed", 3, 2, 7, idle_timeout=6, detail='{"a":1}', failing="f", reason="r",
+    marks=b"m" * 16, spilled=8, event_pending=True, extended=True,
+    **{name: number for number, name in enumerate(TIMES, 1)},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("chain", [FULL, Chain("t"), Chain("t", deadline=0, reason="")])
+def test_a_chain_survives_its_item(chain):
+    assert decode(encode(chain, "key", 1000), "key") == chain
+
+
+def test_defaults_are_left_out_and_only_a_finished_chain_expires():
+    assert encode(Chain("t"), "key", 1000).keys() == {
+        "key", "status", "started", "finished", "version", "spilled"
+    }  # fmt: skip
+    assert encode(FULL, "key", 1996)["expires_at"] == {"N": "3"}
+
+
+A_TIME = "expected milliseconds since the epoch"
+
+
+def test_an_item_of_key_and_stamp_is_an_open_chain():
+    assert decode({"key": {"S": "t"}, "stamp": {"B": b"\1"}}, "key") == Chain("t", b"\1", "open")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("stamp", {"S": "text"}, "of type S, expected a Binary"),
+        ("status", {"NULL": True}, "of type NULL, expected a String"),
+        ("started", {"N": "1.5"}, "1.5, expected a whole number"),
+        ("created_at", {"S": "yesterday"}, "of type S, expected a whole number"),
+        ("deadline", {"N": "253402300800000"}, f"253402300800000, {A_TIME}"),
+        ("ended_at", {"N": "-1"}, f"-1, {A_TIME}"),
+        ("status", {"S": "done"}, "'done', expected pending or open or acked or failed"),
+    ],
+)
+def test_the_error_names_the_invalid_attribute(name, value, reason):
+    with pytest.raises(NotAChain) as caught:
+        decode({"tag": {"S": "evil\n"}, name: value}, "tag")
+    assert str(caught.value) == f"tag: 'evil\\n' is not a chain item: its {name} is {reason}"
+    assert (caught.value.tag, caught.value.reason) == ("evil\n", f"its {name} is {reason}")
