@@ -22,6 +22,14 @@ def eventually(condition, seconds=60):
     return holds
 
 
+def item_of(stack, tag):
+    """The item of a chain as the table has it, or None."""
+    response = stack.client("dynamodb").get_item(
+        TableName=stack.table_name, Key={"tag": {"S": tag}}, ConsistentRead=True
+    )
+    return response.get("Item")
+
+
 def chain(tag, children, *, lose=(), **options):
     """The requests of a chain: a root with children, of which all but the lost are finished."""
     root = xorack.unit_id(tag)

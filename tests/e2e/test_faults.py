@@ -18,7 +18,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.e2e.conftest import chain
+from tests.e2e.conftest import chain, item_of
 from tests.support.proxy import FaultProxy, Faults, total
 from xorack.aws.sqs import send
 from xorack.core.errors import SendFailed
@@ -52,19 +52,15 @@ def send_surely(queue_url, requests, client):
             return
 
 
-def kill_workers(aws):
-    """Kill the processes that run Lambda functions, in the middle of their work."""
-    parents = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid="], text=True)
-    for line in parents.splitlines():
-        pid, parent = map(int, line.split())
-        if parent == aws._process.pid:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
 def kill_workers_until(aws, end, stopped):
+    """Kill the processes that run Lambda functions, in the middle of their work."""
     while time.monotonic() < end and not stopped.wait(2):
-        kill_workers(aws)
+        parents = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid="], text=True)
+        for line in parents.splitlines():
+            pid, parent = map(int, line.split())
+            if parent == aws._process.pid:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -126,9 +122,7 @@ def test_each_chain_ends_once_despite_faults(template):
         for tag, events in received.items():
             assert {event["detail-type"] for event in events} == {"acked"}, tag
             assert len({event["detail"]["id"] for event in events}) == 1, tag
-            item = aws.client("dynamodb").get_item(
-                TableName=stack.table_name, Key={"tag": {"S": tag}}, ConsistentRead=True
-            )["Item"]
+            item = item_of(stack, tag)
             assert item["status"] == {"S": "acked"}
             assert not any(item["stamp"]["B"])
             counts = {item[name]["N"] for name in ("started", "finished")}

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import xorack
-from tests.e2e.conftest import chain
+from tests.e2e.conftest import chain, eventually, item_of
 from tests.support.in_process import receive_all
 from xorack.aws.sqs import send
 from xorack.core.request import Request
@@ -28,10 +28,10 @@ def events(stack):
         wanted = set(tags)
         deadline = time.monotonic() + seconds
 
-        def done():
+        def complete():
             return wanted <= seen.keys() or time.monotonic() > deadline
 
-        for event in drain(queue_url, stack.client("sqs"), wait_seconds=seconds, until=done):
+        for event in drain(queue_url, stack.client("sqs"), wait_seconds=seconds, until=complete):
             seen.setdefault(event["detail"]["tag"], []).append(event)
         assert wanted <= seen.keys(), f"no event of {sorted(wanted - seen.keys())[:5]}"
         return {tag: seen[tag] for tag in wanted}
@@ -41,13 +41,6 @@ def events(stack):
 
 def send_all(stack, requests):
     return send(stack.queue_url, requests, stack.client("sqs"))
-
-
-def item_of(stack, tag):
-    answer = stack.client("dynamodb").get_item(
-        TableName=stack.table_name, Key={"tag": {"S": tag}}, ConsistentRead=True
-    )
-    return answer["Item"]
 
 
 def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
@@ -98,13 +91,13 @@ def test_the_sweeper_ends_a_chain_after_its_deadline(stack, events):
     tag = "late/1"
     lost = {xorack.unit_id(tag, n) for n in (0, 2)}
     send_all(stack, chain(tag, 3, lose=(0, 2), timeout=1))
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        answer = stack.client("lambda").invoke(FunctionName=stack.outputs["SweeperName"])
-        assert "FunctionError" not in answer, answer["Payload"].read()
-        if json.load(answer["Payload"])["ChainsTimedOut"]:
-            break
-        time.sleep(0.5)
+
+    def sweep():
+        response = stack.client("lambda").invoke(FunctionName=stack.outputs["SweeperName"])
+        assert "FunctionError" not in response, response["Payload"].read()
+        return json.load(response["Payload"])["ChainsTimedOut"]
+
+    assert eventually(sweep)
     detail = events([tag])[tag][0]["detail"]
     assert (detail["status"], detail["reason"]) == ("failed", "timed out")
     assert set(detail["outstanding"]) == {f"{unit:016x}" for unit in lost}
@@ -119,15 +112,15 @@ def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, e
     sqs.send_message(QueueUrl=stack.queue_url, MessageBody="not JSON")
     sqs.send_message(QueueUrl=stack.queue_url, MessageBody=body)
     assert events([tag])[tag][0]["detail-type"] == "acked"
-    dead = []
-    deadline = time.monotonic() + 60
-    while len(dead) < 2 and time.monotonic() < deadline:
-        dead += receive_all(sqs, stack.dead_letter_queue_url)
-        time.sleep(0.2)
-    reasons = sorted(message["MessageAttributes"]["error"]["StringValue"] for message in dead)
-    assert len(reasons) == 2, reasons
-    assert reasons[0].startswith("body: ")
-    assert reasons[1].startswith("requests[1].tag: ")
+    reasons = []
+
+    def both_arrived():
+        for message in receive_all(sqs, stack.dead_letter_queue_url):
+            reasons.append(message["MessageAttributes"]["error"]["StringValue"])
+        return len(reasons) >= 2
+
+    assert eventually(both_arrived)
+    assert [reason.partition(" ")[0] for reason in sorted(reasons)] == ["body:", "requests[1].tag:"]
 
 
 @pytest.mark.slow
