@@ -319,11 +319,12 @@ def test_a_failed_start_names_the_reason():
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_remains_however_the_parent_ends(template, number):
     program = """
-        import sys, time
+        import signal, sys, time
         from pathlib import Path
         from tests.e2e.test_embedded import invoke_where
         from xorack.local.deploy import deploy
         from xorack.local.embedded import EmbeddedAWS
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
         with EmbeddedAWS() as aws:
             invoke_where(deploy(aws, Path(sys.argv[1])))
             print(aws._process.pid, aws._directory, flush=True)
