@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from demo.children import Children, interruptible
 from demo.database import copy_standard_library, open_database
 from demo.errors import DemoFailed, InvalidDatabase
 from demo.run import work_folder
+from tests.e2e.conftest import eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,25 +118,28 @@ def synthesised(tmp_path):
     return root, template, again
 
 
-def test_the_stack_is_synthesised_once(synthesised):
+@pytest.mark.parametrize(
+    ("changed", "cached"),
+    [
+        ("xorack/cli/a.py", True),  # not in the functions' code
+        ("xorack/__pycache__/chain.pyc", True),
+        ("infra/a.py", False),
+        ("infra/new.py", False),
+        ("xorack/core/a.py", False),
+        ("cdk.json", False),
+        ("../cdk/made-of", False),
+    ],
+)
+def test_a_changed_source_needs_a_new_synthesis(synthesised, changed, cached):
     root, template, again = synthesised
-    # Files that are not in the functions' code do not count.
-    write_files(root, "xorack/cli/a.py", "xorack/__pycache__/chain.pyc", text="2")
+    write_files(root, changed, text="2")
+    assert again() == (template, cached)
     assert again() == (template, True)
 
 
-@pytest.mark.parametrize("name", ["infra/a.py", "xorack/core/a.py", "cdk.json", "infra/new.py"])
-def test_a_changed_source_needs_a_new_synthesis(synthesised, name):
-    root, template, again = synthesised
-    write_files(root, name, text="2")
-    assert again() == (template, False)
-    assert again() == (template, True)
-
-
-@pytest.mark.parametrize("damaged", ["xorack.template.json", "made-of"])
-def test_an_incomplete_synthesis_does_not_count(synthesised, damaged):
+def test_a_synthesis_without_a_template_is_repeated(synthesised):
     _, template, again = synthesised
-    template.with_name(damaged).unlink()
+    template.unlink()
     assert again() == (template, False)
 
 
@@ -177,60 +180,44 @@ def test_a_failed_child_is_explained_in_one_line(tmp_path, code, message):
 
 
 GRANDCHILD = """
-    import subprocess, sys, time
+    import os, subprocess, sys, time
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    open("pid", "w").write(str(child.pid))
-    open("ready", "w").close()
-    {then}
+    open("pid.new", "w").write(str(child.pid))
+    os.rename("pid.new", "pid")
+    time.sleep({seconds})
 """
 
 
-def gone(pid, seconds=10):
-    """Return whether a process ends soon."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.05)
-    return False
+def grandchild(folder):
+    """Wait for the process that `GRANDCHILD` starts, and return its id."""
+    assert eventually((folder / "pid").exists)
+    return (folder / "pid").read_text()
 
 
-proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into Linux's /proc")
+def ends(pid):
+    def has_ended():
+        state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, check=False)
+        return state.stdout.strip()[:1] in (b"", b"Z")
+
+    return eventually(has_ended, seconds=10)
 
 
-@proc
 def test_a_childs_own_children_end_with_it(tmp_path):
     with Children() as children:
-        run(children, GRANDCHILD.format(then="sys.exit(0)"), tmp_path)
-    assert gone(int((tmp_path / "pid").read_text()))
+        run(children, GRANDCHILD.format(seconds=0), tmp_path)
+        assert ends(grandchild(tmp_path))
 
 
-@proc
 def test_leaving_ends_running_children(tmp_path):
-    failure = []
-
-    def work():
-        try:
-            run(children, GRANDCHILD.format(then="time.sleep(600)"), tmp_path)
-        except DemoFailed as error:
-            failure.append(error)
-
-    with Children() as children:
-        thread = threading.Thread(target=work)
-        thread.start()
-        while not (tmp_path / "ready").exists():
-            time.sleep(0.05)
-    thread.join(timeout=10)
-    assert failure
-    assert gone(int((tmp_path / "pid").read_text()))
+    with ThreadPoolExecutor(1) as pool, Children() as children:
+        running = pool.submit(run, children, GRANDCHILD.format(seconds=600), tmp_path)
+        pid = grandchild(tmp_path)
+    assert isinstance(running.exception(), DemoFailed)
+    assert ends(pid)
     with pytest.raises(KeyboardInterrupt):
         run(children, "pass", tmp_path)
 
 
-@proc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_children_too(tmp_path, number):
     # Under nohup the tests ignore SIGHUP, and so would the program.
@@ -238,23 +225,21 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
         import signal, sys
         from pathlib import Path
         from demo.children import Children, interruptible
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        code = {textwrap.dedent(GRANDCHILD.format(then="time.sleep(600)"))!r}
+        signal.signal({int(number)}, signal.SIG_DFL)
+        code = {textwrap.dedent(GRANDCHILD.format(seconds=600))!r}
+        folder = Path({str(tmp_path)!r})
         try:
             with interruptible(), Children() as children:
-                children.run([sys.executable, "-c", code], cwd=Path({str(tmp_path)!r}),
-                             environ={{}}, log=Path({str(tmp_path / "log")!r}))
+                children.run([sys.executable, "-c", code], cwd=folder, environ={{}},
+                             log=folder / "log")
         except KeyboardInterrupt:
             sys.exit(130)
     """
     parent = subprocess.Popen(python(program), cwd=ROOT)
-    while not (tmp_path / "ready").exists():
-        time.sleep(0.05)
-        assert parent.poll() is None
+    pid = grandchild(tmp_path)
     parent.send_signal(number)
     assert parent.wait(timeout=20) == 130
-    assert gone(int((tmp_path / "pid").read_text()))
+    assert ends(pid)
 
 
 def test_signal_handlers_are_restored():
@@ -286,10 +271,10 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
 
 def test_two_demos_do_not_share_a_folder(tmp_path):
     with work_folder(tmp_path / "w") as work:
-        (work / "words").mkdir()
+        write_files(work, "words/x")
         with pytest.raises(DemoFailed, match="another demo is running"), work_folder(work):
             pass
-        assert (work / "words").exists()
+        assert (work / "words" / "x").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
