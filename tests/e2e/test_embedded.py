@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import eventually, item_of
+from tests.e2e.conftest import ROOT, eventually, item_of
 from tests.support.in_process import receive_all
 from xorack.local.deploy import deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
@@ -166,8 +166,7 @@ def dead_letters(stack):
 
 
 def test_messages_sent_by_many_are_delivered_once_in_large_batches(small):
-    good, batches = counted(small)
-    before = usage(small)
+    (good, batches), before = counted(small), usage(small)
     each, senders = 500, 4
     with ThreadPoolExecutor(senders) as pool:
         for _ in range(senders):
@@ -176,13 +175,11 @@ def test_messages_sent_by_many_are_delivered_once_in_large_batches(small):
     time.sleep(1)  # long enough for a second delivery
     now_good, now_batches = counted(small)
     assert now_good == good + each * senders
-    after = usage(small)
+    new, after = now_batches - batches, usage(small)
     assert after.messages - before.messages == each * senders
-    assert after.invocations - before.invocations == now_batches - batches
-    assert after.writes - before.writes == now_batches - batches
+    assert after.invocations - before.invocations == after.writes - before.writes == new
     assert after.errors == before.errors
-    # ministack's own batches have ten messages.
-    assert now_batches - batches < each * senders / 20
+    assert new < each * senders / 20  # ministack's own batches have ten messages
 
 
 def test_the_window_collects_slow_messages_into_few_batches(small):
@@ -332,11 +329,8 @@ def test_nothing_remains_however_the_parent_ends(template, number):
     """
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program), template],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT,
+    )  # fmt: skip
     try:
         group, directory = parent.stdout.readline().split()
         assert len(members(int(group))) >= 2  # ministack, and the function's worker
@@ -351,10 +345,8 @@ def test_nothing_remains_however_the_parent_ends(template, number):
 
 def members(group):
     """The running processes of a group."""
-    listed = subprocess.run(
-        ["ps", "-A", "-o", "pgid=,stat=,pid="], capture_output=True, text=True, check=True
-    )
-    lines = [line.split() for line in listed.stdout.splitlines()]
+    listed = subprocess.check_output(["ps", "-A", "-o", "pgid=,stat=,pid="], text=True)
+    lines = [line.split() for line in listed.splitlines()]
     return [pid for pgid, stat, pid in lines if int(pgid) == group and not stat.startswith("Z")]
 
 
