@@ -10,6 +10,7 @@ import pytest
 
 import xorack
 from xorack.core.request import Request
+from xorack.local.deploy import drain
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +41,31 @@ def chain(tag, children, *, lose=(), **options):
     for n, unit in enumerate(units):
         if n not in lose:
             yield Request.stamp_(tag, f"done {n}", xorack.traced(unit), finished=1)
+
+
+def events_of(tags, queue_url, sqs, seconds):
+    """The events from a subscriber's queue by tag, once each of the tags has one."""
+    received, deadline = {}, time.monotonic() + seconds
+
+    def complete():
+        return received.keys() >= {*tags} or time.monotonic() > deadline
+
+    for event in drain(queue_url, sqs, wait_seconds=seconds, until=complete):
+        received.setdefault(event["detail"]["tag"], []).append(event)
+    assert not {*tags} - received.keys()
+    return {tag: received[tag] for tag in tags}
+
+
+def assert_acked(stack, tag, events, units):
+    """The chain of so many units is acked, and all copies of its event have one id."""
+    assert {(event["source"], event["detail-type"]) for event in events} == {("xorack", "acked")}
+    assert len({event["detail"]["id"] for event in events}) == 1, tag
+    item = item_of(stack, tag)
+    assert item["status"] == {"S": "acked"}
+    assert not any(item["stamp"]["B"])
+    counts = {item[name]["N"] for name in ("started", "finished")}
+    assert counts == {str(events[0]["detail"][name]) for name in ("started", "finished")}
+    assert counts == {str(units)}, tag
 
 
 @pytest.fixture(scope="session")
