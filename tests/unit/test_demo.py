@@ -39,11 +39,8 @@ def test_the_default_database_is_this_pythons_library(tmp_path):
     database = copy_standard_library(tmp_path)
     copies = files_of(database)
     assert database.folder.name == f"python{sys.version_info.major}.{sys.version_info.minor}"
-    assert len(copies) == database.files > 300
-    assert {"json/decoder.py", "os.py", "asyncio/events.py"} <= copies.keys()
-    assert not [path for path in copies if {"test", "site-packages"} & set(path.split("/"))]
-    assert {Path(path).suffix for path in copies} == {".py"}
-    assert database.size == sum(copies.values())
+    assert (len(copies), sum(copies.values())) == (database.files, database.size)
+    assert {"json/decoder.py", "asyncio/events.py"} < copies.keys()
     assert (database.folder / "os.py").read_bytes() == Path(os.__file__).read_bytes()
 
 
