@@ -1,10 +1,78 @@
-"""``python -m demo``."""
+"""``python -m demo``: the command and its options."""
 
 from __future__ import annotations
 
+import codecs
 import sys
+from pathlib import Path
 
-from demo.command import demo
+import click
+
+from demo.database import open_database
+from demo.display import open_display, print_result
+from demo.errors import InvalidDatabase
+from demo.run import ROOT, Demo
+from xorack.cli import screen
 from xorack.cli.commands import run
 
-sys.exit(run(command=demo))
+
+def _check_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
+    try:
+        codecs.lookup(value)
+    except (LookupError, ValueError):
+        raise click.BadParameter(f"{value!r} is not known") from None
+    return value
+
+
+@click.command(epilog="Example: xorack demo --dir ~/texts")
+@click.option(
+    "--dir",
+    "folder",
+    metavar="DIR",
+    help="A folder tree of text files.  [default: the sources of Python's standard library]",
+)
+@click.option(
+    "--encoding",
+    default="UTF-8",
+    show_default=True,
+    callback=_check_encoding,
+    help="Of the files in DIR.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="The embedded AWS's port on 127.0.0.1.  [default: a free one]",
+)
+@click.option(
+    "--lose",
+    type=click.IntRange(0, 1_000_000),
+    default=0,
+    metavar="N",
+    help="Lose N words as they are counted; see them named, and repaired.",
+)
+@click.option("--work", hidden=True, default=str(ROOT / ".demo"), help="The folder for all output.")
+def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: str) -> int:
+    """See it all work on this machine, without an AWS account.
+
+    Starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark jobs
+    over a database of text files: one splits the files into words, one counts the words. Each
+    file is a chain, acked when the last of its words is counted.
+    """
+    if folder == "":
+        raise click.BadParameter("it is empty", param_hint="--dir")
+    out = screen.console()
+    try:
+        database = None if folder is None else open_database(Path(folder))
+        with open_display(out) as display:
+            result = Demo(database, encoding, Path(work), port, lose, display).run()
+    except KeyboardInterrupt:
+        screen.say("interrupted", error=True)
+        return 130
+    except InvalidDatabase as error:
+        raise click.BadParameter(str(error), param_hint="--dir") from error
+    print_result(out, result)
+    return 0 if result.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(run(command=demo))

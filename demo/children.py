@@ -14,28 +14,19 @@ from typing import NoReturn
 
 from demo.errors import DemoFailed
 
-__all__ = ["Children", "Interrupted", "interruptible"]
-
 _GRACE_SECONDS = 3.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or a signal stopped the demo."""
-
-
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise `Interrupted` on the signals that end a program, so that child processes end too."""
+    """Raise `KeyboardInterrupt` on the signals that end a program."""
 
     def interrupt(*_: object) -> NoReturn:
         for number in _SIGNALS:  # a second signal would interrupt the cleaning up
             signal.signal(number, signal.SIG_IGN)
-        raise Interrupted
+        raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set signal handlers
-        return
     # An ignored signal stays ignored, under nohup for example.
     handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in handled}
@@ -47,10 +38,7 @@ def interruptible() -> Iterator[None]:
 
 
 class Children:
-    """Child processes, each with a process group of its own.
-
-    A context manager; leaving it ends all that still run, with their own children.
-    """
+    """Child processes; leaving this context manager ends them, with their own children."""
 
     def __init__(self) -> None:
         self._running: list[subprocess.Popen[bytes]] = []
@@ -64,7 +52,7 @@ class Children:
 
         Raises:
             DemoFailed: The program failed; the message is the last line of its stderr.
-            Interrupted: The context manager was left before.
+            KeyboardInterrupt: The context manager was left before.
         """
         # Files and no pipes: a process that the program leaves running would hold a pipe open.
         with (
@@ -73,7 +61,7 @@ class Children:
         ):
             with self._lock:
                 if self._closed:
-                    raise Interrupted
+                    raise KeyboardInterrupt
                 process = subprocess.Popen(
                     command,
                     cwd=cwd,

@@ -1,12 +1,16 @@
-"""The demo's output: live on a terminal, line by line elsewhere, and the table of results."""
+"""The demo's output: the progress, live on a terminal or line by line, and the results."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,35 +18,17 @@ from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from demo.progress import Progress
-from demo.run import Options, Result, Screen, demo
+from demo.chains import Progress
 from xorack.cli import screen
+from xorack.local.deploy import Usage
 from xorack.ops.text import printable
-
-__all__ = ["run_demo"]
 
 _SHOWN_LINES = 20
 _SECONDS_BETWEEN_LINES = 2.0
 
 
-def run_demo(options: Options) -> int:
-    """Run the demo and print its results.
-
-    Returns:
-        The exit status: 0, or 1 if a chain is not acked or a word not counted.
-    """
-    out = screen.console()
-    if screen.can_redraw(out):
-        with _LiveScreen(out) as live:
-            result = demo(options, live)
-    else:
-        result = demo(options, _PlainScreen())
-    _print_result(out, result)
-    return 0 if result.ok else 1
-
-
-class _PlainScreen(Screen):
-    """One line for each change, with the seconds since the start."""
+class Display:
+    """The progress in lines, one for each change; several threads call it."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
@@ -50,36 +36,36 @@ class _PlainScreen(Screen):
         self._printed = Progress()
         self._printed_at = 0.0
 
-    def _print(self, text: str) -> None:
-        print(f"{time.monotonic() - self._begun:6.1f} s  {text}", flush=True)
-
     def begin(self, step: str, doing: str) -> None:
-        with self._lock:
-            self._print(f"{step}: {doing} ...")
+        """Show that a step begins."""
+        self._print(f"{step}: {doing} ...")
 
-    def end(self, step: str, done: str) -> None:
-        with self._lock:
-            self._print(f"{step}: {done}")
+    def end(self, step: str, result: str) -> None:
+        """Show the result of a step."""
+        self._print(f"{step}: {result}")
 
     def chains(self, progress: Progress, total: int) -> None:
-        with self._lock:
-            before, now = self._printed, time.monotonic()
-            complete = progress.ended == total or (progress.opened == total != before.opened)
-            early = now - self._printed_at < _SECONDS_BETWEEN_LINES and not complete
-            if progress == before or early:
-                return
+        """Show the numbers of chains, of so many in total."""
+        before, now = self._printed, time.monotonic()
+        complete = progress.ended == total or (progress.opened == total != before.opened)
+        early = now - self._printed_at < _SECONDS_BETWEEN_LINES and not complete
+        if progress != before and not early:
             self._printed, self._printed_at = progress, now
-            opened, acked, failed = progress.opened, progress.acked, progress.failed
-            but = f", {failed:,} failed" if failed else ""
-            self._print(f"chains: {opened:,} of {total:,} opened, {acked:,} acked{but}")
+            but = f", {progress.failed:,} failed" if progress.failed else ""
+            opened = f"{progress.opened:,} of {total:,} opened"
+            self._print(f"chains: {opened}, {progress.acked:,} acked{but}")
+
+    def _print(self, text: str) -> None:
+        with self._lock:
+            print(f"{time.monotonic() - self._begun:6.1f} s  {text}", flush=True)
 
 
-class _LiveScreen(Screen):
+class _LiveDisplay(Display):
     """A line for each finished step, spinners for the running ones, two bars for the chains."""
 
     def __init__(self, out: Console) -> None:
+        super().__init__()
         self._out = out
-        self._lock = threading.Lock()
         self._running: dict[str, TaskID] = {}
         self._steps = Bars(
             SpinnerColumn(style="cyan"),
@@ -92,80 +78,112 @@ class _LiveScreen(Screen):
             TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
             TextColumn("{task.fields[note]}", style="red"),
         )
-        self._chains: list[TaskID] = []
-        self._live = Live(Group(self._steps, self._bars), console=out, refresh_per_second=10)
-
-    def __enter__(self) -> _LiveScreen:
-        self._live.start()
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
-            for step in list(self._running):
-                self._end(step, "", Text("✗", style="red"))
-        self._live.stop()
+        names = ("opened", "acked")
+        self._tasks = [self._bars.add_task(name, note="", visible=False) for name in names]
+        self.content = Group(self._steps, self._bars)
 
     def begin(self, step: str, doing: str) -> None:
-        with self._lock:
-            if step in self._running:
-                self._steps.remove_task(self._running[step])
-            self._running[step] = self._steps.add_task(step, doing=printable(doing))
+        self._remove(step)
+        self._running[step] = self._steps.add_task(step, doing=printable(doing))
 
-    def end(self, step: str, done: str) -> None:
-        self._end(step, done, Text("✓", style="green"))
+    def end(self, step: str, result: str) -> None:
+        self._end(step, result, Text("✓", style="green"))
+
+    def fail(self) -> None:
+        """Show that the running steps did not end."""
+        for step in list(self._running):
+            self._end(step, "", Text("✗", style="red"))
+
+    def chains(self, progress: Progress, total: int) -> None:
+        note = f"{progress.failed:,} failed" if progress.failed else ""
+        shown = ((progress.opened, ""), (progress.acked, note))
+        for task, (completed, text) in zip(self._tasks, shown, strict=True):
+            self._bars.update(task, completed=completed, total=total, note=text, visible=True)
 
     def _end(self, step: str, text: str, sign: Text) -> None:
-        with self._lock:
-            self._steps.remove_task(self._running.pop(step))
+        self._remove(step)
         line = Text.assemble(sign, " ", (f"{step:<9}", "bold"), " ", printable(text))
         self._out.print(line, overflow="ellipsis", no_wrap=True)
 
-    def chains(self, progress: Progress, total: int) -> None:
-        with self._lock:
-            if not self._chains:
-                self._chains = [self._bars.add_task(name, note="") for name in ("opened", "acked")]
-            opened, acked = self._chains
-            note = f"{progress.failed:,} failed" if progress.failed else ""
-            self._bars.update(opened, completed=progress.opened, total=total)
-            self._bars.update(acked, completed=progress.acked, total=total, note=note)
+    def _remove(self, step: str) -> None:
+        if step in self._running:
+            self._steps.remove_task(self._running.pop(step))
 
 
-def _print_result(out: Console, result: Result) -> None:
+@contextmanager
+def open_display(out: Console) -> Iterator[Display]:
+    """Yield a live display on a terminal, a plain one elsewhere."""
+    if not screen.can_redraw(out):
+        yield Display()
+        return
+    display = _LiveDisplay(out)
+    with Live(display.content, console=out, refresh_per_second=10):
+        try:
+            yield display
+        except BaseException:
+            display.fail()
+            raise
+
+
+@dataclass(frozen=True)
+class Result:
+    """The results of the demo.
+
+    Attributes:
+        split: Summary of the job that split the files.
+        count: Summary of the job that counted the words, or of its repair.
+        acked: Files whose chain, the first or the repair's, is acked with an event.
+        unacked: The other chains: tag, status and reason of each.
+        counts: The folder with the counts, in Parquet.
+        commonest: The commonest words and their counts.
+        seconds: Durations of ``set up``, of the jobs by name, and of ``all``.
+    """
+
+    split: Mapping[str, Any]
+    count: Mapping[str, Any]
+    acked: int
+    unacked: Sequence[tuple[str, str, str]]
+    usage: Usage
+    counts: Path
+    commonest: Sequence[tuple[str, int]]
+    seconds: Mapping[str, float]
+
+    @property
+    def uncounted(self) -> int:
+        """Words of readable files that were not counted: 0 if all went well."""
+        return int(self.split["words"] - self.count["words"])
+
+    @property
+    def ok(self) -> bool:
+        """True if all files are acked and all of their words counted."""
+        return not self.unacked and not self.uncounted
+
+
+def print_result(out: Console, result: Result) -> None:
     """Print the table, the commonest words, the lost ones and the chains that are not acked."""
     out.print()
     for name, value, style in _rows(result):
         out.print(Text.assemble((f"{name:<20}", "bold"), (value, style)))
-    if result.commonest:
-        width = len(f"{result.commonest[0][1]:,}") + 2
-        words = [f"{count:>{width},}  {printable(word)}" for word, count in result.commonest]
-        _print_list(out, "commonest words", words, len(words))
-    if result.repair and result.repair["named"]:
-        title = "lost, named by the failed chains' events, counted by the repair"
-        words = [
-            f"  {word['id']}  {printable(_relative(word['path']))},"
-            f" position {word['position']:,}: {printable(word['word'])}"
-            for word in result.repair["named"][:_SHOWN_LINES]
-        ]
-        _print_list(out, title, words, result.repair["missing"])
-    if result.unacked:
-        chains = [
-            f"  {printable(chain.tag)}: {chain.status}: {printable(chain.reason)}"
-            for chain in result.unacked[:_SHOWN_LINES]
-        ]
-        _print_list(out, "not acked", chains, len(result.unacked), style="bold red")
+    width = len(f"{result.commonest[0][1]:,}") + 2 if result.commonest else 0
+    words = [f"{count:>{width},}  {printable(word)}" for word, count in result.commonest]
+    _print_list(out, "commonest words", words, len(words))
+    title = "lost, named by the failed chains' events, counted by the repair"
+    lost = map(_lost_word, result.count.get("named", ()))
+    _print_list(out, title, lost, result.count.get("missing", 0))
+    unacked = (f"  {printable(': '.join(chain))}" for chain in result.unacked)
+    _print_list(out, "not acked", unacked, len(result.unacked), style="bold red")
 
 
 def _rows(result: Result) -> Iterator[tuple[str, str, str]]:
     """Yield the table's rows: name, value and style."""
-    seconds, used = result.seconds, result.usage
-    steps = ("set up", "split", "count", "repair")
-    parts = ", ".join(f"{step} {seconds[step]:.1f}" for step in steps if step in seconds)
+    used, count, files = result.usage, result.count, result.split["files"]
+    parts = [f"{name} {spent:.1f}" for name, spent in result.seconds.items() if name != "all"]
     too_few = f": {result.uncounted:,} too few" if result.uncounted else ""
-    repaired = len(result.repair["repaired"]) if result.repair else 0
+    repaired = len(count.get("repaired", ()))
     by_repair = f", {repaired:,} by their repair" if repaired else ""
-    words = f"{result.words:,} ({result.distinct:,} different){too_few}"
-    acked = f"{result.acked:,} of {result.files:,}{by_repair}"
-    yield "files", f"{result.files:,}", ""
+    words = f"{count['words']:,} ({count['distinct']:,} different){too_few}"
+    acked = f"{result.acked:,} of {files:,}{by_repair}"
+    yield "files", f"{files:,}", ""
     yield "words", words, "red" if too_few else ""
     yield "chains acked", acked, "red" if result.unacked else "green"
     yield "SQS messages", f"{used.messages:,}", ""
@@ -173,19 +191,25 @@ def _rows(result: Result) -> Iterator[tuple[str, str, str]]:
     if used.errors:
         yield "Lambda errors", f"{used.errors:,}", ""
     yield "DynamoDB writes", f"{used.writes:,}", ""
-    yield "seconds", f"{seconds['all']:.1f} ({parts})", ""
+    yield "seconds", f"{result.seconds['all']:.1f} ({', '.join(parts)})", ""
     yield "counts", _relative(result.counts), ""
 
 
+def _lost_word(word: Mapping[str, Any]) -> str:
+    place = f"{printable(_relative(word['path']))}, position {word['position']:,}"
+    return f"  {word['id']}  {place}: {printable(word['word'])}"
+
+
 def _print_list(
-    out: Console, title: str, lines: Sequence[str], total: int, style: str = "bold"
+    out: Console, title: str, lines: Iterable[str], total: int, style: str = "bold"
 ) -> None:
-    out.print()
-    out.print(Text(title, style=style))
-    for line in lines:
+    shown = list(islice(lines, _SHOWN_LINES))
+    if shown:
+        out.print(Text(f"\n{title}", style=style))
+    for line in shown:
         out.print(Text(line))
-    if total > len(lines):
-        out.print(Text(f"  and {total - len(lines):,} more"))
+    if total > len(shown) > 0:
+        out.print(Text(f"  and {total - len(shown):,} more"))
 
 
 def _relative(path: str | Path) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from xorack.core.errors import XorAckError
 
-__all__ = ["DemoFailed", "InvalidDatabase"]
-
 
 class DemoFailed(XorAckError):
     """The demo cannot continue; the message names the cause."""

@@ -67,8 +67,8 @@ def main() -> None:
         ):
             detail = message["detail"]
             ended.add(detail["tag"])
-            missing = [names.get(unit, unit) for unit in detail.get("outstanding", [])]
-            print(detail["tag"], detail["status"], detail.get("reason", ""), *missing)
+            outstanding = [names.get(unit, unit) for unit in detail.get("outstanding", [])]
+            print(detail["tag"], detail["status"], detail.get("reason", ""), *outstanding)
             if len(ended) < len(ORDERS):
                 # On its schedule the sweeper runs every minute.
                 time.sleep(TIMEOUT)

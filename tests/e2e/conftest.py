@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import reduce
 from pathlib import Path
 
@@ -9,8 +10,25 @@ import pytest
 
 import xorack
 from xorack.core.request import Request
+from xorack.local.deploy import drain
 
 ROOT = Path(__file__).parents[2]
+
+
+def eventually(condition, seconds=60):
+    """Poll until the condition holds: a loaded machine takes long."""
+    deadline = time.monotonic() + seconds
+    while not (holds := condition()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return holds
+
+
+def item_of(stack, tag):
+    """The item of a chain as the table has it, or None."""
+    response = stack.client("dynamodb").get_item(
+        TableName=stack.table_name, Key={"tag": {"S": tag}}, ConsistentRead=True
+    )
+    return response.get("Item")
 
 
 def chain(tag, children, *, lose=(), **options):
@@ -23,6 +41,31 @@ def chain(tag, children, *, lose=(), **options):
     for n, unit in enumerate(units):
         if n not in lose:
             yield Request.stamp_(tag, f"done {n}", xorack.traced(unit), finished=1)
+
+
+def events_of(tags, queue_url, sqs, seconds):
+    """The events from a subscriber's queue by tag, once each of the tags has one."""
+    received, deadline = {}, time.monotonic() + seconds
+
+    def complete():
+        return received.keys() >= {*tags} or time.monotonic() > deadline
+
+    for event in drain(queue_url, sqs, wait_seconds=seconds, until=complete):
+        received.setdefault(event["detail"]["tag"], []).append(event)
+    assert not {*tags} - received.keys()
+    return {tag: received[tag] for tag in tags}
+
+
+def assert_acked(stack, tag, events, units):
+    """The chain of so many units is acked, and all copies of its event have one id."""
+    assert {(event["source"], event["detail-type"]) for event in events} == {("xorack", "acked")}
+    assert len({event["detail"]["id"] for event in events}) == 1, tag
+    item = item_of(stack, tag)
+    assert item["status"] == {"S": "acked"}
+    assert not any(item["stamp"]["B"])
+    counts = {item[name]["N"] for name in ("started", "finished")}
+    assert counts == {str(events[0]["detail"][name]) for name in ("started", "finished")}
+    assert counts == {str(units)}, tag
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +83,7 @@ def demo_work(tmp_path_factory) -> Path:
     from demo.assembly import synthesise
     from demo.children import Children
 
-    work = tmp_path_factory.mktemp("demo") / "work"
-    work.mkdir()
+    work = tmp_path_factory.mktemp("demo")
     (work / "xorack-demo").touch()
     with Children() as children:
         synthesise(ROOT, work / "cdk", children)
@@ -51,11 +93,7 @@ def demo_work(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def assembly(demo_work) -> Path:
     """The template of the stack, with the demo's settings."""
-    from demo.assembly import cached_template
-
-    template = cached_template(ROOT, demo_work / "cdk")
-    assert template is not None
-    return template
+    return next((demo_work / "cdk").glob("*.template.json"))
 
 
 @pytest.fixture(scope="session")

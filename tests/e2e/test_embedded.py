@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import ROOT, eventually, item_of
 from tests.support.in_process import receive_all
 from xorack.local.deploy import deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
@@ -62,54 +63,44 @@ OUTPUTS = {
 
 def resources(*, visibility=10, window=1, timeout=5):
     redrive = {"deadLetterTargetArn": {"Fn::GetAtt": ["Dead", "Arn"]}, "maxReceiveCount": 2}
+    table = {
+        "BillingMode": "PAY_PER_REQUEST",
+        "KeySchema": [{"AttributeName": "tag", "KeyType": "HASH"}],
+        "AttributeDefinitions": [{"AttributeName": "tag", "AttributeType": "S"}],
+        "TimeToLiveSpecification": {"AttributeName": "expires_at", "Enabled": True},
+    }
+    function = {
+        "Runtime": "python3.13",
+        "Architectures": ["arm64"],
+        "Handler": "main.handler",
+        "Timeout": timeout,
+        "Layers": [{"Ref": "Layer"}],
+        "Role": "arn:aws:iam::123456789012:role/any",
+        "Environment": {"Variables": {"TABLE": {"Ref": "Table"}, "BUS": {"Ref": "Bus"}}},
+        "Code": {"S3Bucket": {"Fn::Sub": CODE["bucketName"]}, "S3Key": CODE["objectKey"]},
+    }
+    mapping = {
+        "EventSourceArn": {"Fn::GetAtt": ["Queue", "Arn"]},
+        "FunctionName": {"Ref": "Function"},
+        "BatchSize": 200,
+        "MaximumBatchingWindowInSeconds": window,
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+        "ScalingConfig": {"MaximumConcurrency": 2},
+    }
     every = {
-        "Table": (
-            "DynamoDB::Table",
-            {
-                "BillingMode": "PAY_PER_REQUEST",
-                "KeySchema": [{"AttributeName": "tag", "KeyType": "HASH"}],
-                "AttributeDefinitions": [{"AttributeName": "tag", "AttributeType": "S"}],
-                "TimeToLiveSpecification": {"AttributeName": "expires_at", "Enabled": True},
-            },
-        ),
+        "Table": ("DynamoDB::Table", table),
         "Dead": ("SQS::Queue", {}),
         "Queue": ("SQS::Queue", {"VisibilityTimeout": visibility, "RedrivePolicy": redrive}),
         "Bus": ("Events::EventBus", {"Name": {"Ref": "AWS::StackName"}}),
-        "Function": (
-            "Lambda::Function",
-            {
-                "Runtime": "python3.13",
-                "Architectures": ["arm64"],
-                "Handler": "main.handler",
-                "Timeout": timeout,
-                "Layers": [{"Ref": "Layer"}],
-                "Role": "arn:aws:iam::123456789012:role/any",
-                "Environment": {"Variables": {"TABLE": {"Ref": "Table"}, "BUS": {"Ref": "Bus"}}},
-                "Code": {
-                    "S3Bucket": {"Fn::Sub": CODE["bucketName"]},
-                    "S3Key": CODE["objectKey"],
-                },
-            },
-        ),
-        "Mapping": (
-            "Lambda::EventSourceMapping",
-            {
-                "EventSourceArn": {"Fn::GetAtt": ["Queue", "Arn"]},
-                "FunctionName": {"Ref": "Function"},
-                "BatchSize": 200,
-                "MaximumBatchingWindowInSeconds": window,
-                "FunctionResponseTypes": ["ReportBatchItemFailures"],
-                "ScalingConfig": {"MaximumConcurrency": 2},
-            },
-        ),
+        "Function": ("Lambda::Function", function),
+        "Mapping": ("Lambda::EventSourceMapping", mapping),
     }
     return {name: {"Type": f"AWS::{kind}", "Properties": p} for name, (kind, p) in every.items()}
 
 
-def write_assembly(folder, *, name="small", more_parameters=(), replaced=None, **options):
+def write_assembly(folder, *, more_parameters=(), replaced=None, **options):
     """Write a cloud assembly with a stack of every kind of resource; return its template."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "code").mkdir(exist_ok=True)
+    (folder / "code").mkdir()
     (folder / "code" / "main.py").write_text(HANDLER)
     code = {"source": {"path": "code", "packaging": "zip"}, "destinations": {"here": CODE}}
     (folder / "small.assets.json").write_text(json.dumps({"files": {"code": code}}))
@@ -123,8 +114,9 @@ def write_assembly(folder, *, name="small", more_parameters=(), replaced=None, *
         "Resources": {**resources(**options), **(replaced or {})},
         "Outputs": {output: {"Value": {"Ref": key}} for output, key in OUTPUTS.items()},
     }
-    (folder / f"{name}.template.json").write_text(json.dumps(template))
-    return folder / f"{name}.template.json"
+    path = folder / "small.template.json"
+    path.write_text(json.dumps(template))
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -147,23 +139,12 @@ def impatient(embedded_aws, tmp_path_factory):
     return stack
 
 
-def eventually(condition, seconds=60):
-    """Poll until the condition holds: a loaded machine takes long."""
-    deadline = time.monotonic() + seconds
-    while not (holds := condition()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return holds
-
-
 def send(stack, *bodies):
     sqs = stack.client("sqs")
-    for start in range(0, len(bodies), 10):
-        entries = [
-            {"Id": str(n), "MessageBody": json.dumps(body)}
-            for n, body in enumerate(bodies[start : start + 10])
-        ]
-        answer = sqs.send_message_batch(QueueUrl=stack.queue_url, Entries=entries)
-        assert not answer.get("Failed")
+    entries = [{"Id": str(n), "MessageBody": json.dumps(body)} for n, body in enumerate(bodies)]
+    for start in range(0, len(entries), 10):
+        part = entries[start : start + 10]
+        assert not sqs.send_message_batch(QueueUrl=stack.queue_url, Entries=part).get("Failed")
 
 
 def invoke_where(stack):
@@ -175,12 +156,8 @@ def invoke_where(stack):
 
 def counted(stack):
     """The number of good messages and of batches that the function has counted."""
-    item = stack.client("dynamodb").get_item(
-        TableName=stack.table_name, Key={"tag": {"S": "count"}}, ConsistentRead=True
-    )
-    return tuple(
-        int(item.get("Item", {}).get(name, {"N": "0"})["N"]) for name in ("good", "batches")
-    )
+    item = item_of(stack, "count") or {}
+    return tuple(int(item.get(name, {"N": "0"})["N"]) for name in ("good", "batches"))
 
 
 def dead_letters(stack):
@@ -189,8 +166,7 @@ def dead_letters(stack):
 
 
 def test_messages_sent_by_many_are_delivered_once_in_large_batches(small):
-    good, batches = counted(small)
-    before = usage(small)
+    (good, batches), before = counted(small), usage(small)
     each, senders = 500, 4
     with ThreadPoolExecutor(senders) as pool:
         for _ in range(senders):
@@ -199,13 +175,11 @@ def test_messages_sent_by_many_are_delivered_once_in_large_batches(small):
     time.sleep(1)  # long enough for a second delivery
     now_good, now_batches = counted(small)
     assert now_good == good + each * senders
-    after = usage(small)
+    new, after = now_batches - batches, usage(small)
     assert after.messages - before.messages == each * senders
-    assert after.invocations - before.invocations == now_batches - batches
-    assert after.writes - before.writes == now_batches - batches
+    assert after.invocations - before.invocations == after.writes - before.writes == new
     assert after.errors == before.errors
-    # ministack's own batches have ten messages.
-    assert now_batches - batches < each * senders / 20
+    assert new < each * senders / 20  # ministack's own batches have ten messages
 
 
 def test_the_window_collects_slow_messages_into_few_batches(small):
@@ -233,8 +207,7 @@ def test_a_failing_message_is_retried_and_then_dead_lettered(
 
 
 def test_a_subscriber_gets_the_events_of_its_rule(small):
-    queue_url = subscribe(small, ["acked"])
-    sqs = small.client("sqs")
+    queue_url, sqs = subscribe(small, ["acked"]), small.client("sqs")
     assert list(drain(queue_url, sqs)) == []
     send(
         small,
@@ -259,12 +232,12 @@ def test_no_event_is_lost_between_the_bus_and_the_subscriber(small):
             entries = [{**entry, "Detail": json.dumps({"n": start + n})} for n in range(10)]
             assert small.client("events").put_events(Entries=entries)["FailedEntryCount"] == 0
 
+    def complete():
+        return len(received) == total
+
     with ThreadPoolExecutor(1) as pool:
         published = pool.submit(publish)
-        events = drain(
-            queue_url, small.client("sqs"), wait_seconds=30, until=lambda: len(received) == total
-        )
-        for event in events:
+        for event in drain(queue_url, small.client("sqs"), wait_seconds=30, until=complete):
             received.append(event["detail"]["n"])
         published.result()
     assert sorted(received) == list(range(total))
@@ -283,10 +256,8 @@ def test_a_rejected_conditional_write_is_not_counted(small):
 
 def test_the_tables_time_to_live_is_the_templates(small):
     answer = small.client("dynamodb").describe_time_to_live(TableName=small.table_name)
-    assert answer["TimeToLiveDescription"] == {
-        "TimeToLiveStatus": "ENABLED",
-        "AttributeName": "expires_at",
-    }
+    expected = {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+    assert answer["TimeToLiveDescription"] == expected
 
 
 def test_a_function_finds_its_own_code_and_no_account_of_the_user(template, monkeypatch):
@@ -307,19 +278,13 @@ def test_a_function_finds_its_own_code_and_no_account_of_the_user(template, monk
     assert 0 < where["ms"] <= 5000
 
 
-def test_a_taken_port_is_named_in_one_line():
+def test_each_start_is_empty_and_each_stop_frees_the_port():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=rf"^port {port} is taken: .*$"):
             EmbeddedAWS(port).start()
-
-
-def test_each_start_is_empty_and_each_stop_frees_the_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     for _ in range(2):
         with EmbeddedAWS(port) as aws:
             assert aws.endpoint_url == f"http://127.0.0.1:{port}"
@@ -351,11 +316,12 @@ def test_a_failed_start_names_the_reason():
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_remains_however_the_parent_ends(template, number):
     program = """
-        import sys, time
+        import signal, sys, time
         from pathlib import Path
         from tests.e2e.test_embedded import invoke_where
         from xorack.local.deploy import deploy
         from xorack.local.embedded import EmbeddedAWS
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
         with EmbeddedAWS() as aws:
             invoke_where(deploy(aws, Path(sys.argv[1])))
             print(aws._process.pid, aws._directory, flush=True)
@@ -363,11 +329,8 @@ def test_nothing_remains_however_the_parent_ends(template, number):
     """
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program), template],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT,
+    )  # fmt: skip
     try:
         group, directory = parent.stdout.readline().split()
         assert len(members(int(group))) >= 2  # ministack, and the function's worker
@@ -382,10 +345,8 @@ def test_nothing_remains_however_the_parent_ends(template, number):
 
 def members(group):
     """The running processes of a group."""
-    listed = subprocess.run(
-        ["ps", "-A", "-o", "pgid=,stat=,pid="], capture_output=True, text=True, check=True
-    )
-    lines = [line.split() for line in listed.stdout.splitlines()]
+    listed = subprocess.check_output(["ps", "-A", "-o", "pgid=,stat=,pid="], text=True)
+    lines = [line.split() for line in listed.splitlines()]
     return [pid for pgid, stat, pid in lines if int(pgid) == group and not stat.startswith("Z")]
 
 
@@ -408,14 +369,15 @@ def test_a_template_that_cannot_be_deployed_is_explained(embedded_aws, tmp_path,
         deploy(embedded_aws, template, name="wrong")
 
 
-def test_a_missing_asset_is_named(embedded_aws, tmp_path):
+def test_an_incomplete_assembly_is_explained(embedded_aws, tmp_path):
     template = tmp_path / "x.template.json"
-    with pytest.raises(DeployFailed, match="cannot read the template"):
-        deploy(embedded_aws, template)
-    template.write_text("{}")
-    with pytest.raises(DeployFailed, match=r"no \*.assets.json"):
-        deploy(embedded_aws, template)
     file = {"source": {"path": "gone", "packaging": "zip"}, "destinations": {}}
-    (tmp_path / "x.assets.json").write_text(json.dumps({"files": {"x": file}}))
-    with pytest.raises(DeployFailed, match="gone"):
-        deploy(embedded_aws, template)
+    manifest = json.dumps({"files": {"x": file}})
+    for name, content, message in (
+        ("unrelated", "", "cannot read the template"),
+        ("x.template.json", "{}", r"no \*.assets.json"),
+        ("x.assets.json", manifest, "gone"),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(DeployFailed, match=message):
+            deploy(embedded_aws, template)

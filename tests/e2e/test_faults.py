@@ -18,11 +18,11 @@ from contextlib import suppress
 
 import pytest
 
-from tests.e2e.conftest import chain
+from tests.e2e.conftest import assert_acked, chain, events_of
 from tests.support.proxy import FaultProxy, Faults, total
 from xorack.aws.sqs import send
 from xorack.core.errors import SendFailed
-from xorack.local.deploy import deploy, drain, subscribe, usage
+from xorack.local.deploy import deploy, subscribe
 from xorack.local.embedded import EmbeddedAWS
 
 pytestmark = pytest.mark.embedded
@@ -52,19 +52,15 @@ def send_surely(queue_url, requests, client):
             return
 
 
-def kill_workers(aws):
-    """Kill the processes that run Lambda functions, in the middle of their work."""
-    parents = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid="], text=True)
-    for line in parents.splitlines():
-        pid, parent = map(int, line.split())
-        if parent == aws._process.pid:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
 def kill_workers_until(aws, end, stopped):
+    """Kill the processes that run Lambda functions, in the middle of their work."""
     while time.monotonic() < end and not stopped.wait(2):
-        kill_workers(aws)
+        parents = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid="], text=True)
+        for line in parents.splitlines():
+            pid, parent = map(int, line.split())
+            if parent == aws._process.pid:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -88,7 +84,6 @@ def test_each_chain_ends_once_despite_faults(template):
     tags = [f"fault/{n}" for n in range(CHAINS)]
     requests = [request for tag in tags for request in chain(tag, CHILDREN)]
     random.Random(5).shuffle(requests)
-    received: dict[str, list[dict]] = {}
 
     with (
         FaultProxy(seed=11) as proxy,
@@ -101,20 +96,14 @@ def test_each_chain_ends_once_despite_faults(template):
         producer = aws.client("sqs", endpoint_url=proxy.endpoint_url)
         parts = [requests[start : start + 200] for start in range(0, len(requests), 200)]
         now, stopped = time.monotonic(), threading.Event()
-        deadline = now + PATIENCE_SECONDS
         work = [(send_surely, (stack.queue_url, part, producer)) for part in parts]
         work.append((kill_workers_until, (aws, now + KILLING_SECONDS, stopped)))
         threads = [threading.Thread(target=f, args=args, daemon=True) for f, args in work]
         for thread in threads:
             thread.start()
 
-        def complete():
-            return len(received) == CHAINS or time.monotonic() > deadline
-
         # The subscriber's own calls meet no faults: it sees the acker's work only.
-        events = drain(subscriber, aws.client("sqs"), wait_seconds=PATIENCE_SECONDS, until=complete)
-        for event in events:
-            received.setdefault(event["detail"]["tag"], []).append(event)
+        received = events_of(tags, subscriber, aws.client("sqs"), PATIENCE_SECONDS)
         stopped.set()
         for thread in threads:
             thread.join(timeout=60)
@@ -122,17 +111,8 @@ def test_each_chain_ends_once_despite_faults(template):
         happened = dict(proxy.happened)
         proxy.faults = {}
 
-        assert sorted(received) == sorted(tags), usage(stack)
-        for tag, events in received.items():
-            assert {event["detail-type"] for event in events} == {"acked"}, tag
-            assert len({event["detail"]["id"] for event in events}) == 1, tag
-            item = aws.client("dynamodb").get_item(
-                TableName=stack.table_name, Key={"tag": {"S": tag}}, ConsistentRead=True
-            )["Item"]
-            assert item["status"] == {"S": "acked"}
-            assert not any(item["stamp"]["B"])
-            counts = {item[name]["N"] for name in ("started", "finished")}
-            assert counts == {str(CHILDREN + 1)}, tag
+        for tag in tags:
+            assert_acked(stack, tag, received[tag], units=CHILDREN + 1)
         # No message was given up, and no valid request was rejected.
         dead = aws.client("sqs").receive_message(QueueUrl=stack.dead_letter_queue_url)
         assert "Messages" not in dead

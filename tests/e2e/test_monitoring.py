@@ -9,7 +9,6 @@ import pytest
 import xorack
 from tests.support.services import apply_requests
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.clock import milliseconds
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 
@@ -28,27 +27,23 @@ def widgets(stack):
 def test_the_custom_widget_shows_unfinished_chains(stack, widgets):
     tag = "stuck/<1>"
     create = Request.create(tag, "c", xorack.traced(0xFEED), timeout=1800)
-    apply_requests(
-        DynamoDBStore(stack.table_name, client=stack.client("dynamodb")),
-        tag,
-        [create],
-        now=milliseconds,
-        policy=RetryPolicy(),
-    )
+    store = DynamoDBStore(stack.table_name, client=stack.client("dynamodb"))
+    apply_requests(store, tag, [create], policy=RetryPolicy())
     (custom,) = (w["properties"] for w in widgets if w["type"] == "custom")
     # CloudWatch adds the widget's context to its parameters.
     event = {**custom["params"], "widgetContext": {"theme": "dark", "params": custom["params"]}}
-    answer = stack.client("lambda").invoke(
-        FunctionName=custom["endpoint"], Payload=json.dumps(event)
-    )
-    page = json.load(answer["Payload"])
-    assert "FunctionError" not in answer, page
+
+    def invoke(event):
+        response = stack.client("lambda").invoke(
+            FunctionName=custom["endpoint"], Payload=json.dumps(event)
+        )
+        assert "FunctionError" not in response
+        return json.load(response["Payload"])
+
+    page = invoke(event)
     assert ">stuck/&lt;1&gt;<" in page
     assert "000000000000feed" in page
-    described = stack.client("lambda").invoke(
-        FunctionName=custom["endpoint"], Payload=json.dumps({"describe": True})
-    )
-    assert "## Unfinished chains" in json.load(described["Payload"])
+    assert "## Unfinished chains" in invoke({"describe": True})
 
 
 def test_the_dashboard_shows_all_alarms(stack, widgets):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-import time
 
 import pytest
 
 import xorack
-from tests.e2e.conftest import chain
+from tests.e2e.conftest import assert_acked, chain, events_of, eventually
 from tests.support.in_process import receive_all
 from xorack.aws.sqs import send
 from xorack.core.request import Request
@@ -21,33 +20,13 @@ pytestmark = pytest.mark.embedded
 
 @pytest.fixture(scope="module")
 def events(stack):
-    """A function that waits until each tag has an event and returns the events by tag."""
-    queue_url, seen = subscribe(stack), {}
-
-    def wait_for(tags, seconds=90):
-        wanted = set(tags)
-        deadline = time.monotonic() + seconds
-
-        def done():
-            return wanted <= seen.keys() or time.monotonic() > deadline
-
-        for event in drain(queue_url, stack.client("sqs"), wait_seconds=seconds, until=done):
-            seen.setdefault(event["detail"]["tag"], []).append(event)
-        assert wanted <= seen.keys(), f"no event of {sorted(wanted - seen.keys())[:5]}"
-        return {tag: seen[tag] for tag in wanted}
-
-    return wait_for
+    """A function that waits until each tag has an event; each call gets the new events."""
+    queue_url, sqs = subscribe(stack), stack.client("sqs")
+    return lambda *tags: events_of(tags, queue_url, sqs, seconds=90)
 
 
 def send_all(stack, requests):
     return send(stack.queue_url, requests, stack.client("sqs"))
-
-
-def item_of(stack, tag):
-    answer = stack.client("dynamodb").get_item(
-        TableName=stack.table_name, Key={"tag": {"S": tag}}, ConsistentRead=True
-    )
-    return answer["Item"]
 
 
 def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
@@ -56,15 +35,9 @@ def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
     requests = [request for tag in tags for request in chain(tag, 30, detail={"children": 30})]
     random.Random(1).shuffle(requests)
     report = send_all(stack, requests)
-    for tag, (event, *again) in events(tags).items():
-        assert (event["source"], event["detail-type"]) == ("xorack", "acked")
-        detail = event["detail"]
-        assert (detail["started"], detail["finished"]) == (31, 31)
-        assert detail["detail"] == {"children": 30}
-        assert {other["detail"]["id"] for other in again} <= {detail["id"]}
-        item = item_of(stack, tag)
-        assert item["status"] == {"S": "acked"}
-        assert not any(item["stamp"]["B"])
+    for tag, received in events(*tags).items():
+        assert_acked(stack, tag, received, units=31)
+        assert received[0]["detail"]["detail"] == {"children": 30}
     after = usage(stack)
     assert report.requests == len(requests) == 3200
     assert after.messages - before.messages == report.messages
@@ -80,16 +53,14 @@ def test_messages_delivered_three_times_in_any_order_count_once(stack, events):
     for _ in range(2):
         shuffler.shuffle(requests)
         send_all(stack, requests)
-    for tag, received in events(tags).items():
-        assert {event["detail-type"] for event in received} == {"acked"}
-        assert len({event["detail"]["id"] for event in received}) == 1
-        assert item_of(stack, tag)["finished"] == {"N": "11"}
+    for tag, received in events(*tags).items():
+        assert_acked(stack, tag, received, units=11)
 
 
 def test_a_failed_chains_event_has_its_reason(stack, events):
     tag = "failed/1"
     send_all(stack, [*chain(tag, 5, lose=(1, 4)), Request.fail(tag, "why", "the disk is full")])
-    detail = events([tag])[tag][0]["detail"]
+    detail = events(tag)[tag][0]["detail"]
     assert detail["status"] == "failed"
     assert detail["reason"] == "the disk is full"
 
@@ -98,14 +69,14 @@ def test_the_sweeper_ends_a_chain_after_its_deadline(stack, events):
     tag = "late/1"
     lost = {xorack.unit_id(tag, n) for n in (0, 2)}
     send_all(stack, chain(tag, 3, lose=(0, 2), timeout=1))
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        answer = stack.client("lambda").invoke(FunctionName=stack.outputs["SweeperName"])
-        assert "FunctionError" not in answer, answer["Payload"].read()
-        if json.load(answer["Payload"])["ChainsTimedOut"]:
-            break
-        time.sleep(0.5)
-    detail = events([tag])[tag][0]["detail"]
+
+    def sweep():
+        response = stack.client("lambda").invoke(FunctionName=stack.outputs["SweeperName"])
+        assert "FunctionError" not in response, response["Payload"].read()
+        return json.load(response["Payload"])["ChainsTimedOut"]
+
+    assert eventually(sweep)
+    detail = events(tag)[tag][0]["detail"]
     assert (detail["status"], detail["reason"]) == ("failed", "timed out")
     assert set(detail["outstanding"]) == {f"{unit:016x}" for unit in lost}
     assert detail["outstanding_complete"] is True
@@ -118,16 +89,16 @@ def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, e
     sqs = stack.client("sqs")
     sqs.send_message(QueueUrl=stack.queue_url, MessageBody="not JSON")
     sqs.send_message(QueueUrl=stack.queue_url, MessageBody=body)
-    assert events([tag])[tag][0]["detail-type"] == "acked"
-    dead = []
-    deadline = time.monotonic() + 60
-    while len(dead) < 2 and time.monotonic() < deadline:
-        dead += receive_all(sqs, stack.dead_letter_queue_url)
-        time.sleep(0.2)
-    reasons = sorted(message["MessageAttributes"]["error"]["StringValue"] for message in dead)
-    assert len(reasons) == 2, reasons
-    assert reasons[0].startswith("body: ")
-    assert reasons[1].startswith("requests[1].tag: ")
+    assert events(tag)[tag][0]["detail-type"] == "acked"
+    reasons = []
+
+    def both_arrived():
+        for message in receive_all(sqs, stack.dead_letter_queue_url):
+            reasons.append(message["MessageAttributes"]["error"]["StringValue"])
+        return len(reasons) >= 2
+
+    assert eventually(both_arrived)
+    assert [reason.partition(" ")[0] for reason in sorted(reasons)] == ["body:", "requests[1].tag:"]
 
 
 @pytest.mark.slow

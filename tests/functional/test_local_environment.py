@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,16 +52,9 @@ def installer(monkeypatch):
 
 def test_one_of_many_callers_makes_it(broken, requirements, installer):
     lines = []
-    threads = [
-        threading.Thread(
-            target=environment.ensure, args=(broken, requirements), kwargs={"notify": lines.append}
-        )
-        for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(3):
+            pool.submit(environment.ensure, broken, requirements, notify=lines.append)
     assert lines == [f"installing the embedded AWS into {broken}"]
     venv, pip = installer
     assert venv[1:] == ["-m", "venv", "--clear", str(broken)]
@@ -69,17 +62,17 @@ def test_one_of_many_callers_makes_it(broken, requirements, installer):
     assert pip[-2:] == ["-r", str(requirements)]
 
 
-@pytest.mark.parametrize("change", ["requirements", "python", "fingerprint"])
-def test_a_change_makes_it_again(directory, requirements, installer, change):
+@pytest.mark.parametrize(
+    "changed", ["requirements.txt", "made/here/bin/python", "made/here/made-of"]
+)
+def test_a_change_makes_it_again(directory, requirements, installer, tmp_path, changed):
     python = environment.ensure(directory, requirements)
     assert environment.ensure(directory, requirements) == python
     assert len(installer) == 2
-    if change == "requirements":
+    if changed == "requirements.txt":
         requirements.write_text("# still nothing\n")
-    elif change == "python":
-        python.unlink()
     else:
-        (directory / "made-of").unlink()
+        (tmp_path / changed).unlink()
     assert environment.ensure(directory, requirements) == python
     assert len(installer) == 4
 

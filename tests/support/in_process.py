@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,15 +42,7 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Definitions:
-    """Definitions of the stack's resources, as far as they matter to code that uses them.
-
-    Attributes:
-        table: `KeySchema`, `AttributeDefinitions` and `GlobalSecondaryIndexes` of CreateTable.
-        ttl_attribute: The attribute that holds an item's expiry.
-        queue: Attributes of the queue for CreateQueue, without its redrive policy.
-        dead_letter_queue: Attributes of its dead-letter queue.
-        max_receive_count: Receives of a message before it goes to the dead-letter queue.
-    """
+    """Arguments of the calls that create the stack's table and queues."""
 
     table: dict[str, Any]
     ttl_attribute: str = schema.EXPIRES_AT
@@ -90,13 +82,11 @@ def definitions_of(template: Mapping[str, Any]) -> Definitions:
     Raises:
         ValueError: The template has not exactly one table and one queue with a redrive policy.
     """
-    resources = template["Resources"].values()
-    table = _only(
-        "DynamoDB table", [r for r in resources if r["Type"].startswith("AWS::DynamoDB::")]
-    )
+    table = _only(template, "DynamoDB table", lambda r: r["Type"].startswith("AWS::DynamoDB::"))
     queue = _only(
+        template,
         "queue with a redrive policy",
-        [r for r in resources if "RedrivePolicy" in r.get("Properties", {})],
+        lambda r: "RedrivePolicy" in r.get("Properties", {}),
     )
     redrive = queue["RedrivePolicy"]
     dead = template["Resources"][redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]["Properties"]
@@ -109,19 +99,13 @@ def definitions_of(template: Mapping[str, Any]) -> Definitions:
     )
 
 
-def _only(what: str, resources: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _only(
+    template: Mapping[str, Any], what: str, wanted: Callable[[Mapping[str, Any]], bool]
+) -> Mapping[str, Any]:
+    resources = [resource for resource in template["Resources"].values() if wanted(resource)]
     if len(resources) != 1:
         raise ValueError(f"the template should have one {what}, and has {len(resources)}")
-    return resources[0]["Properties"]
-
-
-class InProcessAWS(ClientCache):
-    """The running in-process AWS: makes clients for it."""
-
-    def __init__(self) -> None:
-        import boto3
-
-        super().__init__(boto3.session.Session(region_name=REGION).client)
+    return dict(resources[0]["Properties"])
 
 
 @dataclass(frozen=True)
@@ -129,7 +113,7 @@ class Resources:
     """The stack's resources.
 
     Attributes:
-        aws: An `InProcessAWS` or an `EmbeddedAWS`.
+        aws: The in-process or the embedded AWS.
         events_queue_url: A queue that gets every event on the bus: a subscriber.
     """
 
@@ -192,12 +176,9 @@ def receive_all(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def locked_aws(*, lock: bool = True) -> Iterator[InProcessAWS]:
-    """Start an empty, atomic moto in this process and hide the user's AWS configuration.
-
-    Args:
-        lock: False leaves moto as it is, for the canary test.
-    """
+def locked_aws(*, lock: bool = True) -> Iterator[ClientCache]:
+    """Start an empty moto in this process and hide the user's AWS; the lock makes it atomic."""
+    import boto3
     from moto import mock_aws
 
     with ExitStack() as stack:
@@ -207,19 +188,13 @@ def locked_aws(*, lock: bool = True) -> Iterator[InProcessAWS]:
             _lock_dynamodb(stack)
             _lock_sqs(stack)
             _quicken_sqs(stack)
-        yield InProcessAWS()
+        yield ClientCache(boto3.session.Session(region_name=REGION).client)
 
 
 def create_resources(
     aws: Any, described: Definitions | None = None, *, partition_key: str = schema.TAG
 ) -> Resources:
-    """Create the stack's resources under new names.
-
-    Args:
-        aws: An `InProcessAWS` or an `EmbeddedAWS`.
-        described: Definitions, for example `definitions_of(template)`; default `definitions()`.
-        partition_key: The table's partition key if `described` is None.
-    """
+    """Create the stack's resources under new names; by default those of `definitions`."""
     described = described or definitions(partition_key)
     name = f"xorack-{uuid.uuid4().hex[:8]}"
     dynamodb, sqs = aws.client("dynamodb"), aws.client("sqs")

@@ -24,6 +24,11 @@ import urllib3
 from xorack.local.embedded import HOST
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "expect", "content-length"}
+_REJECTIONS = {
+    "throttle": (400, "ThrottlingException"),
+    "conflict": (400, "TransactionConflictException"),
+    "error": (500, "InternalServerError"),
+}
 _ONLY_FOR = {"partial": ("SendMessageBatch", "PutEvents"), "conflict": ("UpdateItem",)}
 
 
@@ -92,15 +97,7 @@ class _Response(NamedTuple):
 
 
 class FaultProxy:
-    """The proxy, a context manager.
-
-    Start it before the clients that use its `endpoint_url`, then set its target::
-
-        with FaultProxy(seed=7) as proxy:
-            with EmbeddedAWS(environ={"AWS_ENDPOINT_URL": proxy.endpoint_url}) as aws:
-                proxy.target = aws.endpoint_url
-                stack = deploy(aws, template)  # without faults
-                proxy.faults = {"UpdateItem": Faults(lose=0.1), "*": Faults(drop=0.05)}
+    """The proxy, a context manager; tests/e2e/test_faults.py shows its use.
 
     Attributes:
         target: The address that calls go to, for example `EmbeddedAWS.endpoint_url`.
@@ -140,13 +137,10 @@ class FaultProxy:
             self.happened[action, fault] += 1
         if fault == "drop":
             return None
-        if fault == "throttle":
-            throttled = service.startswith("DynamoDB") and "ProvisionedThroughputExceeded"
-            return _error(400, f"{throttled or 'Throttling'}Exception")
-        if fault == "conflict":
-            return _error(400, "TransactionConflictException")
-        if fault == "error":
-            return _error(500, "InternalServerError")
+        if fault == "throttle" and service.startswith("DynamoDB"):
+            return _error(400, "ProvisionedThroughputExceededException")
+        if fault in _REJECTIONS:
+            return _error(*_REJECTIONS[fault])
         if fault == "partial":
             return self._forward_partly(call, chance)
         if fault == "delay":

