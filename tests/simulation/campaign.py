@@ -1,7 +1,5 @@
 """Campaigns: many schedules and their figures."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter

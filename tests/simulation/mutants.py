@@ -5,7 +5,6 @@ that no mutant outlives the code that it breaks. The function object stays and g
 edited source: every module that imported it runs the mutant.
 """
 
-from __future__ import annotations
 import __future__
 
 import inspect

@@ -14,13 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.simulation.aws import AWS, QUEUE, Client
 from tests.simulation.model import deadline_of
-from tests.simulation.options import (
-    DAY_SECONDS,
-    MAX_INDEX_LAG,
-    MAX_SKEW,
-    Options,
-    draw_fault_rates,
-)
+from tests.simulation.options import DAY_SECONDS, MAX_INDEX_LAG, MAX_SKEW, Options, draw_fault_rates
 from tests.simulation.oracle import Oracle
 from tests.simulation.services import Services, simulated_clock_and_ids
 from tests.simulation.workload import ChainWorkload, Submission, chain_workload
@@ -337,14 +331,10 @@ class Schedule:
         world.start(Machine(world, "operator"), self.operate)
         with simulated_clock_and_ids(world):
             world.run()
+        ends = Counter(model.end for model in self.oracle.models.values())
+        faults, injected = world.fault_counts, world.injected
         return Result(
-            self.recipe,
-            world.violation,
-            self.requests,
-            world.fault_counts,
-            world.injected,
-            Counter(model.end for model in self.oracle.models.values()),
-            world.trace,
+            self.recipe, world.violation, self.requests, faults, injected, ends, world.trace
         )
 
 

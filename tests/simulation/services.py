@@ -1,7 +1,5 @@
 """The services of xorack over simulated AWS: every call of the simulation into them is here."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Leaving something out changes the order of everything after it, so a smaller sch
 seed may pass although the code is wrong. Several salts are therefore tried.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
