@@ -1,7 +1,5 @@
 """The embedded AWS behaves as AWS does, as far as the stack needs it, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -209,12 +207,8 @@ def test_a_failing_message_is_retried_and_then_dead_lettered(
 def test_a_subscriber_gets_the_events_of_its_rule(small):
     queue_url, sqs = subscribe(small, ["acked"]), small.client("sqs")
     assert list(drain(queue_url, sqs)) == []
-    send(
-        small,
-        {"Source": "xorack", "DetailType": "failed"},
-        {"Source": "another", "DetailType": "acked"},
-        {"Source": "xorack", "DetailType": "acked", "Detail": '{"tag": "t"}'},
-    )
+    acked = {"Source": "xorack", "DetailType": "acked", "Detail": '{"tag": "t"}'}
+    send(small, {**acked, "DetailType": "failed"}, {**acked, "Source": "another"}, acked)
     received = []
     for event in drain(queue_url, sqs, wait_seconds=60, until=lambda: bool(received)):
         received.append((event["source"], event["detail-type"], event["detail"]))
@@ -350,16 +344,13 @@ def members(group):
     return [pid for pgid, stat, pid in lines if int(pgid) == group and not stat.startswith("Z")]
 
 
-BROKEN_QUEUE = {
-    "Type": "AWS::SQS::Queue",
-    "Properties": {"RedrivePolicy": {"maxReceiveCount": "x"}},
-}
+BROKEN = {"Type": "AWS::SQS::Queue", "Properties": {"RedrivePolicy": {"maxReceiveCount": "x"}}}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"replaced": {"Queue": BROKEN_QUEUE}}, "^stack wrong"),
+        ({"replaced": {"Queue": BROKEN}}, "^stack wrong"),
         ({"more_parameters": {"Other": "/our/own"}}, "/our/own"),
     ],
 )

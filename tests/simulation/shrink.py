@@ -16,12 +16,7 @@ _SALTS = 12
 
 
 class Shrinker:
-    """Shrinks one recipe.
-
-    Attributes:
-        result: Result of the smallest failing recipe so far.
-        runs: Schedules that were run.
-    """
+    """Shrinks one recipe; `result` is that of the smallest failing recipe so far."""
 
     def __init__(self, failing: Result, max_runs: int = 2_000) -> None:
         self.result = failing

@@ -85,12 +85,7 @@ class World:
     """
 
     def __init__(
-        self,
-        seed: str,
-        rates: Mapping[str, float],
-        *,
-        only_faults: list[int] | None = None,
-        trace: bool = False,
+        self, seed: str, rates: Mapping[str, float], only_faults: list[int] | None, trace: bool
     ) -> None:
         self.now = EPOCH
         self.random = Random(f"{seed}/schedule")
