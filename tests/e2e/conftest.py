@@ -82,12 +82,10 @@ def assert_acked(stack, tag, events, units):
 
 
 @pytest.fixture
-def taken_port():
-    """A port that another socket listens on."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        yield taken.getsockname()[1]
+def listener():
+    """A socket that listens on a port of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield taken
 
 
 @pytest.fixture(scope="session")

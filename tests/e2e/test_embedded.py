@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -272,13 +271,10 @@ def test_a_function_finds_its_own_code_and_no_account_of_the_user(template, monk
     assert 0 < where["ms"] <= 5000
 
 
-def test_each_start_is_empty_and_each_stop_frees_the_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(PortTaken, match=rf"^port {port} is taken: .*$"):
-            EmbeddedAWS(port).start()
+def test_each_start_is_empty_and_each_stop_frees_the_port(listener):
+    port = listener.getsockname()[1]
+    with listener, pytest.raises(PortTaken, match=rf"^port {port} is taken: .*$"):
+        EmbeddedAWS(port).start()
     for _ in range(2):
         with EmbeddedAWS(port) as aws:
             assert aws.endpoint_url == f"http://127.0.0.1:{port}"
