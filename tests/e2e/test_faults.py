@@ -5,8 +5,6 @@ to its calls are lost, doubled, late or errors. Each chain still ends, with the 
 id of one event.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -14,6 +12,7 @@ import signal
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -52,8 +51,9 @@ def send_surely(queue_url, requests, client):
             return
 
 
-def kill_workers_until(aws, end, stopped):
+def kill_workers(aws, stopped):
     """Kill the processes that run Lambda functions, in the middle of their work."""
+    end = time.monotonic() + KILLING_SECONDS
     while time.monotonic() < end and not stopped.wait(2):
         parents = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid="], text=True)
         for line in parents.splitlines():
@@ -95,19 +95,15 @@ def test_each_chain_ends_once_despite_faults(template):
         proxy.faults = FAULTS
         producer = aws.client("sqs", endpoint_url=proxy.endpoint_url)
         parts = [requests[start : start + 200] for start in range(0, len(requests), 200)]
-        now, stopped = time.monotonic(), threading.Event()
-        work = [(send_surely, (stack.queue_url, part, producer)) for part in parts]
-        work.append((kill_workers_until, (aws, now + KILLING_SECONDS, stopped)))
-        threads = [threading.Thread(target=f, args=args, daemon=True) for f, args in work]
-        for thread in threads:
-            thread.start()
-
-        # The subscriber's own calls meet no faults: it sees the acker's work only.
-        received = events_of(tags, subscriber, aws.client("sqs"), PATIENCE_SECONDS)
-        stopped.set()
-        for thread in threads:
-            thread.join(timeout=60)
-            assert not thread.is_alive()
+        stopped = threading.Event()
+        with ThreadPoolExecutor(len(parts) + 1) as pool:
+            work = [pool.submit(send_surely, stack.queue_url, part, producer) for part in parts]
+            work.append(pool.submit(kill_workers, aws, stopped))
+            # The subscriber's own calls meet no faults: it sees the acker's work only.
+            received = events_of(tags, subscriber, aws.client("sqs"), PATIENCE_SECONDS)
+            stopped.set()
+        for future in work:
+            future.result()
         happened = dict(proxy.happened)
         proxy.faults = {}
 

@@ -1,7 +1,5 @@
 """The synthesised stack in the embedded AWS: stamps go in at the queue, events come out."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """Synthesised templates, shared by all tests here."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -15,27 +13,15 @@ from xorack.core.request import Request
 from .templates import Template
 
 VARIED = {
-    "stack_name": "other",
-    "partition_key": "file",
-    "function_timeout_seconds": "100",
-    "memory_mb": "512",
-    "batch_size": "250",
-    "batch_window_seconds": "5",
-    "max_concurrency": "7",
-    "max_receive_count": "3",
-    "queue_retention_days": "13",
-    "default_timeout_seconds": "60",
-    "retention_days": "40",
-    "deletion_protection": "false",
-    "removal_policy": "destroy",
-    "log_retention_days": "90",
-    "log_level": "DEBUG",
-    "architecture": "x86_64",
-    "tracing": "true",
-    "powertools_version": "3.30.0",
+    "stack_name": "other", "partition_key": "file", "default_timeout_seconds": "60",
+    "function_timeout_seconds": "100", "memory_mb": "512", "architecture": "x86_64",
+    "batch_size": "250", "batch_window_seconds": "5", "max_concurrency": "7",
+    "max_receive_count": "3", "queue_retention_days": "13", "retention_days": "40",
+    "deletion_protection": "false", "removal_policy": "destroy", "tracing": "true",
+    "log_retention_days": "90", "log_level": "DEBUG", "powertools_version": "3.30.0",
     "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
     "failed_chains_threshold": "25",
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +110,15 @@ class Template:
 def run(*command: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
     """Run a command with just this environment."""
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def python(code: str, *arguments: str, cwd: Path, **env: str) -> str:
+    """Run Python code without this process's settings; return what it prints."""
+    hidden = ("AWS_", "POWERTOOLS_", "PYTHONPATH")
+    inherited = {key: os.environ[key] for key in os.environ if not key.startswith(hidden)}
+    process = run(sys.executable, "-B", "-c", code, *arguments, cwd=cwd, **{**inherited, **env})
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
 
 
 def rights(documents: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:

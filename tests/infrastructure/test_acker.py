@@ -200,8 +200,7 @@ def test_the_queue_and_the_key_allow_senders_from_elsewhere(here):
     principals = [{"AWS": THERE}, {"Service": "scheduler.amazonaws.com"}]
     _, policy = template.one("AWS::SQS::QueuePolicy", Queues=[{"Ref": logical_id(acker.queue)}])
     by_queue = policy["PolicyDocument"]["Statement"]
-    _, key_properties = template.one("AWS::KMS::Key")
-    by_key = key_properties["KeyPolicy"]["Statement"]
+    by_key = template.one("AWS::KMS::Key")[1]["KeyPolicy"]["Statement"]
     for principal in principals:
         (of_queue,) = (one["Action"] for one in by_queue if one["Principal"] == principal)
         (of_key,) = (one["Action"] for one in by_key if one["Principal"] == principal)
@@ -312,14 +311,11 @@ def test_a_resource_that_cannot_work_is_rejected(stack, arguments, line):
 
 
 def test_a_queue_without_dead_letters_gives_a_warning(stack):
-    warnings = {}
-    for name, queue in (("Supplied", supplied(stack)), ("Own", None)):
-        acker = Acker(stack, name, queue=queue)
-        warnings[name] = acker.node.find_child("Stamps").node.metadata
-    (warning,) = warnings["Supplied"]
+    ackers = Acker(stack, "Supplied", queue=supplied(stack)), Acker(stack, "Own")
+    (warning,), own = (one.node.find_child("Stamps").node.metadata for one in ackers)
     assert warning.type == "aws:cdk:warning"
     assert warning.data.startswith("Mine/Mine has no dead-letter queue")
-    assert not warnings["Own"]
+    assert not own
 
 
 def test_the_model_of_cost_counts_the_alarms(mine):

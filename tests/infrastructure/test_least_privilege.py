@@ -19,15 +19,16 @@ Calls = set[tuple[str, str]]
 
 
 @pytest.fixture
-def calls(deployed, monkeypatch):
-    """The calls made so far: the IAM action and its resource."""
+def calls(deployed, template, monkeypatch):
+    """The calls made so far: the IAM action and the logical id of its resource."""
     recorded: Calls = set()
     original = BaseClient._make_api_call
+    table, _ = template.table()
     names = {
-        ("dynamodb", deployed.table_name): "table",
-        ("dynamodb", DUE_INDEX): "index",
-        ("sqs", deployed.dead_letter_queue_url): "dead letters",
-        ("events", deployed.bus_name): "bus",
+        ("dynamodb", deployed.table_name): table,
+        ("dynamodb", DUE_INDEX): f"{table}/index/{DUE_INDEX}",
+        ("sqs", deployed.dead_letter_queue_url): template.dead_letters()[0],
+        ("events", deployed.bus_name): template.bus()[0],
     }
 
     def record(client: Any, operation: str, parameters: dict[str, Any]) -> Any:
@@ -51,20 +52,10 @@ def calls(deployed, monkeypatch):
 
 
 def rights(template: Template, function: str) -> Calls:
-    """The calls that a role allows, in the same terms."""
-    table, _ = template.table()
-    names = {
-        table: "table",
-        f"{table}/index/{DUE_INDEX}": "index",
-        template.dead_letters()[0]: "dead letters",
-        template.bus()[0]: "bus",
-    }
-    return {
-        (action, names[resource])
-        for resource, actions in template.allowed(function).items()
-        for action in actions
-        if resource in names and action.startswith(("dynamodb:", "sqs:", "events:"))
-    }
+    """The calls that a role allows, except those that Lambda makes."""
+    by_lambda = (template.queue()[0], template.log_group(function))
+    allowed = template.allowed(function).items()
+    return {(name, on) for on, names in allowed if on not in by_lambda for name in names}
 
 
 def stamps(tag: str, first: int, count: int) -> list[Request]:

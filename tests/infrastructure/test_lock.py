@@ -1,7 +1,5 @@
 """Requirements fit every supported Python, the lock file is complete, the audit reports it all."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

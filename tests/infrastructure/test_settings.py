@@ -19,10 +19,6 @@ from .templates import FUNCTIONS, STATEFUL, Template, target
 NAMES = [field.name for field in dataclasses.fields(Settings)]
 
 
-def test_the_defaults_are_valid():
-    assert Settings.from_context({}) == Settings()
-
-
 def functions(key: str) -> Callable[[Template], Any]:
     return lambda template: [template.function(name)[1].get(key) for name in FUNCTIONS]
 
@@ -166,6 +162,7 @@ def test_log_retention_has_the_choices_of_cloudwatch():
 
 
 def test_the_context_is_text_and_the_settings_are_typed():
+    assert Settings.from_context({}) == Settings()
     read = Settings.from_context({
         "batch_size": "20",
         "tracing": "True",

@@ -1,9 +1,7 @@
 """The construct from a wheel, without the checkout, in the example's stack."""
 
 import json
-import os
 import shutil
-import sys
 import zipfile
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 
 from infra.synth import ROOT
 
-from .templates import FUNCTIONS, Template, run, target
+from .templates import FUNCTIONS, Template, python, target
 from .test_acker import READ
 from .test_compliance import lint
 
@@ -50,15 +48,6 @@ except ModuleNotFoundError as error:
 """
 
 
-def python(code: str, *arguments: str, cwd: Path, **environment: str) -> str:
-    """The last line that a Python process prints."""
-    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment = {**inherited, **environment}
-    process = run(sys.executable, "-B", "-c", code, *arguments, cwd=cwd, **environment)
-    assert process.returncode == 0, process.stderr
-    return process.stdout.strip().splitlines()[-1]
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The wheel, built from the source distribution of the checkout."""
@@ -69,7 +58,7 @@ def wheel(tmp_path_factory):
             shutil.copytree(path, source / path.name, ignore=ignore)
         else:
             shutil.copy(path, source)
-    return Path(python(BUILD, str(target), cwd=source))
+    return Path(python(BUILD, str(target), cwd=source).splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +69,7 @@ def example(wheel, tmp_path_factory):
         archive.extractall(site)
     context = json.dumps(json.loads((EXAMPLE / "cdk.json").read_text())["context"])
     environment = {"CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": context, "PYTHONPATH": str(site)}
-    assert Path(python(SYNTH, cwd=EXAMPLE, **environment)).is_relative_to(site)
+    assert Path(python(SYNTH, cwd=EXAMPLE, **environment).splitlines()[-1]).is_relative_to(site)
     return Template.read(out / "warehouse.template.json")
 
 

@@ -7,8 +7,6 @@ A failing schedule is shrunk and printed, with the command that replays it.
     python -m tests.simulation 3 --mutant "the write has no condition"
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys
@@ -46,11 +44,8 @@ def _print_failing(result: Result, options: argparse.Namespace) -> None:
         result = shrinker.shrink()
         print(f"shrunk by {shrinker.runs} more runs: {result.violation}")
     print("\n".join(run(result.recipe, trace=True).trace or []))
-    words = [
-        str(result.recipe),
-        "--steps",
-        *(["--mutant", options.mutant] if options.mutant else []),
-    ]
+    words = [str(result.recipe), "--steps"]
+    words += ["--mutant", options.mutant] if options.mutant else []
     print("replay: python -m tests.simulation " + shlex.join(words))
 
 

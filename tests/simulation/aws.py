@@ -5,12 +5,10 @@ requested; partial batches; an index that lags. The queue: at-least-once deliver
 a visibility time-out. The bus: entries fail one by one. `Client` injects the faults.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
@@ -38,13 +36,15 @@ def failure(code: str, operation: str, status: int = 400, **more) -> ClientError
     return ClientError({"Error": error, "ResponseMetadata": metadata, **more}, operation)
 
 
+@dataclass
 class Table:
     """A DynamoDB table with the sparse index `due`."""
 
-    def __init__(self, world: World, options: Options, oracle: Oracle) -> None:
-        self.world = world
-        self.options = options
-        self.oracle = oracle
+    world: World
+    options: Options
+    oracle: Oracle
+
+    def __post_init__(self) -> None:
         self.items: dict[str, Item] = {}
         self._older: dict[str, Item | None] = {}
         self._index: dict[str, tuple[int, int]] = {}
@@ -125,6 +125,7 @@ class Message:
     receives: int = 0
 
 
+@dataclass
 class Queue:
     """An SQS standard queue.
 
@@ -132,17 +133,16 @@ class Queue:
         dead: Messages that exceeded the maximum number of receives.
     """
 
-    def __init__(self, world: World, options: Options, oracle: Oracle) -> None:
-        self.world = world
-        self.options = options
-        self.oracle = oracle
-        self.messages: dict[str, Message] = {}
-        self.dead: list[Message] = []
-        self._sent = 0
+    world: World
+    options: Options
+    oracle: Oracle
+    messages: dict[str, Message] = field(default_factory=dict)
+    dead: list[Message] = field(default_factory=list)
+    sent: int = 0
 
     def send(self, body: str) -> None:
-        self._sent += 1
-        id = f"m{self._sent}"
+        self.sent += 1
+        id = f"m{self.sent}"
         delay = self.world.random.choice((0, 0, 0, 50, 2000))
         self.messages[id] = Message(id, body, self.world.now + delay)
         self.oracle.queued(body)
@@ -283,12 +283,12 @@ class AWS:
         return failed
 
 
+@dataclass(frozen=True)
 class Client:
     """A boto3-like client of one machine for all services: injects the faults."""
 
-    def __init__(self, machine: Machine, aws: AWS) -> None:
-        self.machine = machine
-        self.aws = aws
+    machine: Machine
+    aws: AWS
 
     def __getattr__(self, operation: str) -> Callable[..., dict]:
         return partial(self._call, operation)

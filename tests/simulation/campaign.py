@@ -1,7 +1,5 @@
 """Campaigns: many schedules and their figures."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter
@@ -15,13 +13,7 @@ from tests.simulation.schedule import Result, run
 
 @dataclass
 class Campaign:
-    """The figures of many schedules.
-
-    Attributes:
-        largest: Chains in the largest schedule.
-        ends: How chains ended: status or reason -> number.
-        failing: Results of the schedules with a violation.
-    """
+    """The figures of many schedules; `largest` is the number of chains in the largest one."""
 
     schedules: int = 0
     chains: int = 0

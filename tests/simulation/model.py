@@ -1,7 +1,5 @@
 """The model of a chain: the set of requests that took effect, and what follows from it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from tests.simulation.workload import ChainWorkload, Submission

@@ -3,8 +3,6 @@
 Everything is drawn from the seed alone. Times are milliseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from random import Random
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ for each kind of observation has its invariants as methods that begin with `chec
 returns True if the invariant, which its docstring states, holds; otherwise False or details.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import NamedTuple

@@ -14,13 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.simulation.aws import AWS, QUEUE, Client
 from tests.simulation.model import deadline_of
-from tests.simulation.options import (
-    DAY_SECONDS,
-    MAX_INDEX_LAG,
-    MAX_SKEW,
-    Options,
-    draw_fault_rates,
-)
+from tests.simulation.options import DAY_SECONDS, MAX_INDEX_LAG, MAX_SKEW, Options, draw_fault_rates
 from tests.simulation.oracle import Oracle
 from tests.simulation.services import Services, simulated_clock_and_ids
 from tests.simulation.workload import ChainWorkload, Submission, chain_workload
@@ -97,7 +91,7 @@ class Schedule:
         rates = draw_fault_rates(recipe.seed, recipe.salt)
         rates = {kind: rate for kind, rate in rates.items() if kind not in recipe.without}
         name = f"{recipe.seed}/{recipe.salt}"
-        self.world = world = World(name, rates, only_faults=recipe.faults, trace=trace)
+        self.world = world = World(name, rates, recipe.faults, trace)
         self.random = world.random
         self.requests = recipe.requests or [
             [number, position]
@@ -324,9 +318,8 @@ class Schedule:
         submissions = [one for workload in self.workloads for one in workload.submissions]
         submissions.sort(key=lambda one: one.after)
         queued = [one for one in submissions if not one.direct]
-        direct = [one for one in submissions if one.direct]
         # Creates come first: a user that waits for another's chain must not block its own.
-        direct.sort(key=lambda one: one.name != "create")
+        direct = sorted((o for o in submissions if o.direct), key=lambda one: one.name != "create")
         self._start("producer", options.producers, self.produce, queued, crashable=True)
         self._start("direct", options.direct_callers, self.call_directly, direct)
         self._start("consumer", options.consumers, self.consume, crashable=True)
@@ -337,14 +330,10 @@ class Schedule:
         world.start(Machine(world, "operator"), self.operate)
         with simulated_clock_and_ids(world):
             world.run()
+        ends = Counter(model.end for model in self.oracle.models.values())
+        faults, injected = world.fault_counts, world.injected
         return Result(
-            self.recipe,
-            world.violation,
-            self.requests,
-            world.fault_counts,
-            world.injected,
-            Counter(model.end for model in self.oracle.models.values()),
-            world.trace,
+            self.recipe, world.violation, self.requests, faults, injected, ends, world.trace
         )
 
 

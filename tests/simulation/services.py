@@ -1,14 +1,12 @@
 """The services of xorack over simulated AWS: every call of the simulation into them is here."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from random import Random
 from types import SimpleNamespace
+from unittest.mock import patch
 
-import xorack.client.dynamodb_acker
 from tests.simulation.aws import BUS, DEAD_LETTERS, KEY, QUEUE, TABLE, Client, Message
 from tests.simulation.options import DEFAULT_TIMEOUT, RETENTION
 from tests.simulation.world import Machine, World
@@ -20,6 +18,7 @@ from xorack.acker.sweeper import Sweeper
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.sqs import DeadLetterQueue, send
+from xorack.client import dynamodb_acker
 from xorack.client.dynamodb_acker import DynamoDBAcker
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
@@ -74,15 +73,11 @@ class Services:
 @contextmanager
 def simulated_clock_and_ids(world: World) -> Iterator[None]:
     """Give the direct API the simulation's clock and ids; turn logging off."""
-    module = xorack.client.dynamodb_acker
+    ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=world.current.next_id))
     defaults = ChainWriter.__init__.__kwdefaults__
-    original = defaults["clock"], module.uuid
-    defaults["clock"] = lambda: world.current.now()  # noqa: PLW0108 - the machine of that time
-    module.uuid = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=world.current.next_id))
     level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
+    with patch.object(dynamodb_acker, "uuid", ids), patch.dict(defaults), ExitStack() as stack:
+        defaults["clock"] = lambda: world.current.now()  # noqa: PLW0108 - the machine of that time
+        stack.callback(logging.disable, level)
+        logging.disable(logging.CRITICAL)
         yield
-    finally:
-        logging.disable(level)
-        defaults["clock"], module.uuid = original

@@ -4,8 +4,6 @@ Leaving something out changes the order of everything after it, so a smaller sch
 seed may pass although the code is wrong. Several salts are therefore tried.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -18,12 +16,7 @@ _SALTS = 12
 
 
 class Shrinker:
-    """Shrinks one recipe.
-
-    Attributes:
-        result: Result of the smallest failing recipe so far.
-        runs: Schedules that were run.
-    """
+    """Shrinks one recipe; `result` is that of the smallest failing recipe so far."""
 
     def __init__(self, failing: Result, max_runs: int = 2_000) -> None:
         self.result = failing

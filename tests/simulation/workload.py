@@ -4,8 +4,6 @@ Each chain has a random generator of its own: leaving chains or requests out (se
 change the others.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -93,16 +91,9 @@ class _ChainBuilder:
         return mixed.to_bytes(length, "little")
 
     def add(self, request: Request, units: Iterable[int] = (), name: str = "") -> None:
-        self.submissions.append(
-            Submission(
-                request.tag,
-                name or request.id,
-                request,
-                request.to_json(),
-                frozenset(units),
-                after=int(self.random.random() * self.options.span),
-            )
-        )
+        one = Submission(request.tag, name or request.id, request, request.to_json())
+        one.units, one.after = frozenset(units), int(self.random.random() * self.options.span)
+        self.submissions.append(one)
 
     def build(self) -> ChainWorkload:
         random, options = self.random, self.options
@@ -151,13 +142,8 @@ class _ChainBuilder:
                 continue
             started = [child for unit in finished for child in children[unit]]
             changed = {*started} ^ {*finished}
-            request = Request.stamp_(
-                self.tag,
-                f"r{number}",
-                self.stamp(changed),
-                started=len(started) * counted,
-                finished=len(finished) * counted,
-            )
+            counts = {"started": len(started) * counted, "finished": len(finished) * counted}
+            request = Request.stamp_(self.tag, f"r{number}", self.stamp(changed), **counts)
             self.add(request, changed)
             number += 1
             finished = []
@@ -165,20 +151,15 @@ class _ChainBuilder:
     def _add_create(self, root: int, counted: bool) -> None:
         random, options = self.random, self.options
         span = options.span / 1000
-        timeout = pick(random, options.timeouts)
-        request = Request.create(
-            self.tag,
-            "create",
-            self.stamp((root,)),
-            started=int(counted),
-            timeout=random.uniform(0.5, 1.5) * span if timeout == "short" else timeout,
-            idle_timeout=random.uniform(0.3, 1) * span
-            if self.happens(options.idle_timeout)
-            else None,
-            detail={"from": self.tag, "n": random.randrange(9)}
-            if self.happens(options.detail)
-            else None,
-        )
+        limits: dict[str, Any] = {"timeout": pick(random, options.timeouts)}
+        stamp = self.stamp((root,))
+        if limits["timeout"] == "short":
+            limits["timeout"] = random.uniform(0.5, 1.5) * span
+        if self.happens(options.idle_timeout):
+            limits["idle_timeout"] = random.uniform(0.3, 1) * span
+        if self.happens(options.detail):
+            limits["detail"] = {"from": self.tag, "n": random.randrange(9)}
+        request = Request.create(self.tag, "create", stamp, started=int(counted), **limits)
         self.add(request, (root,))
 
     def _add_irregular_requests(self) -> None:
@@ -190,15 +171,12 @@ class _ChainBuilder:
         reason = pick(random, (("it broke", 70), (None, 30)))
         seconds = random.choice((random.uniform(5, 120), 40 * DAY_SECONDS))
         other_length = random.randbytes(5) + b"\1"
+        with_other_length = Request.stamp_(tag, "length", other_length, finished=1)
         for probability, name, request in (
             (options.fail, "fail", Request.fail(tag, "fail", reason)),
             (options.extend, "extend", Request.extend(tag, "extend", seconds)),
             (options.reused_id, f"{used_id}?", Request.stamp_(tag, used_id, stamp, finished=1)),
-            (
-                options.wrong_length,
-                "length?",
-                Request.stamp_(tag, "length", other_length, finished=1),
-            ),
+            (options.wrong_length, "length?", with_other_length),
             (options.second_create, "create-2?", Request.create(tag, "create-2", stamp)),
         ):
             if self.happens(probability):

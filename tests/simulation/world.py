@@ -12,6 +12,7 @@ import traceback
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import accumulate, count
@@ -35,6 +36,7 @@ class Violation(Exception):
     """An invariant does not hold."""
 
 
+@dataclass(eq=False)
 class Machine:
     """A caller of AWS: a Lambda function, a producer, a user of the direct API.
 
@@ -44,16 +46,17 @@ class Machine:
         next_id: Id that the direct API gives to its next request.
     """
 
-    def __init__(self, world: World, name: str, skew: int = 0, *, crashable: bool = False) -> None:
-        self.world = world
-        self.name = name
-        self.skew = skew
-        self.crashable = crashable
-        self.deadline: int | None = None
-        self.next_id = ""
+    world: World
+    name: str
+    skew: int = 0
+    crashable: bool = False
+    deadline: int | None = None
+    next_id: str = ""
+    finished: bool = False
+
+    def __post_init__(self) -> None:
         self.turn_lock = threading.Lock()
         self.turn_lock.acquire()
-        self.finished = False
 
     def now(self) -> int:
         return self.world.now + self.skew
@@ -82,12 +85,7 @@ class World:
     """
 
     def __init__(
-        self,
-        seed: str,
-        rates: Mapping[str, float],
-        *,
-        only_faults: list[int] | None = None,
-        trace: bool = False,
+        self, seed: str, rates: Mapping[str, float], only_faults: list[int] | None, trace: bool
     ) -> None:
         self.now = EPOCH
         self.random = Random(f"{seed}/schedule")
@@ -180,11 +178,10 @@ class World:
 
     def _pass_turn(self) -> None:
         """Give the turn to the next machine; after a violation, to any that must unwind."""
-        left = [machine for machine in self._machines if not machine.finished]
-        if not left:
+        chosen = next((one for one in self._machines if not one.finished), None)
+        if chosen is None:
             self._end.set()
             return
-        chosen = left[0]
         if self.violation is None:
             try:
                 chosen = self._next()
