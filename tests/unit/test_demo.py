@@ -73,16 +73,16 @@ def test_a_users_folder_has_the_files_that_the_jobs_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "problem"),
     [
-        ("gone", "gone: No such file or directory"),
-        ("file", "file is not a folder"),
-        ("empty", "empty has no files"),
+        ("gone", ": No such file or directory"),
+        ("file", " is not a folder"),
+        ("empty", " has no files"),
     ],
 )
-def test_an_invalid_database_is_named(tmp_path, name, message):
+def test_an_invalid_database_is_named(tmp_path, name, problem):
     write_files(tmp_path, "file", "empty/.hidden")
-    with pytest.raises(InvalidDatabase, match=f"^{tmp_path}/{message}"):
+    with pytest.raises(InvalidDatabase, match=f"^{tmp_path / name}{problem}"):
         open_database(tmp_path / name)
 
 
@@ -102,9 +102,8 @@ class FakeSynthesis:
 def synthesised(tmp_path):
     """A checkout with a synthesised stack: the checkout, its template, and another synthesis."""
     root = tmp_path / "checkout"
-    write_files(
-        root, "infra/a.py", "lambda_src/a.py", "xorack/core/a.py", "xorack/cli/a.py", "cdk.json"
-    )
+    folders = ("infra", "lambda_src", "xorack/core", "xorack/cli")
+    write_files(root, "cdk.json", *(f"{folder}/a.py" for folder in folders))
 
     def again():
         return synthesise(root, tmp_path / "cdk", FakeSynthesis())
@@ -227,8 +226,8 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
         folder = Path({str(tmp_path)!r})
         try:
             with interruptible(), Children() as children:
-                children.run([sys.executable, "-c", code], cwd=folder, environ={{}},
-                             log=folder / "log")
+                command = [sys.executable, "-c", code]
+                children.run(command, cwd=folder, environ={{}}, log=folder / "log")
         except KeyboardInterrupt:
             sys.exit(130)
     """
