@@ -27,9 +27,6 @@ def write_files(folder, *names, text="1"):
         (folder / name).write_text(text)
 
 
-# -- the database ----------------------------------------------------------------------------------
-
-
 def files_of(database):
     found = (path for path in database.folder.rglob("*") if path.is_file())
     return {str(path.relative_to(database.folder)): path.stat().st_size for path in found}
@@ -86,9 +83,6 @@ def test_an_invalid_database_is_named(tmp_path, name, problem):
         open_database(tmp_path / name)
 
 
-# -- the synthesised stack -------------------------------------------------------------------------
-
-
 class FakeSynthesis:
     """Stands for the child process: leaves a template."""
 
@@ -142,9 +136,6 @@ def test_a_synthesis_without_a_template_is_repeated(synthesised):
 def test_the_asset_leaves_out_the_same_folders():
     patterns = re.findall(r'"/xorack/(\w+)"', (ROOT / "xorack/cdk/code.py").read_text())
     assert {*patterns} - {"cdk"} == _NOT_DEPLOYED  # the construct is a source of the template
-
-
-# -- child processes -------------------------------------------------------------------------------
 
 
 def python(code):
@@ -243,9 +234,6 @@ def test_signal_handlers_are_restored():
     with interruptible():
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-# -- its folder ------------------------------------------------------------------------------------
 
 
 def test_an_earlier_demos_output_is_removed(tmp_path):
