@@ -70,16 +70,16 @@ def test_a_users_folder_has_the_files_that_the_jobs_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"),
+    ("name", "message"),
     [
-        ("gone", ": No such file or directory"),
-        ("file", " is not a folder"),
-        ("empty", " has no files"),
+        ("gone", "gone: No such file or directory"),
+        ("file", "file is not a folder"),
+        ("empty", "empty has no files"),
     ],
 )
-def test_an_invalid_database_is_named(tmp_path, name, problem):
+def test_an_invalid_database_is_named(tmp_path, name, message):
     write_files(tmp_path, "file", "empty/.hidden")
-    with pytest.raises(InvalidDatabase, match=f"^{tmp_path / name}{problem}"):
+    with pytest.raises(InvalidDatabase, match=f"^{tmp_path}/{message}"):
         open_database(tmp_path / name)
 
 

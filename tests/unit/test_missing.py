@@ -56,7 +56,7 @@ def test_without_counted_words_all_are_missing(stamp):
     assert missing_units(chain(5000, [], stamp)) is None
 
 
-def test_too_many_missing_units_are_an_error():
+def test_plain_stamps_name_one_missing_unit_and_too_many_are_an_error():
     assert missing_units(chain(9, range(8), plain)) == set(units(1, 8))
     for whole in (chain(9, range(7), plain), chain(500, range(100))):
         with pytest.raises(Overfull, match=r"'db/a\.txt'"):
