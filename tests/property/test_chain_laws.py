@@ -112,11 +112,7 @@ JSON = st.recursive(
     lambda children: st.lists(children, max_size=3) | st.dictionaries(TEXTS, children, max_size=3),
     max_leaves=8,
 )
-COMMON = (
-    TEXTS.filter(bool),
-    TEXTS.filter(bool),
-    st.binary(min_size=1, max_size=100).filter(any),
-)
+COMMON = (*[TEXTS.filter(bool)] * 2, st.binary(min_size=1, max_size=100).filter(any))
 COUNTS = st.integers(0, 2**63 - 1)
 STAMPS = st.builds(Request.stamp_, *COMMON, started=COUNTS, finished=COUNTS)
 CREATES = st.builds(

@@ -65,16 +65,9 @@ def test_every_folder_has_a_floor():
 AWS = {"boto3", "botocore"}
 SLOW = {"asyncio", "pyee"}
 # A cold start must not load what few invocations need: dead letters and peeling.
-FUNCTION = {
-    "xorack.aws.sqs",
-    "xorack.core.peeling",
-    "xorack.client",
-    *SLOW,
-    "click",
-    "rich",
-    "pydantic",
-}
-FUNCTION |= {"moto", "aws_cdk", "pyspark", "aws_lambda_powertools.utilities.data_classes"}
+FUNCTION = {"xorack.aws.sqs", "xorack.core.peeling", "xorack.client", *SLOW}
+FUNCTION |= {"click", "rich", "pydantic", "moto", "aws_cdk", "pyspark"}
+FUNCTION |= {"aws_lambda_powertools.utilities.data_classes"}
 ACKER = {"xorack.acker.consumer", "xorack.acker.sweeper"}
 
 

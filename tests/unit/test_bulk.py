@@ -11,6 +11,14 @@ from xorack.core.stamp import xor
 from xorack.spark.arrays import Folds, bounds_of_runs, fold_ids, stamp_bytes, unit_ids
 
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
+STAMPS = {"traced": traced, "plain": plain}
+of_each_kind = pytest.mark.parametrize("kind", STAMPS)
+
+
+def fold_in_parts(ids, groups, number, size, kind="traced"):
+    """Fold ids some at a time, and XOR the parts."""
+    cuts = [slice(start, start + size) for start in range(0, len(ids), size)]
+    return np.bitwise_xor.reduce([fold_ids(ids[cut], groups[cut], number, kind) for cut in cuts])
 
 
 @given(st.lists(LONGS, max_size=50))
@@ -24,14 +32,14 @@ def test_ids_across_blocks():
     assert unit_ids(positions)[some].tolist() == [unit_id(int(positions[at])) for at in some]
 
 
-@pytest.mark.parametrize("kind", ["traced", "plain"])
+@of_each_kind
 @pytest.mark.parametrize("number", [1, 2, 7, 300])
 @pytest.mark.parametrize("units", [0, 1, 40, 5_000, 20_000])
 def test_folds_equal_the_xor_of_single_stamps(kind, number, units):
     rng = np.random.default_rng(units * number)
     ids = rng.integers(1, 1 << 64, units, dtype=np.uint64)
     groups = rng.integers(0, number, units)
-    stamp = traced if kind == "traced" else plain
+    stamp = STAMPS[kind]
     expected = [bytes(len(stamp(1)))] * number
     for group, unit in zip(groups.tolist(), ids.tolist(), strict=True):
         expected[group] = bytes(xor(expected[group], stamp(unit)))
@@ -40,34 +48,26 @@ def test_folds_equal_the_xor_of_single_stamps(kind, number, units):
 
 def test_all_strategies_of_fold_ids_give_the_same_stamps():
     """`fold_ids` folds one to three tables at a time, depending on the number of units."""
-    ids = unit_ids(np.arange(20_000))
-    groups = np.arange(20_000) % 3
+    ids, groups = unit_ids(np.arange(20_000)), np.arange(20_000) % 3
     at_once = fold_ids(ids, groups, 3)
-    parts = [
-        fold_ids(ids[begin : begin + 500], groups[begin : begin + 500], 3)
-        for begin in range(0, 20_000, 500)
-    ]
-    assert np.array_equal(np.bitwise_xor.reduce(parts), at_once)
+    assert np.array_equal(fold_in_parts(ids, groups, 3, 500), at_once)
     alone = [fold_ids(ids[groups == group], groups[groups == 0], 1)[0] for group in range(3)]
     assert np.array_equal(alone, at_once)
 
 
 def test_invalid_arguments_are_named():
-    for column, message in (
-        (np.zeros(2, np.int32), "int32"),
-        (np.zeros((2, 2), np.int64), "2 dimensions"),
-    ):
-        with pytest.raises(InvalidRequest, match=message):
-            unit_ids(column)
+    with pytest.raises(InvalidRequest, match="int32"):
+        unit_ids(np.zeros(2, np.int32))
+    with pytest.raises(InvalidRequest, match="2 dimensions"):
+        unit_ids(np.zeros((2, 2), np.int64))
     with pytest.raises(InvalidRequest, match="kind"):
         fold_ids(unit_ids(np.zeros(1, np.int64)), np.zeros(1, np.intp), 1, "opaque")
 
 
-@pytest.mark.parametrize("kind", ["traced", "plain"])
+@of_each_kind
 def test_units_are_added_array_by_array(kind):
     rng = np.random.default_rng(5)
-    folds, expected = Folds(kind), {}
-    stamp = traced if kind == "traced" else plain
+    folds, expected, stamp = Folds(kind), {}, STAMPS[kind]
     for rows in (0, 1, 300, 300):
         keys = rng.integers(-40, 40, rows).repeat(2)  # chains return in later runs
         ids = rng.integers(1, 1 << 64, len(keys), dtype=np.uint64)
@@ -82,7 +82,7 @@ def test_units_are_added_array_by_array(kind):
     assert found == expected
 
 
-@pytest.mark.parametrize("kind", ["traced", "plain"])
+@of_each_kind
 def test_long_runs_are_added_to_the_other_units_of_their_chain(kind):
     lengths = [3, 9_000, 2, 1, 8_192, 8_191, 20_000]
     keys = np.repeat([7, 7 - 9, 7, -2, 5, 7, 5], lengths)
@@ -96,11 +96,7 @@ def test_long_runs_are_added_to_the_other_units_of_their_chain(kind):
     for key, stamp in zip(found, stamp_bytes(words), strict=True):
         units = ids[keys == key]
         groups = np.zeros(len(units), np.intp)
-        parts = [
-            fold_ids(units[at : at + 100], groups[at : at + 100], 1, kind)
-            for at in range(0, len(units), 100)
-        ]
-        assert [stamp] == stamp_bytes(np.bitwise_xor.reduce(parts))
+        assert [stamp] == stamp_bytes(fold_in_parts(units, groups, 1, 100, kind))
 
 
 def test_units_with_counts():

@@ -8,6 +8,7 @@ from tests.support.fakes import NO_WAIT
 from tests.support.services import apply_requests, writer
 from xorack.acker.chain_writer import CachedChain
 from xorack.acker.memory_store import MemoryStore
+from xorack.core.chain import Chain
 from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
 from xorack.core.marks import mark_key
 from xorack.core.ports import Conflict, Unavailable
@@ -16,6 +17,7 @@ from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import apply
 
 NOW = 1_700_000_000_000
+GUESS = CachedChain(None, verified=False)
 
 
 class LostResponse(Exception):
@@ -33,8 +35,7 @@ class FaultyStore(MemoryStore):
     def __init__(self):
         super().__init__()
         self.write_faults, self.read_faults, self.put_faults = [], [], []
-        self.reads = 0
-        self.looked_up = []
+        self.reads, self.looked_up = 0, []
 
     def read(self, tags):
         self.reads += 1
@@ -142,13 +143,27 @@ def test_only_a_lost_response_credits_the_write_after_a_failed_read(store, verif
     assert (kinds(applied), store.reads) == ([kind], 2)
 
 
-def test_retries_are_used_up(store):
-    store.write_faults = [stamp(f"x{n}", b"\x04") for n in range(9)]
-    with pytest.raises(StaleLocalData, match="3 attempts"):
-        run(store, stamp("s"), policy=policy(attempts=3))
-    store.write_faults = ["drop"] * 9
+@pytest.mark.parametrize("attempts", [1, 3, 20])
+def test_retries_are_used_up(store, attempts):
+    store.write_faults = [stamp(f"x{n}", b"\x04") for n in range(20)]
+    with pytest.raises(StaleLocalData, match=f"each of {attempts} attempts"):
+        run(store, stamp("s"), policy=policy(attempts=attempts))
+    store.write_faults = ["drop"] * 20
     with pytest.raises(LostResponse):
-        run(store, stamp("s"), policy=policy(attempts=3))
+        run(store, stamp("s"), policy=policy(attempts=attempts))
+
+
+def test_a_write_that_meets_itself_at_the_last_attempt_is_applied(store, verified):
+    store.write_faults = ["retried"]
+    applied = run(store, stamp("s", b"\x03"), cached=verified, policy=policy(attempts=1))
+    assert (kinds(applied), store.chains["t"].stamp) == (["applied"], b"\x13")
+
+
+def test_a_wrong_guess_does_not_count_as_an_attempt(store):
+    store.chains["t"] = Chain("t", b"\2", "pending", version=1)
+    create = Request.create("t", "a", b"\1")
+    assert kinds(run(store, create, cached=GUESS, policy=policy(attempts=1))) == ["applied"]
+    assert store.chains["t"].stamp == b"\3"
 
 
 def test_a_chain_that_must_exist_is_not_started(store):
@@ -162,14 +177,14 @@ def test_a_chain_that_must_exist_is_not_started(store):
 
 
 def test_a_guess_that_a_chain_does_not_exist_is_verified(store):
-    guess = CachedChain(None, verified=False)
-    assert kinds(run(store, stamp("s"), cached=guess, must_exist=True)) == ["applied"]
+    assert kinds(run(store, stamp("s"), cached=GUESS, must_exist=True)) == ["applied"]
     assert store.reads == 1
 
 
 def test_an_unverified_chain_decides_nothing_without_a_write(store):
     before = store.chains["t"]
-    run(store, stamp("s"))
+    run(store, stamp("s"), cached=CachedChain(before, verified=False))
+    assert store.reads == 0  # an unverified chain saves the read
     remembered = store.chains["t"]
     store.chains["t"] = before  # as if deleted and created again
     applied = run(store, stamp("s"), cached=CachedChain(remembered, verified=False))
@@ -177,14 +192,8 @@ def test_an_unverified_chain_decides_nothing_without_a_write(store):
     assert store.chains["t"].stamp == b"\x11"
 
 
-def test_an_unverified_chain_saves_the_read(store):
-    run(store, stamp("s"), cached=CachedChain(store.chains["t"], verified=False))
-    assert store.reads == 0
-
-
 def test_a_second_create_is_rejected_also_by_a_guess(store):
-    guess = CachedChain(None, verified=False)
-    applied = run(store, Request.create("t", "d", b"\x10"), cached=guess)
+    applied = run(store, Request.create("t", "d", b"\x10"), cached=GUESS)
     assert isinstance(applied.outcomes[0].error, TagExists)
     assert store.chains["t"].stamp == b"\x10"
 
@@ -203,10 +212,8 @@ def test_marks_of_fresh_ids_are_looked_up_only_after_a_lost_response(store):
         run(store, *stamps(100, "other"))
 
     store.write_faults = ["lose"]
-    mine = stamp("mine", b"\1" * 8, finished=1)
-    assert kinds(run(store, mine, policy=RetryPolicy(sleep=spill_all), fresh_ids=True)) == [
-        "applied"
-    ]
+    mine, spilling = stamp("mine", b"\1" * 8, finished=1), RetryPolicy(sleep=spill_all)
+    assert kinds(run(store, mine, policy=spilling, fresh_ids=True)) == ["applied"]
     assert store.chains["t"].finished == 1
     assert store.looked_up[-1] == mark_key("mine")
 

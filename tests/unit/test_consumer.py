@@ -24,17 +24,13 @@ class World:
     """An acker over fakes, with a clock that stands still."""
 
     def __init__(self):
-        self.store = MemoryStore()
-        self.bus = FakeBus()
-        self.dead_letters = FakeDeadLetters()
+        self.store, self.bus, self.dead_letters = MemoryStore(), FakeBus(), FakeDeadLetters()
         self.now = NOW
-        self.workers = 1
-        self.policy = NO_WAIT
 
-    def consume(self, *bodies):
+    def consume(self, *bodies, policy=NO_WAIT, workers=1):
         messages = [Message(f"m{i}", body) for i, body in enumerate(bodies)]
-        options = {"policy": self.policy, "workers": self.workers, "now": lambda: self.now}
         ports = self.store, self.bus, self.dead_letters
+        options = {"policy": policy, "workers": workers, "now": lambda: self.now}
         return consume(messages, *ports, default_timeout=DAY, **options)
 
     def sweep(self, policy=NO_WAIT):
@@ -58,6 +54,12 @@ class World:
 @pytest.fixture
 def world():
     return World()
+
+
+def hurried(attempts):
+    """Return a policy whose time is up after a number of attempts."""
+    left = iter([9.0] * attempts)
+    return RetryPolicy(sleep=lambda s: None, time_left=lambda: next(left, -1))
 
 
 def message(*requests):
@@ -136,8 +138,8 @@ def test_rejected_requests_are_dead_lettered_and_the_others_apply(world):
     assert [event["status"] for event in world.bus.events] == ["acked"]
     by_reason = {entry.reason: entry.body for entry in world.dead_letters.letters}
     assert len(by_reason) == 3
-    (length,) = (reason for reason in by_reason if "1 bytes, expected 648" in reason)
-    assert json.loads(by_reason[length])["requests"] == [short]
+    (length,) = (body for reason, body in by_reason.items() if "1 bytes, expected 648" in reason)
+    assert json.loads(length)["requests"] == [short]
     assert "no JSON" in by_reason.values()
     assert result.outcomes["rejected"] == 3
 
@@ -167,20 +169,19 @@ def test_a_message_fails_if_its_rejected_requests_cannot_be_sent(world):
 @pytest.mark.parametrize("workers", [1, 4])
 def test_a_chain_that_cannot_be_written_fails_only_its_own_messages(world, workers):
     world.fail("write", lambda _, after: after.tag == "bad", PermissionError("not this one"))
-    world.workers = workers
     bodies = [
         message(create("a")),
         message(create("bad"), create("b")),
         message(create("c"), finish("c")),
         message(finish("bad"), Request.stamp_("b", "short", b"\1")),
     ]
-    result = world.consume(*bodies)
+    result = world.consume(*bodies, workers=workers)
     assert result.failed == dict.fromkeys(("m1", "m3"), "PermissionError: not this one")
     assert set(world.store.chains) == {"a", "b", "c"}
     # m3 is delivered again whole; only then is its rejected request dead-lettered.
     assert world.dead_letters.letters == []
     del world.store.write
-    assert world.consume(*bodies).failed == {}
+    assert world.consume(*bodies, workers=workers).failed == {}
     assert len(world.dead_letters.letters) == 1
     assert set(world.tags()) == {"c", "bad"}
 
@@ -220,8 +221,7 @@ def test_an_event_that_cannot_be_marked_as_published_is_published_again(world):
     assert world.store.chains["a"].event_pending
     del world.store.write
     world.consume(body)
-    first, second = world.bus.events
-    assert first == second
+    assert world.bus.events == [world.bus.events[0]] * 2
     assert not world.store.chains["a"].event_pending
 
 
@@ -237,9 +237,8 @@ def test_an_event_of_an_earlier_chain_does_not_mark_a_later_one(world):
 
 
 def test_without_time_the_messages_are_delivered_again(world):
-    left = iter([9.0] * 4)
-    world.policy = RetryPolicy(sleep=lambda s: None, time_left=lambda: next(left, -1))
-    result = world.consume(*(message(create(f"t{i}")) for i in range(10)))
+    bodies = (message(create(f"t{i}")) for i in range(10))
+    result = world.consume(*bodies, policy=hurried(4))
     assert list(result.failed) == [f"m{i}" for i in range(4, 10)]
     assert set(result.failed.values()) == {"no time left in this invocation"}
     assert len(world.store.chains) == 4
@@ -277,12 +276,9 @@ def test_the_sweeper_fails_late_chains_and_postpones_the_others(world):
     assert world.sweep().ended == {"timed out": 1}
     world.now += DAY
     assert world.sweep().ended == {"timed out": 1, "never created": 1}
-    assert {event["tag"]: event["reason"] for event in world.bus.events} == {
-        "late": "timed out",
-        "busy": "timed out",
-        "open": "timed out",
-        "orphan": "never created",
-    }
+    reasons = {event["tag"]: event["reason"] for event in world.bus.events}
+    timed_out = dict.fromkeys(("late", "busy", "open"), "timed out")
+    assert reasons == {**timed_out, "orphan": "never created"}
     assert world.sweep().chains == 0
 
 
@@ -327,9 +323,7 @@ def test_a_sweep_without_time_is_continued_by_the_next(late):
             yield from (page[at : at + 2] for at in range(0, len(page), 2))
 
     late.store.due_pages = small_pages
-    left = iter([9.0] * 4)
-    hurried = RetryPolicy(sleep=lambda s: None, time_left=lambda: next(left, -1))
-    first, second = late.sweep(hurried), late.sweep()
+    first, second = late.sweep(hurried(4)), late.sweep()
     assert (first.complete, first.ended) == (False, {"timed out": 8})
     assert (second.complete, second.ended) == (True, {"timed out": 12})
     assert sorted(late.tags()) == sorted(late.store.chains)

@@ -27,9 +27,6 @@ def write_files(folder, *names, text="1"):
         (folder / name).write_text(text)
 
 
-# -- the database ----------------------------------------------------------------------------------
-
-
 def files_of(database):
     found = (path for path in database.folder.rglob("*") if path.is_file())
     return {str(path.relative_to(database.folder)): path.stat().st_size for path in found}
@@ -86,9 +83,6 @@ def test_an_invalid_database_is_named(tmp_path, name, message):
         open_database(tmp_path / name)
 
 
-# -- the synthesised stack -------------------------------------------------------------------------
-
-
 class FakeSynthesis:
     """Stands for the child process: leaves a template."""
 
@@ -102,9 +96,8 @@ class FakeSynthesis:
 def synthesised(tmp_path):
     """A checkout with a synthesised stack: the checkout, its template, and another synthesis."""
     root = tmp_path / "checkout"
-    write_files(
-        root, "infra/a.py", "lambda_src/a.py", "xorack/core/a.py", "xorack/cli/a.py", "cdk.json"
-    )
+    folders = ("infra", "lambda_src", "xorack/core", "xorack/cli")
+    write_files(root, "cdk.json", *(f"{folder}/a.py" for folder in folders))
 
     def again():
         return synthesise(root, tmp_path / "cdk", FakeSynthesis())
@@ -143,9 +136,6 @@ def test_a_synthesis_without_a_template_is_repeated(synthesised):
 def test_the_asset_leaves_out_the_same_folders():
     patterns = re.findall(r'"/xorack/(\w+)"', (ROOT / "xorack/cdk/code.py").read_text())
     assert {*patterns} - {"cdk"} == _NOT_DEPLOYED  # the construct is a source of the template
-
-
-# -- child processes -------------------------------------------------------------------------------
 
 
 def python(code):
@@ -227,8 +217,8 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
         folder = Path({str(tmp_path)!r})
         try:
             with interruptible(), Children() as children:
-                children.run([sys.executable, "-c", code], cwd=folder, environ={{}},
-                             log=folder / "log")
+                command = [sys.executable, "-c", code]
+                children.run(command, cwd=folder, environ={{}}, log=folder / "log")
         except KeyboardInterrupt:
             sys.exit(130)
     """
@@ -244,9 +234,6 @@ def test_signal_handlers_are_restored():
     with interruptible():
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-# -- its folder ------------------------------------------------------------------------------------
 
 
 def test_an_earlier_demos_output_is_removed(tmp_path):

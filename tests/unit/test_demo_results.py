@@ -27,9 +27,6 @@ def summary(*words, missing, repaired=1):
     return {"missing": missing, "named": words, "repaired": chains}
 
 
-# -- the results -----------------------------------------------------------------------------------
-
-
 def result(*, words=12_345, repair=None, errors=0, **fields):
     return Result(
         **{
@@ -101,9 +98,6 @@ def test_uncounted_words_are_a_failure():
     assert "words               12,342 (678 different): 3 too few" in printed(wrong)
 
 
-# -- the progress ----------------------------------------------------------------------------------
-
-
 def test_plain_lines_are_few(capsys):
     display = Display()
     display.begin("split", "files to words")
@@ -124,8 +118,7 @@ def test_plain_lines_are_few(capsys):
 
 
 @pytest.mark.parametrize(
-    ("error", "last"),
-    [(None, "split     files to [words] … 0 s"), (DemoFailed("x"), "✗ split")],
+    ("error", "last"), [(None, "split     files to [words] … 0 s"), (DemoFailed("x"), "✗ split")]
 )
 def test_a_terminal_shows_steps_and_bars_and_where_it_stopped(monkeypatch, error, last):
     monkeypatch.setenv("TERM", "xterm")
@@ -140,9 +133,6 @@ def test_a_terminal_shows_steps_and_bars_and_where_it_stopped(monkeypatch, error
     output = terminal.file.getvalue()
     for shown in ("✓ Java      /usr/lib/[java]", "7 of 10", "3 of 10 1 failed", last):
         assert shown in output
-
-
-# -- the chains ------------------------------------------------------------------------------------
 
 
 class FakeTable:
@@ -197,11 +187,7 @@ def test_the_monitor_counts_opened_and_ended_chains_once():
         (Chain("t", status="acked"), True, None),
         (Chain("t", status="acked"), False, "acked, but its event did not come"),
         (Chain("t", status="failed", reason="bad"), True, "bad"),
-        (
-            Chain("t", status="open", started=1200, finished=1),
-            False,
-            "1,199 of 1,200 units are outstanding",
-        ),
+        (Chain("t", b"", "open", 1200, 1), False, "1,199 of 1,200 units are outstanding"),
     ],
 )
 def test_why_a_chain_is_not_acked(chain, has_event, reason):

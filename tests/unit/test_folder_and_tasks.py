@@ -123,9 +123,6 @@ def test_tasks_cover_every_file_once():
     assert most <= 32 * PIECE
 
 
-# -- results of tasks ------------------------------------------------------------------------------
-
-
 def test_results_of_the_parts_of_a_file_are_merged():
     parts = [traced(unit_id(at)) for at in range(3)]
     tasks = [

@@ -45,11 +45,7 @@ def chain(words, counted, stamp=traced):
 
 @pytest.mark.parametrize(
     ("words", "counted", "missing"),
-    [
-        (500, [*range(100), *range(108, 500)], range(100, 108)),
-        (50, range(50), []),
-        (0, [], []),
-    ],
+    [(500, [*range(100), *range(108, 500)], range(100, 108)), (50, range(50), []), (0, [], [])],
 )
 def test_missing_units_are_named(words, counted, missing):
     assert missing_units(chain(words, counted)) == {unit_id("word", at) for at in missing}
@@ -60,15 +56,11 @@ def test_without_counted_words_all_are_missing(stamp):
     assert missing_units(chain(5000, [], stamp)) is None
 
 
-def test_plain_stamps_name_one_missing_unit_but_not_two():
+def test_plain_stamps_name_one_missing_unit_and_too_many_are_an_error():
     assert missing_units(chain(9, range(8), plain)) == set(units(1, 8))
-    with pytest.raises(Overfull, match=r"'db/a\.txt'"):
-        missing_units(chain(9, range(7), plain))
-
-
-def test_too_many_missing_units_are_an_error():
-    with pytest.raises(Overfull):
-        missing_units(chain(500, range(100)))
+    for whole in (chain(9, range(7), plain), chain(500, range(100))):
+        with pytest.raises(Overfull, match=r"'db/a\.txt'"):
+            missing_units(whole)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +76,6 @@ def test_counts_that_contradict_the_words_are_an_error(fields, why):
     whole = chain(50, range(48))
     with pytest.raises(Inconsistent, match=why):
         missing_units(replace(whole, **fields))
-
-
-# -- tags ------------------------------------------------------------------------------------------
 
 
 def test_tags_of_attempts():
@@ -115,9 +104,6 @@ def test_details_are_shortened_to_the_limit_of_a_request():
         assert detail["missing"] == 3
         assert tag.startswith(detail["repairs"])
         assert len(detail["repairs"]) >= min(len(tag), 500)
-
-
-# -- events ----------------------------------------------------------------------------------------
 
 
 def event(**fields):

@@ -11,27 +11,12 @@ from xorack import plain, traced, xor
 from xorack.aws.sqs import SendReport
 from xorack.spark import requests
 from xorack.spark.errors import InvalidOption, UnsuitableColumns
-from xorack.spark.requests import (
-    Chains,
-    Options,
-    Sent,
-    check_queue,
-    deliver,
-    request_id,
-    row_columns,
-)
+from xorack.spark.requests import Chains, Options, Sent, check_queue, deliver
 
 URL = "https://sqs.eu-north-1.amazonaws.com/123456789012/stamps"
 COLUMNS = ["tag", "op", "stamp", "started", "finished", "detail", "timeout"]
 GOOD = {"queueUrl": URL, "runId": "r", "step": "s"}
 OPTIONS = Options(queue_url=URL, run_id="r", step="s")
-
-
-@pytest.fixture(autouse=True)
-def _no_cached_queues():
-    requests._ask_queue.cache_clear()
-    yield
-    requests._ask_queue.cache_clear()
 
 
 def test_options_are_case_insensitive_and_those_of_spark_are_ignored():
@@ -141,7 +126,9 @@ def responses(monkeypatch):
                 raise ClientError({"Error": {"Code": code}}, "GetQueueAttributes")
 
     monkeypatch.setattr(Options, "client", lambda self: Queue())
-    return codes
+    requests._ask_queue.cache_clear()
+    yield codes
+    requests._ask_queue.cache_clear()
 
 
 def test_only_a_successful_check_of_a_queue_is_cached(responses):
@@ -160,39 +147,36 @@ def test_a_queue_that_does_not_allow_the_check_is_accepted(responses, code):
     check_queue(OPTIONS)
 
 
+TAG = ("tag", "string")
+NUMBER = "expected bigint or int or double or float"
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         ([], "column tag is missing of none; rows may have tag .string., op"),
         ([("Tag", "string")], "column tag is missing of Tag; rows may have"),
         ([("tag", "bigint")], "column tag is of the type bigint, expected string; rows may"),
-        ([("tag", "string"), ("stamp", "string")], "stamp is of the type string, expected binary"),
-        (
-            [("tag", "string"), ("finished", "double")],
-            "is of the type double, expected bigint or int",
-        ),
-        (
-            [("tag", "string"), ("timeout", "decimal(5,1)")],
-            r"timeout is of the type decimal\(5,1\), expected bigint or int or double or float",
-        ),
-        ([("tag", "string"), ("count", "bigint")], "unknown column count; rows may have"),
-        ([("tag", "string"), *[("stamp", "binary")] * 2], "column stamp is there 2 times"),
+        ([TAG, ("stamp", "string")], "stamp is of the type string, expected binary"),
+        ([TAG, ("finished", "double")], "is of the type double, expected bigint or int"),
+        ([TAG, ("timeout", "decimal(5,1)")], r"timeout is of the type decimal\(5,1\), " + NUMBER),
+        ([TAG, ("count", "bigint")], "unknown column count; rows may have"),
+        ([TAG, *[("stamp", "binary")] * 2], "column stamp is there 2 times"),
     ],
 )
 def test_unsuitable_columns_are_named(columns, message):
     with pytest.raises(UnsuitableColumns, match=message):
-        row_columns(columns)
+        requests.row_columns(columns)
 
 
 def test_request_ids_depend_on_each_part_and_on_its_end():
     base = ["run", "step", 1, "stamp", "tag"]
-    ids = {request_id(*base)}
+    ids = {requests.request_id(*base), requests.request_id("runs", "tep", 1, "stamp", "tag")}
     for place, other in enumerate(["run2", "step2", 2, "fail", "tag2"]):
-        ids.add(request_id(*[*base[:place], other, *base[place + 1 :]]))
-    ids.add(request_id("runs", "tep", 1, "stamp", "tag"))
+        ids.add(requests.request_id(*base[:place], other, *base[place + 1 :]))
     assert len(ids) == 7
     # A literal: other releases must compute the same ids, or a repeated run counts twice.
-    assert request_id(*base) == "57d55fbe334057269e65cdff035ece7f"
+    assert requests.request_id(*base) == "57d55fbe334057269e65cdff035ece7f"
 
 
 def test_requests_do_not_depend_on_the_order_and_partition_of_rows():
@@ -207,70 +191,65 @@ def test_requests_do_not_depend_on_the_order_and_partition_of_rows():
     parts = Chains()
     for row in reversed(rows):
         parts.merge(Chains().add_rows(COLUMNS, [row]))
-    requests = list(whole.requests("r", "s"))
-    assert requests == list(parts.requests("r", "s"))
-    assert [(r.tag, r.op, r.started, r.finished) for r in requests] == [
-        ("a", "stamp", 3, 0),
-        ("b", "create", 1, 0),
-        ("b", "stamp", 5, 11),
-    ]
-    assert requests[2].stamp == xor(plain(5), plain(6), plain(1))
-    assert (requests[1].detail, requests[1].timeout) == ({"a": 1}, 60)
+    stamp, create, others = list(whole.requests("r", "s"))
+    assert [stamp, create, others] == list(parts.requests("r", "s"))
+    assert (stamp.tag, stamp.op, stamp.started, stamp.finished) == ("a", "stamp", 3, 0)
+    assert (create.tag, create.op, create.started, create.finished) == ("b", "create", 1, 0)
+    assert (create.detail, create.timeout) == ({"a": 1}, 60)
+    assert (others.tag, others.op, others.started, others.finished) == ("b", "stamp", 5, 11)
+    assert others.stamp == xor(plain(5), plain(6), plain(1))
 
 
-def stamp_row(stamp=b"x", started=0, finished=0, timeout=None, tag="a", op="stamp", detail=None):
+def row(stamp=b"x", started=0, finished=0, timeout=None, tag="a", op="stamp", detail=None):
     return (tag, op, stamp, started, finished, detail, timeout)
+
+
+def create_row(unit=1, **fields):
+    return row(plain(unit), op="create", **fields)
+
+
+STAMP, CREATE = "stamp of tag 'a': ", "create of tag 'a': "
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([stamp_row(tag=None)], "column tag is null"),
-        ([stamp_row(op="ack")], "op of tag 'a': 'ack'"),
-        ([stamp_row(tag="")], "stamp of tag '': tag: '', expected a string"),
-        ([stamp_row(tag="é" * 600)], "tag: .*, expected a string of 1 to 1024 UTF-8 bytes"),
-        ([stamp_row(None)], "stamp of tag 'a': stamp: None"),
+        ([row(tag=None)], "column tag is null"),
+        ([row(op="ack")], "op of tag 'a': 'ack'"),
+        ([row(tag="")], "stamp of tag '': tag: '', expected a string"),
+        ([row(tag="é" * 600)], "tag: .*, expected a string of 1 to 1024 UTF-8 bytes"),
+        ([row(None)], f"{STAMP}stamp: None"),
         # Folded with the others, a row without a stamp must not add its counts.
+        ([row(n and plain(n), 0, 1) for n in (None, 1, 2)], f"{STAMP}stamp: None, expected bytes"),
+        ([row(b"")], f"{STAMP}stamp: '0 bytes', expected 1"),
+        ([row(plain(1), 5), row(plain(2), -1)], f"{STAMP}started: -1, expected 0 or more"),
         (
-            [stamp_row(plain(n) if n else None, finished=1) for n in range(3)],
-            "stamp of tag 'a': stamp: None, expected bytes",
+            [create_row(started=1), row(traced(1), 1, 1)],
+            f"{STAMP}stamp: 648 bytes, expected 8 as its create has",
         ),
-        ([stamp_row(b"")], "stamp of tag 'a': stamp: '0 bytes', expected 1"),
+        ([create_row(timeout=float("nan"))], f"{CREATE}timeout: nan, expected seconds"),
+        ([row(plain(1))] * 2, f"{STAMP}stamp: .*zero"),
+        ([row(plain(1), -1)], f"{STAMP}started: -1"),
+        ([create_row(detail="{")], f"{CREATE}detail is no JSON"),
+        ([row(None, op="fail", timeout=5)], "fail of tag 'a': timeout: 5"),
+        ([row(plain(1)), row(b"x")], f"{STAMP}Buffer lengths"),
         (
-            [stamp_row(plain(1), 5), stamp_row(plain(2), -1)],
-            "stamp of tag 'a': started: -1, expected 0 or more",
-        ),
-        (
-            [stamp_row(plain(1), 1, op="create"), stamp_row(traced(1), 1, 1)],
-            "stamp of tag 'a': stamp: 648 bytes, expected 8 as its create has",
-        ),
-        (
-            [stamp_row(plain(1), op="create", timeout=float("nan"))],
-            "create of tag 'a': timeout: nan, expected seconds",
-        ),
-        ([stamp_row(plain(1))] * 2, "stamp of tag 'a': stamp: .*zero"),
-        ([stamp_row(plain(1), -1)], "stamp of tag 'a': started: -1"),
-        ([stamp_row(plain(1), op="create", detail="{")], "create of tag 'a': detail is no JSON"),
-        ([stamp_row(None, op="fail", timeout=5)], "fail of tag 'a': timeout: 5"),
-        ([stamp_row(plain(1)), stamp_row(b"x")], "stamp of tag 'a': Buffer lengths"),
-        (
-            [stamp_row(plain(n), op="create", timeout=n) for n in (1, 2)],
+            [create_row(unit, timeout=unit) for unit in (1, 2)],
             "rows of tag 'a' disagree: create has timeout 1 and 2",
         ),
     ],
 )
 def test_an_invalid_row_is_named_and_nothing_is_sent(rows, message):
+    def send(*_, **__):
+        pytest.fail("sent")
+
+    rows = [row(plain(3), tag="0"), *rows]
     with pytest.raises(UnsuitableColumns, match=message):
-        deliver(
-            Chains().add_rows(COLUMNS, [stamp_row(plain(3), tag="0"), *rows]),
-            OPTIONS,
-            "r",
-            send=lambda *a, **k: pytest.fail("sent"),
-        )
+        deliver(Chains().add_rows(COLUMNS, rows), OPTIONS, "r", send=send)
 
 
 def test_sent_requests_are_counted():
-    rows = [stamp_row(plain(1), 1, op="create"), stamp_row(plain(2), 1)]
+    rows = [create_row(started=1), row(plain(2), 1)]
 
     def send(url, requests, client):
         assert url == URL

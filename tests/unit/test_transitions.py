@@ -31,11 +31,11 @@ def extend(timeout):
 FINISH = stamp("finish", finished=1)
 
 
-def run(*batches, chain=None, start=NOW, step=1000):
+def run(*batches, chain=None, start=NOW):
     """Apply batches one after the other, a second apart; return the chain and the outcomes."""
     kinds = []
     for number, batch in enumerate(batches):
-        applied = apply(chain, batch, now=start + number * step, default_timeout=DAY)
+        applied = apply(chain, batch, now=start + number * 1000, default_timeout=DAY)
         chain = applied.chain
         kinds.append([outcome.kind for outcome in applied.outcomes])
         assert [outcome.request for outcome in applied.outcomes] == list(batch)
@@ -56,12 +56,12 @@ STATES = {
 @pytest.mark.parametrize(
     ("state", "kinds"),
     [
-        ("absent", ["applied", "applied", "applied", "applied"]),
-        ("pending", ["applied", "applied", "applied", "applied"]),
-        ("open", ["rejected", "applied", "applied", "applied"]),
-        ("acked", ["rejected", "late", "late", "late"]),
-        ("failed", ["rejected", "late", "late", "late"]),
-        ("never created", ["late", "late", "late", "late"]),
+        ("absent", ["applied"] * 4),
+        ("pending", ["applied"] * 4),
+        ("open", ["rejected", *["applied"] * 3]),
+        ("acked", ["rejected", *["late"] * 3]),
+        ("failed", ["rejected", *["late"] * 3]),
+        ("never created", ["late"] * 4),
     ],
 )
 def test_new_requests_by_state(state, kinds):
@@ -93,54 +93,57 @@ def test_create_opens_the_chain_with_its_stamp_and_settings():
     assert chain.detail == '{"a":1}'
 
 
-def test_the_default_timeout_holds_for_a_create_without_one():
-    assert run([create()])[0].deadline == NOW + DAY
+UNCOUNTED = [stamp("uncounted")]
+EQUAL = [stamp("more", b"\x02", finished=1), stamp("less", b"\x02")]
+LONG = extend(7200)
+
+
+@pytest.mark.parametrize(
+    ("batches", "fields"),
+    [
+        # A create without a timeout has the default one.
+        ([[create()]], {"deadline": NOW + DAY}),
+        # A chain is acked when it is created, its stamp is zero and its counts are equal.
+        ([[create()], [FINISH]], {"status": "acked", "ended_at": NOW + 1000, "reason": None}),
+        ([[create()], UNCOUNTED], {"status": "open", "stamp": b"\0"}),
+        ([[create()], UNCOUNTED, EQUAL], {"status": "acked"}),
+        # A stamp may come before the create.
+        ([[FINISH]], {"status": "pending", "stamp": b"\x01", "deadline": NOW + DAY}),
+        ([[FINISH], [create()]], {"status": "acked"}),
+        ([[stamp("a"), stamp("b")]], {"status": "pending", "stamp": b"\0"}),
+        # A fail before the create is kept.
+        ([[fail()]], {"status": "pending", "failing": "broken"}),
+        (
+            [[fail()], [create(detail={"a": 1})]],
+            {"status": "failed", "reason": "broken", "detail": '{"a":1}'},
+        ),
+        # A fail wins over a zero stamp of the same batch, and the first fail gives the reason.
+        ([[create(), FINISH, fail()]], {"status": "failed", "reason": "broken", "stamp": b"\0"}),
+        ([[create()], [fail("f", None), fail("g", "other")]], {"reason": "fail was asked"}),
+        # An extend overrides the timeout of the create, in any order.
+        ([[create(timeout=60)], [LONG]], {"deadline": NOW + 1000 + 7_200_000}),
+        ([[stamp("s")], [create(timeout=60), LONG]], {"deadline": NOW + 1000 + 7_200_000}),
+        ([[stamp("s")], [LONG, create(timeout=60)]], {"deadline": NOW + 1000 + 7_200_000}),
+        ([[LONG], [create(timeout=60)]], {"deadline": NOW + 7_200_000}),
+        ([[create(timeout=6000)], [extend(1)]], {"deadline": NOW + 2000}),
+        # Only a stamp is progress.
+        ([[create(idle_timeout=10)], [extend(1000)]], {"last_stamp_at": NOW}),
+    ],
+)
+def test_the_chain_after_valid_requests(batches, fields):
+    chain, kinds = run(*batches)
+    assert {name: getattr(chain, name) for name in fields} == fields
+    assert {kind for batch in kinds for kind in batch} == {"applied"}
+
+
+def test_a_chain_without_default_timeout_has_no_deadline():
     assert apply(None, [create()], now=NOW).chain.deadline is None
-
-
-def test_a_chain_is_acked_when_created_zero_and_counts_are_equal():
-    chain, _ = run([create()], [FINISH])
-    assert (chain.status, chain.ended_at, chain.reason) == ("acked", NOW + 1000, None)
-    chain, _ = run([create()], [stamp("uncounted")])
-    assert (chain.status, chain.stamp) == ("open", b"\0")
-    chain, _ = run([stamp("more", b"\x02", finished=1), stamp("less", b"\x02")], chain=chain)
-    assert chain.status == "acked"
-
-
-def test_a_stamp_may_come_before_the_create():
-    chain, _ = run([FINISH])
-    assert (chain.status, chain.stamp, chain.deadline) == ("pending", b"\x01", NOW + DAY)
-    assert run([create()], chain=chain)[0].status == "acked"
-
-
-def test_a_pending_chain_with_a_zero_stamp_is_not_acked():
-    chain, _ = run([stamp("a"), stamp("b")])
-    assert (chain.status, chain.stamp) == ("pending", b"\0")
 
 
 def test_the_first_create_wins():
     chain, kinds = run([create()], [create("d", b"\x07"), stamp("s", b"\x02")])
-    assert kinds[1] == ["rejected", "applied"]
-    assert chain.stamp == b"\x03"
+    assert (kinds[1], chain.stamp) == (["rejected", "applied"], b"\x03")
     assert run([create("x"), create("y")])[1] == [["applied", "rejected"]]
-
-
-def test_fail_before_the_create_is_kept():
-    chain, _ = run([fail()])
-    assert (chain.status, chain.failing) == ("pending", "broken")
-    chain, _ = run([create(detail={"a": 1})], chain=chain)
-    assert (chain.status, chain.reason, chain.detail) == ("failed", "broken", '{"a":1}')
-
-
-def test_fail_wins_over_a_zero_stamp_of_the_same_batch():
-    chain, kinds = run([create(), FINISH, fail()])
-    assert kinds == [["applied"] * 3]
-    assert (chain.status, chain.reason, chain.stamp) == ("failed", "broken", b"\0")
-
-
-def test_the_first_fail_gives_the_reason():
-    chain, _ = run([create()], [fail("f", None), fail("g", "other")])
-    assert chain.reason == "fail was asked"
 
 
 def test_duplicates_have_no_effect():
@@ -176,6 +179,16 @@ def test_spilled_marks_count():
     assert applied.outcomes[0].kind == "duplicate"
 
 
+def test_the_id_of_a_rejected_request_is_not_used():
+    second = create("two", b"\2")
+    applied = apply(None, [create(), second, stamp("two", b"\3"), second], now=NOW)
+    kinds = [outcome.kind for outcome in applied.outcomes]
+    assert kinds == ["applied", "rejected", "applied", "rejected"]
+    assert isinstance(applied.outcomes[1].error, TagExists)
+    assert isinstance(applied.outcomes[3].error, RequestIdReused)
+    assert applied.chain.stamp == b"\2"
+
+
 def test_a_stamp_of_another_length_is_rejected_and_uses_no_id():
     applied = apply(STATES["open"], [stamp("s", b"\x01\x02"), stamp("u", b"\x04")], now=NOW)
     assert [outcome.kind for outcome in applied.outcomes] == ["rejected", "applied"]
@@ -187,18 +200,7 @@ def test_a_stamp_of_another_length_is_rejected_and_uses_no_id():
 
 def test_the_create_decides_the_length_of_stamps():
     chain, kinds = run([stamp("s", b"\x01\x02"), create()])
-    assert kinds == [["rejected", "applied"]]
-    assert chain.stamp == b"\x01"
-
-
-def test_extend_overrides_the_timeout_of_the_create_in_any_order():
-    expected = NOW + 1000 + 7_200_000
-    long = extend(7200)
-    assert run([create(timeout=60)], [long])[0].deadline == expected
-    assert run([stamp("s")], [create(timeout=60), long])[0].deadline == expected
-    assert run([stamp("s")], [long, create(timeout=60)])[0].deadline == expected
-    assert run([long], [create(timeout=60)], start=NOW + 1000)[0].deadline == expected
-    assert run([create(timeout=6000)], [extend(1)])[0].deadline == NOW + 2000
+    assert (kinds, chain.stamp) == ([["rejected", "applied"]], b"\x01")
 
 
 def test_a_chain_fails_at_its_deadline():
@@ -226,11 +228,6 @@ def test_progress_keeps_a_chain_alive_without_index_writes():
     postponed = expire(chain, NOW + 10_000)
     assert (postponed.status, postponed.due_at) == ("open", NOW + 19_000)
     assert expire(postponed, NOW + 19_000).reason == "timed out"
-
-
-def test_only_a_stamp_is_progress():
-    chain, _ = run([create(idle_timeout=10)], [extend(1000)], step=5000)
-    assert chain.last_stamp_at == NOW
 
 
 def test_an_item_of_the_npm_package_is_an_open_chain():
