@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -82,14 +82,15 @@ def definitions_of(template: Mapping[str, Any]) -> Definitions:
     Raises:
         ValueError: The template has not exactly one table and one queue with a redrive policy.
     """
-    table = _only(template, "DynamoDB table", lambda r: r["Type"].startswith("AWS::DynamoDB::"))
-    queue = _only(
-        template,
-        "queue with a redrive policy",
-        lambda r: "RedrivePolicy" in r.get("Properties", {}),
-    )
+    resources = {
+        name: (one["Type"], one["Properties"])
+        for name, one in template["Resources"].items()
+        if "Properties" in one
+    }
+    (table,) = (one for kind, one in resources.values() if kind.startswith("AWS::DynamoDB::"))
+    (queue,) = (one for _, one in resources.values() if "RedrivePolicy" in one)
     redrive = queue["RedrivePolicy"]
-    dead = template["Resources"][redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]["Properties"]
+    _, dead = resources[redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]
     return Definitions(
         table={name: table[name] for name in _TABLE_PROPERTIES if name in table},
         ttl_attribute=table["TimeToLiveSpecification"]["AttributeName"],
@@ -97,15 +98,6 @@ def definitions_of(template: Mapping[str, Any]) -> Definitions:
         dead_letter_queue={name: str(dead[name]) for name in _QUEUE_PROPERTIES if name in dead},
         max_receive_count=int(redrive["maxReceiveCount"]),
     )
-
-
-def _only(
-    template: Mapping[str, Any], what: str, wanted: Callable[[Mapping[str, Any]], bool]
-) -> Mapping[str, Any]:
-    resources = [resource for resource in template["Resources"].values() if wanted(resource)]
-    if len(resources) != 1:
-        raise ValueError(f"the template should have one {what}, and has {len(resources)}")
-    return dict(resources[0]["Properties"])
 
 
 @dataclass(frozen=True)
@@ -142,6 +134,11 @@ class Resources:
             "POWERTOOLS_METRICS_NAMESPACE": "xorack",
             "POWERTOOLS_TRACE_DISABLED": "true",
         }
+
+    def item(self, tag: str) -> dict[str, Any] | None:
+        """Return the item of a tag, or None."""
+        key = {self.partition_key: {"S": tag}}
+        return self.client("dynamodb").get_item(TableName=self.table_name, Key=key).get("Item")
 
     def events(self) -> list[dict[str, Any]]:
         """Take the subscriber's new events, as EventBridge delivered them."""
