@@ -124,10 +124,13 @@ def request(number, tag=None):
     return Request("stamp", tag or f"books/{number}", f"id-{number}", b"\1" * 8, 1)
 
 
+def string_attributes(**values):
+    return {n: {"DataType": "String", "StringValue": value} for n, value in values.items()}
+
+
 def put(aws, body, **attributes):
-    sqs, url = aws.client("sqs"), aws.dead_letter_queue_url
-    values = {n: {"DataType": "String", "StringValue": value} for n, value in attributes.items()}
-    sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=values)
+    url, values = aws.dead_letter_queue_url, string_attributes(**attributes)
+    aws.client("sqs").send_message(QueueUrl=url, MessageBody=body, MessageAttributes=values)
 
 
 def put_messages(aws, *, failed=(), rejected=(), malformed=()):
@@ -250,11 +253,8 @@ def test_messages_go_one_by_one_if_sqs_does_not_move_them(stack, xorack, sqs, mo
         sqs.error = None
         queues(stack)._start_task()
     status, out, _ = xorack("redrive", "--yes")
-    assert status == 0
-    assert out[-2:] == [
-        "one by one: SQS does not move them itself (UnsupportedOperation)",
-        "25 messages sent back",
-    ]
+    line = "one by one: SQS does not move them itself (UnsupportedOperation)"
+    assert (status, out[-2:]) == (0, [line, "25 messages sent back"])
     assert take(stack) == bodies(*range(25))
     assert stack.dead_letters() == []
 
@@ -341,8 +341,7 @@ def test_a_packed_message_too_large_for_one_becomes_several():
     requests = [request(n, "t" * 900) for n in range(1300)]
     body = json.dumps({"version": 1, "requests": [one.to_json() for one in requests]}, indent=1)
     assert len(body) > 1024 * 1024
-    values = {"error": "Buffer lengths are not equal", "encoding": "gzip+base64"}
-    attributes = {name: {"StringValue": value} for name, value in values.items()}
+    attributes = string_attributes(error="Buffer lengths are not equal", encoding="gzip+base64")
     received = {"MessageId": "m", "ReceiptHandle": "r", "Body": packed(body)}
     message = dead_letters.DeadMessage.read({**received, "MessageAttributes": attributes})
     assert message.kind == "rejected"

@@ -25,13 +25,10 @@ from xorack.local.deploy import subscribe
 from xorack.local.embedded import ClientCache
 from xorack.local.isolation import REGION, isolated
 
+_BATCHED_METHODS = ("send_message", "delete_message", "change_message_visibility")
 _QUEUE_METHODS = (
-    "send_message",
-    "send_message_batch",
-    "delete_message",
-    "delete_message_batch",
-    "change_message_visibility",
-    "change_message_visibility_batch",
+    *_BATCHED_METHODS,
+    *(f"{name}_batch" for name in _BATCHED_METHODS),
     "get_queue_attributes",
     "purge_queue",
 )
@@ -82,15 +79,11 @@ def definitions_of(template: Mapping[str, Any]) -> Definitions:
     Raises:
         ValueError: The template has not exactly one table and one queue with a redrive policy.
     """
-    resources = {
-        name: (one["Type"], one["Properties"])
-        for name, one in template["Resources"].items()
-        if "Properties" in one
-    }
-    (table,) = (one for kind, one in resources.values() if kind.startswith("AWS::DynamoDB::"))
-    (queue,) = (one for _, one in resources.values() if "RedrivePolicy" in one)
+    resources = {name: one.get("Properties", {}) for name, one in template["Resources"].items()}
+    (table,) = (one for one in resources.values() if "TimeToLiveSpecification" in one)
+    (queue,) = (one for one in resources.values() if "RedrivePolicy" in one)
     redrive = queue["RedrivePolicy"]
-    _, dead = resources[redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]
+    dead = resources[redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]
     return Definitions(
         table={name: table[name] for name in _TABLE_PROPERTIES if name in table},
         ttl_attribute=table["TimeToLiveSpecification"]["AttributeName"],
