@@ -36,10 +36,10 @@ def fields(result):
 
 
 def assert_error(result, status, start):
-    """Assert that a command printed nothing but one line on stderr, which begins so."""
+    """Assert that a command printed one line on stderr alone: `start`, all of it with a newline."""
     ended, out, (line,) = result
     assert (ended, out) == (status, [])
-    assert line.startswith(f"error: {start}")
+    assert f"{line}\n".startswith(f"error: {start}")
 
 
 def test_show_names_the_outstanding_units(stack, xorack):
@@ -177,10 +177,10 @@ TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("show typo", "tag: 'typo' does not exist"),
-        ("fail typo --reason x", "tag: 'typo' does not exist"),
-        ("show typo --table gone", "there is no table gone in us-east-1"),
-        ("list --table gone --region eu-west-1", "there is no table gone in eu-west-1"),
+        ("show typo", "tag: 'typo' does not exist\n"),
+        ("fail typo --reason x", "tag: 'typo' does not exist\n"),
+        ("show typo --table gone", "there is no table gone in us-east-1\n"),
+        ("list --table gone --region eu-west-1", "there is no table gone in eu-west-1\n"),
         ("redrive --stack orders", ORDERS),
         ("show typo --stack orders", f"{ORDERS}, or its table with --table"),
         ("list --stack shop", "stack shop is CREATE_COMPLETE and has no output QueueUrl, DeadLett"),
