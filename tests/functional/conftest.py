@@ -1,8 +1,9 @@
-"""Fixtures of the command line's tests."""
+"""Fixtures of several files: the stack, the command line and the Lambda functions."""
 
 import pytest
 
 from tests.support.cli import create_stack
+from tests.support.functions import Functions
 from xorack.cli import main
 
 
@@ -17,6 +18,12 @@ def stack(aws):
     }
     create_stack(aws, "xorack", outputs)
     return aws
+
+
+@pytest.fixture
+def functions(aws, monkeypatch):
+    """The Lambda functions over `aws`."""
+    return Functions(aws, monkeypatch)
 
 
 @pytest.fixture

@@ -13,16 +13,7 @@ from socketserver import StreamRequestHandler, TCPServer
 import boto3
 import pytest
 
-from tests.support.cli import (
-    TAG,
-    WORDS,
-    apply,
-    create_stack,
-    finish,
-    put_invalid_item,
-    start,
-    store,
-)
+from tests.support.cli import TAG, apply, create_stack, finish, put_invalid_item, start, store
 from tests.support.in_process import create_resources, locked_aws
 from xorack import traced
 from xorack.cli import main
@@ -30,38 +21,33 @@ from xorack.core.clock import milliseconds
 from xorack.core.request import Request
 from xorack.ops.status import read_status
 
-ROOT = Path(__file__).parents[2]
-LEFT = sorted(f"{word:016x}" for word in WORDS[3:])
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def fields(lines):
+def fields(result):
     """Return what `show` prints, by name; further lines of a value are joined by blanks."""
+    status, out, err = result
+    assert (status, err) == (0, [])
     values, name = {}, ""
-    for line in lines:
+    for line in out:
         name = line[:12].strip() or name
         values[name] = " ".join(filter(None, [values.get(name), line[13:].strip()]))
     return values
 
 
 def assert_error(result, status, start):
-    """Assert that a command printed nothing but one line on stderr, which begins so."""
-    ended, out, err = result
-    assert (ended, out, len(err)) == (status, [], 1)
-    assert err[0].startswith(f"error: {start}")
-
-
-# -- show ------------------------------------------------------------------------------------------
+    """Assert that a command printed one line on stderr alone: `start`, all of it with a newline."""
+    ended, out, (line,) = result
+    assert (ended, out) == (status, [])
+    assert f"{line}\n".startswith(f"error: {start}")
 
 
 def test_show_names_the_outstanding_units(stack, xorack):
-    start(stack, timeout=3600, detail={"path": "/books"})
-    status, out, err = xorack("show", TAG)
-    shown = fields(out)
-    assert (status, err) == (0, [])
+    outstanding = start(stack, timeout=3600, detail={"path": "/books"})
+    shown = fields(xorack("show", TAG))
     assert (shown["tag"], shown["status"], shown["progress"]) == (TAG, "open", "66.6 %")
     assert (shown["started"], shown["finished"]) == ("6 units", "4 units")
-    assert sorted(shown["outstanding"].split()) == LEFT
+    assert sorted(shown["outstanding"].split()) == sorted(outstanding)
     assert re.fullmatch(r"20\d\d-.*Z, in 59 min \d+ s", shown["deadline"])
     assert "event" not in shown
     (shown,) = map(json.loads, xorack("show", TAG, "--json")[1])
@@ -73,9 +59,7 @@ def test_show_names_the_outstanding_units(stack, xorack):
 def test_show_of_an_acked_chain(stack, xorack):
     start(stack)
     finish(stack)
-    status, out, _ = xorack("show", TAG)
-    shown = fields(out)
-    assert status == 0
+    shown = fields(xorack("show", TAG))
     assert (shown["status"], shown["progress"], shown["event"]) == ("acked", "100 %", "published")
     assert not {"outstanding", "deadline"} & set(shown)
 
@@ -84,9 +68,7 @@ def test_show_of_a_chain_of_the_npm_package(stack, xorack):
     stack.client("dynamodb").put_item(
         TableName=stack.table_name, Item={"tag": {"S": "theirs"}, "stamp": {"B": b"\x29" * 64}}
     )
-    status, out, _ = xorack("show", "theirs")
-    shown = fields(out)
-    assert status == 0
+    shown = fields(xorack("show", "theirs"))
     assert (shown["status"], shown["progress"], shown["deadline"]) == ("open", "?", "none")
     assert shown["outstanding"] == "some units, this stamp names none"
     assert "age" not in shown
@@ -96,8 +78,7 @@ def test_show_finds_the_tables_own_key(xorack):
     with locked_aws() as started:
         aws = create_resources(started, partition_key="id")
         start(aws)
-        status, out, _ = xorack("show", TAG, "--table", aws.table_name)
-    assert (status, fields(out)["status"]) == (0, "open")
+        assert fields(xorack("show", TAG, "--table", aws.table_name))["status"] == "open"
 
 
 def test_a_tag_does_not_steer_the_terminal(stack, xorack):
@@ -109,9 +90,6 @@ def test_a_tag_does_not_steer_the_terminal(stack, xorack):
         assert "evil\\x1b[2J\\n[red]tag" in text
         assert "so\\x07 it\\nis" in text
     assert json.loads(xorack("show", evil, "--json")[1][0])["tag"] == evil
-
-
-# -- list ------------------------------------------------------------------------------------------
 
 
 def test_list_filters(stack, xorack):
@@ -126,8 +104,8 @@ def test_list_filters(stack, xorack):
     assert (status, err) == (0, [])
     assert {one["tag"]: one["status"] for one in map(json.loads, out)} == expected
 
-    filtered = ("list", "--json", "--status", "open", "--status", "failed")
-    assert {json.loads(line)["tag"] for line in xorack(*filtered)[1]} == {"a", "d"}
+    _, out, _ = xorack("list", "--json", "--status", "open", "--status", "failed")
+    assert {json.loads(line)["tag"] for line in out} == {"a", "d"}
 
     head, *rows = xorack("list")[1]
     assert head.split() == ["TAG", "STATUS", "DONE", "UNITS", "AGE", "TIME", "LEFT", "REASON"]
@@ -153,9 +131,6 @@ def test_list_of_an_empty_table(stack, xorack):
     assert xorack("list", "--json") == (0, [], [])
 
 
-# -- fail ------------------------------------------------------------------------------------------
-
-
 def test_fail_ends_a_chain_and_publishes_its_event(stack, xorack):
     start(stack)
     ended = (0, [f"{TAG}: failed; event published"], [])
@@ -164,7 +139,7 @@ def test_fail_ends_a_chain_and_publishes_its_event(stack, xorack):
     assert event["detail-type"] == "failed"
     assert event["detail"]["reason"] == "withdrawn"
     assert len(event["detail"]["outstanding"]) == 2
-    assert fields(xorack("show", TAG)[1])["event"] == "published"
+    assert fields(xorack("show", TAG))["event"] == "published"
 
     unchanged = (1, [], [f"error: {TAG} is failed already: nothing changed"])
     assert xorack("fail", TAG, "--reason", "again") == unchanged
@@ -190,28 +165,35 @@ def test_fail_with_the_table_alone_leaves_the_event_to_the_sweeper(stack, xorack
     assert (status, result["status"]) == (0, "failed")
     assert (result["event_pending"], result["changed"]) == (True, True)
     assert stack.events() == []
-    shown = fields(xorack("show", TAG)[1])
+    shown = fields(xorack("show", TAG))
     assert (shown["event"], "took" in shown) == ("pending", True)
     assert store(stack).read([TAG])[TAG].due_at <= milliseconds() + 120_000
 
 
-# -- what is not there -----------------------------------------------------------------------------
+ORDERS = "there is no stack orders in us-east-1: name yours with --stack"
+TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
 
 
-def test_a_chain_that_does_not_exist(stack, xorack):
-    for arguments in (("show", "typo"), ("fail", "typo", "--reason", "x")):
-        assert xorack(*arguments) == (1, [], ["error: tag: 'typo' does not exist"])
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("show typo", "tag: 'typo' does not exist\n"),
+        ("fail typo --reason x", "tag: 'typo' does not exist\n"),
+        ("show typo --table gone", "there is no table gone in us-east-1\n"),
+        ("list --table gone --region eu-west-1", "there is no table gone in eu-west-1\n"),
+        ("redrive --stack orders", ORDERS),
+        ("show typo --stack orders", f"{ORDERS}, or its table with --table"),
+        ("list --stack shop", "stack shop is CREATE_COMPLETE and has no output QueueUrl, DeadLett"),
+        ("show ", f"tag: '', {TAG_LENGTH}"),
+        ("watch ", f"tag: '', {TAG_LENGTH}"),
+        (f"fail {TAG} --reason {'x' * 1025}", "reason: "),
+    ],
+    ids=range(10),
+)
+def test_an_error_of_a_request_is_one_line_and_status_1(stack, xorack, arguments, line):
+    create_stack(stack, "shop", {"TableName": "customers"})
+    assert_error(xorack(*arguments.split(" ")), 1, line)
     assert list(store(stack).scan()) == []
-
-
-def test_a_stack_that_does_not_exist_or_is_of_another_project(aws, xorack):
-    line = "there is no stack orders in us-east-1: name yours with --stack"
-    assert_error(xorack("redrive", "--stack", "orders"), 1, line)
-    line += ", or its table with --table"
-    assert_error(xorack("show", TAG, "--stack", "orders"), 1, line)
-    create_stack(aws, "shop", {"TableName": "customers"})
-    line = "stack shop is CREATE_COMPLETE and has no output QueueUrl, DeadLetterQueueUrl"
-    assert_error(xorack("list", "--stack", "shop"), 1, line)
 
 
 def test_the_stack_may_come_from_the_environment(aws, xorack, monkeypatch):
@@ -219,16 +201,6 @@ def test_the_stack_may_come_from_the_environment(aws, xorack, monkeypatch):
     assert "no stack of-the-environment" in xorack("list")[2][0]
     monkeypatch.setenv("XORACK_TABLE", aws.table_name)
     assert xorack("list") == (0, ["no chains"], [])
-
-
-def test_a_table_that_does_not_exist(aws, xorack):
-    line = "error: there is no table gone in us-east-1"
-    assert xorack("show", TAG, "--table", "gone") == (1, [], [line])
-    _, _, err = xorack("list", "--table", "gone", "--region", "eu-west-1")
-    assert err == ["error: there is no table gone in eu-west-1"]
-
-
-# -- arguments -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -263,17 +235,8 @@ def test_invalid_arguments_are_one_line_and_status_2(xorack, arguments, line):
     assert_error(xorack(*arguments.split()), 2, line)
 
 
-def test_invalid_requests_are_one_line(stack, xorack):
-    expected = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
-    assert_error(xorack("show", ""), 1, f"tag: '', {expected}")
-    assert_error(xorack("watch", ""), 1, f"tag: '', {expected}")
-    assert_error(xorack("fail", TAG, "--reason", "x" * 1025), 1, "reason: ")
-
-
-# -- the AWS configuration -------------------------------------------------------------------------
-
 KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-PLACE = {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-1"}
+PLACE = dict.fromkeys(["AWS_REGION", "AWS_DEFAULT_REGION"], "eu-west-1")
 BOTH = {**KEYS, **PLACE}
 
 
@@ -282,11 +245,10 @@ def configure(monkeypatch):
     """A function that sets the only AWS configuration that the process has."""
 
     def only(environ):
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
-            monkeypatch.delenv(name)
+        others = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         files = dict.fromkeys(["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"], os.devnull)
-        for name, value in {**files, "AWS_EC2_METADATA_DISABLED": "true", **environ}.items():
-            monkeypatch.setenv(name, value)
+        complete = {**others, **files, "AWS_EC2_METADATA_DISABLED": "true", **environ}
+        monkeypatch.setattr(os, "environ", complete)
         monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
 
     return only
@@ -325,9 +287,6 @@ def test_a_response_that_is_not_from_aws_is_one_line(xorack, configure):
         assert_error(xorack("list"), 1, "the response is not from AWS")
 
 
-# -- help ------------------------------------------------------------------------------------------
-
-
 def test_help_has_an_example_for_every_command(xorack, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     status, out, _ = xorack("--help")
@@ -353,24 +312,14 @@ def test_the_shell_completes(xorack, monkeypatch, shell):
         assert text in "\n".join(out)
 
 
-# -- items that are not chains ---------------------------------------------------------------------
-
-
 def test_an_item_that_is_not_a_chain_is_one_line(stack, xorack):
     put_invalid_item(stack)
     apply(stack, *(Request("create", f"chain/{n}", "c", traced(1), 1) for n in range(3)))
     line = "error: tag: 'foreign' is not a chain item: its stamp is of type S, expected a Binary"
-    for arguments, chains in (
-        ("show foreign", 0),
-        ("fail foreign --reason x", 0),
-        ("list", 3),
-        ("list --json", 3),
-    ):
+    chains = {"show foreign": 0, "fail foreign --reason x": 0, "list": 3, "list --json": 3}
+    for arguments, count in chains.items():
         status, out, err = xorack(*arguments.split())
-        assert (status, err, sum("chain/" in row for row in out)) == (1, [line], chains)
-
-
-# -- terminals and pipes ---------------------------------------------------------------------------
+        assert (status, err, sum("chain/" in row for row in out)) == (1, [line], count)
 
 
 def test_a_pipe_gets_whole_lines_without_colour(stack, xorack):
@@ -388,9 +337,8 @@ def test_a_pipe_gets_whole_lines_without_colour(stack, xorack):
 
 
 def test_a_terminal_gets_colour_and_a_bar(stack, xorack, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
+    for name, value in {"FORCE_COLOR": "1", "NO_COLOR": "", "TERM": "xterm-256color"}.items():
+        monkeypatch.setenv(name, value)
     start(stack)
     shown = "\n".join(xorack("show", TAG)[1])
     assert "\x1b[36mopen" in shown
@@ -403,9 +351,9 @@ def test_no_terminal_is_too_narrow_for_a_table(stack, xorack, monkeypatch, colum
     start(stack, "books/failed", timeout=86_400)
     apply(stack, Request("fail", "books/failed", "f", reason=reason))
     apply(stack, Request("create", "books/large", "c", traced(1), 12_345, timeout=599))
-    for name, value in {"TTY_COMPATIBLE": 1, "NO_COLOR": 1, "TERM": "xterm-256color"}.items():
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "xterm-256color"}
+    for name, value in {**terminal, "COLUMNS": str(columns)}.items():
+        monkeypatch.setenv(name, value)
     out = ANSI.sub("", "\n".join(xorack("list")[1]))
     for whole in ("books/failed", "books/large", "0/12,345", "66.6 %"):
         assert whole in out
@@ -441,7 +389,7 @@ def test_an_output_that_cannot_be_written(line, status, err):
     if "/dev/full" in line and not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     command = f"xorack() {{ '{sys.executable}' -m xorack.cli \"$@\"; }}; {line}"
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (status, "", err)
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (status, b"")
+    assert ended.stderr.decode().splitlines() == err

@@ -12,6 +12,7 @@ import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
+from moto.sqs.models import sqs_backends
 
 from xorack.core.errors import SendFailed
 from xorack.core.message import pack, parse
@@ -41,7 +42,7 @@ class MoveTasks:
         return response
 
     def StartMessageMoveTask(self, SourceArn, DestinationArn):
-        queues = {queue.queue_arn: queue for queue in backend().queues.values()}
+        queues = queues_by_arn()
         if self.error or any(task["Status"] == "RUNNING" for task in self.tasks):
             raise client_error(self.error or "UnsupportedOperation", "StartMessageMoveTask")
         sources = [(q.redrive_policy or {}).get("deadLetterTargetArn") for q in queues.values()]
@@ -72,7 +73,7 @@ class MoveTasks:
         return {"ApproximateNumberOfMessagesMoved": task["ApproximateNumberOfMessagesMoved"]}
 
     def move_one(self, task):
-        queues = {queue.queue_arn: queue for queue in backend().queues.values()}
+        queues = queues_by_arn()
         source, target = queues[task["SourceArn"]], queues[task["DestinationArn"]]
         if self.fails_after == task["ApproximateNumberOfMessagesMoved"]:
             self.end(task, "FAILED", FailureReason="the key is gone")
@@ -89,10 +90,11 @@ class MoveTasks:
         task.update(Status=status, **fields)
 
 
-def backend():
-    from moto.sqs.models import sqs_backends
-
-    return sqs_backends["123456789012"]["us-east-1"]
+def queues_by_arn():
+    return {
+        queue.queue_arn: queue
+        for queue in sqs_backends["123456789012"]["us-east-1"].queues.values()
+    }
 
 
 def client_error(code, operation):
@@ -122,24 +124,23 @@ def request(number, tag=None):
     return Request("stamp", tag or f"books/{number}", f"id-{number}", b"\1" * 8, 1)
 
 
+def string_attributes(**values):
+    return {n: {"DataType": "String", "StringValue": value} for n, value in values.items()}
+
+
 def put(aws, body, **attributes):
-    sqs, url = aws.client("sqs"), aws.dead_letter_queue_url
-    values = {n: {"DataType": "String", "StringValue": value} for n, value in attributes.items()}
-    sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=values)
+    url, values = aws.dead_letter_queue_url, string_attributes(**attributes)
+    aws.client("sqs").send_message(QueueUrl=url, MessageBody=body, MessageAttributes=values)
 
 
-def put_failed(aws, *numbers):
-    for body in bodies(*numbers):
+def put_messages(aws, *, failed=(), rejected=(), malformed=()):
+    """Put messages of each kind: request numbers, or the invalid versions of the malformed."""
+    for body in bodies(*failed):
         put(aws, body)
-
-
-def put_rejected(aws, *numbers):
-    for number in numbers:
+    for number in rejected:
         put(aws, *bodies(number), error=f"tag: 'books/{number}' already exists")
-
-
-def put_malformed(aws, version=7):
-    put(aws, "{}", error=f"version: {version}, expected 1")
+    for version in malformed:
+        put(aws, "{}", error=f"version: {version}, expected 1")
 
 
 def queues(aws):
@@ -154,13 +155,8 @@ def bodies(*numbers):
     return sorted(body for number in numbers for body in pack([request(number)]))
 
 
-# -- what goes back --------------------------------------------------------------------------------
-
-
 def test_failed_messages_go_back_and_the_others_stay(stack, xorack, sqs):
-    put_failed(stack, 1, 2, 3)
-    put_rejected(stack, 4, 5)
-    put_malformed(stack)
+    put_messages(stack, failed=(1, 2, 3), rejected=(4, 5), malformed=(7,))
     status, out, err = xorack("redrive", "--yes")
     assert (status, err) == (0, [])
     assert out[0].split() == ["MESSAGES", "REASON", "FOR", "EXAMPLE"]
@@ -177,9 +173,7 @@ def test_failed_messages_go_back_and_the_others_stay(stack, xorack, sqs):
 
 
 def test_more_goes_back_on_request(stack, xorack, sqs):
-    put_failed(stack, 1)
-    put_rejected(stack, 2)
-    put_malformed(stack)
+    put_messages(stack, failed=(1,), rejected=(2,), malformed=(7,))
     for option, moved, left in (("--all", 2, 1), ("--force", 1, 0)):
         status, out, _ = xorack("redrive", "--yes", "--json", option)
         result = json.loads(out[0])
@@ -189,7 +183,7 @@ def test_more_goes_back_on_request(stack, xorack, sqs):
 
 
 def test_rejected_messages_alone_are_explained_and_left(stack, xorack, sqs):
-    put_rejected(stack, 1)
+    put_messages(stack, rejected=(1,))
     status, out, _ = xorack("redrive")
     assert (status, out[-1]) == (0, "nothing to send back")
     assert out[-2].startswith("1 message is rejected: the chain was in the wrong state.")
@@ -206,7 +200,7 @@ def test_no_messages(stack, xorack, sqs):
     [("y\n", 0, "1 message sent back", 1), ("n\n", 1, "nothing was moved", 0)],
 )
 def test_it_asks(stack, xorack, sqs, monkeypatch, answer, status, last, moved):
-    put_failed(stack, 1)
+    put_messages(stack, failed=(1,))
     monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
     ended, out, err = xorack("redrive")
     assert (ended, err) == (status, [])
@@ -216,7 +210,7 @@ def test_it_asks(stack, xorack, sqs, monkeypatch, answer, status, last, moved):
 
 
 def test_nothing_moves_if_nobody_can_answer(stack, xorack, sqs, monkeypatch):
-    put_failed(stack, 1)
+    put_messages(stack, failed=(1,))
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     status, _, err = xorack("redrive")
     line = "error: nobody can answer, nothing was moved: --yes does not ask"
@@ -228,27 +222,22 @@ def test_nothing_moves_if_nobody_can_answer(stack, xorack, sqs, monkeypatch):
     assert len(stack.dead_letters()) == 1
 
 
-# -- SQS's own move --------------------------------------------------------------------------------
-
-
 def test_sqs_moves_the_messages_itself_if_all_go(stack, xorack, sqs):
     sqs.error = None
-    put_failed(stack, 1, 2, 3)
+    put_messages(stack, failed=(1, 2, 3))
     status, out, _ = xorack("redrive", "--yes", "--json")
     result = json.loads(out[0])
     assert (status, result["by"], result["moved"]) == (0, "task", 3)
     assert take(stack) == bodies(1, 2, 3)
     assert stack.dead_letters() == []
     # And again, with new messages: the newest task is listed first.
-    put_failed(stack, 4)
+    put_messages(stack, failed=(4,))
     assert json.loads(xorack("redrive", "--yes", "--json")[1][0])["moved"] == 1
 
 
 def test_sqs_moves_messages_beyond_the_survey_whatever_their_kind(stack, sqs):
     sqs.error = None
-    put_failed(stack, *range(10))
-    put_rejected(stack, 10, 11)
-    put_malformed(stack)
+    put_messages(stack, failed=range(10), rejected=(10, 11), malformed=(7,))
     survey = queues(stack).survey(limit=10)
     assert (survey.seen, survey.count("failed"), survey.total) == (10, 10, 13)
     assert not survey.complete
@@ -259,28 +248,25 @@ def test_sqs_moves_messages_beyond_the_survey_whatever_their_kind(stack, sqs):
 
 @pytest.mark.parametrize("moving", [False, True], ids=["unsupported", "another move"])
 def test_messages_go_one_by_one_if_sqs_does_not_move_them(stack, xorack, sqs, moving):
-    put_failed(stack, *range(25))
+    put_messages(stack, failed=range(25))
     if moving:
         sqs.error = None
         queues(stack)._start_task()
     status, out, _ = xorack("redrive", "--yes")
-    assert status == 0
-    assert out[-2:] == [
-        "one by one: SQS does not move them itself (UnsupportedOperation)",
-        "25 messages sent back",
-    ]
+    line = "one by one: SQS does not move them itself (UnsupportedOperation)"
+    assert (status, out[-2:]) == (0, [line, "25 messages sent back"])
     assert take(stack) == bodies(*range(25))
     assert stack.dead_letters() == []
 
 
 def test_a_failed_move_of_sqs_is_one_line(stack, xorack, sqs):
     sqs.error, sqs.fails_after = None, 1
-    put_failed(stack, 1, 2)
+    put_messages(stack, failed=(1, 2))
     line = "error: SQS moved 1 message and stopped (FAILED): the key is gone"
     assert xorack("redrive", "--yes")[::2] == (1, [line])
     assert len(stack.dead_letters()) == 1
     # A second move, whose progress cannot be read.
-    put_failed(stack, 3)
+    put_messages(stack, failed=(3,))
     sqs.before["ListMessageMoveTasks"] = Mock(side_effect=client_error("AccessDenied", "List"))
     status, _, (line,) = xorack("redrive", "--yes")
     assert status == 1
@@ -289,7 +275,7 @@ def test_a_failed_move_of_sqs_is_one_line(stack, xorack, sqs):
 
 def test_ctrl_c_cancels_a_move_of_sqs(stack, xorack, sqs):
     sqs.error = None
-    put_failed(stack, 1, 2, 3)
+    put_messages(stack, failed=(1, 2, 3))
 
     def interrupt(_):
         if sqs.calls.count("ListMessageMoveTasks") == 3:
@@ -301,11 +287,8 @@ def test_ctrl_c_cancels_a_move_of_sqs(stack, xorack, sqs):
     assert len(stack.dead_letters()) == 1
 
 
-# -- one by one ------------------------------------------------------------------------------------
-
-
 def test_a_crash_before_the_delete_loses_nothing(stack, xorack, sqs):
-    put_failed(stack, 1, 2)
+    put_messages(stack, failed=(1, 2))
     sqs.before["DeleteMessageBatch"] = Mock(side_effect=KeyboardInterrupt)
     assert xorack("redrive", "--yes")[0] == 130
     assert take(stack) == bodies(1, 2)
@@ -314,7 +297,7 @@ def test_a_crash_before_the_delete_loses_nothing(stack, xorack, sqs):
 
 
 def test_messages_that_the_queue_rejects_stay(stack, sqs):
-    put_failed(stack, 1, 2)
+    put_messages(stack, failed=(1, 2))
     survey = queues(stack).survey()
     sqs.before["SendMessageBatch"] = Mock(side_effect=client_error("AccessDenied", "Send"))
     with pytest.raises(SendFailed, match="AccessDenied"):
@@ -323,7 +306,7 @@ def test_messages_that_the_queue_rejects_stay(stack, sqs):
 
 
 def test_messages_that_are_rejected_again_do_not_go_round_in_circles(stack, sqs):
-    put_rejected(stack, *range(12))
+    put_messages(stack, rejected=range(12))
     rounds = []
 
     def reject_at_once(*_):
@@ -331,15 +314,12 @@ def test_messages_that_are_rejected_again_do_not_go_round_in_circles(stack, sqs)
         assert len(rounds) < 10
         for body in take(stack):
             put(stack, body, error="tag: 'x' already exists")
-            (queue,) = (q for q in backend().queues.values() if q.name.endswith("-dead"))
+            (queue,) = (queue for arn, queue in queues_by_arn().items() if arn.endswith("-dead"))
             # By the queue's clock, which is not ours.
             queue._messages[-1].sent_timestamp = queues(stack)._server_time() + 6000
 
     survey = queues(stack).survey()
     assert queues(stack).move(["failed", "rejected"], survey, reject_at_once).moved == 12
-
-
-# -- packed and odd messages -----------------------------------------------------------------------
 
 
 def packed(text):
@@ -361,8 +341,7 @@ def test_a_packed_message_too_large_for_one_becomes_several():
     requests = [request(n, "t" * 900) for n in range(1300)]
     body = json.dumps({"version": 1, "requests": [one.to_json() for one in requests]}, indent=1)
     assert len(body) > 1024 * 1024
-    values = {"error": "Buffer lengths are not equal", "encoding": "gzip+base64"}
-    attributes = {name: {"StringValue": value} for name, value in values.items()}
+    attributes = string_attributes(error="Buffer lengths are not equal", encoding="gzip+base64")
     received = {"MessageId": "m", "ReceiptHandle": "r", "Body": packed(body)}
     message = dead_letters.DeadMessage.read({**received, "MessageAttributes": attributes})
     assert message.kind == "rejected"
@@ -386,26 +365,22 @@ def test_cut_values_are_one_reason(stack, sqs):
 
 
 def test_the_table_of_reasons_is_bounded(stack, xorack, sqs):
-    for number in range(25):
-        put_malformed(stack, number)
+    put_messages(stack, malformed=range(25))
     _, out, _ = xorack("redrive", "--look")
     assert sum("version:" in line for line in out) == 20
     assert "and 5 messages of 5 more reasons: --json lists all" in out
     assert len(json.loads(xorack("redrive", "--look", "--json")[1][0])["groups"]) == 25
 
 
-# -- the queues ------------------------------------------------------------------------------------
-
-
 def test_queues_by_their_urls(aws, xorack, sqs):
-    put_failed(aws, 1)
+    put_messages(aws, failed=(1,))
     urls = ("--dead-letters", aws.dead_letter_queue_url, "--queue", aws.queue_url)
     assert xorack("redrive", "--yes", *urls)[0] == 0
     assert take(aws) == bodies(1)
 
 
 def test_queues_that_are_equal_or_swapped_or_do_not_exist(aws, xorack, sqs):
-    put_failed(aws, 1)
+    put_messages(aws, failed=(1,))
     queue, dead, gone = aws.queue_url, aws.dead_letter_queue_url, f"{aws.queue_url}-gone"
     see = "(see: xorack redrive --help)"
     swapped = f"--queue is the dead-letter queue of --dead-letters: are they swapped? {see}"

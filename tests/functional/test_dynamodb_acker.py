@@ -1,11 +1,10 @@
 """The direct API over a table: the npm package ``xor-ack-dynamodb``, and what goes beyond it."""
 
-import threading
-
 import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.faults import counted_calls, failing, lost_responses
+from tests.support.threads import in_threads
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
 from xorack.core.ports import Conflict
@@ -34,26 +33,8 @@ def acker(make_acker):
 
 
 @pytest.fixture
-def item(aws, client):
-    def item(tag):
-        return client.get_item(TableName=aws.table_name, Key={"tag": {"S": tag}}).get("Item")
-
-    return item
-
-
-def in_threads(work, arguments):
-    """Call a function with each argument in a thread of its own, all at once."""
-    barrier = threading.Barrier(len(arguments))
-
-    def run(argument):
-        barrier.wait()
-        work(argument)
-
-    threads = [threading.Thread(target=run, args=(argument,)) for argument in arguments]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def item(aws):
+    return aws.item
 
 
 def test_the_example_of_the_npm_package(acker, item):
@@ -207,17 +188,17 @@ def test_a_lost_response_applies_once(acker, item, times):
     assert item("t") is None
 
 
-TEMPORARY = [
-    ("ProvisionedThroughputExceededException", 400),
-    ("ThrottlingException", 400),
-    ("TransactionConflictException", 400),
-    ("RequestLimitExceeded", 400),
-    ("InternalServerError", 500),
-    ("ServiceUnavailable", 503),
-]
-
-
-@pytest.mark.parametrize(("code", "status"), TEMPORARY)
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("ProvisionedThroughputExceededException", 400),
+        ("ThrottlingException", 400),
+        ("TransactionConflictException", 400),
+        ("RequestLimitExceeded", 400),
+        ("InternalServerError", 500),
+        ("ServiceUnavailable", 503),
+    ],
+)
 def test_a_temporary_error_is_retried(acker, code, status):
     acker.create("t", A)
     with failing("UpdateItem", code, times=7, status=status) as left:
@@ -303,16 +284,12 @@ def test_a_full_cache_forgets_the_oldest_chain(acker, client, monkeypatch):
 def test_many_ackers_on_one_chain(make_acker, item):
     ackers = [make_acker() for _ in range(4)]
     ackers[0].create("t", A)
-    early = []
 
     def work(number):
-        for turn in range(5):
-            stamp = bytes([number + 1, turn + 1]) * 32
-            ackers[number].stamp("t", stamp)
-            early.append(ackers[number].stamp("t", stamp).acked)
+        stamps = [bytes([number + 1, turn + 1]) * 32 for turn in range(5) for _ in range(2)]
+        return [ackers[number].stamp("t", stamp).acked for stamp in stamps]
 
-    in_threads(work, range(4))
-    assert early == [False] * 20
+    assert in_threads(work, range(4)) == [[False] * 10] * 4
     assert item("t")["stamp"]["B"] == A
     assert ackers[3].stamp("t", A).acked
 
@@ -320,39 +297,31 @@ def test_many_ackers_on_one_chain(make_acker, item):
 def test_threads_that_share_an_acker_share_writes(acker, client, item):
     acker.create("t", A)
     stamps = [bytes([n, 1]) * 32 for n in range(1, 33)]
-    acked = []
 
     def work(stamp):
-        acked.append(acker.stamp("t", stamp).acked)
+        return acker.stamp("t", stamp).acked
 
     with counted_calls(client) as calls:
-        in_threads(work, stamps)
+        assert not any(in_threads(work, stamps))
     assert calls["UpdateItem"] <= len(stamps) // 2
     assert item("t")["stamp"]["B"] == xor(A, *stamps)
-    assert not any(acked)
     # Of the threads that end the chain together, one acks it.
-    acked.clear()
-    in_threads(work, [xor(A, stamps[0]), *stamps[1:]])
+    assert sum(in_threads(work, [xor(A, stamps[0]), *stamps[1:]])) == 1
     assert item("t")["status"] == {"S": "acked"}
-    assert acked.count(True) == 1
 
 
 def test_each_thread_gets_its_own_error(acker):
     acker.create("t", A)
-    results = {}
 
     def work(call):
-        tag, stamp = call
         try:
-            results[call] = acker.stamp(tag, stamp)
+            return type(acker.stamp(*call))
         except (ClientError, errors.BufferLengthsUnequal) as error:
-            results[call] = error
+            return type(error)
 
-    in_threads(work, [("t", B), ("t", b"\1"), ("t", C)])
-    assert isinstance(results.pop(("t", b"\1")), errors.BufferLengthsUnequal)
-    assert {type(result) for result in results.values()} <= {Stamp}
+    results = in_threads(work, [("t", B), ("t", b"\1"), ("t", C)])
+    assert results == [Stamp, errors.BufferLengthsUnequal, Stamp]
     assert acker.stamp("t", xor(A, B, C)).acked
-    results.clear()
     with failing("GetItem", "AccessDeniedException"):
-        in_threads(work, [("nobody", bytes([n])) for n in range(1, 9)])
-    assert [type(result) for result in results.values()] == [ClientError] * 8
+        results = in_threads(work, [("nobody", bytes([n])) for n in range(1, 9)])
+    assert results == [ClientError] * 8

@@ -17,11 +17,6 @@ from xorack.core.stamp import traced, xor
 
 
 @pytest.fixture
-def functions(aws, monkeypatch):
-    return Functions(aws, monkeypatch)
-
-
-@pytest.fixture
 def metrics(capsys):
     """Return the metrics that were printed since the last call."""
 
@@ -55,9 +50,8 @@ def test_from_messages_to_the_acked_event(functions, aws):
     assert functions.consume(*ends) == []
     (event,) = aws.events()
     assert (event["source"], event["detail-type"]) == ("xorack", "acked")
-    detail = event["detail"]
-    assert (detail["tag"], detail["started"], detail["finished"]) == (tag, 3, 3)
-    assert detail["detail"] == {"bucket": "b"}
+    expected = {"tag": tag, "started": 3, "finished": 3, "detail": {"bucket": "b"}}
+    assert event["detail"].items() >= expected.items()
     item = functions.item(tag)
     assert item["status"] == {"S": "acked"}
     assert not item.keys() & {"event_pending", "due_at"}
@@ -71,13 +65,11 @@ def test_rejected_requests_are_dead_lettered_with_their_reason(functions, aws):
     body = json.dumps({"version": 1, "requests": [first, invalid, last]})
     assert functions.consume(body, "no JSON \u2028 at all", "[" * 50_000) == []
     assert functions.item("t")["status"] == {"S": "acked"}
-    by_reason = {
-        letter["MessageAttributes"]["error"]["StringValue"]: letter["Body"]
-        for letter in aws.dead_letters()
-    }
+    letters = aws.dead_letters()
+    by_reason = {one["MessageAttributes"]["error"]["StringValue"]: one["Body"] for one in letters}
     assert len(by_reason) == 3
-    (tag_reason,) = (reason for reason in by_reason if "tag" in reason)
-    assert json.loads(by_reason[tag_reason]) == {"version": 1, "requests": [invalid]}
+    (rejected,) = (body for reason, body in by_reason.items() if "tag" in reason)
+    assert json.loads(rejected) == {"version": 1, "requests": [invalid]}
     assert "no JSON \u2028 at all" in by_reason.values()
 
 
@@ -153,11 +145,9 @@ def test_the_sweeper_fails_late_chains_and_publishes_events(functions, monkeypat
         functions.consume(message(*acked("acked")))
     assert functions.sweep()["ChainsLookedAt"] == 0
     advance_clock(monkeypatch, 100)
-    counts = functions.sweep()
-    assert (counts["ChainsTimedOut"], counts["EventsPublished"]) == (1, 2)
+    assert functions.sweep().items() >= {"ChainsTimedOut": 1, "EventsPublished": 2}.items()
     advance_clock(monkeypatch, 86_500)
-    counts = functions.sweep()
-    assert (counts["ChainsTimedOut"], counts["ChainsNeverCreated"]) == (1, 1)
+    assert functions.sweep().items() >= {"ChainsTimedOut": 1, "ChainsNeverCreated": 1}.items()
     events = functions.events()
     assert events["acked"]["status"] == "acked"
     assert events["late"]["reason"] == "timed out"

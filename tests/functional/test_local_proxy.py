@@ -39,11 +39,6 @@ def proxy():
         yield started
 
 
-@pytest.fixture
-def arrived(proxy):
-    return proxy.arrived
-
-
 def clients_of(proxy):
     config = Config(retries={"total_max_attempts": 1}, proxies={})
     url = proxy.endpoint_url
@@ -63,25 +58,25 @@ def send(client, body="x"):
     client("sqs").send_message(QueueUrl="http://q/1/q", MessageBody=body)
 
 
-def test_calls_without_faults_pass(proxy, client, arrived):
+def test_calls_without_faults_pass(proxy, client):
     update(client)
     send(client, "ü" * 100_000)
-    assert [action for action, _ in arrived] == ["UpdateItem", "SendMessage"]
-    assert arrived[1][1]["MessageBody"] == "ü" * 100_000
+    assert [action for action, _ in proxy.arrived] == ["UpdateItem", "SendMessage"]
+    assert proxy.arrived[1][1]["MessageBody"] == "ü" * 100_000
     assert proxy.happened == {("UpdateItem", ""): 1, ("SendMessage", ""): 1}
 
 
 @pytest.mark.parametrize(("fault", "times"), [("drop", 0), ("lose", 1), ("twice", 2)])
-def test_broken_and_doubled_calls(proxy, client, arrived, fault, times):
+def test_broken_and_doubled_calls(proxy, client, fault, times):
     proxy.faults = {"UpdateItem": Faults(**{fault: 1.0})}
     with nullcontext() if fault == "twice" else pytest.raises(ConnectionClosedError):
         update(client)
-    assert len(arrived) == times
-    assert all(call == arrived[0] for call in arrived)
+    assert len(proxy.arrived) == times
+    assert all(call == proxy.arrived[0] for call in proxy.arrived)
     assert proxy.happened == {("UpdateItem", fault): 1}
     proxy.faults = {}
     update(client)  # a new connection is whole again
-    assert len(arrived) == times + 1
+    assert len(proxy.arrived) == times + 1
 
 
 @pytest.mark.parametrize(
@@ -94,30 +89,30 @@ def test_broken_and_doubled_calls(proxy, client, arrived, fault, times):
         (update, "error_after", "InternalServerError", 500, 1),
     ],
 )
-def test_error_responses(proxy, client, arrived, call, fault, code, status, times):
+def test_error_responses(proxy, client, call, fault, code, status, times):
     proxy.faults = {"*": Faults(**{fault: 1.0})}
     with pytest.raises(ClientError) as caught:
         call(client)
     assert caught.value.response["Error"]["Code"] == code
     assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
-    assert len(arrived) == times
+    assert len(proxy.arrived) == times
 
 
-def test_withheld_messages_are_reported_and_the_others_arrive(proxy, client, arrived):
+def test_withheld_messages_are_reported_and_the_others_arrive(proxy, client):
     proxy.faults = {"*": Faults(partial=1.0)}
     entries = [{"Id": str(n), "MessageBody": f"m{n}"} for n in range(10)]
     response = client("sqs").send_message_batch(QueueUrl="http://q/1/q", Entries=entries)
-    passed = [e["Id"] for e in arrived[0][1]["Entries"]]
+    passed = [e["Id"] for e in proxy.arrived[0][1]["Entries"]]
     assert 0 < len(passed) < 10
     assert [e["Id"] for e in response["Successful"]] == passed
     assert sorted([*passed, *(e["Id"] for e in response["Failed"])]) == [str(n) for n in range(10)]
 
 
-def test_withheld_events_are_reported_in_their_places(proxy, client, arrived):
+def test_withheld_events_are_reported_in_their_places(proxy, client):
     proxy.faults = {"*": Faults(partial=1.0)}
     entries = [{"Source": "s", "DetailType": "d", "Detail": f"{n}"} for n in range(10)]
     response = client("events").put_events(Entries=entries)
-    passed = {e["Detail"] for e in arrived[0][1]["Entries"]}
+    passed = {e["Detail"] for e in proxy.arrived[0][1]["Entries"]}
     assert 0 < len(passed) < 10
     assert response["FailedEntryCount"] == 10 - len(passed)
     for n, entry in enumerate(response["Entries"]):

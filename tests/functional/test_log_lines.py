@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.support.faults import failing
-from tests.support.functions import Functions, message
+from tests.support.functions import message
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
@@ -17,9 +17,8 @@ SECRET = "content-of-the-detail"
 
 
 @pytest.fixture
-def lines(aws, monkeypatch, capsys):
+def lines(functions, monkeypatch, capsys):
     """Run the consumer while DynamoDB rejects all writes; return its log lines."""
-    functions = Functions(aws, monkeypatch)
     import lambda_src.consumer  # creates the log handler
 
     logged = io.StringIO()

@@ -11,7 +11,8 @@ from contextlib import suppress
 import boto3
 import pytest
 
-from tests.support.in_process import create_resources, definitions_of, locked_aws
+from tests.support.in_process import create_resources, locked_aws
+from tests.support.threads import in_threads
 
 WRITERS = 8
 WRITES = 10
@@ -27,11 +28,6 @@ def _eager_switches():
     sys.setswitchinterval(before)
 
 
-def in_threads(work):
-    with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(lambda _: work(), range(WRITERS)))
-
-
 def loses_updates(*, lock: bool) -> bool:
     """Let many writers count in one item, each write conditional on the number that it read."""
     with locked_aws(lock=lock) as started:
@@ -45,24 +41,23 @@ def loses_updates(*, lock: bool) -> bool:
 
         def count_once():
             before = read()
+            values = {":old": {"N": str(before)}, ":new": {"N": str(before + 1)}}
             dynamodb.update_item(
                 **item,
                 UpdateExpression="SET #count = :new",
                 ConditionExpression="attribute_not_exists(#count) OR #count = :old",
                 ExpressionAttributeNames={"#count": "count"},
-                ExpressionAttributeValues={
-                    ":old": {"N": str(before)}, ":new": {"N": str(before + 1)},
-                },
-            )  # fmt: skip
+                ExpressionAttributeValues=values,
+            )
 
-        def write():
+        def write(_):
             for _ in range(WRITES):
                 while True:
                     with suppress(dynamodb.exceptions.ConditionalCheckFailedException):
                         count_once()
                         break
 
-        in_threads(write)
+        in_threads(write, range(WRITERS))
         return read() != WRITERS * WRITES
 
 
@@ -83,14 +78,8 @@ def send_numbers(aws, count):
 @pytest.mark.usefixtures("_eager_switches")
 def test_every_message_is_received_once_by_many_receivers(aws):
     send_numbers(aws, 200)
-    received = []
-
-    def receive():
-        for message in aws.receive_all(aws.queue_url):
-            received.append(int(message["Body"]))
-
-    in_threads(receive)
-    assert sorted(received) == list(range(200))
+    parts = in_threads(lambda _: aws.receive_all(aws.queue_url), range(WRITERS))
+    assert sorted(int(one["Body"]) for part in parts for one in part) == list(range(200))
 
 
 def test_a_long_poll_ends_and_lets_others_send(aws):
@@ -147,8 +136,3 @@ def test_the_environment_is_isolated_and_restored(monkeypatch):
         assert len(boto3.client("dynamodb").list_tables()["TableNames"]) == 1
     assert os.environ["AWS_PROFILE"] == "production"
     assert os.environ["AWS_ENDPOINT_URL"] == "http://127.0.0.1:1"
-
-
-def test_a_template_without_a_table_is_rejected():
-    with pytest.raises(ValueError, match="one DynamoDB table, and has 0"):
-        definitions_of({"Resources": {}})

@@ -40,7 +40,7 @@ def apply(aws, *requests):
 
 
 def start(aws, tag=TAG, **options):
-    """Create a chain of a file with five words, of which three are finished."""
+    """Create a chain of a file with five words, three finished; return the ids of the others."""
     words = xor(*(traced(word) for word in WORDS))
     apply(
         aws,
@@ -48,6 +48,7 @@ def start(aws, tag=TAG, **options):
         Request("stamp", tag, "s", xor(traced(FILE), words), 5, 1),
         Request("stamp", tag, "t", xor(*(traced(word) for word in WORDS[:3])), 0, 3),
     )
+    return [f"{word:016x}" for word in WORDS[3:]]
 
 
 def finish(aws, tag=TAG):

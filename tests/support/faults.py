@@ -17,18 +17,11 @@ from moto.core.models import botocore_stubber
 _CLOCK = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})
 
 
-class _Raw:
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def stream(self, **_):
-        yield self._body
-
-
 def error_response(request, code: str, status: int = 400) -> AWSResponse:
     """Make an error as AWS sends it."""
     body = f'{{"__type":"{code}","message":"{code} by the test"}}'.encode()
-    return AWSResponse(request.url, status, {"x-amzn-errortype": code}, _Raw(body))
+    raw = SimpleNamespace(stream=lambda **_: iter([body]))
+    return AWSResponse(request.url, status, {"x-amzn-errortype": code}, raw)
 
 
 @contextmanager

@@ -43,6 +43,7 @@ class Functions:
         for name, value in aws.environ().items():
             monkeypatch.setenv(name, value)
         self.aws = aws
+        self.item = aws.item
 
     def consume(self, *bodies: str, context: Any = None) -> list[str]:
         """Handle messages m0, m1, ...; return the ids of those that failed."""
@@ -64,11 +65,6 @@ class Functions:
         from lambda_src.sweeper import handler
 
         return handler({}, Context())
-
-    def item(self, tag: str) -> dict[str, Any] | None:
-        key = {"tag": {"S": tag}}
-        client = self.aws.client("dynamodb")
-        return client.get_item(TableName=self.aws.table_name, Key=key).get("Item")
 
     def events(self) -> dict[str, dict[str, Any]]:
         """Take the events since the last call: tag to detail."""

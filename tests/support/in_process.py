@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,13 +25,10 @@ from xorack.local.deploy import subscribe
 from xorack.local.embedded import ClientCache
 from xorack.local.isolation import REGION, isolated
 
+_BATCHED_METHODS = ("send_message", "delete_message", "change_message_visibility")
 _QUEUE_METHODS = (
-    "send_message",
-    "send_message_batch",
-    "delete_message",
-    "delete_message_batch",
-    "change_message_visibility",
-    "change_message_visibility_batch",
+    *_BATCHED_METHODS,
+    *(f"{name}_batch" for name in _BATCHED_METHODS),
     "get_queue_attributes",
     "purge_queue",
 )
@@ -82,14 +79,11 @@ def definitions_of(template: Mapping[str, Any]) -> Definitions:
     Raises:
         ValueError: The template has not exactly one table and one queue with a redrive policy.
     """
-    table = _only(template, "DynamoDB table", lambda r: r["Type"].startswith("AWS::DynamoDB::"))
-    queue = _only(
-        template,
-        "queue with a redrive policy",
-        lambda r: "RedrivePolicy" in r.get("Properties", {}),
-    )
+    resources = {name: one.get("Properties", {}) for name, one in template["Resources"].items()}
+    (table,) = (one for one in resources.values() if "TimeToLiveSpecification" in one)
+    (queue,) = (one for one in resources.values() if "RedrivePolicy" in one)
     redrive = queue["RedrivePolicy"]
-    dead = template["Resources"][redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]["Properties"]
+    dead = resources[redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]
     return Definitions(
         table={name: table[name] for name in _TABLE_PROPERTIES if name in table},
         ttl_attribute=table["TimeToLiveSpecification"]["AttributeName"],
@@ -97,15 +91,6 @@ def definitions_of(template: Mapping[str, Any]) -> Definitions:
         dead_letter_queue={name: str(dead[name]) for name in _QUEUE_PROPERTIES if name in dead},
         max_receive_count=int(redrive["maxReceiveCount"]),
     )
-
-
-def _only(
-    template: Mapping[str, Any], what: str, wanted: Callable[[Mapping[str, Any]], bool]
-) -> Mapping[str, Any]:
-    resources = [resource for resource in template["Resources"].values() if wanted(resource)]
-    if len(resources) != 1:
-        raise ValueError(f"the template should have one {what}, and has {len(resources)}")
-    return dict(resources[0]["Properties"])
 
 
 @dataclass(frozen=True)
@@ -142,6 +127,11 @@ class Resources:
             "POWERTOOLS_METRICS_NAMESPACE": "xorack",
             "POWERTOOLS_TRACE_DISABLED": "true",
         }
+
+    def item(self, tag: str) -> dict[str, Any] | None:
+        """Return the item of a tag, or None."""
+        key = {self.partition_key: {"S": tag}}
+        return self.client("dynamodb").get_item(TableName=self.table_name, Key=key).get("Item")
 
     def events(self) -> list[dict[str, Any]]:
         """Take the subscriber's new events, as EventBridge delivered them."""
