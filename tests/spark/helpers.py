@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
+from collections.abc import Iterable
 from itertools import count as counting
 
-from pipeline import count, split
+from pyspark.sql import functions as F
+
+from pipeline import count, repair, split
 from pipeline.layout import FILES_SCHEMA
+from pipeline.words import counted
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.queue_server import requests_in
 from tests.support.services import Message, consume
+from xorack import traced, unit_id, xor
 from xorack.acker.memory_store import MemoryStore
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.spark import request_id
 
 _TEXT = (
     "the quick, brown Fox—jumps über STRASSE straße ΣΊΣΥΦΟΣ 日本語の文章 naïve don't x1 \U0001f600 "
@@ -41,22 +50,39 @@ class Acker:
         return Counter(chain.status for chain in self.chains.values())
 
 
+def write_files(root, contents):
+    """Write files of text or bytes below a folder; return the folder."""
+    for name, content in contents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
+
+
+def count_words(texts: Iterable[str]) -> Counter:
+    return sum(map(counted, texts), Counter())
+
+
+def _run(job, queue, run, *options):
+    common = ("--queue-url", queue.queue_url, "--run-id", run, "--json")
+    return job.main([*common, *map(str, options)])
+
+
 def run_split(queue, database, out, *more, run="r1"):
-    return split.main(
-        [
-            *("--database", str(database), "--words", str(out), "--queue-url", queue.queue_url),
-            *("--run-id", run, "--json", *more),
-        ]
-    )
+    return _run(split, queue, run, "--database", database, "--words", out, *more)
 
 
 def run_count(queue, source, out, *more, run="r1"):
-    return count.main(
-        [
-            *("--words", str(source), "--counts", str(out), "--queue-url", queue.queue_url),
-            *("--run-id", run, "--json", *more),
-        ]
-    )
+    return _run(count, queue, run, "--words", source, "--counts", out, *more)
+
+
+def run_repair(queue, words, counts, out, *more, run="f1"):
+    folders = ("--words", words, "--counts", counts, "--repaired", out)
+    return _run(repair, queue, run, *folders, *more)
+
+
+def last_summary(capfd):
+    return json.loads(capfd.readouterr().out.splitlines()[-1])
 
 
 def counts_in(spark, folder) -> Counter:
@@ -78,3 +104,52 @@ def fail_first_attempt(batches):
     context = TaskContext.get()
     if context.attemptNumber() == 0 and context.partitionId() < 3:
         raise RuntimeError("on purpose")
+
+
+def three_chains(spark):
+    """Return 300 rows of three chains in four partitions."""
+    tag = F.concat(F.lit("file "), F.col("id") % 3).alias("tag")
+    return spark.range(0, 300, numPartitions=4).select(tag, F.col("id").alias("pos"))
+
+
+def requests_for_three_chains(run="r", batch=0):
+    """Return what `received` returns after the step s sent the rows of `three_chains`."""
+    return {
+        (
+            *("stamp", tag, request_id(run, "s", batch, "stamp", tag)),
+            *(xor(*(traced(unit_id(tag, pos)) for pos in range(chain, 300, 3))), 0, 100),
+        )
+        for chain, tag in enumerate(["file 0", "file 1", "file 2"])
+    }
+
+
+def received(queue):
+    requests = queue.take()
+    assert len({(r.tag, r.id) for r in requests}) == len(requests)
+    return {(r.op, r.tag, r.id, r.stamp, r.started, r.finished) for r in requests}
+
+
+def chains_in(aws) -> dict:
+    store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb"))
+    return {chain.tag: chain for chain in store.scan()}
+
+
+def statuses_and_counts(aws) -> dict:
+    return {
+        tag: (chain.status, chain.started, chain.finished) for tag, chain in chains_in(aws).items()
+    }
+
+
+def apply(functions, bodies):
+    """Handle three messages at a time, last first: SQS keeps no order."""
+    backwards = bodies[::-1]
+    for begin in range(0, len(backwards), 3):
+        assert functions.consume(*backwards[begin : begin + 3]) == []
+
+
+def duplicates_in(bodies):
+    """Count repeated requests; requests of one id must be equal."""
+    requests = requests_in(bodies)
+    distinct = {(r.tag, r.id): r for r in requests}
+    assert all(distinct[r.tag, r.id] == r for r in requests)
+    return len(requests) - len(distinct)
