@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.spark.helpers import three_chains
+from tests.spark.helpers import ROOT, three_chains
 from tests.support.functions import Functions
 from tests.support.queue_server import QueueServer
 from xorack.spark import fold, unit
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")

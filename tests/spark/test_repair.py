@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from pipeline import count
+from pipeline import count, repair
 from pipeline.layout import TRACKING_SCHEMA, Folder, words_in
-from pipeline.words import counted, words
-from tests.spark import helpers
+from pipeline.words import words
 from tests.spark.helpers import (
     Acker,
     count_words,
@@ -25,6 +24,7 @@ from tests.spark.helpers import (
     last_summary,
     prose,
     run_count,
+    run_main,
     run_split,
     write_files,
 )
@@ -35,28 +35,20 @@ from xorack.core.message import pack
 from xorack.core.transitions import expire, mark_published
 from xorack.spark import UnsuitableColumns, rows_of, with_unit
 
+_RNG = random.Random(4)
+TEXTS = {
+    "a.txt": "one two three, Two three THREE",
+    "a.txt~2": "called as a second attempt would be",
+    "deep/b [x].txt": prose(_RNG, 300),
+    "c.txt": prose(_RNG, 300),
+    "none.txt": " -- ",
+}
+EXPECTED = count_words(TEXTS.values())
 LOST = 6
 TAG = ("--tag", "db/c.txt")
 EVENT = {"tag": "db/c.txt", "status": "failed", "detail": {"run": "of yesterday"}}
 LATER = 10**13
 """A time in milliseconds, after every deadline."""
-
-
-@pytest.fixture(scope="module")
-def texts():
-    rng = random.Random(4)
-    return {
-        "a.txt": "one two three, Two three THREE",
-        "a.txt~2": "called as a second attempt would be",
-        "deep/b [x].txt": prose(rng, 300),
-        "c.txt": prose(rng, 300),
-        "none.txt": " -- ",
-    }
-
-
-@pytest.fixture(scope="module")
-def expected(texts):
-    return count_words(texts.values())
 
 
 @dataclass
@@ -70,8 +62,7 @@ class Runs:
 
     def acker(self, *, lose=()):
         """Return an acker after all deadlines; it never got the stamps by count for `lose`."""
-        acker = Acker()
-        acker.apply(self.split_sent)
+        acker = Acker(self.split_sent)
         acker.apply(list(pack([r for r in requests_in(self.count_sent) if r.tag not in lose])))
         return time_out(acker)
 
@@ -94,9 +85,9 @@ def timed_out_events(acker):
 
 
 @pytest.fixture(scope="module")
-def runs(spark, texts, tmp_path_factory):
+def runs(spark, tmp_path_factory):
     root = tmp_path_factory.mktemp("repair")
-    write_files(root / "db", {**texts, "bad.txt": b"caf\xe9"})
+    write_files(root / "db", {**TEXTS, "bad.txt": b"caf\xe9"})
     with QueueServer() as server:
         assert run_split(server, root / "db", root / "w") == 0
         split_sent, server.bodies = server.bodies, []
@@ -105,35 +96,31 @@ def runs(spark, texts, tmp_path_factory):
 
 
 def run_repair(queue, runs, out, *more, run="f1", counts=None):
-    return helpers.run_repair(queue, runs.words, counts or runs.counts, out, *more, run=run)
+    folders = ("--words", runs.words, "--counts", counts or runs.counts, "--repaired", out)
+    return run_main(repair, queue, run, *folders, *more)
 
 
-@pytest.fixture
-def events_file(tmp_path):
-    def write(*events):
-        file = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
-        file.write_text("".join(json.dumps(event) + "\n" for event in events))
-        return ("--events", str(file))
-
-    return write
+def write_events(folder, *events):
+    """Write a file of events; return the option that names it."""
+    file = folder / f"{len(list(folder.iterdir()))}.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return ("--events", str(file))
 
 
-def test_lost_words_are_named_counted_and_acked(
-    spark, runs, texts, expected, queue, tmp_path, capfd, events_file
-):
+def test_lost_words_are_named_counted_and_acked(spark, runs, queue, tmp_path, capfd):
     acker = runs.acker()
     events = timed_out_events(acker)
     named = {(event["tag"], id) for event in events for id in event["outstanding"]}
     assert len(named) == LOST
     assert len(events) > 1
     assert all(event["outstanding_complete"] for event in events)
-    assert acker.statuses() == {"acked": len(texts) - len(events), "failed": 1 + len(events)}
-    assert counts_in(spark, runs.counts).total() == expected.total() - LOST
+    assert acker.statuses() == {"acked": len(TEXTS) - len(events), "failed": 1 + len(events)}
+    assert counts_in(spark, runs.counts).total() == EXPECTED.total() - LOST
 
-    assert run_repair(queue, runs, tmp_path / "n", *events_file(*events)) == 0
+    assert run_repair(queue, runs, tmp_path / "n", *write_events(tmp_path, *events)) == 0
     summary = last_summary(capfd)
-    assert counts_in(spark, tmp_path / "n") == expected
-    assert (summary["words"], summary["distinct"]) == (expected.total(), len(expected))
+    assert counts_in(spark, tmp_path / "n") == EXPECTED
+    assert (summary["words"], summary["distinct"]) == (EXPECTED.total(), len(EXPECTED))
     assert (summary["missing"], summary["chains"]) == (LOST, len(events))
     assert summary["skipped"] == summary["never_started"] == []
     # The words of the events, with file, position and text.
@@ -143,7 +130,7 @@ def test_lost_words_are_named_counted_and_acked(
     for one in summary["named"]:
         name = attempts[one["tag"]].removeprefix("db/")
         assert one["path"].endswith(f"/db/{name}")
-        assert words(texts[name])[one["position"]] == one["word"]
+        assert words(TEXTS[name])[one["position"]] == one["word"]
         assert one["id"] == f"{unit_id((numbers[f'db/{name}'] << 40) + one['position']):016x}"
 
     first = dict(acker.chains)
@@ -159,12 +146,13 @@ def test_lost_words_are_named_counted_and_acked(
     once, queue.bodies = queue.bodies, []
     shutil.move(runs.counts, tmp_path / "gone")
     try:
-        assert run_repair(queue, runs, tmp_path / "n", *events_file(*events, *events)) == 0
+        twice = write_events(tmp_path, *events, *events)
+        assert run_repair(queue, runs, tmp_path / "n", *twice) == 0
     finally:
         shutil.move(tmp_path / "gone", runs.counts)
     assert {**last_summary(capfd), "seconds": 0} == {**summary, "seconds": 0}
     assert requests_in(queue.bodies) == requests_in(once)
-    assert counts_in(spark, tmp_path / "n") == expected
+    assert counts_in(spark, tmp_path / "n") == EXPECTED
     # Late stamps of a complete count change nothing.
     queue.bodies.clear()
     assert run_count(queue, runs.words, tmp_path / "c2", run="late") == 0
@@ -174,12 +162,12 @@ def test_lost_words_are_named_counted_and_acked(
     assert first.items() <= before.items()
 
 
-def test_lost_stamps_are_not_lost_words(spark, runs, expected, queue, tmp_path, capfd, events_file):
+def test_lost_stamps_are_not_lost_words(spark, runs, queue, tmp_path, capfd):
     # The counts of c.txt exist, but the stamps of count for it never arrived.
     acker = runs.acker(lose={"db/c.txt"})
     events = timed_out_events(acker)
-    assert run_repair(queue, runs, tmp_path / "n", *events_file(*events)) == 0
-    assert counts_in(spark, tmp_path / "n") == expected
+    assert run_repair(queue, runs, tmp_path / "n", *write_events(tmp_path, *events)) == 0
+    assert counts_in(spark, tmp_path / "n") == EXPECTED
     acker.apply(queue.bodies)
     assert {acker.chains[event["tag"] + "~2"].status for event in events} == {"acked"}
     # A repair of the repaired counts misses nothing: each new chain is its root unit alone.
@@ -193,7 +181,7 @@ def test_lost_stamps_are_not_lost_words(spark, runs, expected, queue, tmp_path, 
         {"tag": "db/c.txt~3", "repairs": "db/c.txt~2"},
         {"tag": "db/none.txt~2", "repairs": "db/none.txt"},
     ]
-    assert counts_in(spark, tmp_path / "n2") == expected
+    assert counts_in(spark, tmp_path / "n2") == EXPECTED
     acker.apply(queue.bodies)
     for tag in ("db/c.txt~3", "db/none.txt~2"):
         chain = acker.chains[tag]
@@ -203,7 +191,7 @@ def test_lost_stamps_are_not_lost_words(spark, runs, expected, queue, tmp_path, 
 
 
 def test_chains_are_repaired_one_by_one_beside_a_file_named_like_an_attempt(
-    spark, runs, texts, expected, queue, tmp_path, capfd
+    spark, runs, queue, tmp_path, capfd
 ):
     acker = runs.acker()
     tags = [event["tag"] for event in timed_out_events(acker)]
@@ -213,20 +201,18 @@ def test_chains_are_repaired_one_by_one_beside_a_file_named_like_an_attempt(
         assert run_repair(queue, runs, out, "--tag", tag, run=f"f{number}", counts=place) == 0
         place = out
         sent.append(last_summary(capfd)["repaired"][0]["tag"])
-    assert counts_in(spark, place) == expected
+    assert counts_in(spark, place) == EXPECTED
     assert sent[-1] in ("db/a.txt~3", "db/a.txt~4")  # db/a.txt~2 is the chain of another file
     acker.apply(queue.bodies)
     assert {acker.chains[tag].status for tag in sent} == {"acked"}
     other = acker.chains["db/a.txt~2"]
     assert other.created_at is not None
-    assert other.started == 1 + len(words(texts["a.txt~2"]))
+    assert other.started == 1 + len(words(TEXTS["a.txt~2"]))
 
 
-def test_a_crashed_repair_can_be_repeated(
-    spark, runs, expected, queue, tmp_path, capfd, events_file, crash_and_reject
-):
+def test_a_crashed_repair_can_be_repeated(spark, runs, queue, tmp_path, capfd, crash_and_reject):
     acker, out = runs.acker(), tmp_path / "n"
-    job = partial(run_repair, queue, runs, out, *events_file(*failed_events(acker)))
+    job = partial(run_repair, queue, runs, out, *write_events(tmp_path, *failed_events(acker)))
     crash_and_reject(job, "pipeline.repair._counted", out / "_missing")
     assert job() == 0
     # Counting does not help an unreadable file.
@@ -234,17 +220,17 @@ def test_a_crashed_repair_can_be_repeated(
     assert skipped["tag"] == "db/bad.txt"
     assert "utf-8" in skipped["why"]
     acker.apply(queue.bodies)
-    assert counts_in(spark, out) == expected
+    assert counts_in(spark, out) == EXPECTED
     assert "db/bad.txt~2" not in acker.chains
     assert run_repair(queue, runs, out, *TAG) == 1
     assert "of the run 'f1' but with another tags" in capfd.readouterr().err
 
 
-def test_outstanding_ids_that_no_word_has_are_listed(runs, queue, tmp_path, capfd, events_file):
+def test_outstanding_ids_that_no_word_has_are_listed(runs, queue, tmp_path, capfd):
     event = failed_events(runs.acker(lose={"db/c.txt"}))[-1]
     root = f"{unit_id(event['tag']):016x}"
     event = {**event, "outstanding": [*event["outstanding"], root, "00000000000000ff"]}
-    assert run_repair(queue, runs, tmp_path / "n", *events_file(event)) == 0
+    assert run_repair(queue, runs, tmp_path / "n", *write_events(tmp_path, event)) == 0
     never_started = last_summary(capfd)["never_started"]
     assert never_started == [{"tag": event["tag"], "id": "00000000000000ff"}]
 
@@ -298,12 +284,11 @@ def test_after_a_complete_count_nothing_is_missing(runs, queue, tmp_path):
     assert acker.chains["db/c.txt~2"].status == "acked"
 
 
-def test_plain_stamps(runs, spark, texts, queue, tmp_path, capfd):
-    acker = Acker()
+def test_plain_stamps(runs, spark, queue, tmp_path, capfd):
     source, root = tmp_path / "w", runs.words.parent / "db"
     plain = ("--stamps", "plain", "--glob", "[ac].txt")
     assert run_split(queue, root, source, *plain) == 0
-    acker.apply(queue.bodies)
+    acker = Acker(queue.bodies)
     runs = replace(runs, words=source)
     tags = ("--tag", "db/a.txt", "--tag", "db/c.txt")
     # At least one of the two files lost more than one word; a plain stamp names one at most.
@@ -316,11 +301,11 @@ def test_plain_stamps(runs, spark, texts, queue, tmp_path, capfd):
     assert time_out(acker).statuses() == {"failed": 2}
     queue.bodies.clear()
     assert run_repair(queue, runs, tmp_path / "n2", *tags, counts=tmp_path / "c2") == 0
-    both = counted(texts["a.txt"]) + counted(texts["c.txt"])
+    both = count_words([TEXTS["a.txt"], TEXTS["c.txt"]])
     assert counts_in(spark, tmp_path / "n2") == both
     acker.apply(queue.bodies)
     chain = acker.chains["db/c.txt~2"]
-    assert (chain.status, chain.started) == ("acked", len(words(texts["c.txt"])))
+    assert (chain.status, chain.started) == ("acked", len(words(TEXTS["c.txt"])))
 
 
 @pytest.mark.parametrize(
