@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+import subprocess
 from collections import Counter
+from collections.abc import Iterable
 from itertools import count as counting
+from pathlib import Path
+
+from pyspark.sql import functions as F
 
 from pipeline import count, split
 from pipeline.layout import FILES_SCHEMA
+from pipeline.words import counted
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.queue_server import requests_in
 from tests.support.services import Message, consume
+from xorack import traced, unit_id, xor
 from xorack.acker.memory_store import MemoryStore
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.spark import request_id
 
+ROOT = Path(__file__).resolve().parents[2]
 _TEXT = (
     "the quick, brown Fox—jumps über STRASSE straße ΣΊΣΥΦΟΣ 日本語の文章 naïve don't x1 \U0001f600 "
 )
 _TOKENS = _TEXT.split(" ")
+
+
+def code_blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def block_with(blocks: list[str], text: str) -> str:
+    """Return the only block that contains a text."""
+    (block,) = (block for block in blocks if text in block)
+    return block
+
+
+def run_process(command, *, cwd=ROOT, env=None, status=0):
+    """Run a command to its end; return its output after a check of its exit status."""
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout[-6000:] + done.stderr[-6000:]
+    return done
 
 
 def prose(rng: random.Random, length: int) -> str:
@@ -26,12 +56,13 @@ def prose(rng: random.Random, length: int) -> str:
 class Acker:
     """An acker in memory that applies messages as the consumer does."""
 
-    def __init__(self) -> None:
+    def __init__(self, bodies: Iterable[str] = ()) -> None:
         self.store, self.bus, self.letters = MemoryStore(), FakeBus(), FakeDeadLetters()
         self.chains = self.store.chains
         self._ids = counting()
+        self.apply(bodies)
 
-    def apply(self, bodies: list[str]) -> None:
+    def apply(self, bodies: Iterable[str]) -> None:
         messages = [Message(str(next(self._ids)), body) for body in bodies]
         done = consume(messages, self.store, self.bus, self.letters, policy=NO_WAIT)
         assert not done.failed
@@ -41,22 +72,34 @@ class Acker:
         return Counter(chain.status for chain in self.chains.values())
 
 
+def write_files(root, contents):
+    """Write files of text or bytes below a folder; return the folder."""
+    for name, content in contents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
+
+
+def count_words(texts: Iterable[str]) -> Counter:
+    return sum(map(counted, texts), Counter())
+
+
+def run_main(job, queue, run, *options):
+    common = ("--queue-url", queue.queue_url, "--run-id", run, "--json")
+    return job.main([*common, *map(str, options)])
+
+
 def run_split(queue, database, out, *more, run="r1"):
-    return split.main(
-        [
-            *("--database", str(database), "--words", str(out), "--queue-url", queue.queue_url),
-            *("--run-id", run, "--json", *more),
-        ]
-    )
+    return run_main(split, queue, run, "--database", database, "--words", out, *more)
 
 
 def run_count(queue, source, out, *more, run="r1"):
-    return count.main(
-        [
-            *("--words", str(source), "--counts", str(out), "--queue-url", queue.queue_url),
-            *("--run-id", run, "--json", *more),
-        ]
-    )
+    return run_main(count, queue, run, "--words", source, "--counts", out, *more)
+
+
+def last_summary(capfd):
+    return json.loads(capfd.readouterr().out.splitlines()[-1])
 
 
 def counts_in(spark, folder) -> Counter:
@@ -78,3 +121,51 @@ def fail_first_attempt(batches):
     context = TaskContext.get()
     if context.attemptNumber() == 0 and context.partitionId() < 3:
         raise RuntimeError("on purpose")
+
+
+def three_chains(spark):
+    """Return 300 rows of three chains in four partitions."""
+    tag = F.concat(F.lit("file "), F.col("id") % 3).alias("tag")
+    return spark.range(0, 300, numPartitions=4).select(tag, F.col("id").alias("pos"))
+
+
+def requests_for_three_chains(run="r", batch=0):
+    """Return what `received` returns after the step s sent the rows of `three_chains`."""
+    return {
+        (
+            *("stamp", tag, request_id(run, "s", batch, "stamp", tag)),
+            *(xor(*(traced(unit_id(tag, pos)) for pos in range(chain, 300, 3))), 0, 100, None),
+        )
+        for chain, tag in enumerate(["file 0", "file 1", "file 2"])
+    }
+
+
+def received(queue):
+    requests = queue.take()
+    assert len({(r.tag, r.id) for r in requests}) == len(requests)
+    return {(r.op, r.tag, r.id, r.stamp, r.started, r.finished, r.reason) for r in requests}
+
+
+def chains_in(aws) -> dict:
+    store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb"))
+    return {chain.tag: chain for chain in store.scan()}
+
+
+def totals(chains) -> dict:
+    """Return the status and the numbers of started and finished units, by tag."""
+    return {tag: (chain.status, chain.started, chain.finished) for tag, chain in chains.items()}
+
+
+def apply(functions, bodies):
+    """Handle three messages at a time, last first: SQS keeps no order."""
+    backwards = bodies[::-1]
+    for begin in range(0, len(backwards), 3):
+        assert functions.consume(*backwards[begin : begin + 3]) == []
+
+
+def duplicates_in(bodies):
+    """Count repeated requests; requests of one id must be equal."""
+    requests = requests_in(bodies)
+    distinct = {(r.tag, r.id): r for r in requests}
+    assert all(distinct[r.tag, r.id] == r for r in requests)
+    return len(requests) - len(distinct)

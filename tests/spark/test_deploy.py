@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import venv
 import zipfile
@@ -16,12 +15,12 @@ from pathlib import Path
 import pytest
 
 import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
+from tests.spark.helpers import ROOT, block_with, code_blocks, run_process
 from xorack import traced, unit_id, xor
 from xorack.spark import request_id
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).resolve().parents[2]
 DOC = (ROOT / "docs" / "spark-deploy.md").read_text(encoding="utf-8")
 PACKED = ("Makefile", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "xorack",
           "lambda_src")  # fmt: skip
@@ -43,14 +42,8 @@ def filled(text, **names):
     return text
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", DOC, re.MULTILINE | re.DOTALL)
-
-
 def block(language, text):
-    """Return the only code block that contains a text."""
-    (found,) = (code for code in blocks(language) if text in code)
-    return found
+    return block_with(code_blocks(DOC, language), text)
 
 
 def commands(start):
@@ -61,9 +54,9 @@ def commands(start):
 
 def test_every_block_has_a_test_here():
     python = ("__version__", "aws_iam.Role", "SparkSession.builder")
-    assert {block("python", text) for text in python} == set(blocks("python"))
+    assert {block("python", text) for text in python} == set(code_blocks(DOC, "python"))
     policies = ("sqs:SendMessage", "kms:Decrypt")
-    assert {block("json", text) for text in policies} == set(blocks("json"))
+    assert {block("json", text) for text in policies} == set(code_blocks(DOC, "json"))
     outside = re.sub(r"^```.*?^```$", "", DOC, flags=re.MULTILINE | re.DOTALL)
     indented = re.findall(r"^    (\S+ \S+)", outside, re.MULTILINE)
     assert {line for line in indented if not line.startswith("--conf")} == {
@@ -215,9 +208,7 @@ def wheel(tmp_path_factory):
     old.touch()
     make = ["make", "--no-print-directory", "--old-file=venv", "wheel", f"PY={sys.executable}"]
     kept = {name: held for name, held in os.environ.items() if not name.startswith("M")}
-    made = subprocess.run(make, cwd=source, env=kept, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stdout + made.stderr
-    return source / made.stdout.split()[-1]
+    return source / run_process(make, cwd=source, env=kept).stdout.split()[-1]
 
 
 def test_the_wheel_has_the_current_modules(wheel):
@@ -254,7 +245,7 @@ def submit(python, folder, *arguments):
 
     home = Path(pyspark.__file__).parent
     kept = {name: held for name, held in os.environ.items() if not name.startswith("PY")}
-    done = subprocess.run(
+    return run_process(
         [home / "bin" / "spark-submit", "--master", "local-cluster[1,1,1024]",
          "--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m",
          "--conf", "spark.sql.shuffle.partitions=1", *arguments],
@@ -267,12 +258,7 @@ def submit(python, folder, *arguments):
             "PYSPARK_PYTHON": str(python),
             "PYSPARK_DRIVER_PYTHON": str(python),
         },
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr[-6000:]
-    return done.stdout
+    ).stdout  # fmt: skip
 
 
 @pytest.mark.slow

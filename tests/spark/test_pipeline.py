@@ -5,26 +5,27 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections import Counter
+from functools import partial
 
 import pytest
 
-from pipeline import count, layout, reading, scan, split
+from pipeline import count, layout, reading, scan
 from pipeline.errors import JobError
 from pipeline.layout import TRACKING_SCHEMA, Folder, words_in
-from pipeline.words import counted, words
+from pipeline.words import words
 from tests.spark.helpers import (
     Acker,
+    count_words,
     counts_in,
     fail_first_attempt,
     file_numbers,
     prose,
+    received,
     run_count,
     run_split,
+    write_files,
 )
 from xorack import peel, plain, traced, unit_id, xor
-
-UNREADABLE = {"latin.txt", "bad end.txt", "gone.txt"}
 
 
 @pytest.fixture(scope="module")
@@ -42,38 +43,31 @@ def database(spark, tmp_path_factory):
         "bom.txt": "\ufeffbeginning with a mark",
         "large.txt": prose(rng, 420_000),  # four pieces
     }
-    for name, text in texts.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="")
-    (root / "latin.txt").write_bytes("caf\xe9".encode("latin-1"))
-    (root / "bad end.txt").write_bytes(prose(rng, 150_000).encode() + b" \xff")  # in a late piece
+    unreadable = {
+        "latin.txt": "caf\xe9".encode("latin-1"),
+        "bad end.txt": prose(rng, 150_000).encode() + b" \xff",  # in a late piece
+    }
+    write_files(root, {**texts, **unreadable, ".hidden.txt": "hidden"})
     (root / "gone.txt").symlink_to("nowhere")
     (root / "linked.txt").symlink_to("plain.txt")
-    (root / ".hidden.txt").write_text("hidden")
     (root / "circle").symlink_to(root)
     os.mkfifo(root / "pipe.txt")
     return root, {**texts, "linked.txt": texts["plain.txt"]}
 
 
-def requests_of(queue) -> set:
-    return {(r.op, r.tag, r.id, r.stamp, r.started, r.finished, r.reason) for r in queue.take()}
-
-
 def test_readable_files_become_acked_chains(spark, database, queue, tmp_path, capfd):
     root, texts = database
-    acker = Acker()
     assert run_split(queue, root, tmp_path / "w", "--timeout", "600") == 0
     summary = json.loads(capfd.readouterr().out)
     total = sum(len(words(text)) for text in texts.values())
-    files = len(texts) + len(UNREADABLE)
+    files = len(texts) + 3
     assert summary.pop("seconds") > 0
     assert summary.pop("messages") == len(queue.bodies)
     assert summary.pop("bytes") > 0
     assert summary == {
         "files": files, "words": total, "failed": 3, "chains": files, "requests": 2 * files,
     }  # fmt: skip
-    acker.apply(queue.bodies)
+    acker = Acker(queue.bodies)
     queue.bodies.clear()
     # Files without words are acked at once; unreadable ones fail with a reason.
     assert acker.statuses() == {"acked": 2, "failed": 3, "open": len(texts) - 2}
@@ -93,7 +87,7 @@ def test_readable_files_become_acked_chains(spark, database, queue, tmp_path, ca
 
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
     summary = json.loads(capfd.readouterr().out)
-    expected = sum((counted(text) for text in texts.values()), Counter())
+    expected = count_words(texts.values())
     assert (summary["words"], summary["distinct"]) == (total, len(expected))
     assert counts_in(spark, tmp_path / "c") == expected
     acker.apply(queue.bodies)
@@ -110,7 +104,7 @@ def test_retries_and_another_task_layout_give_the_same_requests(
     root, _ = database
     assert run_split(queue, root, tmp_path / "w1") == 0
     assert run_count(queue, tmp_path / "w1", tmp_path / "c1") == 0
-    first = requests_of(queue)
+    first = received(queue)
     original = scan.scan_words
 
     def scan_words(*arguments):
@@ -122,41 +116,28 @@ def test_retries_and_another_task_layout_give_the_same_requests(
     monkeypatch.setattr(scan, "_TASK_FILES", 2)
     assert run_split(queue, root, tmp_path / "w2", "--send-from", "tasks") == 0
     assert run_count(queue, tmp_path / "w2", tmp_path / "c2", "--send-from", "tasks") == 0
-    assert requests_of(queue) == first
+    assert received(queue) == first
     assert counts_in(spark, tmp_path / "c1") == counts_in(spark, tmp_path / "c2")
 
 
-def test_a_crashed_run_can_be_repeated(spark, database, queue, tmp_path, monkeypatch, capfd):
+def test_a_crashed_run_can_be_repeated(spark, database, queue, tmp_path, crash_and_reject):
     root, texts = database
     acker, out = Acker(), tmp_path / "w"
-
-    def crash(*arguments):
-        raise RuntimeError("died")
-
-    # Before its output is durable; a killed process leaves its folder behind.
-    with monkeypatch.context() as patch:
-        patch.setattr(split, "_write", crash)
-        patch.setattr("pipeline.layout.Folder.delete", lambda self: None)
-        assert run_split(queue, root, out) == 1
-    assert out.exists()
-    assert queue.bodies == []
-    # After its output is durable: the queue rejects all messages.
-    for job, place in ((run_split, root), (run_count, out)):
-        made = out if job is run_split else tmp_path / "c"
-        queue.bodies.clear()
-        queue.refuse = lambda sent: True
-        assert job(queue, place, made) == 1
-        assert "not sent" in capfd.readouterr().err
-        queue.refuse = lambda sent: False
+    for name, job, source, made in (
+        ("split", run_split, root, out),
+        ("count", run_count, out, tmp_path / "c"),
+    ):
+        run = partial(job, queue, source, made)
+        crash_and_reject(run, f"pipeline.{name}._write", made)
         for _ in range(2):
-            assert job(queue, place, made) == 0
+            assert run() == 0
             acker.apply(queue.bodies)
     assert acker.statuses() == {"acked": len(texts), "failed": 3}
-    assert counts_in(spark, tmp_path / "c") == sum(map(counted, texts.values()), Counter())
+    assert counts_in(spark, tmp_path / "c") == count_words(texts.values())
 
 
 def test_count_sends_nothing_before_its_output_is_durable(
-    database, queue, tmp_path, monkeypatch, capfd
+    database, queue, tmp_path, monkeypatch, capfd, check_error
 ):
     root, _ = database
     assert run_split(queue, root, tmp_path / "w", "--glob", "plain.txt") == 0
@@ -168,16 +149,13 @@ def test_count_sends_nothing_before_its_output_is_durable(
 
     monkeypatch.setattr(count, "_write", fail)
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 1
-    assert capfd.readouterr().err == "count: disk full\n"
-    assert queue.bodies == []
-    assert not (tmp_path / "c").exists()
+    check_error("count: disk full\n", tmp_path / "c")
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-8-sig", "utf-16", "shift_jis"])
 def test_encodings(spark, queue, tmp_path, encoding, capfd):
     text = prose(random.Random(1), 300).encode(encoding, "ignore").decode(encoding)
-    (tmp_path / "db").mkdir()
-    (tmp_path / "db" / "a.txt").write_bytes(text.encode(encoding))
+    write_files(tmp_path / "db", {"a.txt": text.encode(encoding)})
     assert run_split(queue, tmp_path / "db", tmp_path / "w", "--encoding", encoding) == 0
     assert json.loads(capfd.readouterr().out)["failed"] == 0
     rows = words_in(spark, Folder(spark, str(tmp_path / "w"))).orderBy("at").collect()
@@ -202,13 +180,12 @@ def test_stamps_equal_those_of_plain_python(database, queue, tmp_path, kind, sta
 
 def test_words_on_a_file_system_that_only_spark_can_read(database, queue, tmp_path, monkeypatch):
     root, texts = database
-    acker = Acker()
     monkeypatch.setattr("xorack.spark.files.can_read", lambda uri: False)
     # With words of unreadable files, which do not count, and without.
     for number, glob in enumerate(("*", "plain.txt")):
         assert run_split(queue, root, tmp_path / f"w{number}", "--glob", glob, "--name", glob) == 0
         assert run_count(queue, tmp_path / f"w{number}", tmp_path / f"c{number}") == 0
-    acker.apply(queue.bodies)
+    acker = Acker(queue.bodies)
     acked = {tag for tag, chain in acker.chains.items() if chain.status == "acked"}
     assert acked == {f"*/{name}" for name in texts} | {"plain.txt/plain.txt"}
 
@@ -218,7 +195,6 @@ def test_lost_words_stay_outstanding(spark, database, queue, tmp_path, monkeypat
     """A file of words disappears between the jobs: the chain's stamp is that of its words."""
     root, _ = database
     monkeypatch.setattr(scan, "_TASK_BYTES", reading.PIECE)
-    acker = Acker()
     some = ["--glob", "[lp]*.txt", "--exclude", "la[!r]*", "--stamps", kind]
     assert run_split(queue, root, tmp_path / "w", *some) == 0
     large = file_numbers(spark, tmp_path / "w")["my data/large.txt"]
@@ -236,7 +212,7 @@ def test_lost_words_stay_outstanding(spark, database, queue, tmp_path, monkeypat
     assert left
     assert lost
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
-    acker.apply(queue.bodies)
+    acker = Acker(queue.bodies)
     chain = acker.chains["my data/large.txt"]
     assert chain.started - chain.finished == len(lost)
     stamp = traced if kind == "traced" else plain
@@ -257,15 +233,13 @@ def test_lost_words_stay_outstanding(spark, database, queue, tmp_path, monkeypat
         (["--queue-url", "{endpoint}/1/other"], "there is no queue http"),
     ],
 )
-def test_an_invalid_argument_is_one_line_on_stderr(database, queue, tmp_path, capfd, more, message):
+def test_an_invalid_argument_is_one_line_on_stderr(
+    database, queue, tmp_path, check_error, more, message
+):
     root, _ = database
     given = [argument.format(endpoint=queue.endpoint) for argument in more]
     assert run_split(queue, root, tmp_path / "w", *given) == 1
-    out, err = capfd.readouterr()
-    assert message in err
-    assert (out, err.count("\n")) == ("", 1)
-    assert not (tmp_path / "w").exists()
-    assert queue.bodies == []
+    check_error(message, tmp_path / "w")
 
 
 def test_existing_and_missing_folders(database, queue, tmp_path, capfd):
@@ -301,11 +275,11 @@ def test_tasks_without_a_result_are_an_error(spark, database):
 
 
 def test_python_and_spark_read_the_rows_that_the_driver_wrote(spark, tmp_path, monkeypatch):
+    tag = 'a "b"\n\u2028é\U0001f600'
     rows = [
-        {"chain": -(1 << 63), "tag": 'a "b"\n\u2028é\U0001f600', "attempt": 1, "finished": 1 << 40},
+        {"chain": -(1 << 63), "tag": tag, "attempt": 1, "finished": 1 << 40, "stamp": None},
         {"chain": 7, "tag": "", "attempt": 2, "finished": 0, "stamp": bytes(range(256)) * 3},
     ]
-    rows[0]["stamp"] = None
     monkeypatch.setattr(layout, "_AT_A_TIME", 100)  # less than a line
     folder = layout.Folder(spark, str(tmp_path / "a [b]*"))
     folder.write_rows(iter(rows))

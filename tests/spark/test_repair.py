@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
-from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,19 @@ from pyspark.sql import functions as F
 
 from pipeline import count, repair
 from pipeline.layout import TRACKING_SCHEMA, Folder, words_in
-from pipeline.words import counted, words
-from tests.spark.helpers import Acker, counts_in, file_numbers, prose, run_count, run_split
+from pipeline.words import words
+from tests.spark.helpers import (
+    Acker,
+    count_words,
+    counts_in,
+    file_numbers,
+    last_summary,
+    prose,
+    run_count,
+    run_main,
+    run_split,
+    write_files,
+)
 from tests.support.queue_server import QueueServer, requests_in
 from xorack import traced, unit_id, xor
 from xorack.core.errors import InvalidRequest
@@ -23,26 +35,20 @@ from xorack.core.message import pack
 from xorack.core.transitions import expire, mark_published
 from xorack.spark import UnsuitableColumns, rows_of, with_unit
 
+_RNG = random.Random(4)
+TEXTS = {
+    "a.txt": "one two three, Two three THREE",
+    "a.txt~2": "called as a second attempt would be",
+    "deep/b [x].txt": prose(_RNG, 300),
+    "c.txt": prose(_RNG, 300),
+    "none.txt": " -- ",
+}
+EXPECTED = count_words(TEXTS.values())
 LOST = 6
+TAG = ("--tag", "db/c.txt")
+EVENT = {"tag": "db/c.txt", "status": "failed", "detail": {"run": "of yesterday"}}
 LATER = 10**13
 """A time in milliseconds, after every deadline."""
-
-
-@pytest.fixture(scope="module")
-def texts():
-    rng = random.Random(4)
-    return {
-        "a.txt": "one two three, Two three THREE",
-        "a.txt~2": "called as a second attempt would be",
-        "deep/b [x].txt": prose(rng, 300),
-        "c.txt": prose(rng, 300),
-        "none.txt": " -- ",
-    }
-
-
-@pytest.fixture(scope="module")
-def expected(texts):
-    return sum(map(counted, texts.values()), Counter())
 
 
 @dataclass
@@ -56,8 +62,7 @@ class Runs:
 
     def acker(self, *, lose=()):
         """Return an acker after all deadlines; it never got the stamps by count for `lose`."""
-        acker = Acker()
-        acker.apply(self.split_sent)
+        acker = Acker(self.split_sent)
         acker.apply(list(pack([r for r in requests_in(self.count_sent) if r.tag not in lose])))
         return time_out(acker)
 
@@ -80,13 +85,9 @@ def timed_out_events(acker):
 
 
 @pytest.fixture(scope="module")
-def runs(spark, texts, tmp_path_factory):
+def runs(spark, tmp_path_factory):
     root = tmp_path_factory.mktemp("repair")
-    for name, text in texts.items():
-        path = root / "db" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    (root / "db" / "bad.txt").write_bytes(b"caf\xe9")
+    write_files(root / "db", {**TEXTS, "bad.txt": b"caf\xe9"})
     with QueueServer() as server:
         assert run_split(server, root / "db", root / "w") == 0
         split_sent, server.bodies = server.bodies, []
@@ -95,45 +96,31 @@ def runs(spark, texts, tmp_path_factory):
 
 
 def run_repair(queue, runs, out, *more, run="f1", counts=None):
-    return repair.main(
-        [
-            *("--words", str(runs.words), "--counts", str(counts or runs.counts)),
-            *("--repaired", str(out), "--queue-url", queue.queue_url),
-            *("--run-id", run, "--json", *more),
-        ]
-    )
+    folders = ("--words", runs.words, "--counts", counts or runs.counts, "--repaired", out)
+    return run_main(repair, queue, run, *folders, *more)
 
 
-@pytest.fixture
-def events_file(tmp_path):
-    def write(*events):
-        file = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
-        file.write_text("".join(json.dumps(event) + "\n" for event in events))
-        return ("--events", str(file))
-
-    return write
+def write_events(folder, *events):
+    """Write a file of events; return the option that names it."""
+    file = folder / f"{len(list(folder.iterdir()))}.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return ("--events", str(file))
 
 
-def last_summary(capfd):
-    return json.loads(capfd.readouterr().out.splitlines()[-1])
-
-
-def test_lost_words_are_named_counted_and_acked(
-    spark, runs, texts, expected, queue, tmp_path, capfd, events_file
-):
+def test_lost_words_are_named_counted_and_acked(spark, runs, queue, tmp_path, capfd):
     acker = runs.acker()
     events = timed_out_events(acker)
     named = {(event["tag"], id) for event in events for id in event["outstanding"]}
     assert len(named) == LOST
     assert len(events) > 1
     assert all(event["outstanding_complete"] for event in events)
-    assert acker.statuses() == {"acked": len(texts) - len(events), "failed": 1 + len(events)}
-    assert counts_in(spark, runs.counts).total() == expected.total() - LOST
+    assert acker.statuses() == {"acked": len(TEXTS) - len(events), "failed": 1 + len(events)}
+    assert counts_in(spark, runs.counts).total() == EXPECTED.total() - LOST
 
-    assert run_repair(queue, runs, tmp_path / "n", *events_file(*events)) == 0
+    assert run_repair(queue, runs, tmp_path / "n", *write_events(tmp_path, *events)) == 0
     summary = last_summary(capfd)
-    assert counts_in(spark, tmp_path / "n") == expected
-    assert (summary["words"], summary["distinct"]) == (expected.total(), len(expected))
+    assert counts_in(spark, tmp_path / "n") == EXPECTED
+    assert (summary["words"], summary["distinct"]) == (EXPECTED.total(), len(EXPECTED))
     assert (summary["missing"], summary["chains"]) == (LOST, len(events))
     assert summary["skipped"] == summary["never_started"] == []
     # The words of the events, with file, position and text.
@@ -143,7 +130,7 @@ def test_lost_words_are_named_counted_and_acked(
     for one in summary["named"]:
         name = attempts[one["tag"]].removeprefix("db/")
         assert one["path"].endswith(f"/db/{name}")
-        assert words(texts[name])[one["position"]] == one["word"]
+        assert words(TEXTS[name])[one["position"]] == one["word"]
         assert one["id"] == f"{unit_id((numbers[f'db/{name}'] << 40) + one['position']):016x}"
 
     first = dict(acker.chains)
@@ -159,12 +146,13 @@ def test_lost_words_are_named_counted_and_acked(
     once, queue.bodies = queue.bodies, []
     shutil.move(runs.counts, tmp_path / "gone")
     try:
-        assert run_repair(queue, runs, tmp_path / "n", *events_file(*events, *events)) == 0
+        twice = write_events(tmp_path, *events, *events)
+        assert run_repair(queue, runs, tmp_path / "n", *twice) == 0
     finally:
         shutil.move(tmp_path / "gone", runs.counts)
     assert {**last_summary(capfd), "seconds": 0} == {**summary, "seconds": 0}
     assert requests_in(queue.bodies) == requests_in(once)
-    assert counts_in(spark, tmp_path / "n") == expected
+    assert counts_in(spark, tmp_path / "n") == EXPECTED
     # Late stamps of a complete count change nothing.
     queue.bodies.clear()
     assert run_count(queue, runs.words, tmp_path / "c2", run="late") == 0
@@ -174,12 +162,12 @@ def test_lost_words_are_named_counted_and_acked(
     assert first.items() <= before.items()
 
 
-def test_lost_stamps_are_not_lost_words(spark, runs, expected, queue, tmp_path, capfd, events_file):
+def test_lost_stamps_are_not_lost_words(spark, runs, queue, tmp_path, capfd):
     # The counts of c.txt exist, but the stamps of count for it never arrived.
     acker = runs.acker(lose={"db/c.txt"})
     events = timed_out_events(acker)
-    assert run_repair(queue, runs, tmp_path / "n", *events_file(*events)) == 0
-    assert counts_in(spark, tmp_path / "n") == expected
+    assert run_repair(queue, runs, tmp_path / "n", *write_events(tmp_path, *events)) == 0
+    assert counts_in(spark, tmp_path / "n") == EXPECTED
     acker.apply(queue.bodies)
     assert {acker.chains[event["tag"] + "~2"].status for event in events} == {"acked"}
     # A repair of the repaired counts misses nothing: each new chain is its root unit alone.
@@ -193,7 +181,7 @@ def test_lost_stamps_are_not_lost_words(spark, runs, expected, queue, tmp_path, 
         {"tag": "db/c.txt~3", "repairs": "db/c.txt~2"},
         {"tag": "db/none.txt~2", "repairs": "db/none.txt"},
     ]
-    assert counts_in(spark, tmp_path / "n2") == expected
+    assert counts_in(spark, tmp_path / "n2") == EXPECTED
     acker.apply(queue.bodies)
     for tag in ("db/c.txt~3", "db/none.txt~2"):
         chain = acker.chains[tag]
@@ -203,7 +191,7 @@ def test_lost_stamps_are_not_lost_words(spark, runs, expected, queue, tmp_path, 
 
 
 def test_chains_are_repaired_one_by_one_beside_a_file_named_like_an_attempt(
-    spark, runs, texts, expected, queue, tmp_path, capfd
+    spark, runs, queue, tmp_path, capfd
 ):
     acker = runs.acker()
     tags = [event["tag"] for event in timed_out_events(acker)]
@@ -213,111 +201,94 @@ def test_chains_are_repaired_one_by_one_beside_a_file_named_like_an_attempt(
         assert run_repair(queue, runs, out, "--tag", tag, run=f"f{number}", counts=place) == 0
         place = out
         sent.append(last_summary(capfd)["repaired"][0]["tag"])
-    assert counts_in(spark, place) == expected
+    assert counts_in(spark, place) == EXPECTED
     assert sent[-1] in ("db/a.txt~3", "db/a.txt~4")  # db/a.txt~2 is the chain of another file
     acker.apply(queue.bodies)
     assert {acker.chains[tag].status for tag in sent} == {"acked"}
     other = acker.chains["db/a.txt~2"]
     assert other.created_at is not None
-    assert other.started == 1 + len(words(texts["a.txt~2"]))
+    assert other.started == 1 + len(words(TEXTS["a.txt~2"]))
 
 
-def test_a_crashed_repair_can_be_repeated(
-    spark, runs, expected, queue, tmp_path, capfd, monkeypatch, events_file
-):
+def test_a_crashed_repair_can_be_repeated(spark, runs, queue, tmp_path, capfd, crash_and_reject):
     acker, out = runs.acker(), tmp_path / "n"
-    events = events_file(*failed_events(acker))
-
-    def crash(*arguments):
-        raise RuntimeError("died")
-
-    # Before its output is durable; a killed process leaves its folders behind.
-    with monkeypatch.context() as patch:
-        patch.setattr(repair, "_counted", crash)
-        patch.setattr("pipeline.layout.Folder.delete", lambda self: None)
-        assert run_repair(queue, runs, out, *events) == 1
-    assert (out / "_missing").is_dir()
-    assert queue.bodies == []
-    # After its output is durable: the queue rejects all messages.
-    queue.refuse = lambda sent: True
-    assert run_repair(queue, runs, out, *events) == 1
-    assert "not sent" in capfd.readouterr().err
-    queue.refuse = lambda sent: False
-    assert run_repair(queue, runs, out, *events) == 0
+    job = partial(run_repair, queue, runs, out, *write_events(tmp_path, *failed_events(acker)))
+    crash_and_reject(job, "pipeline.repair._counted", out / "_missing")
+    assert job() == 0
     # Counting does not help an unreadable file.
     (skipped,) = last_summary(capfd)["skipped"]
     assert skipped["tag"] == "db/bad.txt"
     assert "utf-8" in skipped["why"]
     acker.apply(queue.bodies)
-    assert counts_in(spark, out) == expected
+    assert counts_in(spark, out) == EXPECTED
     assert "db/bad.txt~2" not in acker.chains
-    assert run_repair(queue, runs, out, "--tag", "db/c.txt") == 1
+    assert run_repair(queue, runs, out, *TAG) == 1
     assert "of the run 'f1' but with another tags" in capfd.readouterr().err
 
 
-def test_outstanding_ids_that_no_word_has_are_listed(runs, queue, tmp_path, capfd, events_file):
+def test_outstanding_ids_that_no_word_has_are_listed(runs, queue, tmp_path, capfd):
     event = failed_events(runs.acker(lose={"db/c.txt"}))[-1]
     root = f"{unit_id(event['tag']):016x}"
     event = {**event, "outstanding": [*event["outstanding"], root, "00000000000000ff"]}
-    assert run_repair(queue, runs, tmp_path / "n", *events_file(event)) == 0
+    assert run_repair(queue, runs, tmp_path / "n", *write_events(tmp_path, event)) == 0
     never_started = last_summary(capfd)["never_started"]
     assert never_started == [{"tag": event["tag"], "id": "00000000000000ff"}]
 
 
-@pytest.fixture
-def counts_without(runs, spark, tmp_path):
-    """Copy the counts, and take units and a number of words out of the record of one chain."""
-
-    def copy(tag, units, words):
-        place = tmp_path / "others"
-        shutil.copytree(runs.counts, place)
-        removed = xor(bytes(648), *map(traced, units))
-        without = F.udf(lambda stamp: bytearray(xor(bytes(stamp), removed)), "binary")
-        mine = F.col("tag") == tag
-        tracking = spark.read.schema(TRACKING_SCHEMA).json(str(runs.counts / "_tracking"))
-        tracking.withColumns(
-            {
-                "stamp": F.when(mine, without("stamp")).otherwise(F.col("stamp")),
-                "finished": F.col("finished") - F.when(mine, words).otherwise(0),
-            }
-        ).write.mode("overwrite").json(str(place / "_tracking"))
-        return place
-
-    return copy
-
-
-def unit_ids(spark, runs, tag, most):
-    first = file_numbers(spark, runs.words)[tag] << 40
-    rows = words_in(spark, Folder(spark, str(runs.words))).where(
-        F.col("at").between(first, first + (1 << 40) - 1)
-    )
-    return [unit_id(row["at"]) for row in rows.orderBy("at").limit(most).collect()]
-
-
-def test_too_many_lost_words_are_an_error(runs, counts_without, spark, queue, tmp_path, capfd):
-    lost = unit_ids(spark, runs, "db/c.txt", 200)
-    counts = counts_without("db/c.txt", lost, len(lost))
-    assert run_repair(queue, runs, tmp_path / "n", "--tag", "db/c.txt", counts=counts) == 1
+@pytest.mark.parametrize(
+    ("lost", "others", "finished", "message"),
+    [
+        (
+            *(200, [], 200),
+            r"too many words are missing in 'db/c\.txt' \(.*"
+            r"with the run id that {counts} has \('r1'\) and without --lose",
+        ),
+        # count finished a unit that no word has, instead of one that exists.
+        (1, [255], 0, r"'db/c\.txt'.*--counts are not those of --words"),
+    ],
+)
+def test_a_tracking_record_without_some_words_is_an_error(
+    runs, spark, queue, tmp_path, capfd, lost, others, finished, message
+):
+    """Take units, and a number of words, out of the record of one chain."""
+    first = file_numbers(spark, runs.words)["db/c.txt"] << 40
+    rows = words_in(spark, Folder(spark, str(runs.words)))
+    rows = rows.where(F.col("at").between(first, first + (1 << 40) - 1)).orderBy("at").limit(lost)
+    units = [*(unit_id(row["at"]) for row in rows.collect()), *others]
+    removed = xor(bytes(648), *map(traced, units))
+    without = F.udf(lambda stamp: bytearray(xor(bytes(stamp), removed)), "binary")
+    mine = F.col("tag") == "db/c.txt"
+    counts = tmp_path / "others"
+    shutil.copytree(runs.counts, counts)
+    tracking = spark.read.schema(TRACKING_SCHEMA).json(str(runs.counts / "_tracking"))
+    tracking.withColumns(
+        {
+            "stamp": F.when(mine, without("stamp")).otherwise(F.col("stamp")),
+            "finished": F.col("finished") - F.when(mine, finished).otherwise(0),
+        }
+    ).write.mode("overwrite").json(str(counts / "_tracking"))
+    assert run_repair(queue, runs, tmp_path / "n", *TAG, counts=counts) == 1
     error = capfd.readouterr().err.splitlines()[-1]
-    assert "too many words are missing in 'db/c.txt' (" in error
-    assert f"with the run id that {counts} has ('r1') and without --lose" in error
+    assert re.search(message.format(counts=re.escape(str(counts))), error)
     assert queue.bodies == []
     assert not (tmp_path / "n").exists()
-    # The advice helps: after a complete count, nothing is missing.
+
+
+def test_after_a_complete_count_nothing_is_missing(runs, queue, tmp_path):
+    """The advice of the error about too many words helps."""
     assert run_count(queue, runs.words, tmp_path / "c") == 0
     queue.bodies.clear()
-    assert run_repair(queue, runs, tmp_path / "n", "--tag", "db/c.txt", counts=tmp_path / "c") == 0
+    assert run_repair(queue, runs, tmp_path / "n", *TAG, counts=tmp_path / "c") == 0
     acker = runs.acker(lose={"db/c.txt"})
     acker.apply(queue.bodies)
     assert acker.chains["db/c.txt~2"].status == "acked"
 
 
-def test_plain_stamps(runs, spark, texts, queue, tmp_path, capfd):
-    acker = Acker()
+def test_plain_stamps(runs, spark, queue, tmp_path, capfd):
     source, root = tmp_path / "w", runs.words.parent / "db"
     plain = ("--stamps", "plain", "--glob", "[ac].txt")
     assert run_split(queue, root, source, *plain) == 0
-    acker.apply(queue.bodies)
+    acker = Acker(queue.bodies)
     runs = replace(runs, words=source)
     tags = ("--tag", "db/a.txt", "--tag", "db/c.txt")
     # At least one of the two files lost more than one word; a plain stamp names one at most.
@@ -330,26 +301,11 @@ def test_plain_stamps(runs, spark, texts, queue, tmp_path, capfd):
     assert time_out(acker).statuses() == {"failed": 2}
     queue.bodies.clear()
     assert run_repair(queue, runs, tmp_path / "n2", *tags, counts=tmp_path / "c2") == 0
-    both = counted(texts["a.txt"]) + counted(texts["c.txt"])
+    both = count_words([TEXTS["a.txt"], TEXTS["c.txt"]])
     assert counts_in(spark, tmp_path / "n2") == both
     acker.apply(queue.bodies)
     chain = acker.chains["db/c.txt~2"]
-    assert (chain.status, chain.started) == ("acked", len(words(texts["c.txt"])))
-
-
-def test_counts_of_other_words_are_an_error(runs, counts_without, spark, queue, tmp_path, capfd):
-    # count finished a unit that no word has, instead of one that exists.
-    (one,) = unit_ids(spark, runs, "db/c.txt", 1)
-    counts = counts_without("db/c.txt", [one, 255], 0)
-    assert run_repair(queue, runs, tmp_path / "n", "--tag", "db/c.txt", counts=counts) == 1
-    error = capfd.readouterr().err.splitlines()[-1]
-    assert "'db/c.txt'" in error
-    assert "--counts are not those of --words" in error
-    assert queue.bodies == []
-    assert not (tmp_path / "n").exists()
-
-
-TAG = ("--tag", "db/c.txt")
+    assert (chain.status, chain.started) == ("acked", len(words(TEXTS["c.txt"])))
 
 
 @pytest.mark.parametrize(
@@ -364,34 +320,21 @@ TAG = ("--tag", "db/c.txt")
         ([*TAG, "--words", "{counts}"], "is not what split writes"),
         ([*TAG, "--repaired", "{counts}"], "exists already"),
         (["--events", __file__], "line 1 is no JSON"),
+        (["--events", "{latin}"], "is not UTF-8"),
+        (["--events", "{event}"], "'db/c.txt': its event is of the run 'of yesterday' of split"),
+        (["--events", "{acked}"], "'db/c.txt' has not failed, its status is 'acked'"),
     ],
 )
-def test_an_invalid_argument_is_one_line_on_stderr(runs, queue, tmp_path, capfd, more, message):
+def test_an_invalid_argument_is_one_line_on_stderr(
+    runs, queue, tmp_path, capfd, check_error, more, message
+):
+    acked = json.dumps({**EVENT, "status": "acked"})
+    files = {"latin": b"caf\xe9", "event": json.dumps(EVENT), "acked": acked}
+    names = {name: write_files(tmp_path, files) / name for name in files}
+    given = [argument.format(words=runs.words, counts=runs.counts, **names) for argument in more]
     capfd.readouterr()
-    given = [argument.format(words=runs.words, counts=runs.counts) for argument in more]
     assert run_repair(queue, runs, tmp_path / "n", *given) == 1
-    out, err = capfd.readouterr()
-    assert message in err
-    assert (out, err.count("\n")) == ("", 1)
-    assert not (tmp_path / "n").exists()
-    assert queue.bodies == []
-
-
-def test_invalid_events_are_named(runs, queue, tmp_path, capfd, events_file):
-    latin = tmp_path / "latin"
-    latin.write_bytes(b"caf\xe9")
-    event = {"tag": "db/c.txt", "status": "failed", "detail": {"run": "of yesterday"}}
-    for more, message in (
-        (events_file(event), "'db/c.txt': its event is of the run 'of yesterday' of split"),
-        (("--events", str(latin)), "is not UTF-8"),
-        (
-            events_file({**event, "status": "acked"}),
-            "'db/c.txt' has not failed, its status is 'acked'",
-        ),
-    ):
-        assert run_repair(queue, runs, tmp_path / "n", *more) == 1
-        assert message in capfd.readouterr().err
-    assert queue.bodies == []
+    check_error(message, tmp_path / "n")
 
 
 def test_the_option_lose_is_deterministic(spark, runs, queue, tmp_path):

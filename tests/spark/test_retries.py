@@ -19,46 +19,35 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lambda_src import consumer
+from tests.spark.helpers import (
+    ROOT,
+    apply,
+    chains_in,
+    duplicates_in,
+    run_process,
+    totals,
+    write_files,
+)
 from tests.support import cluster_pipeline
 from tests.support.cluster_job import CHAINS, UNITS
-from tests.support.queue_server import requests_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).resolve().parents[2]
 TAGS = {f"file {chain}" for chain in range(CHAINS)}
-
-
-class Context:
-    function_name, memory_limit_in_mb, aws_request_id = "consumer", 512, "r"
-    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:consumer"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return 30_000
-
-
 MISHAPS = {"killed-before-shuffle"} | {
     f"{step}-{what}" for step in ("start", "end") for what in ("killed-after-writing", "hung")
 }
 HANGS = {name for name in MISHAPS if name.endswith("-hung")}
 
 
-@pytest.fixture
-def world(aws, monkeypatch):
-    for name, value in aws.environ().items():
-        monkeypatch.setenv(name, value)
-    return aws
-
-
-def run_job(master, queue, run, send_from, folder, spared=frozenset()):
+def run_job(queue, send_from, folder, spared=frozenset(), master="local-cluster[2,1,1024]"):
     """Run the job; returns the messages with started units and those with finished units."""
     queue.bodies.clear()
     folder.mkdir()
     for mishap in spared:
         (folder / mishap).touch()
-    command = [sys.executable, "-m", "tests.support.cluster_job", master, queue.queue_url, run]
-    command += [send_from, str(folder)]
+    command = [sys.executable, "-m", "tests.support.cluster_job", master, queue.queue_url]
+    command += ["r", send_from, str(folder)]
     log = folder / "log"
     with (
         log.open("wb") as out,
@@ -74,64 +63,34 @@ def run_job(master, queue, run, send_from, folder, spared=frozenset()):
     return queue.bodies[:starts], queue.bodies[starts:]
 
 
-def apply(bodies, first=0):
-    """Invoke the handler with three messages at a time, last first: SQS keeps no order."""
-    records = [
-        {"messageId": str(first + at), "body": body, "eventSource": "aws:sqs"}
-        for at, body in enumerate(bodies)
-    ][::-1]
-    for begin in range(0, len(records), 3):
-        event = {"Records": records[begin : begin + 3]}
-        assert consumer.handler(event, Context()) == {"batchItemFailures": []}
-
-
-def table_of(aws):
-    pages = aws.client("dynamodb").get_paginator("scan").paginate(TableName=aws.table_name)
-    return {
-        item["tag"]["S"]: (item["status"]["S"], item["started"]["N"], item["finished"]["N"])
-        for page in pages
-        for item in page["Items"]
-    }
-
-
-def check(world, starts, ends):
+def check(functions, starts, ends):
     """Apply all messages: chains stay open after all starts, and are acked after all ends."""
-    total = str(UNITS + 1)
-    apply(starts)
-    assert table_of(world) == dict.fromkeys(TAGS, ("open", total, "1"))
-    apply(ends, len(starts))
-    assert table_of(world) == dict.fromkeys(TAGS, ("acked", total, total))
-    assert {event["detail"]["tag"] for event in world.events()} == TAGS
-    apply(ends)
-    assert table_of(world) == dict.fromkeys(TAGS, ("acked", total, total))
-    assert world.events() == []
-    assert world.dead_letters() == []
+    aws, total = functions.aws, UNITS + 1
+    apply(functions, starts)
+    assert totals(chains_in(aws)) == dict.fromkeys(TAGS, ("open", total, 1))
+    apply(functions, ends)
+    assert totals(chains_in(aws)) == dict.fromkeys(TAGS, ("acked", total, total))
+    assert functions.events().keys() == TAGS
+    apply(functions, ends)
+    assert totals(chains_in(aws)) == dict.fromkeys(TAGS, ("acked", total, total))
+    assert aws.events() == []
+    assert aws.dead_letters() == []
 
 
-def duplicates_in(bodies):
-    """Count repeated requests; requests of one id must be equal."""
-    requests = requests_in(bodies)
-    distinct = {(r.tag, r.id): r for r in requests}
-    assert all(distinct[r.tag, r.id] == r for r in requests)
-    return len(requests) - len(distinct)
-
-
-def test_killed_executors_and_a_repeated_job(world, queue, tmp_path):
-    master = "local-cluster[2,1,1024]"
-    starts, ends = run_job(master, queue, "r", "driver", tmp_path / "first", HANGS)
+def test_killed_executors_and_a_repeated_job(functions, queue, tmp_path):
+    starts, ends = run_job(queue, "driver", tmp_path / "first", HANGS)
     assert duplicates_in(starts + ends) == 0
-    again = run_job(master, queue, "r", "driver", tmp_path / "second", MISHAPS)
+    again = run_job(queue, "driver", tmp_path / "second", MISHAPS)
     # Starts of both runs first: if they counted twice, they would cancel out.
     assert duplicates_in(starts + again[0]) == 2 * CHAINS
-    check(world, starts + again[0], ends + again[1])
+    check(functions, starts + again[0], ends + again[1])
 
 
-def test_executors_killed_after_their_tasks_sent(world, queue, tmp_path):
-    master = "local-cluster[2,1,1024]"
-    starts, ends = run_job(master, queue, "r", "tasks", tmp_path / "run", HANGS)
+def test_executors_killed_after_their_tasks_sent(functions, queue, tmp_path):
+    starts, ends = run_job(queue, "tasks", tmp_path / "run", HANGS)
     assert duplicates_in(starts) > 0
     assert duplicates_in(ends) > 0
-    check(world, starts, ends)
+    check(functions, starts, ends)
 
 
 @pytest.fixture
@@ -178,41 +137,34 @@ def two_hosts(tmp_path):
         yield f"spark://127.0.0.1:{port}"
 
 
-def test_speculative_copies_send_too(world, queue, tmp_path, two_hosts):
-    starts, ends = run_job(two_hosts, queue, "r", "tasks", tmp_path / "run")
+def test_speculative_copies_send_too(functions, queue, tmp_path, two_hosts):
+    starts, ends = run_job(queue, "tasks", tmp_path / "run", master=two_hosts)
     assert (tmp_path / "run" / "start-overtaken").exists()
     assert (tmp_path / "run" / "end-overtaken").exists()
     assert duplicates_in(starts) > 0
     assert duplicates_in(ends) > 0
-    check(world, starts, ends)
+    check(functions, starts, ends)
 
 
-def test_files_that_change_between_the_attempts_of_a_task(world, queue, tmp_path, two_hosts):
+def test_files_that_change_between_the_attempts_of_a_task(functions, queue, tmp_path, two_hosts):
     """Tasks of ``split`` are killed and overtaken, and read other words: written words count."""
     texts = {f"{name}.txt": " ".join([name, "one", "two"] * 500) for name in "abcdefghijkl"}
-    database, mishaps = tmp_path / "db", tmp_path / "mishaps"
-    database.mkdir()
+    database, mishaps = write_files(tmp_path / "db", texts), tmp_path / "mishaps"
     mishaps.mkdir()
-    for name, text in texts.items():
-        (database / name).write_text(text)
-    done = subprocess.run(
+    run_process(
         [
             *(sys.executable, "-m", cluster_pipeline.__name__, two_hosts, str(database)),
             *(str(tmp_path), queue.queue_url, str(mishaps)),
-        ],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
+        ]
     )
-    assert done.returncode == 0, done.stderr[-6000:]
     assert {path.name for path in mishaps.iterdir()} == set(cluster_pipeline.MISHAPS.values())
     now = {name: (database / name).read_text().split() for name in texts}
     changed = [name for name, words in now.items() if words != texts[name].split()]
     assert len(changed) == len(cluster_pipeline.MISHAPS)
-    apply(queue.bodies)
-    units = {f"db/{name}": str(len(words) + 1) for name, words in now.items()}
-    assert table_of(world) == {tag: ("acked", total, total) for tag, total in units.items()}
-    assert len(world.events()) == len(texts)
+    apply(functions, queue.bodies)
+    assert totals(chains_in(functions.aws)) == {
+        f"db/{name}": ("acked", len(words) + 1, len(words) + 1) for name, words in now.items()
+    }
+    assert len(functions.aws.events()) == len(texts)
     counts = {row["word"]: row["count"] for row in pq.read_table(tmp_path / "counts").to_pylist()}
     assert counts == Counter(word for words in now.values() for word in words)

@@ -4,52 +4,21 @@ from __future__ import annotations
 
 import pyspark
 import pytest
-from pyspark.sql import functions as F
 
-from tests.spark.helpers import fail_first_attempt
-from xorack import traced, unit_id, xor
-from xorack.spark import (
-    InvalidOption,
-    Sent,
-    UnsuitableColumns,
-    fold,
-    register,
-    request_id,
-    send,
-    send_rows,
-    stamp_of,
-    unit,
-)
+from tests.spark.helpers import fail_first_attempt, received, requests_for_three_chains
+from xorack import traced
+from xorack.spark import InvalidOption, Sent, UnsuitableColumns, register, send, send_rows
 
 OLD = int(pyspark.__version__.split(".")[0]) < 4
 
 
-@pytest.fixture
-def target(queue):
-    return {"queue_url": queue.queue_url, "run_id": "r", "step": "s"}
-
-
 @pytest.mark.parametrize("send_from", ["driver", "tasks"])
-def test_each_chain_is_sent_once_under_ids_that_a_retry_keeps(spark, queue, target, send_from):
-    words = spark.range(0, 300, numPartitions=4).select(
-        F.concat(F.lit("file "), F.col("id") % 3).alias("tag"), F.col("id").alias("pos")
-    )
-    units = words.select("tag", unit("tag", "pos").alias("unit"))
-    rows = fold(units, "tag", "unit", count="finished")
-    rows = rows.mapInArrow(fail_first_attempt, rows.schema)
-    for _ in range(2):
-        sent = send(rows, **target, send_from=send_from)
+def test_each_chain_is_sent_once_under_ids_that_a_retry_keeps(rows, queue, target, send_from):
+    for attempt in (rows.mapInArrow(fail_first_attempt, rows.schema), rows):
+        sent = send(attempt, **target, send_from=send_from)
         assert (sent.requests, sent.chains) == (3, 3)
-    requests = {(r.tag, r.id, r.stamp, r.finished) for r in queue.take()}
-    assert requests == {
-        (
-            f"file {n}",
-            request_id("r", "s", 0, "stamp", f"file {n}"),
-            xor(*(traced(unit_id(f"file {n}", pos)) for pos in range(n, 300, 3))),
-            100,
-        )
-        for n in range(3)
-    }
+        assert sent.messages >= 1
+        assert received(queue) == requests_for_three_chains()
 
 
 def test_send_rows_sends_the_same_as_send(spark, queue, target):
@@ -74,6 +43,7 @@ def test_send_rows_sends_the_same_as_send(spark, queue, target):
         ("create", "b", 1, 0),
         ("stamp", "b", 2, 4),
     ]
+    assert (expected[1].stamp, expected[1].detail["of"]) == (traced(7), 1)
     assert send_rows([], **target) == Sent()
 
 
@@ -103,19 +73,6 @@ def test_send_rows_names_invalid_options(queue, target):
         send_rows([], **target, send_from="tasks")
     with pytest.raises(InvalidOption, match=r"queue_url: there is no queue"):
         send_rows([], **{**target, "queue_url": f"{queue.endpoint}/1/other"})
-
-
-def test_creates_carry_the_stamps_of_single_units(spark, queue, target):
-    roots = spark.createDataFrame([("a",), ("b",)], "tag string").select(
-        "tag",
-        F.lit("create").alias("op"),
-        stamp_of(unit("tag")).alias("stamp"),
-        F.lit(1).cast("long").alias("started"),
-        F.lit('{"of": 1}').alias("detail"),
-    )
-    send(roots, **target)
-    found = {(r.op, r.tag, r.stamp, r.started, r.detail["of"]) for r in queue.take()}
-    assert found == {("create", tag, traced(unit_id(tag)), 1, 1) for tag in ("a", "b")}
 
 
 @pytest.mark.skipif(not OLD, reason="PySpark 4 has the data source API")

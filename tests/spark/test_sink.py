@@ -5,46 +5,20 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.helpers import fail_first_attempt
-from xorack import traced, unit_id, xor
+from tests.spark.helpers import (
+    fail_first_attempt,
+    received,
+    requests_for_three_chains,
+    three_chains,
+)
 from xorack.core.errors import SendFailed
-from xorack.spark import InvalidOption, UnsuitableColumns, fold, register, request_id, send, unit
-
-
-@pytest.fixture(scope="module")
-def words(spark):
-    return spark.range(0, 300, numPartitions=4).select(
-        (F.col("id") % 3).alias("chain"),
-        F.col("id").alias("pos"),
-        F.concat(F.lit("file "), F.col("id") % 3).alias("tag"),
-    )
-
-
-@pytest.fixture(scope="module")
-def rows(words):
-    units = words.select("tag", unit("chain", "pos").alias("unit"))
-    return fold(units, "tag", "unit", count="finished")
+from xorack.spark import InvalidOption, UnsuitableColumns, fold, register, send, unit
 
 
 @pytest.fixture(scope="module")
 def never(rows):
     """Rows whose evaluation fails: a test of them proves that nothing ran."""
     return rows.where("raise_error('ran') IS NULL")
-
-
-def expected(run="r", batch=0):
-    out = set()
-    for chain in range(3):
-        stamp = xor(*(traced(unit_id(chain, pos)) for pos in range(chain, 300, 3)))
-        tag = f"file {chain}"
-        out.add(("stamp", tag, request_id(run, "s", batch, "stamp", tag), stamp, 0, 100))
-    return out
-
-
-def received(queue):
-    requests = queue.take()
-    assert len({(r.tag, r.id) for r in requests}) == len(requests)
-    return {(r.op, r.tag, r.id, r.stamp, r.started, r.finished) for r in requests}
 
 
 def options(queue, **changed):
@@ -57,46 +31,32 @@ def write(df, queue, **changed):
     df.write.format("xorack").mode("append").options(**options(queue, **changed)).save()
 
 
-def send_to(queue, df, **changed):
-    return send(df, **{"queue_url": queue.queue_url, "run_id": "r", "step": "s", **changed})
-
-
 @pytest.mark.parametrize("send_from", ["driver", "tasks"])
-def test_format_and_send_send_the_same_and_a_retried_task_changes_nothing(rows, queue, send_from):
+def test_a_write_with_a_retried_task_sends_each_chain_once(rows, queue, send_from):
     write(rows.mapInArrow(fail_first_attempt, rows.schema), queue, sendFrom=send_from)
-    assert received(queue) == expected()
-    sent = send_to(queue, rows, send_from=send_from)
-    assert received(queue) == expected()
-    assert (sent.requests, sent.chains) == (3, 3)
-    assert sent.messages >= 1
+    assert received(queue) == requests_for_three_chains()
 
 
-def test_ungrouped_rows_become_one_request_a_chain(words, queue):
-    key = (F.col("chain") + 3 * F.spark_partition_id()).alias("key")
-    parts = fold(words.select(key, unit("chain", "pos").alias("unit")), "key", "unit")
-    ungrouped = parts.selectExpr("concat('file ', key % 3) AS tag", "stamp", "count AS finished")
+def test_ungrouped_rows_become_one_request_a_chain(spark, queue):
+    key = F.concat_ws("/", "tag", F.spark_partition_id().cast("string")).alias("key")
+    units = three_chains(spark).select(key, unit("tag", "pos").alias("unit"))
+    ungrouped = fold(units, "key", "unit").selectExpr(
+        "substring_index(key, '/', 1) AS tag", "stamp", "count AS finished"
+    )
     assert ungrouped.count() == 12  # three chains in each of four partitions
     write(ungrouped, queue)
-    assert received(queue) == expected()
+    assert received(queue) == requests_for_three_chains()
 
 
-def test_ids_depend_on_run_and_step(rows, queue):
-    ids = set()
-    for changed in ({}, {"runId": "r2"}, {"step": "s2"}):
-        write(rows, queue, **changed)
-        ids |= {r.id for r in queue.take()}
-    assert len(ids) == 9
-
-
-def test_a_rejecting_queue_fails_the_write_and_a_repeat_sends_the_same(rows, queue):
+def test_a_rejecting_queue_fails_the_write_and_a_repeat_sends_the_same(rows, queue, target):
     queue.refuse = lambda count: True
     with pytest.raises(Exception, match="messages not sent"):
         write(rows, queue)
     with pytest.raises(SendFailed):
-        send_to(queue, rows)
+        send(rows, **target)
     queue.refuse = lambda count: False
     write(rows, queue)
-    assert received(queue) == expected()
+    assert received(queue) == requests_for_three_chains()
 
 
 # The option parser has its tests in tests/unit; these show that Spark passes options on.
@@ -118,12 +78,12 @@ def test_invalid_options_are_named_before_anything_runs(never, queue, changed, m
     assert queue.bodies == []
 
 
-def test_a_missing_queue_is_named_before_anything_runs(never, queue):
+def test_a_missing_queue_is_named_before_anything_runs(never, queue, target):
     nowhere = queue.queue_url.replace("stamps", "nowhere")
     with pytest.raises(Exception, match=f"option queueUrl: there is no queue {nowhere}"):
         write(never, queue, queueUrl=nowhere)
     with pytest.raises(InvalidOption, match=f"option queue_url: there is no queue {nowhere}"):
-        send_to(queue, never, queue_url=nowhere)
+        send(never, **{**target, "queue_url": nowhere})
 
 
 @pytest.mark.parametrize(
@@ -137,10 +97,10 @@ def test_a_missing_queue_is_named_before_anything_runs(never, queue):
         (["tag", "stamp", "double(finished) AS finished"], "column finished is of the type double"),
     ],
 )
-def test_unsuitable_columns_are_named_before_anything_runs(never, queue, columns, message):
+def test_unsuitable_columns_are_named_before_anything_runs(never, queue, target, columns, message):
     frame = never.selectExpr(*columns)
     with pytest.raises(UnsuitableColumns, match=message):
-        send_to(queue, frame)
+        send(frame, **target)
     if "1 AS tag" in columns:  # the same check, in a process of its own
         with pytest.raises(Exception, match=message):
             write(frame, queue)
@@ -157,7 +117,7 @@ def test_unsuitable_columns_are_named_before_anything_runs(never, queue, columns
     ],
 )
 def test_an_invalid_row_is_named_and_no_other_is_sent(
-    spark, rows, queue, tag, stamp, finished, message
+    spark, rows, queue, target, tag, stamp, finished, message
 ):
     few = spark.createDataFrame(rows.collect(), rows.schema).coalesce(1)
     invalid = few.limit(1).selectExpr(
@@ -167,18 +127,18 @@ def test_an_invalid_row_is_named_and_no_other_is_sent(
     )
     frame = few.unionByName(invalid)
     with pytest.raises(UnsuitableColumns, match=message):
-        send_to(queue, frame)
+        send(frame, **target)
     if tag == "NULL":
         with pytest.raises(Exception, match=message):
             write(frame, queue)
     assert queue.bodies == []
 
 
-def test_invalid_arguments_of_send_are_named(rows, queue):
+def test_invalid_arguments_of_send_are_named(rows, queue, target):
     with pytest.raises(InvalidOption, match="option run_id: is empty: ''"):
-        send_to(queue, rows, run_id="")
+        send(rows, **{**target, "run_id": ""})
     with pytest.raises(UnsuitableColumns, match=r"stamp of tag 'file \d': stamp: None"):
-        send_to(queue, rows.drop("stamp"))
+        send(rows.drop("stamp"), **target)
     assert queue.bodies == []
 
 
@@ -225,10 +185,10 @@ def test_a_stream_sends_each_batch_under_its_own_ids(rows, queue, stream):
     for batch in range(2):
         rows.coalesce(1).write.mode("append").parquet(str(stream.folder / "in"))
         query_id = stream()
-        assert received(queue) == expected(query_id, batch)
+        assert received(queue) == requests_for_three_chains(query_id, batch)
     # Spark replays a batch without a commit: the same ids again.
     commits = stream.folder / "checkpoint" / "commits"
     (commits / "1").unlink()
     (commits / ".1.crc").unlink(missing_ok=True)
     assert stream() == query_id
-    assert received(queue) == expected(query_id, 1)
+    assert received(queue) == requests_for_three_chains(query_id, 1)

@@ -9,18 +9,25 @@ import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from pipeline.words import counted
-from tests.spark.helpers import Acker
-from tests.spark.test_retries import apply, duplicates_in, table_of, world  # noqa: F401
+from tests.spark.helpers import (
+    ROOT,
+    Acker,
+    apply,
+    chains_in,
+    count_words,
+    duplicates_in,
+    run_process,
+    totals,
+    write_files,
+)
 from tests.support.queue_server import requests_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).resolve().parents[2]
 # Runs the streams; kills itself right after a query sent its n-th batch (DIE_AFTER=step:n).
 RUN = """
 import os, signal, sys
@@ -38,71 +45,71 @@ sys.exit(stream.main(sys.argv[1:]))
 """
 
 
-def command(queue, files, out, *more, run_id="r", die_after=None):
+@pytest.fixture
+def files(tmp_path):
+    """Make a folder of arriving files; the output is beside it."""
+    (tmp_path / "arriving").mkdir()
+    return tmp_path / "arriving"
+
+
+def command(queue, files, *more, run_id="r", die_after=None):
     """Return a command line and options for `subprocess`."""
-    words = [sys.executable, "-c", RUN, "--files", str(files), "--out", str(out), "--queue-url"]
-    words += [queue.queue_url, "--run-id", run_id, "--files-per-batch", "3", *more]
+    words = [sys.executable, "-c", RUN, "--files", str(files), "--out", str(files.parent / "out")]
+    words += ["--queue-url", queue.queue_url, "--run-id", run_id, "--files-per-batch", "3", *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "DIE_AFTER": die_after or ""}
-    return words, {"cwd": ROOT, "env": environment, "text": True}
+    return words, {"cwd": ROOT, "env": environment}
 
 
-def run(queue, files, out, die_after=None, run_id="r"):
-    """Process all files, then stop; returns the messages."""
-    queue.bodies.clear()
-    words, how = command(queue, files, out, "--available-now", run_id=run_id, die_after=die_after)
-    done = subprocess.run(words, **how, capture_output=True, check=False)
-    assert done.returncode == (-signal.SIGKILL if die_after else 0), done.stderr[-4000:]
-    return list(queue.bodies)
+def run(queue, files, *more, status=0, **options):
+    """Run the streams to their end; return what they wrote on stderr."""
+    words, how = command(queue, files, *more, **options)
+    return run_process(words, **how, status=status).stderr
 
 
 def put(files, texts):
-    for name, text in texts.items():
-        (files.parent / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    write_files(files.parent, texts)
+    for name in texts:
         (files.parent / name).rename(files / name)
 
 
-def counted_in(spark, out):
+def counted_in(spark, files):
     from pipeline.stream import counted_folder
 
-    rows = counted_folder(spark, str(out)).collect()
+    rows = counted_folder(spark, str(files.parent / "out")).collect()
     return Counter({row["word"]: row["count"] for row in rows})
 
 
-def test_every_chain_is_acked_once_although_the_process_is_killed_twice(spark, queue, tmp_path):
-    files, out = tmp_path / "arriving", tmp_path / "out"
-    files.mkdir()
+def test_every_chain_is_acked_once_although_the_process_is_killed_twice(spark, queue, files):
     first = {f"a{n}.txt": f"one two Two {'three ' * n}" for n in range(5)}
     later = {f"b{n}.txt": f"four FIVE {'six ' * n}" for n in range(4)} | {"wordless.txt": " \n-"}
     put(files, {**first, "bad.txt": b"caf\xe9 au lait"})
-    bodies = run(queue, files, out, die_after="starts:1")
+    run(queue, files, "--available-now", die_after="starts:1", status=-signal.SIGKILL)
     put(files, {**later, "empty.txt": ""})  # Spark skips empty files: no chain
-    bodies += run(queue, files, out, die_after="counts:1")
-    bodies += run(queue, files, out)
-    bodies += run(queue, files, out)  # nothing new: nothing is sent
+    run(queue, files, "--available-now", die_after="counts:1", status=-signal.SIGKILL)
+    run(queue, files, "--available-now")
+    before = list(queue.bodies)
+    run(queue, files, "--available-now")  # nothing new: nothing is sent
+    assert queue.bodies == before
 
-    requests = requests_in(bodies)
-    distinct = {(r.tag, r.id): r for r in requests}
-    assert len(requests) > len(distinct)  # both kills repeated a batch
-    assert all(distinct[r.tag, r.id] == r for r in requests)
+    assert duplicates_in(queue.bodies) > 0  # both kills repeated a batch
+    distinct = {(r.tag, r.id): r for r in requests_in(queue.bodies)}
     assert Counter(r.op for r in distinct.values()) == {
         "create": len(first) + len(later) + 1,
         "fail": 1,
         "stamp": len(first) + len(later) + len(first) + len(later) - 1,
     }
-    acker = Acker()
-    acker.apply(bodies)
+    acker = Acker(queue.bodies)
     assert acker.statuses() == {"acked": len(first) + len(later), "failed": 1}
     assert len(acker.bus.events) == len(first) + len(later) + 1
     failed = [event for event in acker.bus.events if event["status"] == "failed"]
     assert [event["tag"] for event in failed] == ["stream/bad.txt"]
-    expected = sum((counted(text) for text in {**first, **later}.values()), Counter())
-    assert counted_in(spark, out) == expected
+    assert counted_in(spark, files) == count_words([*first.values(), *later.values()])
 
 
 @contextmanager
-def running(queue, files, out, log, **how):
+def running(queue, files, log, **options):
     """Run the streams in the background; kill them at the end."""
-    words, how = command(queue, files, out, "--every", "0.2", **how)
+    words, how = command(queue, files, "--every", "0.2", **options)
     with (
         log.open("w") as file,
         subprocess.Popen(words, **how, stdout=file, stderr=subprocess.STDOUT) as process,
@@ -122,58 +129,49 @@ def until(process, log, holds):
         time.sleep(0.2)
 
 
-def statuses(bodies):
-    acker = Acker()
-    acker.apply(list(bodies))
-    return acker.statuses()
-
-
-def uncommitted(out):
+def uncommitted(files):
     """Return the batches that each query began and did not commit."""
 
     def batches(name, kind):
-        found = (out / "checkpoints" / name / kind).iterdir()
+        found = (files.parent / "out" / "checkpoints" / name / kind).iterdir()
         return {path.name for path in found if not path.name.startswith(".")}
 
     queries = ("words", "starts", "counts")
     return {name: batches(name, "offsets") - batches(name, "commits") for name in queries}
 
 
-def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, world, tmp_path):  # noqa: F811
-    files, out, log = tmp_path / "arriving", tmp_path / "out", tmp_path / "log"
-    files.mkdir()
+def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functions, files):
+    log, old = files.parent / "log", files.parent / "old.txt"
     first = {f"a{n}.txt": f"one two {'three ' * n}" for n in range(3)}
     put(files, first)
-    with running(queue, files, out, log) as process:
-        until(process, log, lambda: statuses(queue.bodies) == {"acked": 3})
+    with running(queue, files, log) as process:
+        until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 3})
         # While it runs: an unreadable file, and one that is older than all others.
         put(files, {"bad.txt": b"caf\xe9 au lait"})
-        (tmp_path / "old.txt").write_text("four")
-        os.utime(tmp_path / "old.txt", (86_400, 86_400))
-        (tmp_path / "old.txt").rename(files / "old.txt")
-        until(process, log, lambda: statuses(queue.bodies) == {"acked": 4, "failed": 1})
+        old.write_text("four")
+        os.utime(old, (86_400, 86_400))
+        old.rename(files / "old.txt")
+        until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 4, "failed": 1})
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0, log.read_text()[-4000:]
     assert "batches of files, " in log.read_text()
-    assert uncommitted(out) == {"words": set(), "starts": set(), "counts": set()}
+    assert uncommitted(files) == {"words": set(), "starts": set(), "counts": set()}
     assert duplicates_in(queue.bodies) == 0
 
     # Another run id would give other request ids, and repeated requests would count twice.
-    words, how = command(queue, files, out, run_id="another")
-    rejected = subprocess.run(words, **how, capture_output=True, check=False, timeout=300)
-    assert rejected.returncode == 1
-    assert "is of the run 'r': give this one again as --run-id" in rejected.stderr
+    errors = run(queue, files, run_id="another", status=1)
+    assert "is of the run 'r': give this one again as --run-id" in errors
 
     # Killed right after it sent, in each query that sends; then interrupted by Ctrl-C.
     before = list(queue.bodies)
     for step, name in (("starts", "b0.txt"), ("counts", "b1.txt")):
         put(files, {name: "five Six five"})
-        with running(queue, files, out, log, die_after=f"{step}:1") as process:
+        with running(queue, files, log, die_after=f"{step}:1") as process:
             assert process.wait(300) == -signal.SIGKILL, log.read_text()[-4000:]
-        assert uncommitted(out)[step]
+        assert uncommitted(files)[step]
     assert len(queue.bodies) > len(before)
-    with running(queue, files, out, log) as process:
-        until(process, log, lambda: statuses(queue.bodies) == {"acked": 6, "failed": 1})
+    with running(queue, files, log) as process:
+        until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 6, "failed": 1})
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 0, log.read_text()[-4000:]
     assert duplicates_in(queue.bodies) > 0
@@ -181,34 +179,31 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, world, 
     # The table, after SQS delivered everything once, and again after a second time.
     texts = first | {"old.txt": "four"} | dict.fromkeys(["b0.txt", "b1.txt"], "five Six five")
     expected = {
-        f"stream/{name}": ("acked", *[str(counted(text).total() + 1)] * 2)
+        f"stream/{name}": ("acked", *[counted(text).total() + 1] * 2)
         for name, text in texts.items()
     }
-    for delivery in range(2):
-        apply(queue.bodies, delivery * len(queue.bodies))
-        table = table_of(world)
+    for expected_events in (dict.fromkeys([*expected, "stream/bad.txt"], 1), {}):
+        apply(functions, queue.bodies)
+        table = totals(chains_in(functions.aws))
         assert table.pop("stream/bad.txt")[0] == "failed"
         assert table == expected
-        ended = Counter(event["detail"]["tag"] for event in world.events())
-        assert ended == ({} if delivery else dict.fromkeys([*expected, "stream/bad.txt"], 1))
-    assert world.dead_letters() == []
-    assert counted_in(spark, out) == sum(map(counted, texts.values()), Counter())
+        events = functions.aws.events()
+        assert Counter(event["detail"]["tag"] for event in events) == expected_events
+    assert functions.aws.dead_letters() == []
+    assert counted_in(spark, files) == count_words(texts.values())
 
 
-def test_a_failing_query_stops_the_others(queue, tmp_path):
-    files, out = tmp_path / "arriving", tmp_path / "out"
-    files.mkdir()
+def test_a_failing_query_stops_the_others(queue, files):
     put(files, {"a.txt": "one two"})
     queue.refuse = lambda count: True
-    words, how = command(queue, files, out, "--every", "0.2")
-    done = subprocess.run(words, **how, capture_output=True, check=False, timeout=300)
-    assert done.returncode == 1
+    errors = run(queue, files, "--every", "0.2", status=1)
     # Java prints warnings of its own, which differ from version to version.
-    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: ")]
+    (line,) = [line for line in errors.splitlines() if not line.startswith("WARNING: ")]
     assert line.startswith(f"stream: queue {queue.queue_url}: 1 messages not sent")
     assert "not you" in line
     queue.refuse = lambda count: False
-    assert statuses(run(queue, files, out)) == {"acked": 1}
+    run(queue, files, "--available-now")
+    assert Acker(queue.bodies).statuses() == {"acked": 1}
 
 
 @pytest.mark.parametrize(
