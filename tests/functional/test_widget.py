@@ -65,7 +65,7 @@ def test_the_work_is_bounded(world, calls):
     calls.clear()
     page = handler({"limit": 5, **CONTEXT}, None)
     assert shown_tags(page) == ["t0", "t1", "t2", "t3", "t4"]
-    assert "The 5 unfinished chains due first, of more." in page
+    assert "The 5 unfinished chains with the earliest deadlines; there are more." in page
     assert calls == ["Query"] * DUE_SHARDS + ["BatchGetItem"]
 
 

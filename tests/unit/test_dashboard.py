@@ -126,7 +126,10 @@ def test_known_outstanding_units_are_named():
         (page(), "No unfinished chain has a deadline."),
         (page(chain()), "1 unfinished chain."),
         (page(chain(), chain("u")), "2 unfinished chains."),
-        (page(chain(), chain("u"), more=True), "The 2 unfinished chains due first, of more."),
+        (
+            page(chain(), chain("u"), more=True),
+            "The 2 unfinished chains with the earliest deadlines; there are more.",
+        ),
         (page(event_pending=1), "1 event of finished chains not published yet."),
         (page(event_pending=2), "2 events of finished chains not published yet."),
         (page(chain(deadline=NOW - 1), chain(deadline=NOW - 5)), "2 past the deadline."),

@@ -135,7 +135,9 @@ def _head(update: WatchUpdate, named: bool) -> Text:
     elif not count:
         text = "no unfinished chain has a deadline"
     else:
-        text = plural(count, "unfinished chain") + (", those due first" if snapshot.more else "")
+        text = plural(count, "unfinished chain") + (
+            " with the earliest deadlines" if snapshot.more else ""
+        )
     head = Text(text, style="bold", no_wrap=True, overflow="ellipsis")
     if snapshot.event_pending:
         head.append(f", {plural(snapshot.event_pending, 'event')} pending", style="red")

@@ -89,7 +89,11 @@ def _summary(snapshot: Snapshot) -> str:
     chains = snapshot.chains
     urgencies = [status.urgency for status in chains]
     count = plural(len(chains), "unfinished chain")
-    sentences = [f"The {count} due first, of more." if snapshot.more else f"{count}."]
+    sentences = [
+        f"The {count} with the earliest deadlines; there are more."
+        if snapshot.more
+        else f"{count}."
+    ]
     if not chains:
         sentences = ["No unfinished chain has a deadline."]
     if late := urgencies.count("late"):
