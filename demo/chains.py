@@ -160,7 +160,7 @@ def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None
             raise DemoFailed(f"the sweeper failed: {response['Payload'].read().decode()}")
         if monitor.wait(1):
             return
-    raise DemoFailed(f"not all of the {len(tags):,} hurt files have an event `failed`")
+    raise DemoFailed(f"some of the {len(tags):,} incomplete files have no event `failed`")
 
 
 def check_repair(summary: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> None:

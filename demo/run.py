@@ -164,10 +164,10 @@ class Demo:
         return self._run_job("split", "files to words", "{files:,} files, {words:,} words", options)
 
     def _count(self) -> dict[str, Any]:
-        but = f", but {self.lose:,} words" if self.lose else ""
+        exception = f", except {self.lose:,} words" if self.lose else ""
         options = {"lose": self.lose, **self._folders("words", "counts")}
-        result = f"{{distinct:,}} different words{but}"
-        return self._run_job("count", f"words to counts{but}", result, options)
+        result = f"{{distinct:,}} different words{exception}"
+        return self._run_job("count", f"words to counts{exception}", result, options)
 
     def _repair(self, monitor: ChainMonitor) -> dict[str, Any] | None:
         """Fail the incomplete chains and count their words; return the job's summary."""
@@ -189,10 +189,10 @@ class Demo:
 
     def _fail(self, monitor: ChainMonitor, tags: list[str]) -> list[dict[str, Any]]:
         """End the incomplete chains by their deadline and return their events."""
-        hurt = f"{len(tags):,} hurt files"
-        self.display.begin("failed", f"awaiting all but {hurt}, then the sweeper")
+        incomplete = f"{len(tags):,} incomplete files"
+        self.display.begin("failed", f"awaiting all but {incomplete}, then the sweeper")
         if not monitor.wait(_PATIENCE_SECONDS, monitor.expected - len(tags)):
-            raise DemoFailed(f"not all files but the {hurt} ended")
+            raise DemoFailed(f"some files besides the {incomplete} did not end")
         acked = monitor.progress.acked
         end_chains(self.stack, monitor, tags)
         events = [monitor.events[tag] for tag in tags]
