@@ -71,7 +71,6 @@ class _Batch:
     """The requests of a batch by chain, with the positions of their messages."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
-        self.messages = messages
         self.requests: dict[str, list[Request]] = defaultdict(list)
         self.sources: dict[str, list[int]] = defaultdict(list)
         self.rejected: list[tuple[Rejected, int]] = []
@@ -204,8 +203,9 @@ class Consumer:
         chain = applied.chain
         if kinds["applied"] and chain is not None and chain.final:
             result.ended[chain.status] += 1
-            if chain.status == "acked" and chain.created_at and chain.ended_at:
-                result.latencies.append(max(0, chain.ended_at - chain.created_at))
+            created_at, ended_at = chain.created_at, chain.ended_at
+            if chain.status == "acked" and created_at is not None and ended_at is not None:
+                result.latencies.append(max(0, ended_at - created_at))
 
     def _send_rejected(self, batch: _Batch) -> None:
         """Send rejected requests, except those of messages that are delivered again."""

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from xorack.core.errors import InvalidRequest, shown
 from xorack.core.stamp import check_bytes
 
-__all__ = ["MAX_DETAIL_BYTES", "MAX_TAG_BYTES", "Op", "Request", "validate_stamp", "validate_tag"]
+__all__ = ["MAX_DETAIL_BYTES", "MAX_TAG_BYTES", "Op", "Request", "validate_tag"]
 
 Op = Literal["create", "stamp", "fail", "extend"]
 
@@ -199,15 +199,6 @@ def validate_tag(tag: object) -> str:
     """
     checked: str = _CHECKS["tag"]("tag", tag)
     return checked
-
-
-def validate_stamp(stamp: object) -> bytes:
-    """Return the stamp as bytes if it is valid: 1 to 65,536 bytes, not all zero.
-
-    Raises:
-        InvalidRequest: The stamp is invalid.
-    """
-    return _stamp("stamp", stamp)
 
 
 @dataclass(frozen=True, init=False)
