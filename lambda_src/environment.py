@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from xorack.acker.chain_writer import ChainWriter, Limits
-from xorack.acker.outbox import Outbox
 from xorack.aws import schema
 from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -18,6 +16,8 @@ from xorack.core.errors import InvalidRequest
 from xorack.core.retry import RetryPolicy
 
 if TYPE_CHECKING:
+    from xorack.acker.chain_writer import ChainWriter, Limits
+    from xorack.acker.outbox import Outbox
     from xorack.core.message import Rejected
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
@@ -74,6 +74,8 @@ class Services:
     @cached_property
     def limits(self) -> Limits:
         """Default time-out and retention."""
+        from xorack.acker.chain_writer import Limits  # the widget writes nothing
+
         return Limits(
             default_timeout=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
             retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
@@ -102,6 +104,8 @@ class Services:
 
     def writer(self, context: Any) -> ChainWriter:
         """Return a chain writer within the time left of an invocation; 12 attempts if unknown."""
+        from xorack.acker.chain_writer import ChainWriter
+
         policy = RetryPolicy(attempts=12)
         if hasattr(context, "get_remaining_time_in_millis"):
             time_left = _time_left(context, _AFTER_WRITES_SECONDS)
@@ -110,6 +114,8 @@ class Services:
 
     def outbox(self, writer: ChainWriter) -> Outbox:
         """Return an outbox for the bus."""
+        from xorack.acker.outbox import Outbox
+
         return Outbox(writer, self.bus, workers=_WORKERS)
 
     def dead_letters(self, context: Any) -> LazyDeadLetters:

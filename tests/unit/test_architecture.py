@@ -68,7 +68,7 @@ SLOW = {"asyncio", "pyee"}
 FUNCTION = {"xorack.aws.sqs", "xorack.core.peeling", "xorack.client", *SLOW}
 FUNCTION |= {"click", "rich", "pydantic", "moto", "aws_cdk", "pyspark"}
 FUNCTION |= {"aws_lambda_powertools.utilities.data_classes"}
-ACKER = {"xorack.acker.consumer", "xorack.acker.sweeper"}
+ACKER = {f"xorack.acker.{name}" for name in ("chain_writer", "consumer", "outbox", "sweeper")}
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,20 @@ def test_a_large_batch_is_written_in_parts():
     assert set(kinds(run(store, *requests))) == {"duplicate"}
 
 
+def test_the_create_decides_the_length_of_stamps_across_parts():
+    create = Request.create("t", "c", b"\1" * 8)
+    applied = run(MemoryStore(), *(stamp(f"s{n}") for n in range(130)), create)
+    assert kinds(applied) == ["rejected"] * 130 + ["applied"]
+
+
+@pytest.mark.parametrize(("wait", "reads"), [(0.004, 0), (0.4, 1)])
+def test_a_change_reads_again_only_after_a_long_wait(store, wait, reads):
+    store.write_faults, store.reads = [stamp("x", b"\x04")], 0
+    chains = writer(store, now=lambda: NOW, policy=policy(wait))
+    chains.change(store.chains["t"], lambda chain: replace(chain, version=chain.version + 1))
+    assert store.reads == reads
+
+
 def test_marks_are_spilled_before_the_write(store):
     first, more = [stamp(f"s{n}") for n in range(63)], [stamp("m1"), stamp("m2")]
     run(store, *first)
