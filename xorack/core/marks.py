@@ -8,6 +8,7 @@ docs/adr/0002-marks.md has the alternatives.
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from hashlib import blake2b
 from zlib import crc32
@@ -36,6 +37,18 @@ def _checksum_without_stamp(op: str, started: int, finished: int) -> int:
     return crc32(b"%s\0%d\0%d\0" % (op.encode(), started, finished))
 
 
+def _whole_if_possible(digits: str) -> float:
+    """Read a JSON number with a fraction or exponent, so that 1.0 equals 1."""
+    number = float(digits)
+    return int(number) if number.is_integer() else number
+
+
+def _canonical(*values: object) -> bytes:
+    """Return JSON that is the same for equal JSON values."""
+    parsed = json.loads(json.dumps(values), parse_float=_whole_if_possible)
+    return json.dumps(parsed, sort_keys=True).encode()
+
+
 def mark_of(request: Request) -> bytes:
     """Return a request's mark: the hash of its id, then a checksum of its content.
 
@@ -44,6 +57,9 @@ def mark_of(request: Request) -> bytes:
     checksum = _checksum_without_stamp(request.op, request.started, request.finished)
     if request.stamp is not None:
         checksum = crc32(request.stamp, checksum)
+    if request.op != "stamp":  # a stamp has no other fields
+        options = (request.timeout, request.idle_timeout, request.detail, request.reason)
+        checksum = crc32(_canonical(*options), checksum)
     return mark_key(request.id) + checksum.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
 
 
