@@ -116,8 +116,9 @@ def test_the_sweeper_runs_each_minute_without_retries(template):
 
 
 def test_outputs(template):
-    outputs = {name: output["Value"]["Ref"] for name, output in template.body["Outputs"].items()}
-    assert outputs == {
+    outputs = {name: output["Value"] for name, output in template.body["Outputs"].items()}
+    assert outputs.pop("RetentionSeconds") == str(30 * 86_400)
+    assert {name: value["Ref"] for name, value in outputs.items()} == {
         "TableName": template.table()[0],
         "QueueUrl": template.queue()[0],
         "DeadLetterQueueUrl": template.dead_letters()[0],

@@ -319,7 +319,7 @@ class Step:
         for tag in self.tags:
             children = list(self._children)
             for unit in (token.unit for token in self.tokens if tag in token.tags):
-                stamp = reduce(xor_bytes, map(make, children), make(unit))
+                stamp = reduce(xor_bytes, map(make, children), bytes(make(unit)))
                 counts = {"started": len(children), "finished": 1}
                 requests.append(Request.stamp_(tag, f"step-{unit:016x}", stamp, **counts))
                 children = []
