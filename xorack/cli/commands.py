@@ -265,7 +265,7 @@ def redrive(
     Run it once the cause is fixed. It shows the reasons first, and asks. Messages that failed at
     every attempt go back. Rejected ones stay, since they would be rejected again; if you fixed
     their chains: --all. Sending too much back is harmless: a request takes effect once. Messages
-    older than the acker keeps finished chains stay: this no longer holds for them.
+    older than the retention of finished chains stay, since this does not hold for them.
 
     Exit status: 0 if all chosen messages are back; 1 if not, or if you said no.
     """

@@ -21,8 +21,8 @@ _MAX_REASONS = 20
 _STAY = {
     "rejected": "rejected: the chain was in the wrong state. Once that is fixed, use --all",
     "malformed": "malformed: no consumer can parse it. Only --force sends it",
-    "expired": "older than finished chains are kept ({days:g} d). Sent back, it might start a chain "
-    "again that has ended and is gone",
+    "expired": "older than the {days:g} days for which finished chains are kept: sent back, it "
+    "could start a chain again that is gone",
 }
 
 
