@@ -7,6 +7,7 @@ for any chains.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -58,8 +59,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object of its pairs; Python's decoder would keep the last of repeated keys."""
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
+        ((repeated, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise InvalidRequest(shown(repeated)[1:-1], "repeated", "each key once in an object")
     return fields
 
