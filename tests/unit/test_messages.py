@@ -247,6 +247,12 @@ def test_a_value_that_python_or_json_cannot_hold_rejects_its_own_request_only(in
     assert again.reason.startswith(f"requests[0].{named}")
 
 
+def test_a_repeated_key_among_many_is_named_in_linear_time():
+    keys = ", ".join(f'"{number}": 1' for number in [*range(90_000), 89_999])
+    (rejected,) = parse(f'{{"version": 1, "requests": [{{{keys}}}]}}').rejected
+    assert rejected.reason.startswith("requests[0].89999: 'repeated'")
+
+
 @pytest.mark.parametrize("field", ["version", "requests"])
 def test_a_repeated_field_rejects_the_message(field):
     message = text({"version": 1, "requests": [GOOD]}, **{field: json.dumps(5)})
