@@ -41,8 +41,8 @@ MARK_BYTES = 16
 INLINE_MARKS = 64
 """Marks that a chain's item holds before they are spilled. A traced item then has about 2 KB."""
 
-_BUCKET_MARKS = 512
-"""Marks of a bucket on average before the next level begins: 8 KB."""
+_BUCKET_MARKS = 256
+"""Marks of a bucket on average before the next level begins: 4 KB."""
 _GROWTH = 8
 """The number of buckets of a level, divided by that of the level before."""
 
