@@ -18,7 +18,7 @@ def test_each_function_may_do_what_it_does_and_no_more(template, function):
     publish = {template.bus()[0]: {"events:PutEvents"}}
     expected = {
         "consumer": {
-            table: {*read, "dynamodb:BatchWriteItem", "dynamodb:UpdateItem"},
+            table: {*read, "dynamodb:UpdateItem"},
             queue: {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
             dead: {"sqs:SendMessage"},
             **publish,
