@@ -34,11 +34,13 @@ class Rejected(NamedTuple):
         body: A message body that holds just these requests.
         reason: The reason in one line, which names the field; the first request's if several.
         request_count: 1 for a message that is rejected whole.
+        sent_at: Time when the message was first sent, milliseconds since the epoch, if known.
     """
 
     body: str
     reason: str
     request_count: int = 1
+    sent_at: int | None = None
 
 
 class Parsed(NamedTuple):
