@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+from xorack.core.errors import BatchFailed
 from xorack.core.message import pack
 
 
@@ -46,13 +48,15 @@ class Functions:
         self.item = aws.item
 
     def consume(self, *bodies: str, context: Any = None) -> list[str]:
-        """Handle messages m0, m1, ...; return the ids of those that failed."""
+        """Handle messages m0, m1, ...; return the ids of those that are delivered again."""
         from lambda_src.consumer import handler
 
         records = [{"messageId": f"m{n}", "body": body} for n, body in enumerate(bodies)]
-        response = handler({"Records": records}, context or Context())
-        assert set(response) == {"batchItemFailures"}
-        return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
+        with suppress(BatchFailed):
+            response = handler({"Records": records}, context or Context())
+            assert set(response) == {"batchItemFailures"}
+            return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
+        return [record["messageId"] for record in records]
 
     def deliver(self, times: int = 1) -> list[str]:
         """Hand all messages of the queue to the consumer; return their bodies."""

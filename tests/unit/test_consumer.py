@@ -9,7 +9,7 @@ from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from tests.support.services import Message, consume, sweep
 from xorack.acker.memory_store import MemoryStore
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NewerFormat, NotAChain
 from xorack.core.message import pack, parse
 from xorack.core.ports import Conflict, Unavailable
 from xorack.core.request import Request
@@ -160,6 +160,26 @@ def test_rejected_requests_that_share_a_dead_lettered_message_are_counted_each(w
     assert len(world.dead_letters.letters) == 101
 
 
+def test_dead_letters_know_when_their_message_was_sent(world):
+    bodies = "no JSON", message(Request.stamp_("a", "s", b"\1"), Request.stamp_("a", "t", b"\1\2"))
+    messages = [Message(f"m{n}", body, 1, NOW - n) for n, body in enumerate(bodies)]
+    consume(messages, world.store, world.bus, world.dead_letters)
+    assert [entry.sent_at for entry in world.dead_letters.letters] == [NOW, NOW - 1]
+
+
+def test_a_message_older_than_the_tombstones_is_rejected_whole(world):
+    ports = world.store, world.bus, world.dead_letters
+    ages = [30 * DAY, 30 * DAY + 1]
+    messages = [
+        Message(f"m{n}", message(create(f"t{n}")), 1, NOW - age) for n, age in enumerate(ages)
+    ]
+    result = consume(messages, *ports, now=lambda: NOW, default_timeout=DAY)
+    assert (result.failed, list(world.store.chains)) == ({}, ["t0"])
+    (letter,) = world.dead_letters.letters
+    assert (letter.body, letter.sent_at) == (messages[1].body, NOW - ages[1])
+    assert letter.reason.startswith(f"sent_at: {NOW - ages[1]}, expected a time within")
+
+
 def test_a_message_fails_if_its_rejected_requests_cannot_be_sent(world):
     world.dead_letters.broken = True
     assert list(world.consume(message(create("a")), "no JSON").failed) == ["m1"]
@@ -178,11 +198,11 @@ def test_a_chain_that_cannot_be_written_fails_only_its_own_messages(world, worke
     result = world.consume(*bodies, workers=workers)
     assert result.failed == dict.fromkeys(("m1", "m3"), "PermissionError: not this one")
     assert set(world.store.chains) == {"a", "b", "c"}
-    # m3 is delivered again whole; only then is its rejected request dead-lettered.
-    assert world.dead_letters.letters == []
+    # m3 is delivered again, with the request that was rejected already.
+    assert len(world.dead_letters.letters) == 1
     del world.store.write
     assert world.consume(*bodies, workers=workers).failed == {}
-    assert len(world.dead_letters.letters) == 1
+    assert world.dead_letters.letters == [world.dead_letters.letters[0]] * 2
     assert set(world.tags()) == {"c", "bad"}
 
 
@@ -202,16 +222,34 @@ def test_chains_that_cannot_be_read_together_are_read_one_by_one(world):
     assert (result.failed, result.ended) == ({}, {"acked": 2})
 
 
-def test_an_event_that_is_not_accepted_stays_pending(world):
+def test_an_event_that_is_not_accepted_stays_pending_and_fails_no_message(world):
     world.bus.rejects = {"a"}
     body = message(create("a"), finish("a"))
     result = world.consume(body, message(create("b")))
-    assert list(result.failed) == ["m0"]
-    assert (result.events, result.events_pending) == (0, 1)
+    assert (result.failed, result.events, result.events_pending) == ({}, 0, 1)
     assert world.store.chains["a"].event_pending
     world.bus.rejects = set()
     assert world.consume(body).failed == {}
     assert (world.tags(), world.store.chains["a"].event_pending) == (["a"], False)
+
+
+def test_an_outage_of_the_bus_logs_one_line_a_batch(world, caplog):
+    world.bus.rejects = {f"t{n}" for n in range(50)}
+    requests = [request for n in range(50) for request in (create(f"t{n}"), finish(f"t{n}"))]
+    assert world.consume(message(*requests)).events_pending == 50
+    (record,) = caplog.records
+    assert (record.message, record.count, record.why) == ("events not published", 50, "rejected")
+
+
+def test_an_event_is_marked_with_one_write_and_without_a_read(world):
+    reads = []
+    world.fail("read", reads.append, None)
+    for tag, error in (("a", Unavailable(OSError())), ("b", Conflict(None))):
+        world.fail("write", lambda before, _: before and before.event_pending, error)
+        result = world.consume(message(create(tag), finish(tag)))
+        assert (result.failed, result.events, result.stats.writes) == ({}, 1, 2)
+        assert world.store.chains[tag].event_pending
+    assert reads == []
 
 
 def test_an_event_that_cannot_be_marked_as_published_is_published_again(world):
@@ -282,6 +320,14 @@ def test_the_sweeper_fails_late_chains_and_postpones_the_others(world):
     assert world.sweep().chains == 0
 
 
+def test_failures_are_counted_by_the_first_words_of_their_reason(world):
+    zero = Request.stamp_("a", "s", traced(1), started=7)
+    world.consume(message(create("a", timeout=10), zero))
+    world.now += 10_000
+    assert world.sweep().ended == {"timed out": 1}
+    assert world.store.chains["a"].reason.startswith("timed out: ")
+
+
 @pytest.fixture
 def late(world):
     """Twenty chains whose deadline has passed."""
@@ -290,13 +336,34 @@ def late(world):
     return world
 
 
-def test_each_read_of_a_sweep_is_retried_by_itself(late):
+@pytest.mark.parametrize("error", [NotAChain("t2", "no stamp"), NewerFormat("t2", "9", 2)])
+def test_each_read_of_a_sweep_is_retried_by_itself(late, error):
     """Three of four reads fail, though none too often."""
     calls = count(1)
-    late.fail("read", lambda tags: "t2" in tags, NotAChain("t2", "its stamp is text"))
+    late.fail("read", lambda tags: "t2" in tags, error)
     late.fail("read", lambda tags: next(calls) % 4, Unavailable(OSError("throttled")))
     result = late.sweep()
     assert (result.ended, result.problems) == ({"timed out": 19}, 1)
+
+
+def test_a_page_of_the_index_that_cannot_be_read_is_read_again(late):
+    """Every other page fails: the sweep starts again, and most chains are not due any more."""
+    calls, due_pages = count(), late.store.due_pages
+
+    def faulty_pages(now):
+        for page in due_pages(now):
+            for tag in page:
+                if next(calls) % 2:
+                    raise Unavailable(OSError("throttled"))
+                yield [tag]
+
+    late.store.due_pages = faulty_pages
+    result = late.sweep()
+    assert (result.ended, result.complete, result.events) == ({"timed out": 20}, True, 20)
+    late.store.due_pages = lambda now: late.store.read("t") and iter([])
+    late.fail("read", lambda tags: True, Unavailable(OSError("throttled")))
+    with pytest.raises(OSError, match="throttled"):
+        late.sweep()
 
 
 def test_a_sweep_ends_if_the_table_stays_unavailable(late):
@@ -323,7 +390,9 @@ def test_a_sweep_without_time_is_continued_by_the_next(late):
             yield from (page[at : at + 2] for at in range(0, len(page), 2))
 
     late.store.due_pages = small_pages
-    first, second = late.sweep(hurried(4)), late.sweep()
-    assert (first.complete, first.ended) == (False, {"timed out": 8})
-    assert (second.complete, second.ended) == (True, {"timed out": 12})
+    first, second = late.sweep(hurried(8)), late.sweep()
+    assert (first.complete, first.ended) == (False, {"timed out": 5})
+    assert (second.complete, second.ended) == (True, {"timed out": 15})
+    late.now += 60_000
+    late.sweep()
     assert sorted(late.tags()) == sorted(late.store.chains)

@@ -39,7 +39,7 @@ class Rejected(NamedTuple):
         body: A message body that holds just these requests.
         reason: The reason in one line, which names the field; the first request's if several.
         request_count: 1 for a message that is rejected whole.
-        sent_at: Time when the message was first sent, milliseconds since the epoch.
+        sent_at: Time when the message was first sent, milliseconds since the epoch, if known.
     """
 
     body: str
