@@ -191,6 +191,21 @@ def test_two_cells_vouch_for_no_unit_of_an_incomplete_result():
         assert peel(fold(ids)) == (frozenset(), False)
 
 
+@pytest.mark.parametrize(("shared", "groups"), [(2, 1), (3, 1), (2, 100), (3, 100)])
+def test_ids_that_were_chosen_to_share_cells_are_not_named(shared, groups):
+    """To look for four of them that have another four's sum would take minutes."""
+    rng = random.Random(shared)
+    ids = ids_of_hashes(
+        sum(
+            ((n % groups) * 7 % 1024 if table < shared else n) << 10 * table for table in range(5)
+        ) | rng.getrandbits(14) << 50
+        for n in range(1000)
+    )  # fmt: skip
+    outstanding = peel(fold(ids, 1024))
+    assert outstanding.ids <= ids
+    assert not outstanding.complete or outstanding.ids == ids
+
+
 def test_peel_needs_no_compiled_package(monkeypatch):
     stamp = fold({5, 6, 7})
     monkeypatch.setattr("xorack.core.hashing._xxh64", None)

@@ -31,6 +31,10 @@ _DEPTH = 30
 """Most guesses in a row."""
 _WIDTH = 3
 """Guesses that are followed up, of those that leave the fewest cells."""
+_CROWD = 32
+"""Hashes of one cell that never share it by chance."""
+_MOST_CHECKS = 50_000
+"""Bound of the comparisons of hashes that share cells."""
 _SLACK = 3
 """A guess may uncover fewer cells than this and be followed up."""
 
@@ -133,14 +137,17 @@ class _Table:
 
         These are the XORs of three of them each, if the four share at most two cells in each table:
         about 1 in 2,000 sets of 32 with 16 cells. Two of the four share a cell in two tables.
+        Returns all hashes if somebody chose ids that share so many cells that this takes long.
         """
         places = {y: words_of(y, self.cells) for y in self.hashes}
         tenants = defaultdict(list)
         for y, its in places.items():
             for place in its:
                 tenants[place].append(y)
+        if any(len(ys) > _CROWD for ys in tenants.values()):
+            return set(self.hashes)
         shared = Counter(pair for ys in tenants.values() for pair in combinations(ys, 2))
-        found = set()
+        found, checks = set(), 0
         for a, b in (pair for pair, times in shared.items() if times > 1):
             apart = [two for two in zip(places[a], places[b], strict=True) if two[0] != two[1]]
             near = {y for two in apart[:1] for place in two for y in tenants[place]} - {a, b}
@@ -148,6 +155,8 @@ class _Table:
                 tables = zip(*(places[y] for y in (a, b, c, d)), strict=True)
                 if all(len({*table}) <= 2 for table in tables):
                     found |= {a, b, c, d}
+            if (checks := checks + len(near) ** 2) > _MOST_CHECKS:
+                return set(self.hashes)
         return found
 
     def remove(self, y: int) -> list[int]:
