@@ -97,7 +97,7 @@ def _tags_of(tags: object) -> tuple[str, ...]:
         raise InvalidToken("tags", tags, error.expected) from None
 
 
-def _cells_of(token: Mapping[str, Any], kind: str) -> int:
+def _cells_of(token: Mapping[str, Any], kind: object) -> int:
     cells = token.get("cells", TRACED_CELLS)
     if kind == "plain" and "cells" in token:
         raise InvalidToken("cells", cells, "absent: plain stamps have none")
