@@ -81,11 +81,11 @@ def estimate(
     busy = 0.01 + batch * REQUEST_SECONDS + rounds * CALL_SECONDS * 2
 
     # Ending and marking the event as published write the item and the index once more each.
-    weighed = round(min(per_chain, 1_000))  # in longer chains a request costs the same
+    weighed = round(min(per_chain, 1_000))  # in longer chains a request costs more, up to twice
     store = drive(weighed, round(min(together, weighed)))
     writes = (store.writes + 4) * per_chain / weighed
     reads = store.reads * per_chain / weighed + per_chain / together
-    kept_kb = 1.9 + 0.18 * max(0, per_chain - 64)
+    kept_kb = 1.9 + 0.02 * max(0, per_chain - 64)
 
     chains = MILLION / units_per_chain
     batches = chains * per_chain / batch

@@ -42,7 +42,7 @@ class _InstantClient:
     def update_item(self, **_: Any) -> dict[str, Any]:
         return {}
 
-    batch_write_item = get_item = update_item
+    get_item = update_item
 
     def batch_get_item(self, **arguments: Any) -> dict[str, Any]:
         return {"Responses": {table: [] for table in arguments["RequestItems"]}}
@@ -103,7 +103,7 @@ def time_batches(resources: Resources, size: int, chains: int, batches: int) -> 
     events = [make_event(batch, chains, size) for batch in range(batches)]
     with _handler(resources, 1) as (handler, store):
         _handle(handler, make_event(1 << 20, 10, 10))  # a warm function
-        with _timed_calls(store.client) as calls:
+        with _timed_calls(store.table.client) as calls:
             start = perf_counter()
             for event in events:
                 _handle(handler, event)
@@ -123,7 +123,7 @@ def _print_memory(size: int, chains: int) -> None:
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     resources = Resources(None, "table", "tag", "queue", "dead", "bus", "events")
     with _handler(resources, 8) as (handler, store):
-        store.client = _InstantClient()
+        store.table.client = _InstantClient()
         _handle(handler, make_event(0, chains, size))
     status = Path("/proc/self/status")
     if status.exists():  # on Linux, getrusage includes the process before its exec

@@ -9,6 +9,7 @@ compares the alternatives.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from math import ceil
@@ -19,7 +20,7 @@ from xorack.acker.memory_store import MemoryStore
 from xorack.aws import schema
 from xorack.aws.item import Item, encode
 from xorack.core.chain import Chain
-from xorack.core.marks import MARK_BYTES
+from xorack.core.marks import MARK_BYTES, Bucket, bucket_for, buckets_of
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.request import Request
 from xorack.core.stamp import traced
@@ -65,16 +66,26 @@ class WeighedStore(MemoryStore):
             self.writes += (was is not None) + (now is not None)
         super().write(before, after)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.buckets: Counter[Bucket] = Counter()
+
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Weigh a read for each key, whether it exists or not."""
-        self.reads += len(keys)
+        """Weigh a read of each bucket, whether it exists or not."""
+        for bucket in {bucket for key in keys for bucket in buckets_of(chain.spilled, key)}:
+            self.reads += max(1, ceil(self._bucket_bytes(chain, bucket) / 4096))
         return super().get_spilled_marks(chain, keys)
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        """Weigh an item for each mark."""
-        for _ in range(0, len(marks), MARK_BYTES):
-            self._charge(len(chain.tag) + 60 + MARK_BYTES)
+        """Weigh a write of each bucket that gets marks."""
+        keys = [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
+        for bucket, count in Counter(bucket_for(chain.spilled, key) for key in keys).items():
+            self.buckets[bucket] += count
+            self._charge(self._bucket_bytes(chain, bucket))
         super().put_spilled_marks(chain, marks, until)
+
+    def _bucket_bytes(self, chain: Chain, bucket: Bucket) -> int:
+        return len(chain.tag) + 60 + MARK_BYTES * self.buckets[bucket]
 
 
 @cache

@@ -29,6 +29,7 @@ class XorackStack(Stack):
             "DeadLetterQueueUrl": (dead_letters, "Rejected requests and dead-lettered messages"),
             "EventBusName": (acker.events.bus.event_bus_name, "Bus of the chains' events"),
             "ConsumerName": (acker.consumer.function_name, "Applies requests"),
+            "RetentionSeconds": (str(settings.retention_days * 86_400), "Life of finished chains"),
             "SweeperName": (acker.sweeper.function_name, "Times chains out"),
         }
         if acker.dashboard is not None:

@@ -60,7 +60,7 @@ def _status(chance: random.Random, tag: str, *numbers: float) -> ChainStatus:
         first_seen_at=first_seen_at,
         created_at=None if tag == _PENDING else first_seen_at,
         last_stamp_at=NOW - round(quiet * 1000),
-        deadline=NOW + round(left * 60_000),
+        **{"pending_deadline" if tag == _PENDING else "deadline": NOW + round(left * 60_000)},
     )
     return ChainStatus(chain, NOW)
 

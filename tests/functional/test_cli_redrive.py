@@ -11,90 +11,30 @@ from unittest.mock import Mock
 import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
-from botocore.validate import ParamValidator
 from moto.sqs.models import sqs_backends
 
+from tests.support.cli import create_stack
+from xorack.core.clock import milliseconds
 from xorack.core.errors import SendFailed
-from xorack.core.message import pack, parse
+from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
 from xorack.ops import dead_letters, redrive
+from xorack.ops.dead_letters import KINDS
 
 
-class MoveTasks:
-    """SQS's message move tasks, which moto lacks, as SQS's API reference describes them.
-
-    Each ListMessageMoveTasks moves one message between moto's queues. Requests and responses are
-    checked against botocore's model.
-    """
+class Calls:
+    """The calls of SQS, by name; what runs before a call may raise."""
 
     def __init__(self):
-        self.error = "UnsupportedOperation"
-        self.fails_after = None
-        self.calls = []
+        self.names = []
         self.before = {}
-        self.tasks = []
-
-    def perform(self, client, operation, arguments):
-        shapes = client.meta.service_model.operation_model(operation)
-        assert not ParamValidator().validate(arguments, shapes.input_shape).has_errors()
-        response = getattr(self, operation)(**arguments)
-        assert not ParamValidator().validate(response, shapes.output_shape).has_errors()
-        return response
-
-    def StartMessageMoveTask(self, SourceArn, DestinationArn):
-        queues = queues_by_arn()
-        if self.error or any(task["Status"] == "RUNNING" for task in self.tasks):
-            raise client_error(self.error or "UnsupportedOperation", "StartMessageMoveTask")
-        sources = [(q.redrive_policy or {}).get("deadLetterTargetArn") for q in queues.values()]
-        if SourceArn not in sources or DestinationArn not in queues:
-            raise client_error("ResourceNotFoundException", "StartMessageMoveTask")
-        task = {
-            "TaskHandle": f"task-{len(self.tasks)}",
-            "Status": "RUNNING",
-            "SourceArn": SourceArn,
-            "DestinationArn": DestinationArn,
-            "ApproximateNumberOfMessagesMoved": 0,
-            "ApproximateNumberOfMessagesToMove": len(queues[SourceArn].messages),
-            "StartedTimestamp": 1,
-        }
-        self.tasks.insert(0, task)
-        return {"TaskHandle": task["TaskHandle"]}
-
-    def ListMessageMoveTasks(self, SourceArn, MaxResults=1):
-        tasks = [task for task in self.tasks if task["SourceArn"] == SourceArn]
-        for task in tasks:
-            if task["Status"] == "RUNNING":
-                self.move_one(task)
-        return {"Results": [dict(task) for task in tasks[:MaxResults]]}
-
-    def CancelMessageMoveTask(self, TaskHandle):
-        (task,) = [task for task in self.tasks if task.get("TaskHandle") == TaskHandle]
-        self.end(task, "CANCELLED")
-        return {"ApproximateNumberOfMessagesMoved": task["ApproximateNumberOfMessagesMoved"]}
-
-    def move_one(self, task):
-        queues = queues_by_arn()
-        source, target = queues[task["SourceArn"]], queues[task["DestinationArn"]]
-        if self.fails_after == task["ApproximateNumberOfMessagesMoved"]:
-            self.end(task, "FAILED", FailureReason="the key is gone")
-        elif not source.messages:
-            self.end(task, "COMPLETED")
-        else:
-            message = source.messages[0]
-            source._messages.remove(message)
-            target._messages.append(message)
-            task["ApproximateNumberOfMessagesMoved"] += 1
-
-    def end(self, task, status, **fields):
-        del task["TaskHandle"]
-        task.update(Status=status, **fields)
 
 
-def queues_by_arn():
-    return {
-        queue.queue_arn: queue
-        for queue in sqs_backends["123456789012"]["us-east-1"].queues.values()
-    }
+def dead_letter_queue():
+    """Moto's queue."""
+    queues = sqs_backends["123456789012"]["us-east-1"].queues
+    (queue,) = (queue for name, queue in queues.items() if name.endswith("-dead"))
+    return queue
 
 
 def client_error(code, operation):
@@ -103,21 +43,18 @@ def client_error(code, operation):
 
 @pytest.fixture
 def sqs(monkeypatch):
-    """SQS with move tasks; it records every call."""
+    """Record every call of SQS."""
     monkeypatch.setattr(redrive, "_WAIT_SECONDS", 0)
-    monkeypatch.setattr(redrive, "_POLL_SECONDS", 0)
-    tasks, original = MoveTasks(), BaseClient._make_api_call
+    calls, original = Calls(), BaseClient._make_api_call
 
     def call(client, operation, arguments):
-        tasks.calls.append(operation)
-        if operation in tasks.before:
-            tasks.before[operation](arguments)
-        if hasattr(tasks, operation):
-            return tasks.perform(client, operation, arguments)
+        calls.names.append(operation)
+        if operation in calls.before:
+            calls.before[operation](arguments)
         return original(client, operation, arguments)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    return tasks
+    return calls
 
 
 def request(number, tag=None):
@@ -164,7 +101,6 @@ def test_failed_messages_go_back_and_the_others_stay(stack, xorack, sqs):
     assert re.match(r" +2  stays +tag: '…' already exists +books/", out[2])
     assert ("--all" in out[4], "--force" in out[5]) == (True, True)
     assert out[-1] == "3 messages sent back; 3 stay"
-    assert "StartMessageMoveTask" not in sqs.calls
     assert take(stack) == bodies(1, 2, 3)
     # The others are visible again, and keep their reasons.
     left = stack.dead_letters()
@@ -177,7 +113,7 @@ def test_more_goes_back_on_request(stack, xorack, sqs):
     for option, moved, left in (("--all", 2, 1), ("--force", 1, 0)):
         status, out, _ = xorack("redrive", "--yes", "--json", option)
         result = json.loads(out[0])
-        assert (status, result["moved"], result["by"]) == (0, moved, "hand")
+        assert (status, result["moved"]) == (0, moved)
         assert (result["letters"], len(take(stack))) == (moved + left, moved)
     assert stack.dead_letters() == []
 
@@ -222,69 +158,108 @@ def test_nothing_moves_if_nobody_can_answer(stack, xorack, sqs, monkeypatch):
     assert len(stack.dead_letters()) == 1
 
 
-def test_sqs_moves_the_messages_itself_if_all_go(stack, xorack, sqs):
-    sqs.error = None
-    put_messages(stack, failed=(1, 2, 3))
-    status, out, _ = xorack("redrive", "--yes", "--json")
-    result = json.loads(out[0])
-    assert (status, result["by"], result["moved"]) == (0, "task", 3)
-    assert take(stack) == bodies(1, 2, 3)
-    assert stack.dead_letters() == []
-    # And again, with new messages: the newest task is listed first.
-    put_messages(stack, failed=(4,))
-    assert json.loads(xorack("redrive", "--yes", "--json")[1][0])["moved"] == 1
-
-
-def test_sqs_moves_messages_beyond_the_survey_whatever_their_kind(stack, sqs):
-    sqs.error = None
-    put_messages(stack, failed=range(10), rejected=(10, 11), malformed=(7,))
-    survey = queues(stack).survey(limit=10)
-    assert (survey.seen, survey.count("failed"), survey.total) == (10, 10, 13)
-    assert not survey.complete
-    result = queues(stack).move(["failed"], survey)
-    assert (result.by, result.moved) == ("task", 13)
-    assert stack.dead_letters() == []
-
-
-@pytest.mark.parametrize("moving", [False, True], ids=["unsupported", "another move"])
-def test_messages_go_one_by_one_if_sqs_does_not_move_them(stack, xorack, sqs, moving):
-    put_messages(stack, failed=range(25))
-    if moving:
-        sqs.error = None
-        queues(stack)._start_task()
+def test_many_messages_go_ten_a_call(stack, xorack, sqs):
+    put_messages(stack, failed=range(95))
+    sqs.names.clear()
     status, out, _ = xorack("redrive", "--yes")
-    line = "one by one: SQS does not move them itself (UnsupportedOperation)"
-    assert (status, out[-2:]) == (0, [line, "25 messages sent back"])
-    assert take(stack) == bodies(*range(25))
+    assert (status, out[-1]) == (0, "95 messages sent back")
+    assert 10 <= sqs.names.count("SendMessageBatch") <= 12
+    assert 10 <= sqs.names.count("DeleteMessageBatch") <= 12
+    # SQS's own move loses the time of the first send.
+    assert "StartMessageMoveTask" not in sqs.names
+    assert take(stack) == bodies(*range(95))
     assert stack.dead_letters() == []
 
 
-def test_a_failed_move_of_sqs_is_one_line(stack, xorack, sqs):
-    sqs.error, sqs.fails_after = None, 1
+DAY = 86_400_000
+
+
+def days_ago(days):
+    return str(milliseconds() - int(days * DAY))
+
+
+def sent_at(message):
+    return message["MessageAttributes"]["sent_at"]["StringValue"]
+
+
+@pytest.mark.parametrize("option", ["--yes", "--all", "--force"])
+def test_messages_older_than_finished_chains_are_kept_stay(stack, xorack, sqs, option):
+    for number, days in enumerate((29, 31, 400)):
+        put(stack, *bodies(number), sent_at=days_ago(days))
+    put(stack, *bodies(3), error="tag: 'books/3' already exists", sent_at=days_ago(31))
+    put(stack, "{}", error="version: None, expected 1", sent_at=days_ago(31))
+    status, out, err = xorack("redrive", "--yes", option)
+    assert (status, err) == (0, [])
+    (line,) = (line for line in out if "older than" in line)
+    assert line.startswith("4 messages are older than the 30 days for")
+    assert out[-1] == "1 message sent back; 4 stay"
+    assert take(stack) == bodies(0)
+    assert len(stack.dead_letters()) == 4
+
+
+def test_the_time_of_the_first_send_survives_every_redrive(stack, xorack, sqs):
+    first = days_ago(0.4)  # moto hides no message for longer than half a day
     put_messages(stack, failed=(1, 2))
-    line = "error: SQS moved 1 message and stopped (FAILED): the key is gone"
-    assert xorack("redrive", "--yes")[::2] == (1, [line])
-    assert len(stack.dead_letters()) == 1
-    # A second move, whose progress cannot be read.
-    put_messages(stack, failed=(3,))
-    sqs.before["ListMessageMoveTasks"] = Mock(side_effect=client_error("AccessDenied", "List"))
-    status, _, (line,) = xorack("redrive", "--yes")
-    assert status == 1
-    assert re.match("error: SQS goes on to move them, but .* unknown: .*AccessDenied", line)
+    one, two = dead_letter_queue()._messages
+    one.sent_timestamp = two.sent_timestamp = int(first)
+    put(stack, *bodies(3), error="tag: 'books/3' already exists", sent_at=first)
+    urls = stack.dead_letter_queue_url, stack.queue_url
+    short = redrive.Redrive(*urls, stack.client("sqs"), retention=DAY // 4)
+    assert short.survey().count("expired") == 3
+    for _ in range(2):
+        assert xorack("redrive", "--yes", "--all")[1][-1] == "3 messages sent back"
+        messages = stack.receive_all(stack.queue_url)
+        assert {sent_at(message) for message in messages} == {first}
+        # The consumer fails, or rejects them: both keep the time.
+        for message in messages:
+            put(stack, message["Body"], sent_at=sent_at(message))
+    assert short.move(KINDS, short.survey()) == (0, 3)
 
 
-def test_ctrl_c_cancels_a_move_of_sqs(stack, xorack, sqs):
-    sqs.error = None
-    put_messages(stack, failed=(1, 2, 3))
+def test_a_stack_says_how_long_it_keeps_finished_chains(aws, xorack, sqs):
+    outputs = {
+        "TableName": aws.table_name,
+        "QueueUrl": aws.queue_url,
+        "DeadLetterQueueUrl": aws.dead_letter_queue_url,
+        "EventBusName": aws.bus_name,
+    }
+    create_stack(aws, "short", {**outputs, "RetentionSeconds": "43200"})
+    create_stack(aws, "odd", {**outputs, "RetentionSeconds": "soon"})
+    put(aws, *bodies(1), sent_at=days_ago(1))
+    line = "error: output RetentionSeconds of odd: 'soon', expected whole seconds"
+    assert xorack("redrive", "--stack", "odd") == (1, [], [line])
+    _, out, _ = xorack("redrive", "--stack", "short", "--yes")
+    assert out[-2].startswith("1 message is older than the 0.5 days for")
+    assert out[-1] == "nothing to send back"
+    result = json.loads(xorack("redrive", "--stack", "short", "--json")[1][0])
+    assert (result["retention_days"], result["groups"][0]["kind"]) == (0.5, "expired")
+    _, out, _ = xorack("redrive", "--stack", "short", "--yes", "--retention-days", "2")
+    assert out[-1] == "1 message sent back"
 
-    def interrupt(_):
-        if sqs.calls.count("ListMessageMoveTasks") == 3:
-            raise KeyboardInterrupt
 
-    sqs.before["ListMessageMoveTasks"] = interrupt
-    assert xorack("redrive", "--yes")[0] == 130
-    assert sqs.tasks[0]["Status"] == "CANCELLED"
-    assert len(stack.dead_letters()) == 1
+@pytest.mark.parametrize("time", ["", "soon", "-5", "1e999", "9" * 5000])
+def test_an_invalid_time_of_sending_is_not_used(time):
+    received = {"MessageId": "m", "ReceiptHandle": "r", "Body": "{}"}
+    attributes = string_attributes(sent_at=time)
+    system = {"SentTimestamp": "7"}
+    message = {**received, "MessageAttributes": attributes, "Attributes": system}
+    assert dead_letters.DeadMessage.read(message).sent_at == 7
+
+
+def test_a_message_at_the_limit_is_split_to_leave_room_for_its_time(stack, xorack, sqs):
+    requests = [request(n, "t" * 900) for n in range(900)]
+    raw = [*(one.to_json() for one in requests), {"op": "invalid"}]
+    body = json.dumps({"version": 1, "requests": raw}).ljust(MAX_BODY_BYTES)
+    put(stack, body)
+    put(stack, "x" * MAX_BODY_BYTES)
+    assert xorack("redrive", "--yes", "--force")[1][-1] == "2 messages sent back"
+    parts = stack.receive_all(stack.queue_url)
+    assert sum("sent_at" in part.get("MessageAttributes", {}) for part in parts) == len(parts) - 1
+    parsed = [parse(part["Body"]) for part in parts]
+    sent = [one for requests, _ in parsed for one in requests]
+    assert sorted(sent, key=lambda one: int(one.id[3:])) == requests
+    reasons = sorted(entry.reason[:18] for _, rejected in parsed for entry in rejected)
+    assert reasons == ["body: 'xxxxxxxxxxx", "requests[0].op: 'i"]
 
 
 def test_a_crash_before_the_delete_loses_nothing(stack, xorack, sqs):
@@ -314,9 +289,8 @@ def test_messages_that_are_rejected_again_do_not_go_round_in_circles(stack, sqs)
         assert len(rounds) < 10
         for body in take(stack):
             put(stack, body, error="tag: 'x' already exists")
-            (queue,) = (queue for arn, queue in queues_by_arn().items() if arn.endswith("-dead"))
             # By the queue's clock, which is not ours.
-            queue._messages[-1].sent_timestamp = queues(stack)._server_time() + 6000
+            dead_letter_queue()._messages[-1].sent_timestamp = queues(stack)._server_time() + 6000
 
     survey = queues(stack).survey()
     assert queues(stack).move(["failed", "rejected"], survey, reject_at_once).moved == 12
@@ -334,7 +308,7 @@ def test_a_packed_message_is_unpacked(stack, xorack, sqs):
     assert (status, out[-1]) == (0, "1 message sent back; 1 stay")
     (message,) = stack.receive_all(stack.queue_url)
     assert message["Body"] == body
-    assert "MessageAttributes" not in message
+    assert set(message["MessageAttributes"]) == {"sent_at"}
 
 
 def test_a_packed_message_too_large_for_one_becomes_several():

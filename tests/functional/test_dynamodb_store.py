@@ -1,32 +1,45 @@
 """The DynamoDB store over embedded DynamoDB: pages, batches and unprocessed entries."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.faults import counted_calls
 from xorack.aws.client import CONFIG
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain
-from xorack.core.ports import Unavailable
+from xorack.core.errors import NewerFormat, NotAChain
+from xorack.core.marks import mark_key
+from xorack.core.ports import Conflict, Unavailable
+from xorack.core.retry import RetryPolicy
+
+DAY = 86_400_000
 
 
-@pytest.fixture
-def store(aws):
-    store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb", config=CONFIG))
+def _store(aws, **options):
+    store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb", config=CONFIG), **options)
     for number in range(3):
         store.write(None, Chain(f"t{number}", b"\1", "open", version=1, due_at=1000 - number))
     return store
 
 
+@pytest.fixture
+def store(aws):
+    return _store(aws)
+
+
 def test_chains_are_read_in_batches(store):
-    with counted_calls(store.client) as calls:
+    with counted_calls(store.table.client) as calls:
         chains = store.read([f"t{n}" for n in range(201)])
     assert calls == {"BatchGetItem": 3}
     assert sorted(chains) == ["t0", "t1", "t2"]
 
 
-def test_unprocessed_keys_and_items_are_retried_some_times(store, monkeypatch):
-    batch_get = store.client.batch_get_item
+def test_unprocessed_keys_are_retried_some_times_with_back_off(aws, monkeypatch):
+    waits = []
+    policy = RetryPolicy(attempts=4, sleep=waits.append, draw=lambda: 1.0)
+    store = _store(aws, policy=policy)
+    batch_get = store.table.client.batch_get_item
     calls = []
 
     def one_at_a_time(RequestItems):
@@ -38,28 +51,80 @@ def test_unprocessed_keys_and_items_are_retried_some_times(store, monkeypatch):
 
     def none(RequestItems):
         calls.append(1)
-        left = {"UnprocessedKeys": RequestItems, "UnprocessedItems": RequestItems}
-        return {"Responses": {}, **left}
+        return {"Responses": {}, "UnprocessedKeys": RequestItems}
 
-    monkeypatch.setattr(store.client, "batch_get_item", one_at_a_time)
+    monkeypatch.setattr(store.table.client, "batch_get_item", one_at_a_time)
     assert sorted(store.read([f"t{n}" for n in range(8)])) == ["t0", "t1", "t2"]
-    assert calls == list(range(7, -1, -1))
-    for name in ("batch_get_item", "batch_write_item"):
-        monkeypatch.setattr(store.client, name, none)
+    assert (calls, waits) == (list(range(7, -1, -1)), [])
+    monkeypatch.setattr(store.table.client, "batch_get_item", none)
     calls.clear()
     with pytest.raises(Unavailable, match="2 keys"):
         store.read(["t0", "t1"])
-    with pytest.raises(Unavailable, match="3 keys"):
-        store.put_spilled_marks(Chain("t0"), bytes(48), 0)
-    assert len(calls) == 8
+    assert (len(calls), waits) == (4, [0.01, 0.02, 0.04])
 
 
-def test_spilled_marks_belong_to_one_chain_of_a_tag(store):
-    chain, later = Chain("t", first_seen_at=1), Chain("t", first_seen_at=2)
-    store.put_spilled_marks(chain, b"a" * 12 + b"1234" + b"b" * 12 + b"5678", 0)
-    keys = [b"a" * 12, b"b" * 12, b"c" * 12]
-    assert store.get_spilled_marks(chain, keys) == {keys[0]: b"1234", keys[1]: b"5678"}
-    assert store.get_spilled_marks(later, keys) == {}
+def marks(first, count):
+    return b"".join(mark_key(f"{n}") + b"%04d" % n for n in range(first, first + count))
+
+
+@pytest.mark.parametrize("spilled", [0, 100, 255, 256, 5000, 40_000])
+def test_spilled_marks_are_found_in_the_buckets_of_their_chain(store, spilled):
+    chain = Chain("t", first_seen_at=1, spilled=spilled)
+    store.put_spilled_marks(chain, marks(0, 100), DAY)
+    store.put_spilled_marks(chain, marks(50, 100), DAY)
+    more = replace(chain, spilled=spilled + 150)
+    store.put_spilled_marks(more, marks(200, 50), DAY)
+    more = replace(chain, spilled=spilled + 200)
+    keys = [mark_key(f"{n}") for n in range(300)]
+    found = store.get_spilled_marks(more, keys)
+    assert found == {mark_key(f"{n}"): b"%04d" % n for n in [*range(150), *range(200, 250)]}
+    assert store.get_spilled_marks(replace(more, first_seen_at=2), keys) == {}
+
+
+def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
+    def ends():
+        items = store.table.client.scan(TableName=aws.table_name)["Items"]
+        return {int(i["expires_at"]["N"]) for i in items if "spilled_marks" in i}
+
+    chain = Chain("t", first_seen_at=1, spilled=600)
+    store.put_spilled_marks(chain, marks(0, 100), 10_000)
+    assert ends() == {11}
+    store.put_spilled_marks(chain, marks(100, 100), 5_000)
+    assert ends() == {11}
+    assert len(store.get_spilled_marks(chain, [mark_key(f"{n}") for n in range(200)])) == 200
+    store.keep_spilled_marks(chain, 90_000)
+    assert ends() == {91}
+    store.keep_spilled_marks(chain, 20_000)
+    assert ends() == {91}
+    # A bucket that does not exist is not created.
+    store.keep_spilled_marks(Chain("u", first_seen_at=1, spilled=600), 90_000)
+    items = store.table.client.scan(TableName=aws.table_name)["Items"]
+    assert not [i for i in items if i["tag"]["S"].startswith("u")]
+
+
+def test_a_write_names_the_generation_of_the_chain(store):
+    def chain(first_seen_at):
+        return Chain("g", b"\1", "open", version=3, first_seen_at=first_seen_at)
+
+    store.write(None, chain(1000))
+    for before in (chain(1001), chain(None)):
+        with pytest.raises(Conflict) as conflict:
+            store.write(before, replace(before, version=4))
+        assert conflict.value.chain == chain(1000)
+    store.write(chain(1000), replace(chain(1000), version=4))
+
+
+def test_an_item_of_a_newer_format_is_left_alone(store, aws):
+    item = {"tag": {"S": "new"}, "status": {"S": "resting"}, "format": {"N": "2"}}
+    store.table.client.put_item(TableName=aws.table_name, Item=item)
+    with pytest.raises(NewerFormat, match="its format is 2, and this version knows 1 at most"):
+        store.read(["new"])
+    with pytest.raises(NewerFormat):
+        store.write(None, Chain("new", b"\1", "open", version=1))
+    assert (
+        store.table.client.get_item(TableName=aws.table_name, Key={"tag": item["tag"]})["Item"]
+        == item
+    )
 
 
 def test_due_chains_are_read_from_the_index(store):
@@ -70,10 +135,11 @@ def test_due_chains_are_read_from_the_index(store):
 
 def test_a_scan_reports_items_that_are_not_chains(store, aws):
     store.put_spilled_marks(Chain("t0"), bytes(16), 0)
+    store.delete("t1", request_id="d")
     evil = {"tag": {"S": "evil"}, "stamp": {"S": "text"}}
-    store.client.put_item(TableName=aws.table_name, Item=evil)
+    store.table.client.put_item(TableName=aws.table_name, Item=evil)
     invalid = []
-    assert sorted(chain.tag for chain in store.scan(invalid.append)) == ["t0", "t1", "t2"]
+    assert sorted(chain.tag for chain in store.scan(invalid.append)) == ["t0", "t2"]
     assert [error.tag for error in invalid] == ["evil"]
     with pytest.raises(NotAChain):
         list(store.scan())

@@ -117,3 +117,11 @@ def test_rejected_requests_for_which_no_time_is_left_are_returned(aws, client):
 def test_rejected_requests_that_cannot_be_sent_are_returned(aws, client):
     queue = DeadLetterQueue(aws.dead_letter_queue_url + "x", client, policy=FAST)
     assert queue.send([Rejected("a", "r"), Rejected("b", "r")]) == [0, 1]
+
+
+def test_dead_lettered_messages_carry_the_time_of_the_first_send(aws, client):
+    rejected = [Rejected("{}", "bad", sent_at=1_700_000_000_000), Rejected("{}", "bad")]
+    assert DeadLetterQueue(aws.dead_letter_queue_url, client).send(rejected) == []
+    times = [message["MessageAttributes"].get("sent_at") for message in aws.dead_letters()]
+    time = {"DataType": "Number", "StringValue": "1700000000000"}
+    assert sorted(times, key=bool) == [None, time]

@@ -10,6 +10,7 @@ from xorack import Token, Tracker, traced, unit_id, xor
 from xorack.aws.client import CONFIG
 from xorack.core.errors import InvalidRequest, InvalidToken, SendFailed, XorAckError
 from xorack.core.message import parse
+from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 
 
@@ -100,6 +101,69 @@ def test_a_step_may_finish_several_units_of_a_chain(tracker, functions):
         total = step.child("sum")
     run(tracker.step(total))
     assert finished(functions) == {"t": 4}
+
+
+def start_units(tracker, tag, *names):
+    """Start a chain whose root has started and left these units."""
+    with tracker.step(tracker.start(tag)) as step:
+        return [step.child(name) for name in names]
+
+
+def run_with_child(step, name):
+    with step:
+        return step.child(name)
+
+
+def test_units_that_come_again_in_other_groups_count_once(tracker, functions):
+    a, b, c = start_units(tracker, "t", "a", "b", "c")
+    child = run_with_child(tracker.step(a, b), "x")
+    assert finished(functions) == {}
+    assert run_with_child(tracker.step(a, c), "x") == child
+    assert finished(functions) == {}
+    run(tracker.step(child))
+    run(tracker.step(child, c))
+    assert finished(functions) == {"t": 5}
+    assert functions.aws.dead_letters() == []
+
+
+def test_regrouped_units_of_several_chains_count_once(tracker, functions):
+    (a, b), (c,) = start_units(tracker, "one", "a", "b"), start_units(tracker, "two", "c")
+    for tokens in ((a, b, c), (a, c), (a, c, b)):
+        child = run_with_child(tracker.step(*tokens), "x")
+    assert finished(functions) == {}
+    assert child.tags == ("one", "two")
+    run(tracker.step(child))
+    assert finished(functions) == {"one": 4, "two": 3}
+    assert functions.aws.dead_letters() == []
+
+
+@pytest.mark.parametrize("regrouped", [False, True])
+def test_a_unit_that_comes_again_with_other_children_is_rejected(tracker, functions, regrouped):
+    a, b = start_units(tracker, "t", "a", "b")
+    child = run_with_child(tracker.step(a, b), "x")
+    functions.deliver()
+    run_with_child(tracker.step(b, a) if regrouped else tracker.step(a), "x" if regrouped else "y")
+    functions.deliver()
+    letters = functions.aws.dead_letters()
+    reasons = [letter["MessageAttributes"]["error"]["StringValue"] for letter in letters]
+    assert len(reasons) == (2 if regrouped else 1)
+    assert all(reason.startswith("id: 'step-") for reason in reasons)
+    # The chain counts what was applied first.
+    run(tracker.step(child))
+    assert finished(functions) == {"t": 4}
+
+
+def test_a_step_sends_one_request_for_each_finished_unit_and_chain():
+    tokens = (Token(9, ("t", "u")), Token(5, ("t",)), Token(7, ("u",)))
+    step = Tracker("queue").step(*tokens)
+    children = [step.child("x").unit, step.child("y").unit]
+    first = xor(*map(traced, (9, *children)))
+    assert step.requests() == [
+        Request.stamp_("t", f"step-{9:016x}", first, started=2, finished=1),
+        Request.stamp_("t", f"step-{5:016x}", traced(5), finished=1),
+        Request.stamp_("u", f"step-{9:016x}", first, started=2, finished=1),
+        Request.stamp_("u", f"step-{7:016x}", traced(7), finished=1),
+    ]
 
 
 def test_a_batch_is_sent_packed_at_its_end(tracker, functions):

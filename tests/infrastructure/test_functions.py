@@ -18,7 +18,7 @@ def test_each_function_may_do_what_it_does_and_no_more(template, function):
     publish = {template.bus()[0]: {"events:PutEvents"}}
     expected = {
         "consumer": {
-            table: {*read, "dynamodb:BatchWriteItem", "dynamodb:UpdateItem"},
+            table: {*read, "dynamodb:UpdateItem"},
             queue: {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
             dead: {"sqs:SendMessage"},
             **publish,
@@ -116,8 +116,9 @@ def test_the_sweeper_runs_each_minute_without_retries(template):
 
 
 def test_outputs(template):
-    outputs = {name: output["Value"]["Ref"] for name, output in template.body["Outputs"].items()}
-    assert outputs == {
+    outputs = {name: output["Value"] for name, output in template.body["Outputs"].items()}
+    assert outputs.pop("RetentionSeconds") == str(30 * 86_400)
+    assert {name: value["Ref"] for name, value in outputs.items()} == {
         "TableName": template.table()[0],
         "QueueUrl": template.queue()[0],
         "DeadLetterQueueUrl": template.dead_letters()[0],

@@ -67,7 +67,7 @@ def test_consumer(template, calls):
     consume(Request.create("many", "r", plain(1 << 40)), *stamps("many", 0, 40))
     consume(*stamps("many", 40, 40))  # more marks than fit the item: the oldest are spilled
     consume(*stamps("many", 7, 1))  # reads one spilled mark
-    consume(*stamps("many", 8, 3))  # reads several
+    consume(*stamps("many", 8, 1), *stamps("other", 0, 1))  # reads several chains
     end = Request.stamp_("done", "b", plain(5), finished=1)
     consume(Request.create("done", "a", plain(5)), end, bodies=("not JSON",))
     assert calls == rights(template, "consumer")

@@ -52,7 +52,7 @@ class Services:
             self.store,
             clock=self.machine.now,
             retry_policy=self.policy(1000),
-            limits=Limits(DEFAULT_TIMEOUT, RETENTION),
+            limits=Limits(DEFAULT_TIMEOUT, retention=RETENTION),
         )
 
     def consume(self, batch: list[Message]) -> dict[str, str]:

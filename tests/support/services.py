@@ -16,7 +16,7 @@ __all__ = ["BatchResult", "Message", "SweepResult", "apply_requests", "consume",
 def writer(
     store, *, now=milliseconds, policy=None, default_timeout=None, retention=DEFAULT_RETENTION_MS
 ) -> ChainWriter:
-    limits = Limits(default_timeout, retention)
+    limits = Limits(default_timeout, pending_timeout=default_timeout, retention=retention)
     return ChainWriter(store, clock=now, retry_policy=policy, limits=limits)
 
 

@@ -14,7 +14,7 @@ from xorack.core.marks import mark_key
 from xorack.core.ports import Conflict, Unavailable
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
-from xorack.core.transitions import apply
+from xorack.core.transitions import apply, expire
 
 NOW = 1_700_000_000_000
 GUESS = CachedChain(None, verified=False)
@@ -35,7 +35,7 @@ class FaultyStore(MemoryStore):
     def __init__(self):
         super().__init__()
         self.write_faults, self.read_faults, self.put_faults = [], [], []
-        self.reads, self.looked_up = 0, []
+        self.reads, self.looked_up, self.kept = 0, [], []
 
     def read(self, tags):
         self.reads += 1
@@ -49,6 +49,9 @@ class FaultyStore(MemoryStore):
     def put_spilled_marks(self, chain, marks, until):
         self._fail(self.put_faults)
         super().put_spilled_marks(chain, marks, until)
+
+    def keep_spilled_marks(self, chain, until):
+        self.kept.append(until)
 
     def write(self, before, after):
         fault = self.write_faults.pop(0) if self.write_faults else None
@@ -294,3 +297,40 @@ def test_a_change_is_repeated_until_it_is_stored(store):
     store.write_faults = ["drop"]
     with pytest.raises(LostResponse):
         writer(store, policy=policy(attempts=1)).change(deleted, lambda chain: changed)
+
+
+DAY = 86_400_000
+RETENTION = 30 * DAY
+
+
+def test_spilled_marks_outlive_a_chain_that_is_extended():
+    store = FaultyStore()
+    timeout = DAY // 1000
+    run(store, Request.create("t", "c", bytes(7) + b"\1", timeout=timeout), *stamps(70))
+    run(store, *stamps(70, "more"))
+    day, chain = 0, store.chains["t"]
+    assert (chain.spilled, chain.marks_until) == (71, NOW + DAY + RETENTION + DAY)
+    while day < 70:
+        request = Request.extend("t", f"e{day}", timeout)
+        apply_requests(store, "t", [request], now=lambda d=day: NOW + d * DAY, policy=NO_WAIT)
+        chain = store.chains["t"]
+        assert chain.deadline + RETENTION <= chain.marks_until
+        day += 1
+    # Not at every extend.
+    assert store.kept == [NOW + (days + 60) * DAY for days in (3, 34, 65)]
+    assert chain.marks_until == store.kept[-1]
+
+
+def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
+    store = FaultyStore()
+    limits = {"policy": NO_WAIT, "default_timeout": DAY}
+    apply_requests(store, "t", stamps(70), now=lambda: NOW, **limits)
+    apply_requests(store, "t", stamps(70, "more"), now=lambda: NOW, **limits)
+    create = Request.create("t", "c", bytes(7) + b"\1", timeout=40 * DAY // 1000)
+    apply_requests(store, "t", [create], now=lambda: NOW, **limits)
+    assert store.kept == [NOW + (40 + 60) * DAY]
+    late = writer(store, now=lambda: NOW + 80 * DAY)
+    ended = late.change(store.chains["t"], lambda chain: expire(chain, NOW + 80 * DAY))
+    assert store.kept[1:] == [NOW + (80 + 60) * DAY]
+    assert store.chains["t"] == ended
+    assert ended.marks_until == store.kept[-1]

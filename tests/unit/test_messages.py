@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xorack.core.errors import InvalidRequest, shown
-from xorack.core.message import MAX_BODY_BYTES, pack, parse, rejected_body
+from xorack.core.marks import mark_of
+from xorack.core.message import MAX_BODY_BYTES, MAX_REQUESTS, pack, parse, rejected_body
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
@@ -135,7 +136,7 @@ INVALID = [
 def test_an_invalid_request_is_rejected_alone_and_its_field_is_named(invalid, named):
     requests, rejected = parse(body(GOOD, invalid, {**GOOD, "id": "other"}))
     assert [request.id for request in requests] == ["i", "other"]
-    ((message, reason, count),) = rejected
+    ((message, reason, count, _),) = rejected
     assert f"requests[1].{named}" in reason
     assert "expected" in reason
     assert reason.isascii()
@@ -163,7 +164,7 @@ RAW = STRANGE | st.fixed_dictionaries(
 def test_each_request_of_a_message_is_either_valid_or_rejected(raw_requests, spaces):
     message = json.dumps({"version": 1, "requests": raw_requests}, indent=1 if spaces else None)
     requests, rejected = parse(f" {message}\n" if spaces else message)
-    left = [json.dumps(raw) for body, _, _ in rejected for raw in json.loads(body)["requests"]]
+    left = [json.dumps(raw) for body, *_ in rejected for raw in json.loads(body)["requests"]]
     valid = [raw for raw in raw_requests if json.dumps(raw) not in left]
     assert len(requests) + len(left) == len(raw_requests)
     assert requests == [Request.from_json(raw) for raw in valid]
@@ -174,12 +175,12 @@ def test_many_invalid_requests_of_a_message_share_a_dead_lettered_message():
     invalid = [*range(19_998), {**GOOD, "tag": ""}]
     requests, rejected = parse(body(*invalid[:5_000], GOOD, *invalid[5_000:]))
     assert [request.id for request in requests] == ["i"]
-    assert [reason.partition(":")[0] for _, reason, _ in rejected] == [
+    assert [entry.reason.partition(":")[0] for entry in rejected] == [
         f"requests[{index}].request" for index in range(101)
     ]
     assert rejected[-1].reason.endswith(" (and 19898 more of this message)")
     # Nothing is lost: the bodies are messages that hold all invalid requests.
-    assert [raw for body, _, _ in rejected for raw in json.loads(body)["requests"]] == invalid
+    assert [raw for body, *_ in rejected for raw in json.loads(body)["requests"]] == invalid
     assert sum(entry.request_count for entry in rejected) == len(invalid)
 
 
@@ -201,21 +202,120 @@ INVALID_MESSAGES = [
 
 @pytest.mark.parametrize(("message", "named"), INVALID_MESSAGES)
 def test_an_invalid_message_is_rejected_whole(message, named):
-    requests, ((rejected, reason, count),) = parse(message)
+    requests, ((rejected, reason, count, _),) = parse(message)
     assert (requests, rejected, count) == ([], message, 1)
     assert reason.startswith(named)
     assert len(reason) < 500
 
 
-def test_json_that_can_be_decoded_and_not_encoded_is_rejected_whole(monkeypatch):
-    def too_deep(*_, **__):
-        raise RecursionError
+def text(fields, **added):
+    """A request as JSON text, with fields added as they stand."""
+    return json.dumps(fields)[:-1] + "".join(f', "{k}": {v}' for k, v in added.items()) + "}"
 
-    message = body(GOOD, [])
-    monkeypatch.setattr("xorack.core.message.json.dumps", too_deep)
-    requests, ((rejected, reason, _),) = parse(message)
-    assert (requests, rejected) == ([], message)
-    assert "nested" in reason
+
+LONG = "9" * 5_000
+BAD_VALUES = [
+    *((text(GOOD, started=number), "started: ") for number in (LONG, f"-{LONG}", "NaN", "1e999")),
+    *((text(CREATE, timeout=n), "timeout: ") for n in (LONG, "9" * 400, "Infinity", "-Infinity")),
+    *((text(CREATE, detail=f'{{"x": [{n}]}}'), "detail: ") for n in (LONG, "NaN", "1e999")),
+    *((text(FAIL, reason=value), "reason: ") for value in (LONG, "NaN", '"\\ud800"', '"\ud800"')),
+    (text({"op": "stamp", "tag": "t", "id": "i"}, stamp="9" * 5_004), "stamp: "),
+    (text(GOOD, surprise=LONG), "surprise: "),
+    (LONG, "request: "),
+]
+REPEATED = [
+    (text(GOOD, tag='"other"'), "tag: 'repeated'"),
+    (text(GOOD, **{"\\u0074ag": '"t"'}), "tag: 'repeated'"),
+    (text(CREATE, detail='{"x": [{"k": 1, "k": 1}]}'), "k: 'repeated'"),
+    ('{"": 1, "": 2}', ": 'repeated'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("invalid", "named"), BAD_VALUES + REPEATED, ids=[named for _, named in BAD_VALUES + REPEATED]
+)
+@pytest.mark.parametrize("gap", ["", " \n\t\r"])
+def test_a_value_that_python_or_json_cannot_hold_rejects_its_own_request_only(invalid, named, gap):
+    parts = ['{"requests"', ":", "[", text(GOOD), ",", invalid, ",", text(FAIL), "]"]
+    requests, (rejected,) = parse(gap + gap.join([*parts, ",", '"version"', ":", "1", "}"]) + gap)
+    assert requests == [Request.from_json(GOOD), Request.from_json(FAIL)]
+    assert rejected.reason.startswith(f"requests[1].{named}")
+    # The text keeps all digits and keys, so the request is rejected again after a redrive.
+    escaped = invalid.replace("\ud800", "\\ud800")
+    assert rejected.body == f'{{"version":1,"requests":[{escaped}]}}'
+    (again,) = parse(rejected.body).rejected
+    assert again.reason.startswith(f"requests[0].{named}")
+
+
+def test_a_repeated_key_among_many_is_named_in_linear_time():
+    keys = ", ".join(f'"{number}": 1' for number in [*range(90_000), 89_999])
+    (rejected,) = parse(f'{{"version": 1, "requests": [{{{keys}}}]}}').rejected
+    assert rejected.reason.startswith("requests[0].89999: 'repeated'")
+
+
+@pytest.mark.parametrize("field", ["version", "requests"])
+def test_a_repeated_field_rejects_the_message(field):
+    message = text({"version": 1, "requests": [GOOD]}, **{field: json.dumps(5)})
+    for whole in (message, text({field: 5}, version=1, requests=json.dumps([GOOD]))):
+        (rejected,) = parse(whole).rejected
+        assert rejected.body == whole
+    # Of one value twice.
+    value = {"version": "1", "requests": json.dumps([GOOD])}[field]
+    requests, (rejected,) = parse(text({"version": 1, "requests": [GOOD]}, **{field: value}))
+    assert (requests, rejected.reason.partition(",")[0]) == ([], f"{field}: 'repeated'")
+
+
+def test_a_message_may_hold_as_many_requests_as_fit():
+    smallest = json.dumps(FAIL, separators=(",", ":"))
+    message = '{"version":1,"requests":[' + ",".join([smallest] * MAX_REQUESTS) + "]}"
+    assert MAX_BODY_BYTES - len(smallest) - 1 < len(message) <= MAX_BODY_BYTES
+    assert len(parse(message).requests) == MAX_REQUESTS > 28_000
+    assert len(list(pack([Request.fail("t", "i")] * MAX_REQUESTS, MAX_BODY_BYTES))) == 1
+    (rejected,) = parse(message.replace("[", f"[{smallest},")).rejected
+    assert rejected.reason.startswith("requests: a list of 31775")
+
+
+def marks(*raw_requests):
+    """Checksums of requests as they are parsed, and as they were made and sent."""
+    requests = parse(body(*raw_requests)).requests
+    assert len(requests) == len(raw_requests)
+    return {mark_of(request) for request in [*requests, *parse(next(pack(requests))).requests]}
+
+
+TIMES = {**CREATE, "timeout": 60, "idle_timeout": 5}
+DETAIL = {**CREATE, "detail": {"a": 1, "b": [2, {"c": 10**20}]}}
+EXTEND = {"op": "extend", "tag": "t", "id": "i", "timeout": 60}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *((TIMES, {**TIMES, field: 61}) for field in ("timeout", "idle_timeout")),
+        (TIMES, CREATE),
+        (TIMES, {**TIMES, "timeout": 5, "idle_timeout": 60}),
+        (DETAIL, {**DETAIL, "detail": {"a": True, "b": [2, {"c": 10**20}]}}),
+        (DETAIL, {**DETAIL, "detail": {"a": 1, "b": [{"c": 10**20}, 2]}}),
+        (CREATE, {**CREATE, "detail": {}}),
+        (EXTEND, {**EXTEND, "timeout": 60.5}),
+        (FAIL, {**FAIL, "reason": ""}),
+        (GOOD, {**GOOD, "started": 1}),
+    ],
+)
+def test_a_mark_tells_requests_apart_by_every_field(one, other):
+    assert len(marks(one, other)) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (TIMES, {**TIMES, "timeout": 60.0, "idle_timeout": 5.0}),
+        (DETAIL, {**DETAIL, "detail": {"b": [2.0, {"c": 1e20}], "a": 1.0}}),
+        (EXTEND, {**EXTEND, "timeout": 6e1}),
+        ({**CREATE, "detail": {"zero": -0.0}}, {**CREATE, "detail": {"zero": 0}}),
+    ],
+)
+def test_equal_json_values_have_one_mark(one, other):
+    assert len(marks(one, other)) == 1
 
 
 @pytest.mark.parametrize(

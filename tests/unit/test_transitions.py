@@ -6,10 +6,11 @@ from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key, mark_of
 from xorack.core.request import Request
-from xorack.core.transitions import apply, expire, mark_published
+from xorack.core.transitions import Timeouts, apply, expire, mark_published
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
+TIMEOUTS = Timeouts(default=DAY, pending=4 * DAY)
 
 
 def create(id="c", stamp=b"\x01", **options):
@@ -35,7 +36,7 @@ def run(*batches, chain=None, start=NOW):
     """Apply batches one after the other, a second apart; return the chain and the outcomes."""
     kinds = []
     for number, batch in enumerate(batches):
-        applied = apply(chain, batch, now=start + number * 1000, default_timeout=DAY)
+        applied = apply(chain, batch, now=start + number * 1000, timeouts=TIMEOUTS)
         chain = applied.chain
         kinds.append([outcome.kind for outcome in applied.outcomes])
         assert [outcome.request for outcome in applied.outcomes] == list(batch)
@@ -49,7 +50,7 @@ STATES = {
     "open": run([create()])[0],
     "acked": run([create(), FINISH])[0],
     "failed": run([create(), fail()])[0],
-    "never created": expire(PENDING, NOW + DAY),
+    "never created": expire(PENDING, NOW + 4 * DAY),
 }
 
 
@@ -61,7 +62,7 @@ STATES = {
         ("open", ["rejected", *["applied"] * 3]),
         ("acked", ["rejected", *["late"] * 3]),
         ("failed", ["rejected", *["late"] * 3]),
-        ("never created", ["late"] * 4),
+        ("never created", ["rejected", *["late"] * 3]),
     ],
 )
 def test_new_requests_by_state(state, kinds):
@@ -108,8 +109,8 @@ LONG = extend(7200)
         ([[create()], UNCOUNTED], {"status": "open", "stamp": b"\0"}),
         ([[create()], UNCOUNTED, EQUAL], {"status": "acked"}),
         # A stamp may come before the create.
-        ([[FINISH]], {"status": "pending", "stamp": b"\x01", "deadline": NOW + DAY}),
-        ([[FINISH], [create()]], {"status": "acked"}),
+        ([[FINISH]], {"status": "pending", "stamp": b"\x01", "pending_deadline": NOW + 4 * DAY}),
+        ([[FINISH], [create()]], {"status": "acked", "pending_deadline": None}),
         ([[stamp("a"), stamp("b")]], {"status": "pending", "stamp": b"\0"}),
         # A fail before the create is kept.
         ([[fail()]], {"status": "pending", "failing": "broken"}),
@@ -125,6 +126,8 @@ LONG = extend(7200)
         ([[stamp("s")], [create(timeout=60), LONG]], {"deadline": NOW + 1000 + 7_200_000}),
         ([[stamp("s")], [LONG, create(timeout=60)]], {"deadline": NOW + 1000 + 7_200_000}),
         ([[LONG], [create(timeout=60)]], {"deadline": NOW + 7_200_000}),
+        # While a chain is pending, only its pending deadline counts.
+        ([[extend(1)]], {"deadline": NOW + 1000, "effective_deadline": NOW + 4 * DAY}),
         ([[create(timeout=6000)], [extend(1)]], {"deadline": NOW + 2000}),
         # Only a stamp is progress.
         ([[create(idle_timeout=10)], [extend(1000)]], {"last_stamp_at": NOW}),
@@ -136,8 +139,9 @@ def test_the_chain_after_valid_requests(batches, fields):
     assert {kind for batch in kinds for kind in batch} == {"applied"}
 
 
-def test_a_chain_without_default_timeout_has_no_deadline():
+def test_a_chain_without_time_outs_has_no_deadline():
     assert apply(None, [create()], now=NOW).chain.deadline is None
+    assert apply(None, [FINISH], now=NOW).chain.effective_deadline is None
 
 
 def test_the_first_create_wins():
@@ -203,6 +207,55 @@ def test_the_create_decides_the_length_of_stamps():
     assert (kinds, chain.stamp) == ([["rejected", "applied"]], b"\x01")
 
 
+WRONG = stamp("wrong", b"\x01\x02")
+
+
+@pytest.mark.parametrize("state", ["acked", "failed", "never created"])
+def test_a_request_that_is_rejected_once_is_rejected_after_the_end(state):
+    chain = STATES[state]
+    used = "early" if state == "never created" else "c"
+    (length, reused, second), outcomes = (WRONG, stamp(used, b"\x05"), create("two")), []
+    for request in (length, reused, second):
+        applied = apply(chain, [request], now=NOW + DAY)
+        assert applied.chain is chain
+        outcomes += applied.outcomes
+    assert [outcome.kind for outcome in outcomes] == ["rejected"] * 3
+    kinds = [BufferLengthsUnequal, RequestIdReused, TagExists]
+    assert [type(outcome.error) for outcome in outcomes] == kinds
+    reason = "already exists" + (": never created" if state == "never created" else "")
+    assert str(outcomes[2].error).endswith(reason)
+
+
+def test_a_create_of_another_length_fails_the_chain_at_once():
+    pending, _ = run([stamp("a", b"\x01\x02", started=1), stamp("b", b"\x04\x00")])
+    chain, kinds = run([create(stamp=b"\xf0" * 4), stamp("s", b"\x0f" * 4)], chain=pending)
+    assert kinds == [["applied"] * 2]
+    assert (chain.status, chain.event_pending, chain.started) == ("failed", True, 2)
+    assert "has 4 bytes" in chain.reason
+    assert "stamps of 2 bytes" in chain.reason
+    # The sum of all stamps, cut to the length of the create's.
+    assert chain.stamp == bytes.fromhex("fafdffff")
+    assert run([create(stamp=b"\x08")], chain=pending)[0].stamp == b"\x0d"
+    assert run([stamp("late", b"\x01" * 4), WRONG], chain=chain)[1] == [["late", "rejected"]]
+    failing, _ = run([fail()], chain=pending)
+    assert run([create()], chain=failing)[0].reason == "broken"
+
+
+def test_a_time_out_at_zero_tells_the_counts():
+    chain, _ = run([create(), stamp("s", b"\x01", started=2)])
+    assert (chain.status, chain.stamp) == ("open", b"\0")
+    reason = expire(chain, NOW + DAY).reason
+    assert reason == "timed out: the stamp is zero, but 3 units were started and 0 finished"
+
+
+def test_a_pending_chain_waits_for_its_create_whatever_an_extend_says():
+    pending, _ = run([extend(1)])
+    assert expire(pending, NOW + 4 * DAY - 1).status == "pending"
+    assert expire(pending, NOW + 4 * DAY).reason == "never created"
+    chain, _ = run([create()], chain=pending, start=NOW + 2 * DAY)
+    assert expire(chain, NOW + 2 * DAY).reason == "timed out"
+
+
 def test_a_chain_fails_at_its_deadline():
     chain, _ = run([create(timeout=60)])
     assert expire(chain, NOW + 59_999) is chain
@@ -222,7 +275,7 @@ def test_progress_keeps_a_chain_alive_without_index_writes():
     chain, _ = run([create(timeout=1000, idle_timeout=10)])
     due = chain.due_at
     for second in range(1, 10):
-        chain, _ = run([stamp(f"s{second}")], chain=chain, start=NOW + second * 1000)
+        chain, _ = run([stamp(f"s{second}", b"\x02")], chain=chain, start=NOW + second * 1000)
         assert chain.due_at == due
     assert chain.effective_deadline == NOW + 19_000
     postponed = expire(chain, NOW + 10_000)
@@ -249,5 +302,6 @@ def test_many_marks_are_spilled():
         assert chain.overflow(1) == (b"" if number < INLINE_MARKS - 1 else chain.marks)
     spilled = chain.overflow(1)
     assert spilled[:12] == mark_key("s0")
-    after = run([stamp("more")], chain=chain)[0].without_marks(spilled)
-    assert (len(after.marks), after.spilled) == (MARK_BYTES, INLINE_MARKS)
+    after = run([stamp("more")], chain=chain)[0].without_marks(spilled, 5)
+    assert (len(after.marks), after.spilled, after.marks_until) == (MARK_BYTES, INLINE_MARKS, 5)
+    assert after.without_marks(b"", 7).marks_until == 5

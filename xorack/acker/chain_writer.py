@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from xorack.core.chain import Chain
+from xorack.core.chain import END_OF_TIME, Chain
 from xorack.core.clock import milliseconds
 from xorack.core.errors import StaleLocalData, TagNotFound
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import DEFAULT_RETENTION_MS, ChainStore, Conflict, Unavailable
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
-from xorack.core.transitions import MAX_FOLD, Applied, Outcome, apply
+from xorack.core.transitions import MAX_FOLD, Applied, Outcome, Timeouts, apply
 
 __all__ = ["CachedChain", "ChainWriter", "Limits", "WriteStats"]
 
 _STALE_AFTER = 0.005
 """Seconds of a wait, about a round trip, after which a state that a conflict returned is read
 again. Many write when waits are long, and a read costs a fifth of a failed write."""
+
+_LATE_SWEEP = 86_400_000
+"""Milliseconds. A chain that is failed a day after its deadline need not prolong its marks."""
 
 
 @dataclass
@@ -71,10 +74,12 @@ class Limits:
 
     Attributes:
         default_timeout: Time until a chain fails whose create has no timeout. None for never.
-        retention: Time that spilled marks are kept after the chain's deadline.
+        pending_timeout: Time until a chain fails whose create does not come. None for never.
+        retention: Time that spilled marks are kept after the chain's end.
     """
 
     default_timeout: int | None = None
+    pending_timeout: int | None = None
     retention: int = DEFAULT_RETENTION_MS
 
 
@@ -171,6 +176,7 @@ class ChainWriter:
                     return None
                 after = change(current)
                 if after is not current:
+                    after = self.keep_marks(after)
                     self.stats.add(writes=1)
                     self.store.write(current, after)
                 return after
@@ -184,6 +190,23 @@ class ChainWriter:
             if not retry.again():
                 raise problem
             stale = stale or retry.waited > _STALE_AFTER
+
+    def keep_marks(self, after: Chain) -> Chain:
+        """Prolong the life of spilled marks if a write moves the chain's end beyond it.
+
+        Args:
+            after: The chain that will be written.
+
+        Returns:
+            The chain to write instead.
+        """
+        needed = min(after.latest_end + self.limits.retention, END_OF_TIME)
+        if after.marks_until is None or after.marks_until >= needed:
+            return after
+        # Further than needed: a chain that is extended every minute does this once a retention.
+        until = min(needed + self.limits.retention, END_OF_TIME)
+        self.store.keep_spilled_marks(after, until)
+        return replace(after, marks_until=until)
 
 
 class _Part:
@@ -233,13 +256,14 @@ class _Part:
                 raise TagNotFound(self.tag)
             self.cached = None
             return None
+        limits = self.writer.limits
         ours = [self.marks[index] for index in sorted(self.maybe_applied)]
         applied = apply(
             chain,
             self.requests,
             now=self.writer.clock(),
             spilled_marks=self._spilled_marks(chain, ours if fresh_ids else self.marks),
-            default_timeout=self.writer.limits.default_timeout,
+            timeouts=Timeouts(limits.default_timeout, limits.pending_timeout),
             marks=self.marks,
         )
         if applied.chain is chain:
@@ -249,7 +273,7 @@ class _Part:
             return Applied(chain, self._credited(applied.outcomes))
         if self.exhausted is not None:
             raise self.exhausted
-        after = self._spill(chain, applied)
+        after = self.writer.keep_marks(self._spill(chain, applied))
         self.in_flight = {i for i, (_, kind, _) in enumerate(applied.outcomes) if kind == "applied"}
         self.writer.stats.add(writes=1)
         self.store.write(chain, after)
@@ -289,10 +313,11 @@ class _Part:
         if not marks:
             return after
         # Copies first, then the write without them: a crash between leaves a mark twice.
-        until = max(self.writer.clock(), after.deadline or 0) + self.writer.limits.retention
+        end = max(self.writer.clock(), after.latest_end)
+        until = min(end + self.writer.limits.retention + _LATE_SWEEP, END_OF_TIME)
         self.store.put_spilled_marks(before, marks, until)
         self.writer.stats.add(spilled=len(marks) // MARK_BYTES)
-        return after.without_marks(marks)
+        return after.without_marks(marks, until)
 
     def _credited(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Report a duplicate of a write of ours whose response was lost as applied."""

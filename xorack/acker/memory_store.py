@@ -17,7 +17,7 @@ class MemoryStore:
 
     Attributes:
         chains: The chains by tag.
-        marks: Spilled marks: tag and first_seen_at of the chain, to key, to checksum.
+        marks: Spilled marks: tag and first_seen_at of the chain, to key, to checksum. None expires.
     """
 
     def __init__(self) -> None:
@@ -34,9 +34,7 @@ class MemoryStore:
         """See `xorack.core.ports.ChainStore.write`."""
         with self._guard:
             stored = self.chains.get(after.tag)
-            expected = None if before is None else (before.version, before.stamp)
-            actual = None if stored is None else (stored.version, stored.stamp)
-            if expected != actual:
+            if _identity(before) != _identity(stored):
                 raise Conflict(stored)
             self.chains[after.tag] = after
 
@@ -47,10 +45,13 @@ class MemoryStore:
             return {key: marks[key] for key in keys if key in marks}
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        """See `xorack.core.ports.ChainStore.put_spilled_marks`; nothing expires."""
+        """See `xorack.core.ports.ChainStore.put_spilled_marks`."""
         del until
         with self._guard:
             self.marks.setdefault((chain.tag, chain.first_seen_at), {}).update(split_marks(marks))
+
+    def keep_spilled_marks(self, chain: Chain, until: int) -> None:
+        """See `xorack.core.ports.ChainStore.keep_spilled_marks`."""
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
         """See `xorack.core.ports.ChainStore.due_pages`."""
@@ -58,3 +59,7 @@ class MemoryStore:
             due = [(c.due_at, c.tag) for c in self.chains.values() if c.due_at is not None]
         if tags := [tag for at, tag in sorted(due) if at <= now]:
             yield tags
+
+
+def _identity(chain: Chain | None) -> tuple[object, ...] | None:
+    return None if chain is None else (chain.first_seen_at, chain.version, chain.stamp)

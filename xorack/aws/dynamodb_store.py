@@ -3,8 +3,8 @@
 One item a chain. Each write is one conditional ``UpdateItem`` that sets what changed and leaves
 every other attribute alone. `xorack.aws.item` is the codec.
 
-Spilled marks are items of the same table. Their key is the chain's tag, a NUL (which no tag
-holds), the time when the chain was first seen, and the mark's key.
+Other items of the table have keys that begin with a chain's tag and a NUL, which no tag holds:
+buckets of spilled marks, and records of deletions.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from xorack.aws import schema
-from xorack.aws.client import error_code, is_transient, make_client
-from xorack.aws.item import Item, decode, encode
+from xorack.aws.client import error_code
+from xorack.aws.item import decode, encode
+from xorack.aws.mark_buckets import MarkBuckets
+from xorack.aws.table import Item, Table, condition_failed, sdk_retried, ttl
 from xorack.core.chain import Chain
-from xorack.core.errors import InvalidRequest, NotAChain, TagNotFound
-from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES
-from xorack.core.ports import DEFAULT_RETENTION_MS, Conflict, Unavailable
+from xorack.core.clock import milliseconds
+from xorack.core.errors import NotAChain, TagNotFound
+from xorack.core.marks import mark_key
+from xorack.core.ports import DEFAULT_RETENTION_MS, Conflict
+from xorack.core.retry import RetryPolicy
 
 __all__ = ["DynamoDBStore"]
 
-_READ_BATCH = 100
-_WRITE_BATCH = 25
-_UNPROCESSED_ROUNDS = 4
-_CONDITION_FAILED = "ConditionalCheckFailedException"
+_PAGE = 100
+_GENERATION = "first_seen_at"
 _NO_INDEX = ("ValidationException", "ResourceNotFoundException")
 
 
@@ -41,6 +43,7 @@ class DynamoDBStore:
         client: Any = None,
         *,
         retention: int = DEFAULT_RETENTION_MS,
+        policy: RetryPolicy | None = None,
     ) -> None:
         """Use a table.
 
@@ -49,41 +52,34 @@ class DynamoDBStore:
             partition_key: The name of its partition key, a string attribute.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             retention: Milliseconds that the tombstone of a finished chain is kept.
+            policy: The limits of retries for keys that a batch read left out.
 
         Raises:
             InvalidRequest: The table name is empty, or the partition key is an attribute of chains.
         """
-        if not isinstance(table_name, str) or not table_name:
-            raise InvalidRequest("table_name", table_name, "the name of a DynamoDB table")
-        if not isinstance(partition_key, str) or not partition_key:
-            raise InvalidRequest("partition_key", partition_key, "the name of the partition key")
-        if partition_key in schema.RESERVED:
-            expected = "a name that is not an attribute of a chain"
-            raise InvalidRequest("partition_key", partition_key, expected)
-        self.table_name = table_name
-        self.partition_key = partition_key
-        self.client = make_client("dynamodb") if client is None else client
+        self.table = Table(table_name, partition_key, client, policy)
         self.retention = retention
+        self._marks = MarkBuckets(self.table)
 
     # -- chains --------------------------------------------------------------------------------
 
     def read(self, tags: Sequence[str]) -> dict[str, Chain]:
         """See `xorack.core.ports.ChainStore.read`."""
-        chains = (self._decode(item) for item in self._batch_get(list(tags)))
+        chains = map(self._decode, self.table.read(tags))
         return {chain.tag: chain for chain in chains}
 
     def write(self, before: Chain | None, after: Chain) -> None:
         """See `xorack.core.ports.ChainStore.write`."""
         new = self._encode(after)
         old = self._encode(before) if before is not None else {}
-        names = {"#key": self.partition_key}
+        names = {"#key": self.table.partition_key}
         values: Item = {}
-        update = _update_expression(old, new, names, values, self.partition_key)
+        update = _update_expression(old, new, names, values, self.table.partition_key)
         condition = _condition_expression(before, names, values)
         try:
-            self.client.update_item(
-                TableName=self.table_name,
-                Key=self._key(after.tag),
+            self.table.call(
+                "update_item",
+                Key=self.table.key(after.tag),
                 UpdateExpression=update,
                 ConditionExpression=condition,
                 ExpressionAttributeNames=names,
@@ -91,59 +87,79 @@ class DynamoDBStore:
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
-            if error_code(error) != _CONDITION_FAILED:
-                raise _wrapped(error) from error
+            if not condition_failed(error):
+                raise
             item = error.response.get("Item")
             # No item: the chain does not exist, or the engine does not return it.
             stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)
-            raise Conflict(stored, maybe_ours=_retried(error)) from error
-        except BotoCoreError as error:
-            raise _wrapped(error) from error
+            raise Conflict(stored, maybe_ours=sdk_retried(error)) from error
 
-    def delete(self, tag: str) -> None:
+    def delete(self, tag: str, request_id: str | None = None) -> None:
         """Delete a chain.
+
+        Args:
+            tag: The chain.
+            request_id: Makes the call safe to repeat: it deletes the chain that its first attempt
+                found, and no later one of the same tag.
 
         Raises:
             TagNotFound: The chain does not exist.
         """
+        names = {"#key": self.table.partition_key}
+        values: Item = {}
+        condition = "attribute_exists(#key)"
+        if request_id is not None:
+            generation = self._generation_to_delete(tag, request_id)
+            condition += _generation_condition(generation, names, values)
         try:
-            self._call(
+            self.table.call(
                 "delete_item",
-                Key=self._key(tag),
-                ConditionExpression="attribute_exists(#key)",
-                ExpressionAttributeNames={"#key": self.partition_key},
+                Key=self.table.key(tag),
+                ConditionExpression=condition,
+                ExpressionAttributeNames=names,
+                **({"ExpressionAttributeValues": values} if values else {}),
             )
         except ClientError as error:
-            if error_code(error) != _CONDITION_FAILED:
+            if not condition_failed(error):
                 raise
-            if not _retried(error):
+            if request_id is None and not sdk_retried(error):
                 raise TagNotFound(tag) from error
+
+    def _generation_to_delete(self, tag: str, request_id: str) -> int | None:
+        """Return the generation that a deletion is about, as recorded at its first attempt."""
+        record = f"{tag}\0delete\0{mark_key(request_id).hex()}"
+        stored = {self.table.key_of(item): item for item in self.table.read([tag, record])}
+        if record not in stored:
+            if tag not in stored:
+                raise TagNotFound(tag)
+            until = ttl(milliseconds() + self.retention)
+            response = self.table.call(
+                "update_item",
+                Key=self.table.key(record),
+                UpdateExpression="SET #gen = if_not_exists(#gen, :gen), #until = :until",
+                ExpressionAttributeNames={"#gen": _GENERATION, "#until": schema.EXPIRES_AT},
+                ExpressionAttributeValues={
+                    ":gen": stored[tag].get(_GENERATION, {"N": "0"}),
+                    ":until": until,
+                },
+                ReturnValues="ALL_NEW",
+            )
+            stored[record] = response["Attributes"]
+        return int(stored[record][_GENERATION]["N"]) or None
 
     # -- spilled marks -------------------------------------------------------------------------
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """See `xorack.core.ports.ChainStore.get_spilled_marks`."""
-        items = self._batch_get([_mark_item_key(chain, key) for key in keys])
-        marks = [bytes(item[schema.MARK]["B"]) for item in items]
-        return {mark[:MARK_KEY_BYTES]: mark[MARK_KEY_BYTES:] for mark in marks}
+        return self._marks.get(chain, keys)
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """See `xorack.core.ports.ChainStore.put_spilled_marks`."""
-        expires_at = {"N": str(until // 1000 + 1)}
-        puts = []
-        for at in range(0, len(marks), MARK_BYTES):
-            mark = marks[at : at + MARK_BYTES]
-            key = self._key(_mark_item_key(chain, mark[:MARK_KEY_BYTES]))
-            item = {**key, schema.MARK: {"B": mark}, schema.EXPIRES_AT: expires_at}
-            puts.append({"PutRequest": {"Item": item}})
-        for at in range(0, len(puts), _WRITE_BATCH):
-            left: Any = {self.table_name: puts[at : at + _WRITE_BATCH]}
-            for _ in range(_UNPROCESSED_ROUNDS):
-                left = self._call("batch_write_item", RequestItems=left).get("UnprocessedItems")
-                if not left:
-                    break
-            else:
-                raise Unavailable(_unprocessed("BatchWriteItem", len(puts) - at))
+        self._marks.put(chain, marks, until)
+
+    def keep_spilled_marks(self, chain: Chain, until: int) -> None:
+        """See `xorack.core.ports.ChainStore.keep_spilled_marks`."""
+        self._marks.keep(chain, until)
 
     # -- for the sweeper and for operators -----------------------------------------------------
 
@@ -165,24 +181,24 @@ class DynamoDBStore:
         try:
             for offset in range(schema.DUE_SHARDS):
                 shard = {"N": str((first + offset) % schema.DUE_SHARDS)}
-                for page in self._pages(
+                for page in self.table.pages(
                     "query",
                     IndexName=schema.DUE_INDEX,
                     KeyConditionExpression="#shard = :shard AND #at <= :now",
                     ExpressionAttributeNames={"#shard": schema.DUE_SHARD, "#at": schema.DUE_AT},
                     ExpressionAttributeValues={":shard": shard, **values},
-                    Limit=_READ_BATCH,
+                    Limit=_PAGE,
                 ):
                     yield self._tags(page)
         except ClientError as error:
             message = error.response.get("Error", {}).get("Message", "")
             if error_code(error) not in _NO_INDEX or "index" not in message:
                 raise
-            for page in self._pages(
+            for page in self.table.pages(
                 "scan",
                 FilterExpression="#at <= :now",
                 ProjectionExpression="#key",
-                ExpressionAttributeNames={"#at": schema.DUE_AT, "#key": self.partition_key},
+                ExpressionAttributeNames={"#at": schema.DUE_AT, "#key": self.table.partition_key},
                 ExpressionAttributeValues=values,
             ):
                 yield self._tags(page)
@@ -200,7 +216,7 @@ class DynamoDBStore:
         due: list[tuple[int, str]] = []
         more = False
         for shard in range(schema.DUE_SHARDS):
-            page = self._call(
+            page = self.table.call(
                 "query",
                 IndexName=schema.DUE_INDEX,
                 KeyConditionExpression="#shard = :shard",
@@ -227,10 +243,11 @@ class DynamoDBStore:
             NotAChain: An item is not a chain and ``on_invalid`` is None.
             Unavailable: A retry may help.
         """
-        for page in self._pages(
+        for page in self.table.pages(
             "scan",
-            FilterExpression="attribute_not_exists(#mark)",
-            ExpressionAttributeNames={"#mark": schema.MARK},
+            FilterExpression="NOT contains(#key, :nul)",
+            ExpressionAttributeNames={"#key": self.table.partition_key},
+            ExpressionAttributeValues={":nul": {"S": "\0"}},
         ):
             for item in page["Items"]:
                 try:
@@ -240,60 +257,14 @@ class DynamoDBStore:
                         raise
                     on_invalid(error)
 
-    # -- calls ---------------------------------------------------------------------------------
-
     def _encode(self, chain: Chain) -> Item:
-        return encode(chain, self.partition_key, self.retention)
+        return encode(chain, self.table.partition_key, self.retention)
 
     def _decode(self, item: Item) -> Chain:
-        return decode(item, self.partition_key)
-
-    def _key(self, value: str) -> Item:
-        return {self.partition_key: {"S": value}}
+        return decode(item, self.table.partition_key)
 
     def _tags(self, page: dict[str, Any]) -> list[str]:
-        return [item[self.partition_key]["S"] for item in page["Items"]]
-
-    def _pages(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        start: dict[str, Any] = {}
-        while True:
-            page = self._call(operation, **arguments, **start)
-            if page["Items"]:
-                yield page
-            if "LastEvaluatedKey" not in page:
-                return
-            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
-
-    def _batch_get(self, keys: list[str]) -> Iterator[Item]:
-        """Read items by key, consistently."""
-        if len(keys) == 1:
-            response = self._call("get_item", Key=self._key(keys[0]), ConsistentRead=True)
-            if item := response.get("Item"):
-                yield item
-            return
-        for at in range(0, len(keys), _READ_BATCH):
-            wanted = [self._key(key) for key in keys[at : at + _READ_BATCH]]
-            rounds = 0
-            while wanted:
-                request = {self.table_name: {"Keys": wanted, "ConsistentRead": True}}
-                response = self._call("batch_get_item", RequestItems=request)
-                yield from response["Responses"].get(self.table_name, [])
-                unprocessed = response.get("UnprocessedKeys", {}).get(self.table_name, {})
-                left = unprocessed.get("Keys", [])
-                # A response ends at 16 MB: continue as long as each brings some items.
-                rounds = rounds + 1 if len(left) == len(wanted) else 0
-                if rounds >= _UNPROCESSED_ROUNDS:
-                    raise Unavailable(_unprocessed("BatchGetItem", len(left)))
-                wanted = left
-
-    def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        if "RequestItems" not in arguments:
-            arguments["TableName"] = self.table_name
-        try:
-            response: dict[str, Any] = getattr(self.client, operation)(**arguments)
-        except (ClientError, BotoCoreError) as error:
-            raise _wrapped(error) from error
-        return response
+        return [self.table.key_of(item) for item in page["Items"]]
 
 
 def _update_expression(
@@ -314,8 +285,10 @@ def _condition_expression(before: Chain | None, names: dict[str, str], values: I
     """Return the condition that an item is unchanged; add what it needs to names and values."""
     if before is None:
         return "attribute_not_exists(#key)"
+    condition = "attribute_exists(#key)" + _generation_condition(
+        before.first_seen_at, names, values
+    )
     names["#version"] = "version"
-    condition = "attribute_exists(#key)"
     if before.version:
         condition += " AND #version = :old_version"
         values[":old_version"] = {"N": str(before.version)}
@@ -329,27 +302,12 @@ def _condition_expression(before: Chain | None, names: dict[str, str], values: I
     return condition
 
 
-def _mark_item_key(chain: Chain, mark_key: bytes) -> str:
-    return f"{chain.tag}\0{chain.first_seen_at}\0{mark_key.hex()}"
-
-
-def _wrapped(error: Exception) -> Exception:
-    """Wrap a retryable AWS error in Unavailable."""
-    return Unavailable(error) if is_transient(error) else error
-
-
-def _retried(error: ClientError) -> bool:
-    """Return True if the SDK retried the call: the first attempt may have succeeded."""
-    return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts"))
-
-
-def _unprocessed(operation: str, count: int) -> ClientError:
-    return ClientError(
-        {
-            "Error": {
-                "Code": "ProvisionedThroughputExceededException",
-                "Message": f"{count} keys were not processed",
-            }
-        },
-        operation,
-    )
+def _generation_condition(
+    generation: int | None, names: dict[str, str], values: dict[str, Any]
+) -> str:
+    """Return the condition that the chain is not an earlier or later one of its tag."""
+    names["#generation"] = _GENERATION
+    if generation is None:
+        return " AND attribute_not_exists(#generation)"
+    values[":generation"] = {"N": str(generation)}
+    return " AND #generation = :generation"

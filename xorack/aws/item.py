@@ -10,17 +10,13 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from xorack.aws import schema
-from xorack.core.chain import Chain, Status
-from xorack.core.errors import NotAChain, shown
+from xorack.aws.table import Item, ttl
+from xorack.core.chain import END_OF_TIME, Chain, Status
+from xorack.core.errors import NewerFormat, NotAChain, shown
 
-__all__ = ["Item", "decode", "due_shard", "encode"]
-
-Item = dict[str, dict[str, Any]]
-"""An item in DynamoDB's JSON: attribute name to type and value."""
+__all__ = ["decode", "due_shard", "encode"]
 
 _STATUSES: tuple[str, ...] = get_args(Status)
-_LAST_TIME = 253_402_300_799_999
-"""The end of the year 9999, in milliseconds since the epoch."""
 _TYPES: dict[str, tuple[tuple[str, ...], str, Callable[[Any], Any]]] = {
     "S": (schema.STRINGS, "a String", str),
     "B": (schema.BINARIES, "a Binary", bytes),
@@ -42,6 +38,8 @@ def encode(chain: Chain, partition_key: str, retention: int) -> Item:
         retention: Milliseconds that the tombstone of a finished chain is kept.
     """
     item: Item = {partition_key: {"S": chain.tag}}
+    if chain.version:
+        item[schema.FORMAT_NAME] = {"N": str(schema.FORMAT)}
     for kind, (names, _, _) in _TYPES.items():
         for name in names:
             value = getattr(chain, name)
@@ -54,7 +52,7 @@ def encode(chain: Chain, partition_key: str, retention: int) -> Item:
         item[schema.DUE_SHARD] = {"N": str(due_shard(chain.tag))}
     if chain.ended_at is not None:
         # Seconds. Only a finished chain expires: an open chain that disappears is a loss.
-        item[schema.EXPIRES_AT] = {"N": str((chain.ended_at + retention) // 1000 + 1)}
+        item[schema.EXPIRES_AT] = ttl(chain.ended_at + retention)
     return item
 
 
@@ -63,8 +61,12 @@ def decode(item: Item, partition_key: str) -> Chain:
 
     Raises:
         NotAChain: Another program wrote the item.
+        NewerFormat: A newer version of this package wrote it.
     """
     tag = item[partition_key]["S"]
+    written = item.get(schema.FORMAT_NAME, {}).get("N", "0")
+    if float(written) > schema.FORMAT:
+        raise NewerFormat(tag, written, schema.FORMAT)
     fields: dict[str, Any] = {schema.STATUS: "open"}
     for kind, (names, expected, convert) in _TYPES.items():
         for name in names:
@@ -77,7 +79,7 @@ def decode(item: Item, partition_key: str) -> Chain:
                 found = f"{value}" if actual == "N" else f"of type {actual}"
                 raise NotAChain(tag, f"its {name} is {found}, expected {expected}") from error
     for name in schema.TIMES:
-        if not 0 <= fields.get(name, 0) <= _LAST_TIME:
+        if not 0 <= fields.get(name, 0) <= END_OF_TIME:
             expected = "milliseconds since the epoch"
             raise NotAChain(tag, f"its {name} is {fields[name]}, expected {expected}")
     if (status := fields[schema.STATUS]) not in _STATUSES:

@@ -24,8 +24,12 @@ DUE_AT: Final = "due_at"
 DUE_SHARDS: Final = 8
 """Partitions of the index. Each takes 1,000 writes a second."""
 
-MARK: Final = "mark"
-"""The mark in an item that holds a mark and not a chain."""
+FORMAT_NAME: Final = "format"
+FORMAT: Final = 1
+"""The version of the attributes. Items of xor-ack-dynamodb have none."""
+
+SPILLED_MARKS: Final = "spilled_marks"
+"""The set of marks in an item that is a bucket of marks and not a chain."""
 
 NUMBERS: Final = (
     "started",
@@ -36,9 +40,11 @@ NUMBERS: Final = (
     "last_stamp_at",
     "ended_at",
     "deadline",
+    "pending_deadline",
     "idle_timeout",
     DUE_AT,
     "spilled",
+    "marks_until",
 )
 TIMES: Final = (
     "first_seen_at",
@@ -46,12 +52,16 @@ TIMES: Final = (
     "last_stamp_at",
     "ended_at",
     "deadline",
+    "pending_deadline",
     DUE_AT,
+    "marks_until",
 )
 STRINGS: Final = (STATUS, "detail", "failing", "reason")
 BINARIES: Final = (STAMP, "marks")
 FLAGS: Final = ("event_pending", "extended")
-RESERVED: Final = frozenset((*NUMBERS, *STRINGS, *BINARIES, *FLAGS, DUE_SHARD, EXPIRES_AT, MARK))
+RESERVED: Final = frozenset(
+    (*NUMBERS, *STRINGS, *BINARIES, *FLAGS, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SPILLED_MARKS)
+)
 """Attributes of an item. The partition key must have another name."""
 
 METRIC_NAMESPACE: Final = "xorack"

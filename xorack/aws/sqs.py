@@ -85,7 +85,8 @@ def send(
             count += 1
             yield request
 
-    for batch in _batches(_messages(pack(counted(), max_bytes=max_bytes))):
+    bodies = enumerate(pack(counted(), max_bytes=max_bytes))
+    for batch in _batches(_Message(position, body, {}) for position, body in bodies):
         if failures := _send_batch(client, queue_url, batch, policy):
             unsent = [message.body for message in batch if message.position in failures]
             raise SendFailed(queue_url, next(iter(failures.values())), unsent)
@@ -95,21 +96,34 @@ def send(
 
 
 def send_bodies(
-    queue_url: str, bodies: Sequence[str], client: Any, *, policy: RetryPolicy
+    queue_url: str, bodies: Sequence[tuple[str, int]], client: Any, *, policy: RetryPolicy
 ) -> dict[int, str]:
-    """Send message bodies, each within the limits of SQS.
+    """Send bodies again, each with the time when it was first sent as the attribute ``sent_at``.
+
+    Args:
+        queue_url: The queue.
+        bodies: Each body, and when it was first sent, milliseconds since the epoch.
+        client: A boto3 SQS client.
+        policy: The limits of retries for messages that were not accepted.
 
     Returns:
         The bodies that were not accepted: position to reason.
     """
     failures: dict[int, str] = {}
-    for batch in _batches(_messages(bodies)):
+    for batch in _batches(_sent_again(n, *entry) for n, entry in enumerate(bodies)):
         failures.update(_send_batch(client, queue_url, batch, policy))
     return failures
 
 
-def _messages(bodies: Iterable[str]) -> Iterator[_Message]:
-    return (_Message(position, body, {}) for position, body in enumerate(bodies))
+def _sent_again(position: int, body: str, sent_at: int) -> _Message:
+    message = _Message(position, body, _sent_at(sent_at))
+    # Senders split bodies that leave no room, except malformed ones.
+    return message if message.size <= MAX_BODY_BYTES else _Message(position, body, {})
+
+
+def _sent_at(time: int | None) -> dict[str, Any]:
+    """Return the message attribute that keeps the time when a message was first sent."""
+    return {} if time is None else {"sent_at": {"DataType": "Number", "StringValue": str(time)}}
 
 
 def _batches(messages: Iterable[_Message]) -> Iterator[list[_Message]]:
@@ -186,9 +200,10 @@ class DeadLetterQueue:
 
 
 def _dead_letter(position: int, rejected: Rejected) -> _Message:
-    """Make the message of a rejected request, with the reason in the attribute ``error``."""
+    """Make the message of a rejected request, with the attributes ``error`` and ``sent_at``."""
     reason = rejected.reason.encode("ascii", "backslashreplace")[:_ERROR_BYTES].decode()
-    attributes = {"error": {"DataType": "String", "StringValue": reason}}
+    error = {"DataType": "String", "StringValue": reason}
+    attributes = {"error": error, **_sent_at(rejected.sent_at)}
     message = _Message(position, rejected.body, attributes)
     if message.size <= MAX_BODY_BYTES:
         return message

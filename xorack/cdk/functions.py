@@ -30,7 +30,7 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
         description="Applies the queue's requests to chains",
         timeout_seconds=settings.function_timeout_seconds,
         statements=[
-            allow(table.table_arn, *_READ, "dynamodb:BatchWriteItem", "dynamodb:UpdateItem"),
+            allow(table.table_arn, *_READ, "dynamodb:UpdateItem"),
             allow(queue.queue_arn, *_RECEIVE),  # Lambda polls with the function's role
             allow(dead_letters.queue_arn, "sqs:SendMessage"),
             allow(resources.bus.event_bus_arn, "events:PutEvents"),

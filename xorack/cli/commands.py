@@ -246,14 +246,26 @@ def watch(
 @text_option(
     "--queue", metavar="URL", help="The queue that the messages go to, instead of a stack's."
 )
+@click.option(
+    "--retention-days",
+    type=click.IntRange(1, 3650),
+    help="Leave messages first sent longer ago.  [default: the stack's retention of chains, or 30]",
+)
 @json_option
 @with_stack
-def redrive(dead_letters: str | None, queue: str | None, target: Target, **flags: bool) -> int:
+def redrive(
+    dead_letters: str | None,
+    queue: str | None,
+    retention_days: int | None,
+    target: Target,
+    **flags: bool,
+) -> int:
     """Send dead-lettered messages back to the queue.
 
     Run it once the cause is fixed. It shows the reasons first, and asks. Messages that failed at
     every attempt go back. Rejected ones stay, since they would be rejected again; if you fixed
-    their chains: --all. Sending too much back is harmless: a request takes effect once.
+    their chains: --all. Sending too much back is harmless: a request takes effect once. Messages
+    older than the retention of finished chains stay, since this does not hold for them.
 
     Exit status: 0 if all chosen messages are back; 1 if not, or if you said no.
     """
@@ -270,7 +282,10 @@ def redrive(dead_letters: str | None, queue: str | None, target: Target, **flags
         raise click.UsageError("--dead-letters and --queue go together")
     else:
         outputs = target.find_stack()
-        queues = Redrive(outputs.dead_letter_queue_url, outputs.queue_url, target.client("sqs"))
+        urls = outputs.dead_letter_queue_url, outputs.queue_url
+        queues = Redrive(*urls, target.client("sqs"), outputs.retention)
+    if retention_days is not None:
+        queues.retention = retention_days * 86_400_000
     return run_redrive(queues, **flags)
 
 

@@ -15,11 +15,14 @@ from xorack.ops.text import plural, printable
 
 __all__ = ["run_redrive"]
 
+_DAY_MS = 86_400_000
 _MAX_REASONS = 20
 """Reasons shown: a faulty sender may cause any number."""
 _STAY = {
     "rejected": "rejected: the chain was in the wrong state. Once that is fixed, use --all",
     "malformed": "malformed: no consumer can parse it. Only --force sends it",
+    "expired": "older than the {days:g} days for which finished chains are kept: sent back, it "
+    "could start a chain again that is gone",
 }
 
 
@@ -28,13 +31,15 @@ def run_redrive(
 ) -> int:
     """Show the dead-lettered messages, ask, send messages back; return the exit status."""
     kinds = KINDS[: 3 if force else 2 if all_ else 1]
+    days = redrive.retention / _DAY_MS
     survey = redrive.survey()
     nothing_to_move = survey.complete and not survey.count(*kinds)
     if as_json:
         idle = look or not yes or nothing_to_move
-        _print_json(survey, kinds, None if idle else redrive.move(kinds, survey))
+        moved = 0 if idle else redrive.move(kinds, survey).moved
+        _print_json(survey, kinds, days, moved)
         return 0
-    _print_survey(survey, kinds)
+    _print_survey(survey, kinds, days)
     if look or not survey.seen:
         return 0
     if nothing_to_move:
@@ -44,27 +49,25 @@ def run_redrive(
         screen.say("nothing was moved")
         return 1
     result = _move(redrive, kinds, survey)
-    if result.task_error is not None:
-        screen.say(f"one by one: SQS does not move them itself ({printable(result.task_error)})")
     stay = f"; {result.left:,} stay" if result.left else ""
     screen.say(f"{plural(result.moved, 'message')} sent back{stay}")
     return 0
 
 
-def _print_json(survey: Survey, kinds: tuple[Kind, ...], result: MoveResult | None) -> None:
+def _print_json(survey: Survey, kinds: tuple[Kind, ...], days: float, moved: int) -> None:
     screen.print_json(
         {
             "letters": survey.total,
             "seen": survey.seen,
             "complete": survey.complete,
             "groups": [{**asdict(one), "chosen": one.kind in kinds} for one in survey.groups],
-            "moved": result.moved if result else 0,
-            "by": result.by if result else None,
+            "retention_days": days,
+            "moved": moved,
         }
     )
 
 
-def _print_survey(survey: Survey, kinds: tuple[Kind, ...]) -> None:
+def _print_survey(survey: Survey, kinds: tuple[Kind, ...], days: float) -> None:
     if not survey.seen:
         screen.say("no dead-lettered messages")
         return
@@ -85,7 +88,8 @@ def _print_survey(survey: Survey, kinds: tuple[Kind, ...]) -> None:
         screen.say(f"the first {survey.seen:,} of about {survey.total:,}")
     for kind in KINDS:
         if kind not in kinds and (count := survey.count(kind)):
-            screen.say(f"{plural(count, 'message')} {'is' if count == 1 else 'are'} {_STAY[kind]}")
+            verb = "is" if count == 1 else "are"
+            screen.say(f"{plural(count, 'message')} {verb} {_STAY[kind].format(days=days)}")
 
 
 def _confirm(survey: Survey, kinds: tuple[Kind, ...]) -> bool:

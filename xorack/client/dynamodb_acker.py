@@ -23,8 +23,9 @@ __all__ = ["DynamoDBAcker"]
 class _Call:
     """A thread's call that waits for its request to be applied."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, *, fresh: bool) -> None:
         self.request = request
+        self.fresh = fresh  # its id was made for this call
         self.turn = threading.Event()
         self.stamp: Stamp | None = None
         self.error: BaseException | None = None
@@ -37,11 +38,17 @@ class DynamoDBAcker:
     was lost, and keeps a finished chain as a tombstone. Threads may share an acker: their stamps
     to one chain share a write.
 
-    Each method may raise InvalidRequest for an invalid argument, and
-    ``botocore.exceptions.ClientError`` if DynamoDB rejects a call. ``create`` and ``stamp`` raise
+    Each method may raise InvalidRequest for an invalid argument. ``create`` and ``stamp`` raise
     ZeroBufferNoOp for a stamp of zeros, BufferLengthsUnequal if other stamps of the chain have
-    another length, and StaleLocalData if others kept writing the chain until the retries were
-    used up: then the stamp was not applied.
+    another length, RequestIdReused if another call used the ``request_id``, and StaleLocalData if
+    others kept writing the chain until the retries were used up. After each of these errors
+    nothing was written.
+
+    Errors of boto3 come after the retries. After a time-out, a broken connection
+    (``botocore.exceptions.BotoCoreError``) or a 5xx status the outcome is unknown: the call may
+    have taken effect. Repeat it with the same ``request_id``: then it takes effect once. Any other
+    ``ClientError``, such as a denied access, means that DynamoDB rejected the last attempt; an
+    earlier attempt may have taken effect only if it ended with one of the errors above.
 
     Example:
         >>> acker = DynamoDBAcker("my-table", partition_key="tagID")   # doctest: +SKIP
@@ -52,6 +59,7 @@ class DynamoDBAcker:
     """
 
     _CACHE_SIZE = 10_000
+    _CACHE_MILLISECONDS = 5 * 60_000
 
     def __init__(
         self,
@@ -77,11 +85,19 @@ class DynamoDBAcker:
             self.store, retry_policy=self.policy, limits=Limits(retention=retention)
         )
         # The state after our last write saves a read; the condition of the next write verifies it.
-        self._cache: OrderedDict[str, Chain] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[int, Chain]] = OrderedDict()
         self._queues: dict[tuple[str, bool], list[_Call]] = {}
         self._guard = threading.Lock()
 
-    def create(self, tag: str, stamp: bytes, *, started: int = 0, finished: int = 0) -> Stamp:
+    def create(
+        self,
+        tag: str,
+        stamp: bytes,
+        *,
+        started: int = 0,
+        finished: int = 0,
+        request_id: str | None = None,
+    ) -> Stamp:
         """Create a chain.
 
         Args:
@@ -89,16 +105,26 @@ class DynamoDBAcker:
             stamp: The root unit's stamp, not all zero.
             started: Units that this starts, if the senders report counts.
             finished: Units that this finishes, likewise.
+            request_id: 1 to 128 bytes, unique among the chain's requests; random by default. Calls
+                with the same id and arguments take effect once.
 
         Returns:
             The chain's stamp: this one, XORed with stamps that came before the create.
 
         Raises:
-            TagExists: The chain was created before.
+            TagExists: Another call created the chain.
         """
-        return self._apply("create", tag, stamp, started, finished)
+        return self._apply("create", tag, stamp, request_id, started=started, finished=finished)
 
-    def stamp(self, tag: str, stamp: bytes, *, started: int = 0, finished: int = 0) -> Stamp:
+    def stamp(
+        self,
+        tag: str,
+        stamp: bytes,
+        *,
+        started: int = 0,
+        finished: int = 0,
+        request_id: str | None = None,
+    ) -> Stamp:
         """XOR a stamp into a chain, exactly once. The arguments are those of `create`.
 
         Returns:
@@ -108,16 +134,30 @@ class DynamoDBAcker:
         Raises:
             TagNotFound: The chain does not exist.
         """
-        return self._apply("stamp", tag, stamp, started, finished)
+        return self._apply("stamp", tag, stamp, request_id, started=started, finished=finished)
 
-    def delete(self, tag: str) -> None:
-        """Delete a chain or a tombstone; raise TagNotFound if it does not exist."""
+    def delete(self, tag: str, *, request_id: str | None = None) -> None:
+        """Delete a chain or a tombstone.
+
+        The tag can be used again at once. Requests of the deleted chain that are still in a queue
+        would count for the new one, so delete a tag only when none is left.
+
+        Args:
+            tag: The chain's name.
+            request_id: Makes the call safe to repeat: calls with the same id delete the chain that
+                the first of them found, and no later one of the same tag.
+
+        Raises:
+            TagNotFound: The chain does not exist.
+        """
         validate_tag(tag)
+        if request_id is not None:
+            Request.fail(tag, request_id)  # checks the id
         self._remember(tag, None)
         retry = self.policy.start()
         while True:
             try:
-                return self.store.delete(tag)
+                return self.store.delete(tag, request_id)
             except Unavailable as unavailable:
                 if not retry.again():
                     raise unavailable.cause from None
@@ -126,19 +166,26 @@ class DynamoDBAcker:
                     raise
                 return None  # an attempt whose response was lost has deleted it
 
-    def _apply(self, op: Any, tag: str, stamp: bytes, started: int, finished: int) -> Stamp:
+    def _apply(
+        self, op: Any, tag: str, stamp: bytes, request_id: str | None, **counts: int
+    ) -> Stamp:
         """Apply a request, together with those of other threads that wait for the same chain."""
         validate_tag(tag)
         if isinstance(stamp, (bytes, bytearray, memoryview)) and not any(stamp):
             raise ZeroBufferNoOp
-        call = _Call(Request(op, tag, uuid.uuid4().hex, stamp, started, finished))
+        id = uuid.uuid4().hex if request_id is None else request_id
+        call = _Call(Request(op, tag, id, stamp, **counts), fresh=request_id is None)
         queue_key = (tag, op == "stamp")
         with self._guard:
             queue = self._queues.setdefault(queue_key, [])
             queue.append(call)
             if len(queue) == 1:
                 call.turn.set()
-        call.turn.wait()
+        try:
+            call.turn.wait()
+        except BaseException:  # an interrupt must not leave the queue without a writer
+            self._leave(queue_key, [call])
+            raise
         if call.stamp is None and call.error is None:
             # The first in the queue writes for all that are in it by now, in one write.
             self._write_queue(queue_key)
@@ -157,26 +204,37 @@ class DynamoDBAcker:
                 call.error = error
             raise
         finally:
-            with self._guard:
-                queue = self._queues[queue_key]
-                del queue[: len(calls)]
-                if queue:
-                    queue[0].turn.set()  # it writes next
-                else:
-                    del self._queues[queue_key]
+            self._leave(queue_key, calls)
             for call in calls:
                 call.turn.set()
+
+    def _leave(self, queue_key: tuple[str, bool], calls: list[_Call]) -> None:
+        """Remove calls from their queue; the first that is left writes next."""
+        with self._guard:
+            left = [call for call in self._queues.get(queue_key, []) if call not in calls]
+            self._queues[queue_key] = left
+            if left:
+                left[0].turn.set()
+            else:
+                del self._queues[queue_key]
 
     def _write(self, tag: str, must_exist: bool, calls: list[_Call]) -> None:
         """Apply the requests of waiting calls; give each its result."""
         with self._guard:
-            last = self._cache.get(tag) if must_exist else None
+            since, last = self._cache.get(tag, (0, None)) if must_exist else (0, None)
+            # What other writers make of the chain is forgotten after minutes at the latest.
+            if self._writer.clock() - since > self._CACHE_MILLISECONDS:
+                last = None
         # A create expects no chain; a stamp without a cached chain reads it.
         cached = None if must_exist and last is None else CachedChain(last, verified=False)
         requests = [call.request for call in calls]
         try:
             chain, outcomes = self._writer.apply(
-                tag, requests, cached, must_exist=must_exist, fresh_ids=True
+                tag,
+                requests,
+                cached,
+                must_exist=must_exist,
+                fresh_ids=all(call.fresh for call in calls),
             )
         except Exception:
             self._remember(tag, None)
@@ -200,6 +258,6 @@ class DynamoDBAcker:
         with self._guard:
             self._cache.pop(tag, None)
             if chain is not None and not chain.final:
-                self._cache[tag] = chain
+                self._cache[tag] = (self._writer.clock(), chain)
             if len(self._cache) > self._CACHE_SIZE:
                 self._cache.popitem(last=False)

@@ -175,8 +175,8 @@ class Tracker:
     ) -> Token:
         """Create a chain with its root unit, and return the unit's token.
 
-        A tag names one run of the work: a second start of the tag has no effect. For a new run use
-        a new tag, with a date or the number of the attempt.
+        A tag names one run of the work: a second start of the tag has no effect, and is rejected if
+        it differs. For a new run use a new tag, with a date or the number of the attempt.
 
         Args:
             tag: The chain's name.
@@ -200,8 +200,13 @@ class Tracker:
     def step(self, *tokens: AnyToken, fail: bool = False) -> Step:
         """Make a step, for use with ``with``: it finishes its units and starts their children.
 
-        When the block ends without an exception, one stamp is sent for each chain. When it raises,
-        nothing is sent: the units stay outstanding until the event is delivered again.
+        When the block ends without an exception, one stamp is sent for each finished unit and
+        chain. When it raises, nothing is sent: the units stay outstanding until the event is
+        delivered again.
+
+        Units may come again in other groups, and still count once. In each chain the first unit
+        starts the children. A unit that comes again with other children is rejected
+        (`RequestIdReused`) and dead-lettered, so keep the unit that starts them first.
 
         Args:
             *tokens: The units that the step finishes, one or more, of one or several chains.
@@ -301,9 +306,13 @@ class Step:
     def child(self, *parts: str | bytes | int, unit: int | None = None) -> Token:
         """Start a child of this step's units, and return its token: send it with the event.
 
+        The child's id follows from the step's first unit and the parts, whatever units follow it.
+        So name children by parts where units come again in other groups.
+
         Args:
-            *parts: The name of the unit among the children of its parents, the same each time the
-                step runs. By default its number, so the order of children must be the same.
+            *parts: The name of the unit among the children of the step's first unit, the same each
+                time the step runs. By default its number, so the order of children must be the
+                same.
             unit: The unit's id, instead of parts.
 
         Raises:
@@ -312,10 +321,10 @@ class Step:
         """
         if self._ended:
             raise XorAckError("the step has ended: its stamp is sent, no child can be started")
-        parents = sorted(token.unit for token in self.tokens)
+        parents = [token.unit for token in self.tokens]
         if unit is None:
-            signed = (parent - (1 << 64) if parent >> 63 else parent for parent in parents)
-            unit = unit_id(*signed, *(parts or (len(self._children),)))
+            signed = parents[0] - (1 << 64) if parents[0] >> 63 else parents[0]
+            unit = unit_id(signed, *(parts or (len(self._children),)))
         token = replace(self.tokens[0], unit=unit, tags=self.tags)
         _maker(token)(unit)  # checks the id
         if unit in self._children or unit in parents:
@@ -324,17 +333,19 @@ class Step:
         return token
 
     def requests(self) -> list[Request]:
-        """Return the stamps that end this step, one for each chain."""
+        """Return the stamps that end this step: one for each finished unit, in each of its chains.
+
+        In each chain the first unit's stamp starts the children.
+        """
         make = _maker(self.tokens[0])
         requests = []
-        children = reduce(xor_bytes, map(make, self._children), bytes(len(make(1))))
         for tag in self.tags:
-            finished = sorted(token.unit for token in self.tokens if tag in token.tags)
-            stamp = reduce(xor_bytes, map(make, finished), children)
-            units = b"".join(unit.to_bytes(8, "little") for unit in finished)
-            id = f"step-{hashlib.blake2b(units, digest_size=16).hexdigest()}"
-            counts = {"started": len(self._children), "finished": len(finished)}
-            requests.append(Request.stamp_(tag, id, stamp, **counts))
+            children = list(self._children)
+            for unit in (token.unit for token in self.tokens if tag in token.tags):
+                stamp = reduce(xor_bytes, map(make, children), bytes(make(unit)))
+                counts = {"started": len(children), "finished": 1}
+                requests.append(Request.stamp_(tag, f"step-{unit:016x}", stamp, **counts))
+                children = []
         return requests
 
     def __enter__(self) -> Step:

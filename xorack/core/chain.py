@@ -7,12 +7,14 @@ from typing import Literal
 
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES
 
-__all__ = ["NEVER_CREATED", "TIMED_OUT", "Chain", "Status"]
+__all__ = ["END_OF_TIME", "NEVER_CREATED", "TIMED_OUT", "Chain", "Status"]
 
 Status = Literal["pending", "open", "acked", "failed"]
 
 TIMED_OUT = "timed out"
 NEVER_CREATED = "never created"
+END_OF_TIME = 253_402_300_799_999
+"""The end of the year 9999, in milliseconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,14 @@ class Chain:
         started: Units started; 0 if senders do not report counts.
         finished: Units finished; likewise.
         version: Number of writes by xorack; 0 for an item of xor-ack-dynamodb.
-        first_seen_at: Time of the first write. It tells a chain from an earlier one of its tag.
+        first_seen_at: Time of the first write: the generation. It tells the chain from earlier and
+            later ones of its tag. None for an item of xor-ack-dynamodb.
         created_at: Time of the create. None: no create yet, or another program created the chain.
         last_stamp_at: Time of the last stamp.
         ended_at: Time of the end, ``acked`` or ``failed``.
-        deadline: Time at which the chain times out. None for never.
+        deadline: Time at which the chain times out once it is created. None for never.
+        pending_deadline: Time at which the chain fails if its create has not come. None for never,
+            and once the create has come.
         idle_timeout: Longest time without a stamp. None for no limit.
         due_at: Time at which the sweeper must look at the chain, at or before the deadline. It does
             not follow every stamp: each change costs an index write.
@@ -39,6 +44,7 @@ class Chain:
         reason: Reason of the failure.
         marks: Marks of the latest applied requests, 16 bytes each, oldest first.
         spilled: Number of marks that were spilled.
+        marks_until: Time until which all of them are kept.
         event_pending: True if the event may still have to be published.
         extended: True if an ``extend`` was applied: it overrides the create's timeout.
     """
@@ -54,6 +60,7 @@ class Chain:
     last_stamp_at: int | None = None
     ended_at: int | None = None
     deadline: int | None = None
+    pending_deadline: int | None = None
     idle_timeout: int | None = None
     due_at: int | None = None
     detail: str | None = None
@@ -61,6 +68,7 @@ class Chain:
     reason: str | None = None
     marks: bytes = field(default=b"", repr=False)
     spilled: int = 0
+    marks_until: int | None = None
     event_pending: bool = False
     extended: bool = False
 
@@ -79,10 +87,22 @@ class Chain:
     @property
     def effective_deadline(self) -> int | None:
         """Time at which an unfinished chain fails if no request comes; None for never."""
+        if self.status == "pending":
+            return self.pending_deadline
         times = [self.deadline]
         if self.idle_timeout is not None and self.last_stamp_at is not None:
             times.append(self.last_stamp_at + self.idle_timeout)
         return min((time for time in times if time is not None), default=None)
+
+    @property
+    def latest_end(self) -> int:
+        """Time at which the chain has ended or will have, unless an extend or its create comes."""
+        if self.ended_at is not None:
+            return self.ended_at
+        deadline = self.pending_deadline if self.status == "pending" else self.deadline
+        if deadline is None:
+            return END_OF_TIME
+        return max(deadline, self.deadline or 0)
 
     def overflow(self, incoming: int) -> bytes:
         """Return the marks to spill before ``incoming`` requests are applied; mostly none.
@@ -93,7 +113,16 @@ class Chain:
         inline = len(self.marks) // MARK_BYTES
         return self.marks if inline + incoming > INLINE_MARKS else b""
 
-    def without_marks(self, spilled: bytes) -> Chain:
-        """Return the chain without the marks at the head of its list, which were spilled."""
-        count = len(spilled) // MARK_BYTES
-        return replace(self, marks=self.marks[len(spilled) :], spilled=self.spilled + count)
+    def without_marks(self, spilled: bytes, until: int) -> Chain:
+        """Return the chain without the marks at the head of its list, which were spilled.
+
+        Args:
+            spilled: The marks.
+            until: Time until which they are kept.
+        """
+        return replace(
+            self,
+            marks=self.marks[len(spilled) :],
+            spilled=self.spilled + len(spilled) // MARK_BYTES,
+            marks_until=until if self.marks_until is None else min(until, self.marks_until),
+        )

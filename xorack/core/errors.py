@@ -11,6 +11,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidToken",
     "LessThanTwoBuffers",
+    "NewerFormat",
     "NotAChain",
     "RequestIdReused",
     "SendFailed",
@@ -82,10 +83,10 @@ class StaleLocalData(XorAckError):
 
 
 class TagExists(XorAckError):
-    """Another request created a chain of this tag before."""
+    """Another request created a chain of this tag before, or the chain ended without a create."""
 
-    def __init__(self, tag: str) -> None:
-        super().__init__(f"tag: {shown(tag)} already exists")
+    def __init__(self, tag: str, reason: str | None = None) -> None:
+        super().__init__(f"tag: {shown(tag)} already exists" + (f": {reason}" if reason else ""))
         self.tag = tag
 
 
@@ -144,6 +145,13 @@ class NotAChain(XorAckError, ValueError):
         super().__init__(f"tag: {shown(tag)} is not a chain item: {reason}")
         self.tag = tag
         self.reason = reason
+
+
+class NewerFormat(NotAChain):
+    """A newer version of this package wrote the item: this version leaves it alone."""
+
+    def __init__(self, tag: object, actual: str, known: int) -> None:
+        super().__init__(tag, f"its format is {actual}, and this version knows {known} at most")
 
 
 class InvalidToken(XorAckError, ValueError):

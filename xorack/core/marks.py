@@ -2,19 +2,37 @@
 
 XOR undoes itself, so a request that is applied twice is a lost or a false ack. A chain therefore
 carries a mark of each applied request, written together with the stamp. Marks that would make the
-item large are spilled: copied to items of their own, and only then left out of the chain.
-docs/adr/0002-marks.md has the alternatives.
+item large are spilled: copied to buckets, which are items of their own, and only then left out of
+the chain. docs/adr/0002-marks.md has the alternatives.
+
+A mark's bucket follows from its key. A chain begins with one bucket (level 0); each further level
+has eight times as many, so a bucket never grows large. All buckets of a chain can be named, so
+their TTL can be prolonged.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
+from typing import NamedTuple
 from zlib import crc32
 
 from xorack.core.request import Request
 
-__all__ = ["INLINE_MARKS", "MARK_BYTES", "MARK_KEY_BYTES", "mark_key", "mark_of", "split_marks"]
+__all__ = [
+    "INLINE_MARKS",
+    "MARK_BYTES",
+    "MARK_KEY_BYTES",
+    "Bucket",
+    "all_buckets",
+    "bucket_for",
+    "buckets_of",
+    "mark_key",
+    "mark_of",
+    "split_marks",
+]
 
 MARK_KEY_BYTES = 12
 """Bytes that identify the request's id: 96 bits. Among 100,000 requests two collide, and one is
@@ -23,6 +41,52 @@ MARK_BYTES = 16
 """Bytes of a mark: the key, then a checksum of the request's content."""
 INLINE_MARKS = 64
 """Marks that a chain's item holds before they are spilled. A traced item then has about 2 KB."""
+
+_BUCKET_MARKS = 256
+"""Marks of a bucket on average before the next level begins: 4 KB."""
+_GROWTH = 8
+"""The number of buckets of a level, divided by that of the level before."""
+
+
+class Bucket(NamedTuple):
+    """An item that holds spilled marks: its level, and its number within the level."""
+
+    level: int
+    number: int
+
+
+def _level(spilled: int) -> int:
+    """Return the level that is filled after so many spilled marks."""
+    level, full = 0, _BUCKET_MARKS
+    while spilled >= full:
+        level += 1
+        full += _BUCKET_MARKS * _GROWTH**level
+    return level
+
+
+def _bucket(level: int, key: bytes) -> Bucket:
+    return Bucket(level, int.from_bytes(key[:MARK_KEY_BYTES], "big") % _GROWTH**level)
+
+
+def bucket_for(spilled: int, key: bytes) -> Bucket:
+    """Return the bucket into which a chain spills the mark of this key next.
+
+    Args:
+        spilled: The number of marks that the chain has spilled before.
+        key: The mark's key, or the mark.
+    """
+    return _bucket(_level(spilled), key)
+
+
+def buckets_of(spilled: int, key: bytes) -> Iterator[Bucket]:
+    """Yield the buckets that may hold the mark of this key; the arguments of `bucket_for`."""
+    return (_bucket(level, key) for level in range(_level(spilled) + 1))
+
+
+def all_buckets(spilled: int) -> Iterator[Bucket]:
+    """Yield all buckets that a chain may have after so many spilled marks."""
+    for level in range(_level(spilled) + 1):
+        yield from (Bucket(level, number) for number in range(_GROWTH**level))
 
 
 def mark_key(request_id: str) -> bytes:
@@ -36,6 +100,18 @@ def _checksum_without_stamp(op: str, started: int, finished: int) -> int:
     return crc32(b"%s\0%d\0%d\0" % (op.encode(), started, finished))
 
 
+def _whole_if_possible(digits: str) -> float:
+    """Read a JSON number with a fraction or exponent, so that 1.0 equals 1."""
+    number = float(digits)
+    return int(number) if number.is_integer() else number
+
+
+def _canonical(*values: object) -> bytes:
+    """Return JSON that is the same for equal JSON values."""
+    parsed = json.loads(json.dumps(values), parse_float=_whole_if_possible)
+    return json.dumps(parsed, sort_keys=True).encode()
+
+
 def mark_of(request: Request) -> bytes:
     """Return a request's mark: the hash of its id, then a checksum of its content.
 
@@ -44,6 +120,9 @@ def mark_of(request: Request) -> bytes:
     checksum = _checksum_without_stamp(request.op, request.started, request.finished)
     if request.stamp is not None:
         checksum = crc32(request.stamp, checksum)
+    if request.op != "stamp":  # a stamp has no other fields
+        options = (request.timeout, request.idle_timeout, request.detail, request.reason)
+        checksum = crc32(_canonical(*options), checksum)
     return mark_key(request.id) + checksum.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
 
 

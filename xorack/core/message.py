@@ -7,7 +7,9 @@ for any chains.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from xorack.core.errors import InvalidRequest, shown
@@ -19,12 +21,15 @@ VERSION = 1
 """Version of the message format."""
 MAX_BODY_BYTES = 1024 * 1024
 """Limit of one SQS message."""
-MAX_REQUESTS = 20_000
-"""No message within 1 MiB holds more valid requests."""
+_HEAD = '{"version":1,"requests":['
+_TAIL = "]}"
+_SMALLEST = '{"op":"fail","tag":"t","id":"i"}'
+MAX_REQUESTS = (MAX_BODY_BYTES - len(_HEAD + _TAIL) + 1) // len(_SMALLEST + ",")
+"""31,774: no message within 1 MiB holds more valid requests."""
 _MESSAGE_FIELDS = {"version", "requests"}
 _MAX_SEPARATE = 100
 """Invalid requests of a message that get a dead-lettered message each; the rest share one.
-Otherwise 40 KB of invalid requests would become 20,000 messages and delay everything else."""
+Otherwise 60 KB of invalid requests would become 30,000 messages and delay everything else."""
 
 
 class Rejected(NamedTuple):
@@ -34,11 +39,13 @@ class Rejected(NamedTuple):
         body: A message body that holds just these requests.
         reason: The reason in one line, which names the field; the first request's if several.
         request_count: 1 for a message that is rejected whole.
+        sent_at: Time when the message was first sent, milliseconds since the epoch.
     """
 
     body: str
     reason: str
     request_count: int = 1
+    sent_at: int | None = None
 
 
 class Parsed(NamedTuple):
@@ -48,20 +55,40 @@ class Parsed(NamedTuple):
     rejected: list[Rejected]
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its pairs; Python's decoder would keep the last of repeated keys."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        ((repeated, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise InvalidRequest(shown(repeated)[1:-1], "repeated", "each key once in an object")
+    return fields
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+def _integer(digits: str) -> int | Decimal:
+    """Read an integer; one beyond Python's limit of digits as a type that no field accepts."""
+    try:
+        return int(digits)
+    except ValueError:
+        return Decimal(digits)
 
 
-def _body(*raw_requests: object) -> str:
-    return json.dumps({"version": VERSION, "requests": raw_requests}, separators=(",", ":"))
+_QUICK = json.JSONDecoder(object_pairs_hook=_distinct)
+_THOROUGH = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=_integer)
+_LENIENT = json.JSONDecoder(parse_int=_integer)
+"""Decodes all JSON, to find where the requests of a message begin and end."""
+
+
+def _body(texts: Iterable[str]) -> str:
+    return _HEAD + ",".join(texts) + _TAIL
+
+
+def _json(request: Request) -> str:
+    return json.dumps(request.to_json(), separators=(",", ":"))
 
 
 def rejected_body(request: Request) -> str:
     """Return the message body that carries one rejected request to the dead-letter queue."""
-    return _body(request.to_json())
+    return _body([_json(request)])
 
 
 def parse(body: str) -> Parsed:
@@ -69,52 +96,66 @@ def parse(body: str) -> Parsed:
 
     An invalid request is rejected alone; beyond a hundred, together with the other invalid ones. A
     message that is invalid as such (not JSON, nested too deep, another version, no list of
-    requests, too many of them) is rejected whole.
+    requests, too many of them, a repeated field) is rejected whole. Rejected requests keep their
+    text, with repeated keys and all digits.
 
     Args:
         body: The body of an SQS message.
     """
     try:
-        raw_requests = _read_body(body)
-    except InvalidRequest as error:
-        return Parsed([], [Rejected(body if isinstance(body, str) else str(body), str(error))])
-    requests: list[Request] = []
-    invalid: list[tuple[object, str]] = []
-    for index, raw in enumerate(raw_requests):
-        try:
-            requests.append(Request.from_json(raw))
-        except InvalidRequest as error:
-            invalid.append((raw, f"requests[{index}].{error}"))
-    if not invalid:
-        return Parsed(requests, [])
+        return Parsed([Request.from_json(raw) for raw in _raw_requests(_QUICK, body)], [])
+    except InvalidRequest:
+        return _parse_each(body)
+
+
+def _parse_each(body: object) -> Parsed:
+    """Parse the requests of a message one by one."""
     try:
-        return Parsed(requests, _rejected(invalid))
-    except RecursionError:
-        # JSON may be shallow enough to be decoded and too deep to be encoded again.
-        too_deep = InvalidRequest("body", body, "JSON nested less deep")
-        return Parsed([], [Rejected(body, str(too_deep))])
+        _raw_requests(_LENIENT, body)
+        texts = _request_texts(str(body))
+    except InvalidRequest as error:
+        return Parsed([], [Rejected(_encodable(str(body)), str(error))])
+    requests: list[Request] = []
+    invalid: list[tuple[str, str]] = []
+    for index, text in enumerate(texts):
+        try:
+            requests.append(Request.from_json(_decode(_THOROUGH.decode, text)))
+        except InvalidRequest as error:
+            invalid.append((_encodable(text), f"requests[{index}].{error}"))
+    return Parsed(requests, _rejected(invalid))
 
 
-def _rejected(invalid: list[tuple[object, str]]) -> list[Rejected]:
-    rejected = [Rejected(_body(raw), reason) for raw, reason in invalid[:_MAX_SEPARATE]]
+def _encodable(text: str) -> str:
+    """Escape lone surrogates, as JSON does: UTF-8 cannot encode them."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _rejected(invalid: list[tuple[str, str]]) -> list[Rejected]:
+    rejected = [Rejected(_body([text]), reason) for text, reason in invalid[:_MAX_SEPARATE]]
     if rest := invalid[_MAX_SEPARATE:]:
         reason = rest[0][1]
         if len(rest) > 1:
             reason += f" (and {len(rest) - 1} more of this message)"
-        rejected.append(Rejected(_body(*(raw for raw, _ in rest)), reason, len(rest)))
+        rejected.append(Rejected(_body(text for text, _ in rest), reason, len(rest)))
     return rejected
 
 
-def _read_body(body: object) -> list[object]:
+def _decode(decode: Callable[..., Any], text: str, *position: int) -> Any:
+    try:
+        return decode(text, *position)
+    except InvalidRequest:
+        raise
+    except RecursionError:
+        raise InvalidRequest("body", text, "JSON nested less deep") from None
+    except ValueError as error:
+        raise InvalidRequest("body", text, f"JSON ({shown(str(error))[1:-1]})") from None
+
+
+def _raw_requests(decoder: json.JSONDecoder, body: object) -> list[object]:
     """Decode a body and return the elements of its ``requests``."""
     if not isinstance(body, str):
         raise InvalidRequest("body", body, "a string of JSON")
-    try:
-        message: Any = _DECODER.decode(body)
-    except RecursionError:
-        raise InvalidRequest("body", body, "JSON nested less deep") from None
-    except ValueError as error:
-        raise InvalidRequest("body", body, f"JSON ({shown(str(error))[1:-1]})") from None
+    message = _decode(decoder.decode, body)
     if not isinstance(message, dict):
         raise InvalidRequest("body", message, 'an object {"version": 1, "requests": [...]}')
     version = message.get("version")
@@ -129,8 +170,28 @@ def _read_body(body: object) -> list[object]:
     return raw_requests
 
 
-_HEAD = '{"version":1,"requests":['
-_TAIL = "]}"
+def _request_texts(body: str) -> list[str]:
+    """Return the text of each request of a body that `_raw_requests` accepts."""
+    parts = list(_parts(body))
+    names = [json.loads(name) for name in parts[::2]]
+    fields = _distinct(list(zip(names, parts[1::2], strict=True)))
+    return list(_parts(fields["requests"]))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield the text of each element of a JSON list, or of each key and value of an object."""
+    at = _skip_space(text, 0)
+    while text[at] not in "]}":
+        start = _skip_space(text, at + 1)
+        _, end = _decode(_LENIENT.raw_decode, text, start)
+        yield text[start:end]
+        at = _skip_space(text, end)
+
+
+def _skip_space(text: str, at: int) -> int:
+    while text[at] in " \t\n\r":
+        at += 1
+    return at
 
 
 def pack(requests: Iterable[Request], max_bytes: int = 250_000) -> Iterator[str]:
@@ -152,11 +213,11 @@ def pack(requests: Iterable[Request], max_bytes: int = 250_000) -> Iterator[str]
     parts: list[str] = []
     size = len(_HEAD) + len(_TAIL)
     for request in requests:
-        part = json.dumps(request.to_json(), separators=(",", ":"))
-        if parts and (size + len(part) > max_bytes or len(parts) >= MAX_REQUESTS):
-            yield _HEAD + ",".join(parts) + _TAIL
+        part = _json(request)
+        if parts and size + len(part) > max_bytes:
+            yield _body(parts)
             parts, size = [], len(_HEAD) + len(_TAIL)
         parts.append(part)
         size += len(part) + 1
     if parts:
-        yield _HEAD + ",".join(parts) + _TAIL
+        yield _body(parts)

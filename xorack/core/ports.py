@@ -87,6 +87,15 @@ class ChainStore(Protocol):
         """
         ...
 
+    def keep_spilled_marks(self, chain: Chain, until: int) -> None:
+        """Keep all spilled marks of a chain at least until a time; safe to repeat.
+
+        Args:
+            chain: The chain as it was read.
+            until: Milliseconds since the epoch.
+        """
+        ...
+
     def due_pages(self, now: int) -> Iterator[list[str]]:
         """Yield pages of tags whose `Chain.due_at` has passed; some may be handled or gone."""
         ...

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -80,7 +79,6 @@ def _seconds(field: str, value: Any) -> float:
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
-        or not math.isfinite(value)
         or not 0 < value <= MAX_TIMEOUT_SECONDS
     ):
         raise InvalidRequest(field, value, f"seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}")

@@ -23,6 +23,7 @@ __all__ = [
     "Applied",
     "Outcome",
     "OutcomeKind",
+    "Timeouts",
     "apply",
     "expire",
     "mark_published",
@@ -42,9 +43,10 @@ VERDICTS: dict[State, dict[Op, Verdict]] = {
     "open": {"create": "TagExists", "stamp": "apply", "fail": "apply", "extend": "apply"},
     "acked": {"create": "TagExists", "stamp": "late", "fail": "late", "extend": "late"},
     "failed": {"create": "TagExists", "stamp": "late", "fail": "late", "extend": "late"},
-    "never created": {"create": "late", "stamp": "late", "fail": "late", "extend": "late"},
+    "never created": {"create": "TagExists", "stamp": "late", "fail": "late", "extend": "late"},
 }
-"""The verdict on a request that is not a duplicate, by the chain's state and the operation."""
+"""The verdict on a request that is not a duplicate, by the chain's state and the operation. A stamp
+of another length than the chain's is rejected in every state."""
 
 
 def _is_created(chain: Chain, _: int) -> bool:
@@ -55,13 +57,21 @@ def _is_failing(chain: Chain, _: int) -> bool:
     return chain.failing is not None
 
 
-def _is_zero(chain: Chain, _: int) -> bool:
-    return bool(chain.stamp) and not any(chain.stamp) and chain.started == chain.finished
+def _is_zero(chain: Chain, _: int = 0) -> bool:
+    return bool(chain.stamp) and not any(chain.stamp)
+
+
+def _is_complete(chain: Chain, _: int) -> bool:
+    return _is_zero(chain) and chain.started == chain.finished
 
 
 def _is_late(chain: Chain, now: int) -> bool:
     deadline = chain.effective_deadline
     return deadline is not None and deadline <= now
+
+
+def _is_late_at_zero(chain: Chain, now: int) -> bool:
+    return _is_late(chain, now) and _is_zero(chain) and chain.started != chain.finished
 
 
 class Transition(NamedTuple):
@@ -73,7 +83,8 @@ class Transition(NamedTuple):
         condition: The guard in words.
         guard: Returns True if the transition happens; takes the chain and the time.
         target: The state after.
-        reason: The reason of a failure; None for the reason that ``fail`` gave.
+        reason: The reason of a failure, a format string over the chain; None for the reason of the
+            ``fail``.
     """
 
     source: Status
@@ -84,10 +95,23 @@ class Transition(NamedTuple):
     reason: str | None = None
 
 
+_UNEQUAL_COUNTS = (
+    f"{TIMED_OUT}: the stamp is zero, but {{0.started}} units were started and "
+    "{0.finished} finished"
+)
+
 TRANSITIONS: tuple[Transition, ...] = (
     Transition("pending", "request", "create applied", _is_created, "open"),
     Transition("open", "request", "fail applied", _is_failing, "failed"),
-    Transition("open", "request", "stamp zero and counts equal", _is_zero, "acked"),
+    Transition("open", "request", "stamp zero and counts equal", _is_complete, "acked"),
+    Transition(
+        "open",
+        "sweep",
+        "deadline passed, stamp zero, counts unequal",
+        _is_late_at_zero,
+        "failed",
+        _UNEQUAL_COUNTS,
+    ),
     Transition("open", "sweep", "deadline passed", _is_late, "failed", TIMED_OUT),
     Transition("pending", "sweep", "deadline passed", _is_late, "failed", NEVER_CREATED),
 )
@@ -102,7 +126,7 @@ def _run(chain: Chain, trigger: str, now: int) -> Chain:
         changes: dict[str, Any] = {"status": target}
         if target in ("acked", "failed"):
             changes |= {
-                "reason": reason or chain.failing,
+                "reason": reason.format(chain) if reason else chain.failing,
                 "failing": None,
                 "ended_at": now,
                 "event_pending": True,
@@ -130,6 +154,21 @@ class Outcome(NamedTuple):
 OutcomeKind = Literal["applied", "duplicate", "late", "rejected"]
 
 
+class Timeouts(NamedTuple):
+    """The time-outs of chains whose requests set none, in milliseconds; None for never.
+
+    Attributes:
+        default: From the create to the deadline.
+        pending: From the first request to the failure of a chain whose create has not come.
+    """
+
+    default: int | None = None
+    pending: int | None = None
+
+
+NO_TIMEOUTS = Timeouts()
+
+
 class Applied(NamedTuple):
     """The result of `apply`.
 
@@ -148,7 +187,7 @@ def apply(
     *,
     now: int,
     spilled_marks: Mapping[bytes, bytes] | None = None,
-    default_timeout: int | None = None,
+    timeouts: Timeouts = NO_TIMEOUTS,
     marks: Sequence[bytes] | None = None,
 ) -> Applied:
     """Apply requests to a chain at once: all new ones are folded in, then transitions run.
@@ -160,8 +199,7 @@ def apply(
         requests: Requests of this chain's tag.
         now: Milliseconds since the epoch.
         spilled_marks: Spilled marks of these requests: key to checksum.
-        default_timeout: Milliseconds until a chain fails whose create has no timeout, or that is
-            never created. None for never.
+        timeouts: The time-outs of chains whose requests set none.
         marks: `mark_of` each request, if at hand.
     """
     marks = marks or [mark_of(request) for request in requests]
@@ -179,13 +217,14 @@ def apply(
             outcomes.append(_duplicate(request, before == checksum))
             continue
         verdict = verdicts[request.op]
-        if verdict == "late":
-            outcomes.append(Outcome(request, "late"))
-        elif verdict == "TagExists":
-            outcomes.append(Outcome(request, "rejected", TagExists(request.tag)))
-        elif request.stamp is not None and len(request.stamp) != length:
+        if verdict == "TagExists":
+            reason = chain.reason if chain is not None and not chain.created else None
+            outcomes.append(Outcome(request, "rejected", TagExists(request.tag, reason)))
+        elif request.stamp is not None and length not in (None, len(request.stamp)):
             error = BufferLengthsUnequal(len(request.stamp), length)
             outcomes.append(Outcome(request, "rejected", error))
+        elif verdict == "late":
+            outcomes.append(Outcome(request, "late"))
         else:
             outcomes.append(Outcome(request, "applied"))
             seen[key] = checksum  # a rejected request does not use up its id
@@ -196,8 +235,8 @@ def apply(
     if not accepted:
         return Applied(chain, outcomes)
     if chain is None:
-        chain = Chain(requests[0].tag, deadline=_deadline(None, now, default_timeout))
-    changes = _fold(chain, accepted, now, default_timeout)
+        chain = Chain(requests[0].tag, pending_deadline=_after(now, timeouts.pending))
+    changes = _fold(chain, accepted, now, timeouts.default)
     changes["marks"] = chain.marks + b"".join(accepted_marks)
     return Applied(_scheduled(_run(replace(chain, **changes), "request", now)), outcomes)
 
@@ -209,11 +248,16 @@ def _state_of(chain: Chain | None) -> State:
 
 
 def _stamp_length(chain: Chain | None, requests: Sequence[Request]) -> int | None:
-    """Return the length of the chain's stamps: the chain's, else the create's, else the first."""
-    if chain is not None and chain.stamp:
-        return len(chain.stamp)
-    by_op = sorted(requests, key=lambda request: request.op != "create")
-    return next((len(request.stamp) for request in by_op if request.stamp is not None), None)
+    """Return the length of the chain's stamps: the create's, else the chain's, else the first."""
+    stamps = [request.stamp for request in requests if request.stamp is not None]
+    if chain is None or chain.status == "pending":
+        creates = [request.stamp for request in requests if request.op == "create"]
+        stamps = [stamp for stamp in creates if stamp is not None] or stamps
+        if creates:
+            return len(stamps[0])
+    if chain is not None and (chain.stamp or chain.final):
+        return len(chain.stamp) or None
+    return len(stamps[0]) if stamps else None
 
 
 def _duplicate(request: Request, same_content: bool) -> Outcome:
@@ -231,18 +275,14 @@ def _fold(
         "first_seen_at": now if old.first_seen_at is None else old.first_seen_at,
         "started": old.started + sum(request.started for request in requests),
         "finished": old.finished + sum(request.finished for request in requests),
+        **_fold_stamps(old, [r.stamp for r in requests if r.stamp is not None], now),
     }
-    if stamps := [request.stamp for request in requests if request.stamp is not None]:
-        total = int.from_bytes(old.stamp, "little")
-        for stamp in stamps:
-            total ^= int.from_bytes(stamp, "little")
-        changes["stamp"] = total.to_bytes(len(stamps[0]), "little")
-        changes["last_stamp_at"] = now
     for request in requests:
         if request.op == "create":
             changes["created_at"] = now
+            changes["pending_deadline"] = None
             if not old.extended and not changes.get("extended"):
-                changes["deadline"] = _deadline(request.timeout, now, default_timeout)
+                changes["deadline"] = _after(now, _milliseconds(request.timeout, default_timeout))
             if request.idle_timeout is not None:
                 changes["idle_timeout"] = _milliseconds(request.idle_timeout)
             if request.detail is not None:
@@ -252,18 +292,39 @@ def _fold(
             changes["failing"] = reason or "fail was asked"
         elif request.op == "extend":
             # An extend overrides the create's timeout, even if it overtook the create.
-            changes["deadline"] = _deadline(request.timeout, now, default_timeout)
+            changes["deadline"] = _after(now, _milliseconds(request.timeout, default_timeout))
             changes["extended"] = True
     return changes
 
 
-def _deadline(timeout: float | None, now: int, default_timeout: int | None) -> int | None:
-    milliseconds = default_timeout if timeout is None else _milliseconds(timeout)
+def _fold_stamps(old: Chain, stamps: Sequence[bytes], now: int) -> dict[str, Any]:
+    """Return the attributes that stamps of one length change.
+
+    Only a create may bring another length than the chain's. It decides the length, and the chain
+    fails: no sum of stamps of two lengths shows whether all work is done.
+    """
+    if not stamps:
+        return {}
+    length = len(stamps[0])
+    total = int.from_bytes(old.stamp, "little")
+    for stamp in stamps:
+        total ^= int.from_bytes(stamp, "little")
+    stamp = (total & ((1 << 8 * length) - 1)).to_bytes(length, "little")
+    changes: dict[str, Any] = {"stamp": stamp, "last_stamp_at": now}
+    if old.stamp and len(old.stamp) != length:
+        changes["failing"] = old.failing or (
+            f"the create's stamp has {length} bytes, but stamps of {len(old.stamp)} bytes came "
+            "before it"
+        )
+    return changes
+
+
+def _after(now: int, milliseconds: int | None) -> int | None:
     return None if milliseconds is None else now + milliseconds
 
 
-def _milliseconds(seconds: float) -> int:
-    return max(1, round(seconds * 1000))
+def _milliseconds(seconds: float | None, default: int | None = None) -> int | None:
+    return default if seconds is None else max(1, round(seconds * 1000))
 
 
 def _scheduled(chain: Chain) -> Chain:

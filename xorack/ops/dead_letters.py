@@ -3,6 +3,9 @@
 A message is dead-lettered for one of three reasons. It *failed*: the consumer could not process it
 at any attempt; once the cause is fixed, it can. It was *rejected*: its chain was in the wrong state
 for the request, and mostly still is. Or it is *malformed*: this version cannot parse it.
+
+It is *expired* if it was first sent longer ago than finished chains are kept. Then its requests may
+have been applied to a chain that is gone, and would start it again.
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ from xorack.core.message import MAX_BODY_BYTES, pack, parse
 
 __all__ = ["KINDS", "DeadMessage", "Kind"]
 
-Kind = Literal["failed", "rejected", "malformed"]
-KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
+Kind = Literal["failed", "rejected", "malformed", "expired"]
+KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed", "expired")
 """The kinds of dead-lettered messages, the one most worth another attempt first."""
 
 _FAILED = "failed at every attempt: the consumer's log says why"
+_MAX_AGAIN = MAX_BODY_BYTES - 64
+"""Limit of a body that is sent again: the attribute ``sent_at`` counts, too."""
 _MAX_UNPACKED = 8 * MAX_BODY_BYTES
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'(?:\.\.\.)?|"(?:[^"\\]|\\.)*"(?:\.\.\.)?""")
 _CUT = re.compile(r"""(?<=: )b?(?:'[^']{70,}|"[^"]{70,})\.\.\.(?=,)""")
@@ -35,26 +40,35 @@ class DeadMessage:
     """A message of the dead-letter queue.
 
     Attributes:
-        sent_at: Arrival in the dead-letter queue, milliseconds since 1970.
+        queued_at: SQS's time of sending, milliseconds since the epoch. It is that of the first send
+            if SQS moved the message to the dead-letter queue.
+        sent_at: Time when it was first sent to the acker, milliseconds since the epoch.
         reason: The reason, without the values that differ between messages.
         tag: The tag of its first request; None if it has no valid request.
-        packed: True if the body is compressed.
         bodies: The bodies to send back; several if the unpacked one is too large for a message.
     """
 
     id: str
     handle: str
+    queued_at: int
     sent_at: int
     kind: Kind
     reason: str
     tag: str | None
-    packed: bool
     bodies: tuple[str, ...]
 
     @classmethod
-    def read(cls, message: dict[str, Any]) -> DeadMessage:
-        """Read a message of SQS's ReceiveMessage, received with all its attributes."""
+    def read(cls, message: dict[str, Any], oldest: int = 0) -> DeadMessage:
+        """Read a message of SQS's ReceiveMessage, received with all its attributes.
+
+        Args:
+            message: The message.
+            oldest: Messages that were first sent before this time are expired.
+        """
         attributes = message.get("MessageAttributes", {})
+        queued_at = int(message.get("Attributes", {}).get("SentTimestamp", 0))
+        first_sent = attributes.get("sent_at", {}).get("StringValue", "")
+        sent_at = int(first_sent) if re.fullmatch("[0-9]{1,15}", first_sent) else queued_at
         reason = attributes.get("error", {}).get("StringValue")
         packed = attributes.get("encoding", {}).get("StringValue") == "gzip+base64"
         body = _unpack(message["Body"]) if packed else message["Body"]
@@ -63,17 +77,19 @@ class DeadMessage:
         kind: Kind = "malformed" if not requests else "failed" if reason is None else "rejected"
         if reason is None:
             reason = invalid[0].reason if invalid and not requests else _FAILED
+        if sent_at < oldest:
+            kind = "expired"
         bodies = [message["Body"] if body is None else body]
-        if packed and len(bodies[0].encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES:
-            bodies = list(pack(requests)) or [message["Body"]]
+        if requests and len(bodies[0].encode("utf-8", "surrogatepass")) > _MAX_AGAIN:
+            bodies = [*pack(requests), *(entry.body for entry in invalid)]
         return cls(
             message["MessageId"],
             message["ReceiptHandle"],
-            int(message.get("Attributes", {}).get("SentTimestamp", 0)),
+            queued_at,
+            sent_at,
             kind,
             _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
             requests[0].tag if requests else None,
-            packed,
             tuple(bodies),
         )
 

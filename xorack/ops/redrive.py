@@ -1,32 +1,35 @@
 """Redriving: dead-lettered messages go back to the queue.
 
-SQS moves all messages of a queue by itself. To move some, each is received, sent and then deleted.
-A crash in between leaves a message in both queues. This is harmless: a request takes effect once.
+Each message is received, sent and then deleted. A crash in between leaves a message in both queues.
+This is harmless: a request takes effect once, as long as the acker keeps the chain. So messages
+older than that stay. SQS's own StartMessageMoveTask is not used: it loses the first send's time.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from xorack.acker.parallel import map_parallel
 from xorack.aws.client import error_code
 from xorack.aws.sqs import send_bodies
 from xorack.core.clock import milliseconds
-from xorack.core.errors import SendFailed, XorAckError
+from xorack.core.errors import SendFailed
+from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.retry import RetryPolicy
 from xorack.ops.dead_letters import KINDS, DeadMessage, Kind
 from xorack.ops.stack import ResourceNotFound
-from xorack.ops.text import plural
 
-__all__ = ["Group", "MoveFailed", "MoveResult", "Progress", "Redrive", "Survey"]
+__all__ = ["Group", "MoveResult", "Progress", "Redrive", "Survey"]
 
+_Item = TypeVar("_Item")
 Progress = Callable[[int, int], None]
 """A callback that gets the number of moved messages and the approximate total."""
 
@@ -34,12 +37,9 @@ _HOLD_SECONDS = 120
 """A received message is hidden from others for this time."""
 _WAIT_SECONDS = 1
 """A long poll asks all of a queue's servers, so an empty response means an empty queue."""
-_POLL_SECONDS = 2.0
+_CALLS = 8
+"""Concurrent calls, each for ten messages at most."""
 _POLICY = RetryPolicy(attempts=8)
-
-
-class MoveFailed(XorAckError):
-    """SQS's own move of the messages stopped, or its progress is unknown."""
 
 
 @dataclass
@@ -60,13 +60,11 @@ class Survey:
         groups: The messages read by reason, the most frequent first.
         total: Messages in the queue; SQS's approximate count if not all were read.
         complete: True if all messages were read.
-        packed: True if the body of one of the messages read is compressed.
     """
 
     groups: list[Group]
     total: int
     complete: bool
-    packed: bool
 
     def count(self, *kinds: Kind) -> int:
         """Count the messages read of these kinds."""
@@ -83,25 +81,34 @@ class Survey:
 
 
 class MoveResult(NamedTuple):
-    """The numbers of messages sent back and left, and the way they went.
-
-    Attributes:
-        by: ``task`` if SQS moved the messages itself, ``hand`` if they went one by one.
-        task_error: The error code if SQS did not start its own move.
-    """
+    """The numbers of messages sent back and left."""
 
     moved: int
     left: int = 0
-    by: Literal["task", "hand"] = "hand"
-    task_error: str | None = None
 
 
 class Redrive:
     """A dead-letter queue and the queue that its messages go back to."""
 
-    def __init__(self, dead_letters_url: str, queue_url: str, client: Any) -> None:
+    def __init__(
+        self,
+        dead_letters_url: str,
+        queue_url: str,
+        client: Any,
+        retention: int = DEFAULT_RETENTION_MS,
+    ) -> None:
+        """Use these queues.
+
+        Args:
+            dead_letters_url: The dead-letter queue.
+            queue_url: The acker's queue.
+            client: A boto3 SQS client.
+            retention: Milliseconds for which the acker keeps finished chains. Messages that were
+                first sent longer ago are never sent back.
+        """
         self.dead_letters_url = dead_letters_url
         self.queue_url = queue_url
+        self.retention = retention
         self._client = client
 
     def swapped(self) -> bool:
@@ -118,11 +125,11 @@ class Redrive:
     def survey(self, limit: int = 1000) -> Survey:
         """Read the dead-letter queue and leave all messages in it.
 
-        Messages are hidden from other readers meanwhile. Stops after `limit` messages.
+        Messages are hidden from other readers meanwhile. Stops after about `limit` messages.
         """
         groups: dict[tuple[Kind, str], Group] = {}
         handles: dict[str, str] = {}
-        complete, packed = True, False
+        complete = True
         try:
             for messages in self._receive():
                 for message in messages:
@@ -131,7 +138,6 @@ class Redrive:
                         group = groups.setdefault(key, Group(*key))
                         group.count += 1
                         group.example = group.example or message.tag
-                        packed = packed or message.packed
                     handles[message.id] = message.handle
                 if len(handles) >= limit:
                     complete = False
@@ -143,7 +149,7 @@ class Redrive:
             count = self._attribute(self.dead_letters_url, "ApproximateNumberOfMessages")
             total = max(total, int(count))
         by_count = sorted(groups.values(), key=lambda group: (-group.count, group.reason))
-        return Survey(by_count, total, complete, packed)
+        return Survey(by_count, total, complete)
 
     def move(
         self,
@@ -151,66 +157,21 @@ class Redrive:
         survey: Survey,
         progress: Progress = lambda moved, total: None,
     ) -> MoveResult:
-        """Send dead-lettered messages back to the queue.
+        """Send dead-lettered messages back to the queue, with the time of their first send.
 
-        If all messages read failed and can go as they are, SQS moves the whole queue, including
-        messages beyond the survey's limit, of whatever kind. Otherwise, or if SQS rejects that (it
-        does one move of a queue at a time), they go one by one. Messages that arrive meanwhile
-        stay then: what is rejected again must not go round in circles.
+        Expired messages stay, whatever the kinds. So do messages that arrive meanwhile: what is
+        rejected again must not go round in circles.
+
+        Args:
+            kinds: The kinds of messages to send.
+            survey: What `survey` returned.
+            progress: Called after each page of messages.
 
         Raises:
             SendFailed: The queue rejects the messages; those not moved stay where they are.
-            MoveFailed: SQS stopped; the messages not moved stay where they are.
         """
-        task_error = None
-        if survey.seen and survey.count("failed") == survey.seen and not survey.packed:
-            try:
-                task = self._start_task()
-            except ClientError as error:
-                task_error = error_code(error)
-            else:
-                return MoveResult(self._await_task(*task, survey.total, progress), by="task")
-        moved, left = self._move_by_hand(kinds, survey.expected(*kinds), progress)
-        return MoveResult(moved, left, task_error=task_error)
-
-    def _start_task(self) -> tuple[str, str]:
-        """Start SQS's own move; return the source's ARN and the task's handle."""
-        source = self._attribute(self.dead_letters_url, "QueueArn")
-        # Messages that the consumer itself dead-lettered have no source queue known to SQS.
-        target = self._attribute(self.queue_url, "QueueArn")
-        task = self._client.start_message_move_task(SourceArn=source, DestinationArn=target)
-        return source, task["TaskHandle"]
-
-    def _await_task(self, source: str, handle: str, total: int, progress: Progress) -> int:
-        """Wait for SQS's own move; return how many messages it moved. Ctrl-C cancels it."""
-        try:
-            while True:
-                try:
-                    response = self._client.list_message_move_tasks(SourceArn=source, MaxResults=1)
-                except ClientError as error:
-                    reason = f"SQS goes on to move them, but its progress is unknown: {error}"
-                    raise MoveFailed(reason) from error
-                # The newest task comes first; a task that ended has no handle to find it by.
-                task = response["Results"][0]
-                moved = int(task.get("ApproximateNumberOfMessagesMoved", 0))
-                total = int(task.get("ApproximateNumberOfMessagesToMove") or total)
-                progress(moved, max(total, moved))
-                status = task["Status"]
-                if status == "COMPLETED":
-                    return moved
-                if status not in ("RUNNING", "CANCELLING"):
-                    reason = task.get("FailureReason", "no reason given")
-                    messages = plural(moved, "message")
-                    raise MoveFailed(f"SQS moved {messages} and stopped ({status}): {reason}")
-                time.sleep(_POLL_SECONDS)
-        except KeyboardInterrupt:
-            self._client.cancel_message_move_task(TaskHandle=handle)
-            raise
-
-    def _move_by_hand(
-        self, kinds: Collection[Kind], total: int, progress: Progress
-    ) -> tuple[int, int]:
-        """Move messages one by one; return how many went and how many stay."""
+        kinds = set(kinds) - {"expired"}
+        total = survey.expected(*kinds)
         held: dict[str, str] = {}
         sent: set[str] = set()
         started_at: int | None = None
@@ -222,25 +183,22 @@ class Redrive:
                 chosen = [
                     m
                     for m in messages
-                    if m.id in sent or (m.kind in kinds and m.sent_at <= started_at)
+                    if m.id in sent or (m.kind in kinds and m.queued_at <= started_at)
                 ]
                 if not chosen and all(message.id in held for message in messages):
                     break
                 held.update((message.id, message.handle) for message in messages)
-                self._send([message for message in chosen if message.id not in sent])
-                for message in chosen:
-                    sent.add(message.id)
-                    del held[message.id]
-                # A message that cannot be deleted comes again.
-                self._batch(self._client.delete_message_batch, [m.handle for m in chosen])
+                _by_tens(partial(self._move_ten, held, sent), chosen)
                 progress(len(sent), max(total, len(sent)))
         finally:
             self._release(list(held.values()))
-        return len(sent), len(held)
+        return MoveResult(len(sent), len(held))
 
     def _receive(self) -> Iterator[list[DeadMessage]]:
-        """Receive messages until all are hidden."""
-        while True:
+        """Receive pages of messages until all are hidden."""
+        oldest = self._server_time() - self.retention
+
+        def receive(_: int) -> list[dict[str, Any]]:
             response = self._client.receive_message(
                 QueueUrl=self.dead_letters_url,
                 MaxNumberOfMessages=10,
@@ -249,15 +207,27 @@ class Redrive:
                 MessageAttributeNames=["All"],
                 AttributeNames=["SentTimestamp"],
             )
-            if not (messages := response.get("Messages")):
-                return
-            yield [DeadMessage.read(message) for message in messages]
+            return list(response.get("Messages", []))
 
-    def _send(self, messages: Sequence[DeadMessage]) -> None:
-        bodies = [body for message in messages for body in message.bodies]
+        while any(pages := map_parallel(receive, range(_CALLS), _CALLS)):
+            # Concurrent calls may get the same message twice.
+            messages = {message["MessageId"]: message for page in pages for message in page}
+            yield [DeadMessage.read(message, oldest) for message in messages.values()]
+
+    def _move_ten(
+        self, held: dict[str, str], sent: set[str], messages: Sequence[DeadMessage]
+    ) -> None:
+        """Send ten messages, except those that are sent, and delete them."""
+        bodies = [(body, m.sent_at) for m in messages if m.id not in sent for body in m.bodies]
         if problems := send_bodies(self.queue_url, bodies, self._client, policy=_POLICY):
             reason = next(iter(problems.values()))
-            raise SendFailed(self.queue_url, reason, [bodies[position] for position in problems])
+            unsent = [bodies[position][0] for position in problems]
+            raise SendFailed(self.queue_url, reason, unsent)
+        for message in messages:
+            sent.add(message.id)
+            del held[message.id]
+        # A message that cannot be deleted comes again.
+        self._batch(self._client.delete_message_batch, [message.handle for message in messages])
 
     def _release(self, handles: Sequence[str]) -> None:
         """Show messages to others at once; if that fails, they reappear by themselves."""
@@ -265,13 +235,16 @@ class Redrive:
             self._batch(self._client.change_message_visibility_batch, handles, VisibilityTimeout=0)
 
     def _batch(self, call: Callable[..., Any], handles: Sequence[str], **fields: Any) -> None:
-        """Call SQS for dead-lettered messages, ten at a time."""
-        for at in range(0, len(handles), 10):
+        """Call SQS for dead-lettered messages."""
+
+        def call_for(part: Sequence[str]) -> None:
             entries = [
                 {"Id": str(number), "ReceiptHandle": handle, **fields}
-                for number, handle in enumerate(handles[at : at + 10])
+                for number, handle in enumerate(part)
             ]
             call(QueueUrl=self.dead_letters_url, Entries=entries)
+
+        _by_tens(call_for, handles)
 
     def _redrive_policy(self, queue_url: str) -> dict[str, Any]:
         try:
@@ -298,3 +271,9 @@ class Redrive:
             return int(parsedate_to_datetime(date).timestamp() + 1) * 1000
         except (KeyError, ValueError):
             return milliseconds()
+
+
+def _by_tens(work: Callable[[Sequence[_Item]], None], items: Sequence[_Item]) -> None:
+    """Work on ten items at a time, in concurrent calls."""
+    parts = [items[at : at + 10] for at in range(0, len(items), 10)]
+    map_parallel(work, parts, _CALLS)

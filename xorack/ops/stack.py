@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
 from xorack.aws.client import error_code
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.errors import XorAckError
+from xorack.core.errors import InvalidRequest, XorAckError
+from xorack.core.ports import DEFAULT_RETENTION_MS
 
 __all__ = ["ResourceNotFound", "StackOutputs", "find_stack", "open_table"]
 
@@ -18,12 +20,17 @@ class ResourceNotFound(XorAckError):
 
 
 class StackOutputs(NamedTuple):
-    """The outputs of a stack."""
+    """The outputs of a stack.
+
+    Attributes:
+        retention: Milliseconds for which it keeps finished chains.
+    """
 
     table_name: str
     queue_url: str
     dead_letter_queue_url: str
     bus_name: str
+    retention: int = DEFAULT_RETENTION_MS
 
 
 def find_stack(name: str, client: Any) -> StackOutputs:
@@ -45,7 +52,11 @@ def find_stack(name: str, client: Any) -> StackOutputs:
     if absent := [key for key in keys if key not in outputs]:
         status = stack["StackStatus"]
         raise ResourceNotFound(f"stack {name} is {status} and has no output {', '.join(absent)}")
-    return StackOutputs(*(outputs[key] for key in keys))
+    seconds = outputs.get("RetentionSeconds", str(DEFAULT_RETENTION_MS // 1000))
+    if not re.fullmatch("[0-9]{1,10}", seconds):
+        raise InvalidRequest(f"output RetentionSeconds of {name}", seconds, "whole seconds")
+    table, queue, dead_letters, bus = (outputs[key] for key in keys)
+    return StackOutputs(table, queue, dead_letters, bus, int(seconds) * 1000)
 
 
 def open_table(name: str, client: Any) -> DynamoDBStore:

@@ -1,0 +1,129 @@
+"""A DynamoDB table: calls with their errors classified, batch reads, pages. No chains yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from xorack.aws import schema
+from xorack.aws.client import error_code, is_transient, make_client
+from xorack.core.errors import InvalidRequest
+from xorack.core.ports import Unavailable
+from xorack.core.retry import RetryPolicy
+
+__all__ = ["Item", "Table", "condition_failed", "sdk_retried", "ttl"]
+
+Item = dict[str, dict[str, Any]]
+"""An item in DynamoDB's JSON: attribute name to type and value."""
+
+_READ_BATCH = 100
+
+
+class Table:
+    """A table whose partition key is a string."""
+
+    def __init__(
+        self, name: str, partition_key: str, client: Any, policy: RetryPolicy | None = None
+    ) -> None:
+        """Use a table.
+
+        Args:
+            name: The name of the table.
+            partition_key: The name of its partition key, a string attribute.
+            client: A boto3 DynamoDB client; by default one of the default credential chain.
+            policy: The limits of retries for keys that a batch read left out.
+
+        Raises:
+            InvalidRequest: The table name is empty, or the partition key is an attribute of chains.
+        """
+        if not isinstance(name, str) or not name:
+            raise InvalidRequest("table_name", name, "the name of a DynamoDB table")
+        if not isinstance(partition_key, str) or not partition_key:
+            raise InvalidRequest("partition_key", partition_key, "the name of the partition key")
+        if partition_key in schema.RESERVED:
+            expected = "a name that is not an attribute of a chain"
+            raise InvalidRequest("partition_key", partition_key, expected)
+        self.name = name
+        self.partition_key = partition_key
+        self.client = make_client("dynamodb") if client is None else client
+        self._policy = policy or RetryPolicy(attempts=6)
+
+    def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Call an operation of the client on this table.
+
+        Raises:
+            Unavailable: A retry may help.
+            ClientError: DynamoDB rejects the call.
+        """
+        if "RequestItems" not in arguments:
+            arguments["TableName"] = self.name
+        try:
+            response: dict[str, Any] = getattr(self.client, operation)(**arguments)
+        except (ClientError, BotoCoreError) as error:
+            raise (Unavailable(error) if is_transient(error) else error) from error
+        return response
+
+    def key(self, value: str) -> Item:
+        """Return the key of an item."""
+        return {self.partition_key: {"S": value}}
+
+    def key_of(self, item: Item) -> str:
+        """Return the value of an item's key."""
+        value: str = item[self.partition_key]["S"]
+        return value
+
+    def read(self, keys: Sequence[str]) -> Iterator[Item]:
+        """Read items by key, consistently; yield those that exist, in no order."""
+        if len(keys) == 1:
+            response = self.call("get_item", Key=self.key(keys[0]), ConsistentRead=True)
+            if item := response.get("Item"):
+                yield item
+            return
+        for at in range(0, len(keys), _READ_BATCH):
+            wanted = [self.key(key) for key in keys[at : at + _READ_BATCH]]
+            retry = self._policy.start()
+            while wanted:
+                request = {self.name: {"Keys": wanted, "ConsistentRead": True}}
+                response = self.call("batch_get_item", RequestItems=request)
+                yield from response["Responses"].get(self.name, [])
+                left = response.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
+                # A response ends at 16 MB: continue as long as each brings some items.
+                if len(left) < len(wanted):
+                    retry = self._policy.start()
+                elif not retry.again():
+                    raise Unavailable(_unprocessed(len(left)))
+                wanted = left
+
+    def pages(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a query or scan, without empty ones."""
+        start: dict[str, Any] = {}
+        while True:
+            page = self.call(operation, **arguments, **start)
+            if page["Items"]:
+                yield page
+            if "LastEvaluatedKey" not in page:
+                return
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+
+def condition_failed(error: ClientError) -> bool:
+    """Return True if the condition of a write did not hold."""
+    return error_code(error) == "ConditionalCheckFailedException"
+
+
+def sdk_retried(error: ClientError) -> bool:
+    """Return True if the SDK retried the call: the first attempt may have succeeded."""
+    return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts"))
+
+
+def ttl(until: int) -> dict[str, str]:
+    """Return the value of the TTL attribute for a time in milliseconds: seconds, rounded up."""
+    return {"N": str(until // 1000 + 1)}
+
+
+def _unprocessed(count: int) -> ClientError:
+    code = "ProvisionedThroughputExceededException"
+    error = {"Code": code, "Message": f"{count} keys were not processed"}
+    return ClientError({"Error": error}, "BatchGetItem")
