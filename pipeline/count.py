@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from pipeline.layout import Folder
-    from xorack.spark import Kind, Sent
+    from xorack.spark import Sent
 
 __all__ = ["count", "main"]
 
@@ -197,24 +197,24 @@ def _finished(
     if by_runs:
         seen = fold_runs(spark, words.inputFiles(), "at", shift=POSITION_BITS)
     else:
-        seen = _folded(spark, source, placed, "plain")
+        hashed = any(len(file["stamp"] or b"") > PLAIN_LENGTH for file in files)
+        seen = _folded(spark, source, placed, bytes(PLAIN_LENGTH), hashed=hashed)
     finished: dict[int, tuple[int, bytes]] = {}
-    others: dict[Kind, list[int]] = {"plain": [], "traced": []}
+    others: dict[int, list[int]] = {}
     for file in files:
         number = file["number"]
         if file["error"] is not None or number not in seen:
             continue
         chain = Chain(file["chain"], file["tag"], file["words"], file["stamp"])
         whole = chain.of_all_words
-        # The first word of a traced stamp is the plain stamp of the same units.
+        # The first word of a traced stamp is the XOR of the hashes of its units.
         known = file["bounds"] if by_runs else whole[:PLAIN_LENGTH]
         if seen[number] == (chain.words, known):
             finished[number] = (chain.words, whole)
         else:
-            others["plain" if len(whole) == PLAIN_LENGTH else "traced"].append(number)
-    for kind, numbers in others.items():
-        if numbers:
-            finished.update(_folded(spark, source, placed, kind, numbers))
+            others.setdefault(len(whole), []).append(number)
+    for length, numbers in others.items():
+        finished.update(_folded(spark, source, placed, bytes(length), numbers))
     return finished
 
 
@@ -222,17 +222,20 @@ def _folded(
     spark: SparkSession,
     source: Folder,
     words: DataFrame | None,
-    kind: Kind,
+    like: bytes,
     numbers: list[int] | None = None,
+    *,
+    hashed: bool = False,
 ) -> dict[int, tuple[int, bytes]]:
     """Count and stamp of words by the file's number: of all files, or of those with some numbers.
 
     Of words with their places, or of all that there are, if None. Files that count for nothing may
-    be among them.
+    be among them. Stamps have the form of another; `hashed` folds the hashes of units.
     """
     from pyspark.sql import functions as F
 
     from pipeline.layout import frame_of, words_in
+    from pipeline.missing import form_of
     from xorack.spark import fold, unit
 
     words = words_in(spark, source) if words is None else words
@@ -240,7 +243,8 @@ def _folded(
         asked = frame_of(spark, [(number,) for number in numbers], "number long")
         words = words.join(F.broadcast(asked), "number", "left_semi")
     units = words.select("number", unit("at").alias("unit"))
-    folded = fold(units, "number", "unit", kind=kind).select("number", "count", "stamp")
+    of = F.xxhash64("unit") if hashed else F.col("unit")
+    folded = fold(units, "number", of, **form_of(like)).select("number", "count", "stamp")
     return {number: (count, bytes(stamp)) for number, count, stamp in folded.collect()}
 
 

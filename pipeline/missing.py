@@ -17,7 +17,7 @@ from xorack.core.errors import XorAckError
 from xorack.core.hashing import unit_id
 from xorack.core.peeling import peel
 from xorack.core.request import MAX_DETAIL_BYTES, MAX_TAG_BYTES
-from xorack.core.stamp import PLAIN_LENGTH, plain, traced, xor_bytes
+from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS, plain, traced, xor_bytes
 
 __all__ = [
     "Chain",
@@ -27,6 +27,7 @@ __all__ = [
     "attempt_tag",
     "base_of",
     "detail_of",
+    "form_of",
     "missing_units",
     "read_events",
     "root_stamp",
@@ -176,7 +177,15 @@ class Chain:
 
 def root_stamp(unit: int, like: bytes) -> bytes:
     """A root unit's stamp, of the kind that another stamp has."""
-    return plain(unit) if len(like) == PLAIN_LENGTH else traced(unit)
+    form = form_of(like)
+    return plain(unit) if form["kind"] == "plain" else traced(unit, form["cells"])
+
+
+def form_of(stamp: bytes) -> dict[str, Any]:
+    """The kind and the cells of a stamp, as arguments of `xorack.spark.fold`."""
+    if len(stamp) == PLAIN_LENGTH:
+        return {"kind": "plain"}
+    return {"kind": "traced", "cells": TRACED_LENGTHS[len(stamp)]}
 
 
 class Overfull(JobError):
@@ -220,6 +229,8 @@ def missing_units(chain: Chain) -> frozenset[int] | None:
         return None
     if len(residual) == PLAIN_LENGTH and chain.missing > 1:
         raise Overfull(chain.tag)
+    if len(residual) == PLAIN_LENGTH:  # nothing is on its way: the counts are exact
+        return frozenset((int.from_bytes(residual, "little"),))
     ids, complete = peel(residual)
     if not complete:
         raise Overfull(chain.tag)

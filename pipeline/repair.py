@@ -455,15 +455,14 @@ def _missing(spark: SparkSession, source: Folder, plan: _Plan) -> tuple[DataFram
 
 def _check(missing: DataFrame, plan: _Plan) -> None:
     """Hold the words that were written against the stamps, before anything is made of them."""
-    from pipeline.missing import Inconsistent
-    from xorack.core.stamp import PLAIN_LENGTH
+    from pipeline.missing import Inconsistent, form_of
     from xorack.spark import fold, unit
 
-    plain = len(plan.attempts[0].chain.stamp) == PLAIN_LENGTH
+    form = form_of(plan.attempts[0].chain.stamp)
     units = missing.select("chain", unit("at").alias("unit"))
     folded = {
         row["chain"]: (bytes(row["stamp"]), row["count"])
-        for row in fold(units, "chain", "unit", kind="plain" if plain else "traced").collect()
+        for row in fold(units, "chain", "unit", **form).collect()
     }
     for one in plan.attempts:
         chain = one.chain

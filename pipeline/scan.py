@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
-    from xorack.spark import Kind
 
 __all__ = ["Part", "scan_words", "tasks_of"]
 
@@ -92,7 +91,7 @@ def tasks_of(
 
 
 def scan_words(
-    spark: SparkSession, tasks: list[list[Part]], encoding: Encoding, kind: Kind
+    spark: SparkSession, tasks: list[list[Part]], encoding: Encoding, form: dict[str, Any]
 ) -> tuple[DataFrame, Callable[[], list[dict[int, Said]]]]:
     """The words of files, one task of Spark's for each task given.
 
@@ -100,7 +99,7 @@ def scan_words(
         spark: The session.
         tasks: What `tasks_of` made.
         encoding: The files' encoding.
-        kind: Of the stamps.
+        form: The kind and the cells of the stamps: arguments of `xorack.spark.arrays.Folds`.
 
     Returns:
         Rows of `pipeline.layout.WORDS_SCHEMA`. And a function to ask once they are written, which
@@ -120,7 +119,7 @@ def scan_words(
             raise RuntimeError(f"{len(said.value)} of {len(tasks)} tasks said what they read")
         return [said.value[number] for number in sorted(said.value)]
 
-    return numbers.mapInArrow(_scanner(encoding, packed, kind, said), WORDS_SCHEMA), all_said
+    return numbers.mapInArrow(_scanner(encoding, packed, form, said), WORDS_SCHEMA), all_said
 
 
 class _ByTask(AccumulatorParam[Any]):
@@ -135,12 +134,12 @@ class _ByTask(AccumulatorParam[Any]):
 
 
 def _scanner(
-    encoding: Encoding, packed: list[bytes], kind: Kind, said: Accumulator[Any]
+    encoding: Encoding, packed: list[bytes], form: dict[str, Any], said: Accumulator[Any]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                rows = _Rows(kind)
+                rows = _Rows(form)
                 for part in pickle.loads(packed[number]):  # noqa: S301 - packed by ourselves
                     yield from rows.of(part, encoding)
                 yield from rows.rest()
@@ -161,8 +160,8 @@ def _only(rows: NDArray[np.int64], values: NDArray[np.int64], length: int) -> pa
 class _Rows:
     """A task's words in batches, so that small files do not make one each; and their stamps."""
 
-    def __init__(self, kind: Kind) -> None:
-        self._folds = Folds(kind)
+    def __init__(self, form: dict[str, Any]) -> None:
+        self._folds = Folds(**form)
         self._bounds = Folds("plain")
         self._errors: dict[int, str] = {}
         self._begin()

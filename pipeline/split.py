@@ -26,7 +26,7 @@ if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the
 from pipeline.commands import absolute, add_common, run, sink_options
 from pipeline.errors import JobError
 from pipeline.files import MOST_FILES, POSITION_BITS
-from xorack.core.stamp import plain, traced, xor_bytes
+from xorack.core.stamp import TRACED_CELLS, TRACED_SIZES, plain, traced, xor_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pipeline.files import Said
     from pipeline.folder import Found
     from pipeline.layout import Folder
-    from xorack.spark import Kind
 
 __all__ = ["main", "split"]
 
@@ -92,6 +91,13 @@ def parser() -> argparse.ArgumentParser:
         default="traced",
         help="traced (default): name the words that are outstanding; plain: cheaper",
     )
+    made.add_argument(
+        "--cells",
+        type=int,
+        choices=TRACED_SIZES,
+        default=TRACED_CELLS,
+        help="of each table of traced stamps (default: %(default)s): more name more words",
+    )
     add_common(made)
     return made
 
@@ -140,13 +146,14 @@ def split(arguments: argparse.Namespace) -> dict[str, Any]:
         "exclude": arguments.exclude,
         "hidden": arguments.hidden,
         "stamps": arguments.stamps,
+        "cells": arguments.cells,
     }
     repeated = begin(folder, "--words", made_by)
     if repeated and files_of(folder).is_whole():
         listed = list(files_of(folder).read_rows(FILES_SCHEMA))
     else:
         try:
-            listed = _write(spark, folder, files, encoding, arguments.stamps)
+            listed = _write(spark, folder, files, encoding, _form(arguments))
         except BaseException:
             folder.delete()
             raise
@@ -195,7 +202,7 @@ def _write(
     folder: Folder,
     files: dict[int, tuple[str, Found]],
     encoding: Any,
-    kind: Any,
+    form: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """Write the words, then the files with their stamps; returns the list of files."""
     from pipeline.files import gathered
@@ -208,7 +215,7 @@ def _write(
         (number, file) for number, (_, file) in enumerate(files.values()) if file.problem is None
     ]
     tasks = tasks_of(readable, encoding, spark.sparkContext.defaultParallelism)
-    words, all_said = scan_words(spark, tasks, encoding, kind)
+    words, all_said = scan_words(spark, tasks, encoding, form)
     (
         words.write.option("parquet.writer.version", "v2")
         .option("maxRecordsPerFile", 0)  # a file's first word has its place
@@ -217,14 +224,14 @@ def _write(
     # From here on, only what was written counts: what the files hold now may be something else.
     said = gathered(all_said())
     listed = [
-        {"number": number, "chain": key, "tag": tag, **_listed(tag, file, said.get(number), kind)}
+        {"number": number, "chain": key, "tag": tag, **_listed(tag, file, said.get(number), form)}
         for number, (key, (tag, file)) in enumerate(files.items())
     ]
     files_of(folder).write_rows(listed)
     return listed
 
 
-def _listed(tag: str, file: Found, said: Said | None, kind: Kind) -> dict[str, Any]:
+def _listed(tag: str, file: Found, said: Said | None, form: dict[str, Any]) -> dict[str, Any]:
     """What is written of a file."""
     from pipeline.folder import shown_path
 
@@ -235,7 +242,7 @@ def _listed(tag: str, file: Found, said: Said | None, kind: Kind) -> dict[str, A
     if error is not None:
         stamp = None
     else:
-        root = _root(tag, kind)
+        root = _root(tag, form)
         stamp = root if stamp is None else xor_bytes(root, stamp)
     return {
         "path": path,
@@ -247,11 +254,17 @@ def _listed(tag: str, file: Found, said: Said | None, kind: Kind) -> dict[str, A
     }
 
 
-def _root(tag: str, kind: Kind) -> bytes:
+def _form(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The kind and the cells of the stamps."""
+    return {"kind": arguments.stamps, "cells": arguments.cells}
+
+
+def _root(tag: str, form: dict[str, Any]) -> bytes:
     """The stamp of a file's root unit."""
     from xorack.core.hashing import unit_id
 
-    return bytes(traced(unit_id(tag)) if kind == "traced" else plain(unit_id(tag)))
+    unit = unit_id(tag)
+    return bytes(plain(unit) if form["kind"] == "plain" else traced(unit, form["cells"]))
 
 
 def _send(
@@ -314,7 +327,7 @@ def _requests(file: dict[str, Any], arguments: argparse.Namespace) -> Iterator[d
     yield {
         "tag": tag,
         "op": "create",
-        "stamp": _root(tag, arguments.stamps),
+        "stamp": _root(tag, _form(arguments)),
         "started": 1,
         "timeout": arguments.timeout,
         "idle_timeout": arguments.idle_timeout,

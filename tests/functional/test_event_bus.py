@@ -1,14 +1,17 @@
 """Events over embedded EventBridge."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from tests.support.faults import failing, lost_responses
+from xorack import traced, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.eventbridge import EventBus
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail, event_id
+from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 
 ACKED = Chain("t", b"\0", "acked", 1, 1, first_seen_at=1000, created_at=1000, ended_at=61_500)
@@ -40,19 +43,56 @@ def test_an_event_id_identifies_the_chain_and_its_end():
 
 
 @pytest.mark.parametrize(
-    ("started", "stamp", "outstanding"),
+    ("stamp", "outstanding"),
     [
-        (2, b"\5" + bytes(7), (["0000000000000005"], True)),
-        (3, b"\5" + bytes(7), ([], False)),
-        (2, bytes(8), ([], True)),
-        (2, b"\5", ("absent", "absent")),
+        (traced(5), (["0000000000000005"], 1, True)),
+        (traced(5, 64), (["0000000000000005"], 1, True)),
+        (b"\5" + bytes(7), ([], 0, False)),
+        (bytes(8), ([], 0, True)),
+        (b"\5", ("absent", "absent", "absent")),
     ],
 )
-def test_a_plain_stamp_names_its_unit_if_the_counts_leave_one(started, stamp, outstanding):
-    chain = replace(ACKED, status="failed", reason="r", stamp=stamp, started=started, finished=1)
-    detail = event_detail(chain)
-    names = ("outstanding", "outstanding_complete")
-    assert tuple(detail.get(name, "absent") for name in names) == outstanding
+def test_traced_stamps_name_units_and_plain_ones_do_not(stamp, outstanding):
+    chain = replace(ACKED, status="failed", reason="r", stamp=stamp, started=2, finished=1)
+    assert outstanding_in(event_detail(chain)) == outstanding
+
+
+def outstanding_in(detail):
+    names = ("outstanding", "outstanding_count", "outstanding_complete")
+    return tuple(detail.get(name, "absent") for name in names)
+
+
+def test_an_event_has_at_most_a_hundred_ids():
+    units = list(range(1, 251))
+    failed = replace(
+        ACKED, status="failed", reason="r", stamp=xor(*(traced(u, 256) for u in units))
+    )
+    first = [f"{unit:016x}" for unit in units[:100]]
+    assert outstanding_in(event_detail(failed)) == (first, 250, True)
+
+
+WORST_TEXT = {"control characters": "\1", "2 bytes": "\u00e9", "4 bytes": "\U0001f600"}
+
+
+@pytest.mark.parametrize("character", WORST_TEXT.values(), ids=WORST_TEXT)
+def test_the_largest_event_is_below_25_kib(aws, bus, character):
+    text = character * (1024 // len(character.encode()))
+    fill = {"x": character * (4000 // len(json.dumps(character, ensure_ascii=False).encode()))}
+    create = Request.create(text, "c", traced(1), detail=fill)
+    chain = replace(
+        ACKED,
+        tag=create.tag,
+        status="failed",
+        reason=Request.fail(text, "f", text).reason,
+        detail=json.dumps(create.detail),
+        stamp=xor(*(traced(unit, 1024) for unit in range(1, 1001))),
+        started=2**63 - 1,
+        finished=2**63 - 1,
+    )
+    assert len(bus.entry(chain)["Detail"].encode()) < 25 * 1024
+    assert bus.publish([chain]) == {}
+    (event,) = aws.events()
+    assert (event["detail"]["tag"], event["detail"]["detail"]) == (text, fill)
 
 
 @pytest.mark.parametrize(

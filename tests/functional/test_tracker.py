@@ -244,6 +244,9 @@ INVALID_CALLS = {
     "timeout: -5": lambda tracker, token: tracker.extend(token, -5),
     "reason": lambda tracker, token: tracker.fail(token, 5),
     "stamps: 'opaque'": lambda *_: Tracker("q", stamps="opaque"),
+    "one kind and size": lambda tracker, token: tracker.step(token, Token(5, ("u",), cells=64)),
+    "cells: 32, expected 16, 64, 256 or 1024": lambda *_: Tracker("q", cells=32),
+    "cells: 64, expected traced": lambda *_: Tracker("q", stamps="plain", cells=64),
     "stamps: a list": lambda *_: Tracker("q", stamps=["plain"]),
     "queue_url": lambda *_: Tracker(""),
 }
@@ -284,11 +287,28 @@ def test_a_token_survives_json():
     assert len(str(token)) < 80
 
 
+@pytest.mark.parametrize("cells", [16, 64, 256, 1024])
+def test_all_stamps_of_a_tracker_have_its_size(cells, monkeypatch):
+    sent = []
+    monkeypatch.setattr(Tracker, "_send", lambda self, *requests: sent.extend(requests))
+    token = Tracker("queue", cells=cells).start("t")
+    assert token.to_json().get("cells", 16) == cells
+    with Tracker("queue").step(json.loads(str(token))) as step:  # the token carries the size
+        child = step.child()
+    assert [request.stamp for request in sent] == [
+        traced(token.unit, cells),
+        xor(traced(token.unit, cells), traced(child.unit, cells)),
+    ]
+    assert child.cells == cells
+
+
 INVALID_TOKENS = [
     *(({**GOOD, "v": v}, f"v: {v}, expected 1: another version") for v in (2, True)),
     *(({**GOOD, "unit": unit}, "unit: ") for unit in (5, "0" * 16, "x" * 16)),
     *(({**GOOD, "tags": tags}, "tags: ") for tags in ([], ["t", "t"], [5], "t")),
     *(({**GOOD, "kind": kind}, "kind: ") for kind in ("opaque", ["plain"], None)),
+    *(({**GOOD, "cells": cells}, "cells: ") for cells in (0, 32, True, "64", None, [64])),
+    ({**GOOD, "kind": "plain", "cells": 64}, "cells: 64, expected absent"),
     ({}, "v: None"),
     ("no JSON", "text: 'no JSON'"),
     ("5", "value: 5"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 from pyspark.sql import functions as F
 
 from xorack import plain, traced, unit_id, xor
+from xorack.core.errors import InvalidRequest
 from xorack.spark import (
     DuplicateUnits,
     NullUnits,
@@ -58,14 +60,18 @@ def test_units_equal_unit_id(frame, values):
         assert row["one"] % 2**64 == unit_id(binary)
 
 
-@pytest.mark.parametrize(("kind", "stamp"), [("traced", traced), ("plain", plain)])
-def test_fold_is_the_xor_of_stamps(frame, values, kind, stamp):
+FORMS = [("plain", 16, plain)]
+FORMS += [("traced", cells, partial(traced, cells=cells)) for cells in (16, 64, 256, 1024)]
+
+
+@pytest.mark.parametrize(("kind", "cells", "stamp"), FORMS)
+def test_fold_is_the_xor_of_stamps(frame, values, kind, cells, stamp):
     units = with_unit(frame.repartition(3), "l", "i").withColumn("my key", F.pmod("l", F.lit(7)))
     expected = {}
     for long, _, _, small in values:
         expected.setdefault(long % 7, []).append(stamp(unit_id(long, small)))
-    folded = fold(units, "my key", "unit", kind=kind, stamp="x", count="n").collect()
-    assert {row["my key"]: (bytes(row["x"]), row["n"]) for row in folded} == {
+    folded = fold(units, "my key", "unit", kind=kind, cells=cells, stamp="x", count="n")
+    assert {row["my key"]: (bytes(row["x"]), row["n"]) for row in folded.collect()} == {
         key: (xor(*stamps), len(stamps)) for key, stamps in expected.items()
     }
 
@@ -80,16 +86,11 @@ def test_a_unit_twice_cancels_out_and_three_times_is_itself(spark):
 
 
 def test_stamp_of_is_the_stamp_of_one_unit(frame):
-    rows = (
-        with_unit(frame, "l")
-        .select("unit", stamp_of("unit").alias("t"), stamp_of("unit", "plain").alias("p"))
-        .limit(100)
-        .collect()
-    )
+    columns = [stamp_of("unit", kind, cells) for kind, cells, _ in FORMS]
+    rows = with_unit(frame, "l").select("unit", *columns).limit(100).collect()
     assert len(rows) == 100
-    for row in rows:
-        assert bytes(row["t"]) == traced(row["unit"])
-        assert bytes(row["p"]) == plain(row["unit"])
+    for one, *stamps in rows:
+        assert list(map(bytes, stamps)) == [stamp(one) for _, _, stamp in FORMS]
 
 
 def test_folds_are_combined_before_the_shuffle(frame):
@@ -121,6 +122,9 @@ def test_missing_columns_and_an_invalid_kind_are_named(frame):
         unit()
     with pytest.raises(UnsuitableColumns, match="kind: 'other'"):
         fold(frame, "i", "l", kind="other")
+    for call in (partial(fold, frame, "i", "l"), partial(stamp_of, "l")):
+        with pytest.raises(InvalidRequest, match="cells: 32"):
+            call(cells=32)
 
 
 def test_duplicate_units_are_named(spark):

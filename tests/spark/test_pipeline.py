@@ -162,10 +162,17 @@ def test_encodings(spark, queue, tmp_path, encoding, capfd):
     assert [(row["at"], row["word"]) for row in rows] == list(enumerate(words(text)))
 
 
-@pytest.mark.parametrize(("kind", "stamp"), [("traced", traced), ("plain", plain)])
-def test_stamps_equal_those_of_plain_python(database, queue, tmp_path, kind, stamp):
+@pytest.mark.parametrize(
+    ("options", "stamp"),
+    [
+        (("--stamps", "traced"), traced),
+        (("--cells", "256"), partial(traced, cells=256)),
+        (("--stamps", "plain"), plain),
+    ],
+)
+def test_stamps_equal_those_of_plain_python(database, queue, tmp_path, options, stamp):
     root, _ = database
-    given = ("--glob", "plain.txt", "--name", "db", "--stamps", kind)
+    given = ("--glob", "plain.txt", "--name", "db", *options)
     assert run_split(queue, root, tmp_path / "w", *given) == 0
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
     requests = {(r.op, r.started): r.stamp for r in queue.take()}
@@ -267,7 +274,8 @@ def test_tasks_without_a_result_are_an_error(spark, database):
     root, texts = database
     path, size = os.fsencode(root / "plain.txt"), len(texts["plain.txt"])
     tasks = [[scan.Part(number, path, 0, size, size)] for number in range(2)]
-    rows, results = scan.scan_words(spark, tasks, reading.encoding_named("UTF-8"), "plain")
+    encoding = reading.encoding_named("UTF-8")
+    rows, results = scan.scan_words(spark, tasks, encoding, {"kind": "plain"})
     with pytest.raises(RuntimeError, match="0 of 2 tasks said what they read"):
         results()
     assert rows.count() == 10

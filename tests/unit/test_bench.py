@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -102,9 +103,22 @@ def test_the_report_is_rendered_from_the_stored_figures(name, tmp_path):
 
 
 def test_eight_outstanding_units_are_named_completely(monkeypatch):
-    monkeypatch.setattr(peel, "OUTSTANDING", (8,))
-    found = peel.measure(quick=True)["8"]
-    assert (found["complete"], found["wrong"]) == (found["samples"], 0)
+    monkeypatch.setattr(peel, "UNITS", {16: (8,)})
+    monkeypatch.setattr(peel, "OVERFULL", {16: (100, 200, 0)})
+    found = peel.measure(quick=True)["16"]
+    assert set(found["units"]["8"]) == set(peel.IDS)
+    for of in found["units"]["8"].values():
+        assert (of["complete"], of["wrong"]) == (of["samples"], 0)
+    assert (found["overfull"]["complete"], found["overfull"]["wrong"]) == (0, 0)
+    assert [peel.write_units(cells) for cells in (16, 64, 256, 1024)] == [2, 3, 11, 41]
+
+
+@pytest.mark.parametrize("count", [1, 64, 1792])
+def test_each_kind_of_ids_has_as_many_as_asked(count):
+    for make in peel.IDS.values():
+        ids = make(count, random.Random(count))
+        assert len(ids) == count
+        assert all(0 < unit < 2**64 for unit in ids)
 
 
 def test_the_peer_retries_conflicts_and_deletes_an_ended_chain(aws):

@@ -12,6 +12,7 @@ from xorack.spark.arrays import Folds, bounds_of_runs, fold_ids, stamp_bytes, un
 
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
 STAMPS = {"traced": traced, "plain": plain}
+of_each_size = pytest.mark.parametrize("cells", [16, 64, 256, 1024])
 of_each_kind = pytest.mark.parametrize("kind", STAMPS)
 
 
@@ -46,6 +47,22 @@ def test_folds_equal_the_xor_of_single_stamps(kind, number, units):
     assert stamp_bytes(fold_ids(ids, groups, number, kind)) == expected
 
 
+@of_each_size
+@pytest.mark.parametrize(("number", "units"), [(1, 20_000), (3, 900)])
+def test_folds_of_each_size_equal_the_xor_of_single_stamps(cells, number, units):
+    ids, groups = unit_ids(np.arange(units)), np.arange(units) % number
+    expected = [0] * number
+    for group, unit in zip(groups.tolist(), ids.tolist(), strict=True):
+        expected[group] ^= int.from_bytes(traced(unit, cells), "little")
+    length = len(traced(1, cells))
+    found = stamp_bytes(fold_ids(ids, groups, number, cells=cells))
+    assert found == [stamp.to_bytes(length, "little") for stamp in expected]
+    folds = Folds(cells=cells)
+    folds.add(groups, ids)
+    ((_, words, _),) = folds.results()
+    assert stamp_bytes(words) == found
+
+
 def test_all_strategies_of_fold_ids_give_the_same_stamps():
     """`fold_ids` folds one to three tables at a time, depending on the number of units."""
     ids, groups = unit_ids(np.arange(20_000)), np.arange(20_000) % 3
@@ -62,6 +79,8 @@ def test_invalid_arguments_are_named():
         unit_ids(np.zeros((2, 2), np.int64))
     with pytest.raises(InvalidRequest, match="kind"):
         fold_ids(unit_ids(np.zeros(1, np.int64)), np.zeros(1, np.intp), 1, "opaque")
+    with pytest.raises(InvalidRequest, match="cells: 32, expected 16, 64, 256 or 1024"):
+        fold_ids(unit_ids(np.zeros(1, np.int64)), np.zeros(1, np.intp), 1, cells=32)
 
 
 @of_each_kind

@@ -118,6 +118,13 @@ def test_known_outstanding_units_are_named():
     many = xor(*(traced(n * 0x9E3779B97F4A7C15 % 2**64) for n in range(1, 200)))
     assert "199 units, too many to name" in shown(page(chain(stamp=many, started=199)))
     assert "this stamp names none" in shown(page(chain(stamp=b"opaque")))
+    assert "9 units, this stamp names none" in shown(page(chain(stamp=b"8 bytes!", started=9)))
+
+
+def test_a_chain_with_hundreds_of_named_units_lists_some():
+    source = page(chain(stamp=xor(*(traced(unit, 256) for unit in range(1, 301))), started=300))
+    assert "298 more" in shown(source)
+    assert source.count("<code>") == 100
 
 
 @pytest.mark.parametrize(

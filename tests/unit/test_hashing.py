@@ -7,7 +7,7 @@ from xxhash import xxh64_intdigest
 
 from xorack import unit_id
 from xorack.core.errors import InvalidRequest
-from xorack.core.hashing import _xxh64_long, xxh64_long
+from xorack.core.hashing import _xxh64_long, xxh64_long, xxh64_long_inverse
 
 
 def test_the_pure_form_is_xxh64():
@@ -15,6 +15,13 @@ def test_the_pure_form_is_xxh64():
     for _ in range(2000):
         x, seed = rng.getrandbits(64), rng.getrandbits(64)
         assert _xxh64_long(x, seed) == xxh64_intdigest(x.to_bytes(8, "little"), seed)
+
+
+def test_the_inverse_leads_back_to_the_id():
+    rng = random.Random(2)
+    edges = [0, 1, 2**63, 2**64 - 1, *(1 << bit for bit in range(64))]
+    for x in (*edges, *range(1000), *(rng.getrandbits(64) for _ in range(10_000))):
+        assert xxh64_long_inverse(xxh64_intdigest(x.to_bytes(8, "little"), 42)) == x
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -148,6 +149,12 @@ def test_lines_other_than_failed_events_are_named(line, why):
     with pytest.raises(JobError) as caught:
         read_events([json.dumps(event()), line], "--events x")
     assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("stamp", [plain, traced, partial(traced, cells=256)])
+def test_the_one_missing_word_of_a_chain_is_named(stamp):
+    """The words and the counts are at rest, so a plain stamp names a single word."""
+    assert missing_units(chain(3, [1, 2], stamp)) == {units(3)[0]}
 
 
 def test_a_file_without_events_is_an_error():

@@ -54,11 +54,11 @@ def test_the_deadline_is_the_nearer_of_the_two():
     ("stamp", "started", "finished", "units", "complete"),
     [
         (xor(traced(5), traced(3)), 2, 0, [3, 5], True),
-        (plain(7), 4, 3, [7], True),
-        (xor(plain(7), plain(8)), 2, 0, [], False),
+        (xor(*(traced(unit, 256) for unit in range(1, 301))), 300, 0, [*range(1, 301)], True),
+        (plain(7), 4, 3, [], False),
         (b"\x29" * 64, 0, 0, [], False),
     ],
-    ids=["traced", "plain", "several plain", "opaque"],
+    ids=["traced", "traced of 256 cells", "plain", "opaque"],
 )
 def test_outstanding_units(stamp, started, finished, units, complete):
     chain = status(stamp=stamp, started=started, finished=finished)

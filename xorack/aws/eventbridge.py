@@ -47,7 +47,7 @@ class EventBus:
             "Source": SOURCE,
             "DetailType": chain.status,
             "Time": datetime.fromtimestamp((chain.ended_at or 0) / 1000, timezone.utc),
-            "Detail": json.dumps(event_detail(chain), separators=(",", ":")),
+            "Detail": json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":")),
         }
 
     def _put_events(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:

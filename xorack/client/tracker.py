@@ -16,10 +16,10 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any, Literal, cast, get_args
 
 from xorack.aws.client import make_client
@@ -28,14 +28,13 @@ from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
 from xorack.core.hashing import unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
 from xorack.core.retry import RetryPolicy
-from xorack.core.stamp import plain, traced, xor_bytes
+from xorack.core.stamp import TRACED_CELLS, Stamp, check_cells, plain, traced, xor_bytes
 
 __all__ = ["StampKind", "Step", "Token", "Tracker"]
 
 StampKind = Literal["traced", "plain"]
 
 _VERSION = 1
-_STAMPS = {"traced": traced, "plain": plain}
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,13 @@ class Token:
     unit: int
     tags: tuple[str, ...]
     kind: StampKind = "traced"
+    cells: int = TRACED_CELLS
 
     def to_json(self) -> dict[str, Any]:
-        """Return the token as a JSON object."""
+        """Return the token as a JSON object. It names the cells unless they are the default."""
         unit = f"{self.unit:016x}"
-        return {"v": _VERSION, "unit": unit, "tags": list(self.tags), "kind": self.kind}
+        token = {"v": _VERSION, "unit": unit, "tags": list(self.tags), "kind": self.kind}
+        return token if self.cells == TRACED_CELLS else {**token, "cells": self.cells}
 
     def __str__(self) -> str:
         """Return the token as JSON text."""
@@ -78,7 +79,7 @@ class Token:
         if kind not in get_args(StampKind):
             raise InvalidToken("kind", kind, "traced or plain")
         unit, tags = _unit_of(token.get("unit")), _tags_of(token.get("tags"))
-        return cls(unit, tags, cast(StampKind, kind))
+        return cls(unit, tags, cast(StampKind, kind), _cells_of(token, kind))
 
 
 def _unit_of(text: object) -> int:
@@ -94,6 +95,21 @@ def _tags_of(tags: object) -> tuple[str, ...]:
         return tuple(validate_tag(tag) for tag in tags)
     except InvalidRequest as error:
         raise InvalidToken("tags", tags, error.expected) from None
+
+
+def _cells_of(token: Mapping[str, Any], kind: object) -> int:
+    cells = token.get("cells", TRACED_CELLS)
+    if kind == "plain" and "cells" in token:
+        raise InvalidToken("cells", cells, "absent: plain stamps have none")
+    try:
+        return check_cells(cells)
+    except InvalidRequest as error:
+        raise InvalidToken("cells", cells, error.expected) from None
+
+
+def _maker(token: Token) -> Callable[[int], Stamp]:
+    """Return the function that makes the stamps of a token's chains."""
+    return plain if token.kind == "plain" else partial(traced, cells=token.cells)
 
 
 AnyToken = Token | Mapping[str, Any] | str
@@ -121,6 +137,7 @@ class Tracker:
         client: Any = None,
         *,
         stamps: StampKind = "traced",
+        cells: int = TRACED_CELLS,
         policy: RetryPolicy | None = None,
     ) -> None:
         """Send to a queue.
@@ -130,7 +147,9 @@ class Tracker:
             client: A boto3 SQS client; by default one of the default credential chain, created at
                 the first send.
             stamps: The kind of stamps of chains started here. ``traced`` stamps name the
-                outstanding units; ``plain`` ones have 8 bytes instead of 648 and do not.
+                outstanding units; ``plain`` ones have 8 bytes and do not.
+            cells: The size of traced stamps, 16, 64, 256 or 1,024 cells a table; see
+                `xorack.traced`. Plain stamps have none.
             policy: The limits of retries for messages that were not accepted.
         """
         if not isinstance(queue_url, str) or not queue_url:
@@ -138,7 +157,10 @@ class Tracker:
         if stamps not in get_args(StampKind):
             raise InvalidRequest("stamps", stamps, "traced or plain")
         self.queue_url = queue_url
+        if check_cells(cells) != TRACED_CELLS and stamps == "plain":
+            raise InvalidRequest("cells", cells, "traced stamps: plain ones have no cells")
         self.stamps: StampKind = stamps
+        self.cells = cells
         self.policy = policy
         self._client = client
         self._thread = threading.local()
@@ -168,8 +190,9 @@ class Tracker:
             SendFailed: The queue did not accept the request.
         """
         validate_tag(tag)
-        token = Token(unit_id(*parts) if parts else unit_id(tag), (tag,), self.stamps)
-        stamp = _STAMPS[self.stamps](token.unit)
+        unit = unit_id(*parts) if parts else unit_id(tag)
+        token = Token(unit, (tag,), self.stamps, self.cells)
+        stamp = _maker(token)(token.unit)
         options = {"timeout": timeout, "idle_timeout": idle_timeout, "detail": detail}
         self._send(Request.create(tag, f"create-{token.unit:016x}", stamp, **options))
         return token
@@ -268,8 +291,8 @@ class Step:
     def __init__(self, tracker: Tracker, tokens: tuple[Token, ...], *, fail: bool) -> None:
         if not tokens:
             raise InvalidRequest("tokens", tokens, "at least one token")
-        if len({token.kind for token in tokens}) > 1:
-            raise InvalidRequest("tokens", tokens, "tokens of one kind of stamps")
+        if len({(token.kind, token.cells) for token in tokens}) > 1:
+            raise InvalidRequest("tokens", tokens, "tokens of one kind and size of stamps")
         units = [(tag, token.unit) for token in tokens for tag in token.tags]
         if len(set(units)) != len(units):
             raise InvalidRequest("tokens", tokens, "each unit once")
@@ -302,8 +325,8 @@ class Step:
         if unit is None:
             signed = parents[0] - (1 << 64) if parents[0] >> 63 else parents[0]
             unit = unit_id(signed, *(parts or (len(self._children),)))
-        token = Token(unit, self.tags, self.tokens[0].kind)
-        _STAMPS[token.kind](unit)  # checks the id
+        token = replace(self.tokens[0], unit=unit, tags=self.tags)
+        _maker(token)(unit)  # checks the id
         if unit in self._children or unit in parents:
             raise InvalidRequest("child", parts or unit, "another unit than those of the step")
         self._children[unit] = token
@@ -314,7 +337,7 @@ class Step:
 
         In each chain the first unit's stamp starts the children.
         """
-        make = _STAMPS[self.tokens[0].kind]
+        make = _maker(self.tokens[0])
         requests = []
         for tag in self.tags:
             children = list(self._children)

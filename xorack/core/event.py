@@ -11,15 +11,17 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from xorack.core.chain import Chain
-from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTH
+from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS
 
 if TYPE_CHECKING:
     from xorack.core.peeling import Outstanding
 
-__all__ = ["SOURCE", "event_detail", "event_id", "outstanding_of", "rfc3339"]
+__all__ = ["MAX_OUTSTANDING", "SOURCE", "event_detail", "event_id", "outstanding_of", "rfc3339"]
 
 SOURCE = "xorack"
 """The ``source`` of all events."""
+MAX_OUTSTANDING = 100
+"""Most ids in an event: it stays below 25 KiB, whatever its tag, reason and detail are."""
 
 
 def rfc3339(milliseconds: int | None) -> str | None:
@@ -48,16 +50,9 @@ def event_id(chain: Chain) -> str:
 
 
 def outstanding_of(chain: Chain) -> Outstanding:
-    """Return the outstanding units of a chain, as far as its stamp names them.
+    """Return the outstanding units of a chain, as far as its stamp names them: a traced one."""
+    from xorack.core.peeling import peel  # few invocations see a chain fail
 
-    A traced stamp is peeled. A plain stamp names its unit if the counts leave exactly one. Opaque
-    stamps name nothing.
-    """
-    from xorack.core.peeling import Outstanding, peel  # few invocations see a chain fail
-
-    several = len(chain.stamp) == PLAIN_LENGTH and chain.started - chain.finished != 1
-    if several and any(chain.stamp):
-        return Outstanding(frozenset(), False)
     return peel(chain.stamp)
 
 
@@ -66,6 +61,10 @@ def event_detail(chain: Chain) -> dict[str, Any]:
 
     For a chain that was never created, ``created_at`` is the time of its first request. For a
     chain of another program, ``created_at`` and ``duration_ms`` are null: they are unknown.
+
+    At most `MAX_OUTSTANDING` ids stand in ``outstanding``, the lowest of ``outstanding_count`` that
+    the stamp names. ``outstanding_complete`` is true if these are all outstanding units, also if
+    the list is cut off.
 
     Args:
         chain: An ``acked`` or ``failed`` chain.
@@ -90,8 +89,9 @@ def event_detail(chain: Chain) -> dict[str, Any]:
     }
     if chain.status == "failed":
         detail["reason"] = chain.reason
-        if len(chain.stamp) in (PLAIN_LENGTH, TRACED_LENGTH):
+        if len(chain.stamp) in (PLAIN_LENGTH, *TRACED_LENGTHS):
             ids, complete = outstanding_of(chain)
-            detail["outstanding"] = [f"{unit:016x}" for unit in sorted(ids)]
+            detail["outstanding"] = [f"{unit:016x}" for unit in sorted(ids)[:MAX_OUTSTANDING]]
+            detail["outstanding_count"] = len(ids)
             detail["outstanding_complete"] = complete
     return detail

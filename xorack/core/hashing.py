@@ -3,8 +3,8 @@
 Source: Yann Collet, xxHash specification,
 https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (XXH64).
 
-The pure form serves where the compiled package ``xxhash`` is not installed: the Lambda functions
-hash only ids (8 bytes), to peel the stamp of a failed chain.
+The pure form serves where the compiled package ``xxhash`` is not installed. The Lambda functions
+have none: peeling the stamp of a failed chain needs the inverse only, which is pure Python.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ try:
 except ImportError:  # pragma: no cover - the Lambda functions have no compiled packages
     _xxh64 = None  # type: ignore[assignment]
 
-__all__ = ["MASK", "SEED", "unit_id", "xxh64_long"]
+__all__ = ["MASK", "SEED", "unit_id", "xxh64_long", "xxh64_long_inverse"]
 
 SEED = 42
 """The seed of Spark SQL's ``xxhash64``."""
@@ -56,6 +56,32 @@ def xxh64_long(x: int, seed: int = SEED) -> int:
     return int(_xxh64((x & MASK).to_bytes(8, "little"), seed))
 
 
+_P2_INVERSE, _P3_INVERSE, _P1_INVERSE = (pow(prime, -1, 1 << 64) for prime in (P2, P3, P1))
+
+
+def xxh64_long_inverse(y: int) -> int:
+    """Return the 64-bit integer whose `xxh64_long` with the default seed is ``y``.
+
+    XXH64 of 8 bytes is a bijection: each of its steps is undone, in reverse order.
+
+    Args:
+        y: The hash, unsigned 64 bits.
+
+    Returns:
+        The integer, unsigned 64 bits.
+    """
+    h = y ^ y >> 32
+    h = h * _P3_INVERSE & MASK
+    h ^= h >> 29 ^ h >> 58
+    h = h * _P2_INVERSE & MASK
+    h ^= h >> 33
+    h = (h - P4) * _P1_INVERSE & MASK
+    h = (h >> 27 | h << 37) & MASK
+    h = (h ^ SEED + P5 + 8 & MASK) * _P1_INVERSE & MASK
+    h = (h >> 31 | h << 33) & MASK
+    return h * _P2_INVERSE & MASK
+
+
 def unit_id(*parts: str | bytes | int) -> int:
     """Return the id of the unit that these parts name: equal parts give an equal id, everywhere.
 
@@ -68,7 +94,8 @@ def unit_id(*parts: str | bytes | int) -> int:
             bits) as its 8 little-endian bytes.
 
     Returns:
-        The id, 1 to 2**64 - 1. A hash of 0 becomes 1.
+        The id, 1 to 2**64 - 1. A hash of 0 becomes 1. With a probability of 2**-64 it is
+        faec1e2ac606499c, which has no traced stamp: `xorack.traced` rejects it.
 
     Raises:
         InvalidRequest: There are no parts, a part has another type, an integer is beyond signed 64

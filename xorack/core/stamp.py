@@ -1,7 +1,8 @@
 """Stamps: the bytes that stand for units, and their XOR.
 
-A stamp is opaque (any bytes), plain (8 bytes, the unit's id) or traced (648 bytes, an invertible
-Bloom lookup table whose cells are XORed). `xorack.core.peeling` reads ids out of traced stamps.
+A stamp is opaque (any bytes), plain (8 bytes, the unit's id) or traced: an invertible Bloom lookup
+table whose cells hold hashes of ids and are XORed. Its length tells the number of cells.
+`xorack.core.peeling` reads ids out of traced stamps.
 
 Sources: Apache Storm's acker for the XOR; Goodrich and Mitzenmacher, "Invertible Bloom Lookup
 Tables" (2011), for the tables.
@@ -10,19 +11,22 @@ Tables" (2011), for the tables.
 from __future__ import annotations
 
 from xorack.core.errors import BufferLengthsUnequal, InvalidRequest, LessThanTwoBuffers
-from xorack.core.hashing import MASK, xxh64_long
+from xorack.core.hashing import MASK, xxh64_long, xxh64_long_inverse
 
 __all__ = [
     "PLAIN_LENGTH",
     "TRACED_CELLS",
     "TRACED_LENGTH",
+    "TRACED_LENGTHS",
+    "TRACED_SIZES",
     "TRACED_TABLES",
-    "TRACED_WORDS",
     "Stamp",
     "UnackedStamp",
     "check_bytes",
+    "check_cells",
     "plain",
     "traced",
+    "traced_length",
     "words_of",
     "xor",
     "xor_bytes",
@@ -31,12 +35,22 @@ __all__ = [
 PLAIN_LENGTH = 8
 """Bytes of a plain stamp."""
 TRACED_TABLES = 5
+TRACED_SIZES = (16, 64, 256, 1024)
+"""Numbers of cells that a table of a traced stamp may have."""
 TRACED_CELLS = 16
-"""Cells of each table of a traced stamp."""
-TRACED_WORDS = 1 + TRACED_TABLES * TRACED_CELLS
-"""64-bit words of a traced stamp: the XOR of all ids, then the tables."""
-TRACED_LENGTH = 8 * TRACED_WORDS
-"""Bytes of a traced stamp."""
+"""Cells of a table by default."""
+
+
+def traced_length(cells: int) -> int:
+    """Return the bytes of a traced stamp: a word for the XOR of all hashes, then the tables."""
+    return 8 * (1 + TRACED_TABLES * cells)
+
+
+TRACED_LENGTH = traced_length(TRACED_CELLS)
+"""Bytes of a traced stamp by default."""
+TRACED_LENGTHS = {traced_length(cells): cells for cells in TRACED_SIZES}
+"""The cells of a table by the length of a traced stamp."""
+_UNIT_OF_ZERO = xxh64_long_inverse(0)
 
 
 class Stamp(bytes):
@@ -131,32 +145,50 @@ def plain(unit: int) -> Stamp:
     return Stamp(_id_bytes(unit))
 
 
-def traced(unit: int) -> Stamp:
+def check_cells(cells: object) -> int:
+    """Return the cells of a traced stamp's tables; raise InvalidRequest that names the field."""
+    if isinstance(cells, bool) or not isinstance(cells, int) or cells not in TRACED_SIZES:
+        raise InvalidRequest("cells", cells, "16, 64, 256 or 1024")
+    return cells
+
+
+def traced(unit: int, cells: int = TRACED_CELLS) -> Stamp:
     """Make the traced stamp of a unit. `xorack.peel` reads ids back out of the XOR of such stamps.
 
+    All stamps of a chain must have the same size.
+
     Args:
-        unit: The unit's id, a non-zero 64-bit integer, unsigned or signed.
+        unit: The unit's id, a non-zero 64-bit integer, unsigned or signed. The one id whose hash
+            is 0, faec1e2ac606499c, is invalid: its stamp would be all zeros.
+        cells: The cells of each table, 16, 64, 256 or 1,024. They name about 32, 80, 384 or 1,792
+            outstanding units, and more with a lower probability.
 
     Returns:
-        648 bytes: the id, then five tables of 16 cells, each with the id in one cell.
+        648, 2,568, 10,248 or 40,968 bytes: the XXH64 of the id, then five tables of cells, each
+        with that hash in one cell.
 
     Raises:
-        InvalidRequest: The id is not a non-zero 64-bit integer.
+        InvalidRequest: The id or the number of cells is invalid.
     """
-    id_bytes = _id_bytes(unit)
-    stamp = bytearray(TRACED_LENGTH)
-    for word in (0, *words_of(unit & MASK)):
-        stamp[8 * word : 8 * word + 8] = id_bytes
+    size, y = check_cells(cells), xxh64_long(int.from_bytes(_id_bytes(unit), "little"))
+    if not y:
+        raise InvalidRequest(
+            "unit", unit, f"an id other than {_UNIT_OF_ZERO:016x}, which hashes to 0"
+        )
+    stamp = bytearray(traced_length(size))
+    y_bytes = y.to_bytes(8, "little")
+    for word in (0, *words_of(y, size)):
+        stamp[8 * word : 8 * word + 8] = y_bytes
     return Stamp(stamp)
 
 
-def words_of(unit: int) -> tuple[int, int, int, int, int]:
-    """Return the positions of the five words, one in each table, that hold an id."""
-    y = xxh64_long(unit)
+def words_of(y: int, cells: int) -> tuple[int, int, int, int, int]:
+    """Return the positions of the five words, one in each table, that hold a hash."""
+    bits, last = cells.bit_length() - 1, cells - 1
     return (
-        1 + (y & 15),
-        17 + (y >> 4 & 15),
-        33 + (y >> 8 & 15),
-        49 + (y >> 12 & 15),
-        65 + (y >> 16 & 15),
+        1 + (y & last),
+        1 + cells + (y >> bits & last),
+        1 + 2 * cells + (y >> 2 * bits & last),
+        1 + 3 * cells + (y >> 3 * bits & last),
+        1 + 4 * cells + (y >> 4 * bits & last),
     )

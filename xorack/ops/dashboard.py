@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 from typing import Literal
 
-from xorack.core.event import rfc3339
+from xorack.core.event import MAX_OUTSTANDING, rfc3339
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import SOON_MS, ChainStatus
 from xorack.ops.text import plural, printable, span
@@ -161,7 +161,8 @@ def _outstanding(status: ChainStatus) -> str:
     shown = len(ids) if len(ids) <= _IDS_SHOWN + 1 else _IDS_SHOWN
     parts = ids[:shown]
     if rest := ids[shown:]:
-        parts.append(f"<details><summary>{len(rest)} more</summary>{''.join(rest)}</details>")
+        listed = rest[: MAX_OUTSTANDING - shown]  # `xorack show` has them all
+        parts.append(f"<details><summary>{len(rest)} more</summary>{''.join(listed)}</details>")
     # A chain with nothing outstanding lacks its create, or its counts differ.
     note = status.outstanding_note or ("" if ids else "none")
     return "".join(parts) + (f'<span class="faint">{note}</span>' if note else "")

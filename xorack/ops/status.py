@@ -13,6 +13,7 @@ from xorack.core.errors import TagNotFound
 from xorack.core.event import outstanding_of, rfc3339
 from xorack.core.ports import ChainStore, Publisher
 from xorack.core.request import Request, validate_tag
+from xorack.core.stamp import TRACED_LENGTHS
 
 if TYPE_CHECKING:
     from xorack.core.peeling import Outstanding
@@ -90,7 +91,8 @@ class ChainStatus:
         if self._peeled.ids:
             return f"and more: {left:,} units in all" if left > 0 else "and more"
         count = f"{left:,} units" if left > 0 else "some units"
-        return f"{count}, " + ("too many to name" if left > 1 else "this stamp names none")
+        too_many = len(self.chain.stamp) in TRACED_LENGTHS and left > 1
+        return f"{count}, " + ("too many to name" if too_many else "this stamp names none")
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `xorack show --json` prints."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from xorack.core.errors import InvalidRequest
 from xorack.core.hashing import P1, P2, P3, P4, P5, SEED
-from xorack.core.stamp import TRACED_CELLS, TRACED_TABLES, TRACED_WORDS
+from xorack.core.stamp import TRACED_CELLS, TRACED_TABLES, check_cells
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,7 +85,11 @@ def _rotate(values: Words, bits: int, other: Words) -> None:
 
 
 def fold_ids(
-    ids: Words, groups: NDArray[np.intp], number: int, kind: Literal["traced", "plain"] = "traced"
+    ids: Words,
+    groups: NDArray[np.intp],
+    number: int,
+    kind: Literal["traced", "plain"] = "traced",
+    cells: int = TRACED_CELLS,
 ) -> Words:
     """XOR the stamps of units together, group by group.
 
@@ -93,13 +97,15 @@ def fold_ids(
         ids: The units' ids.
         groups: Of each unit the number of its group, 0 to ``number - 1``.
         number: How many groups there are.
-        kind: ``traced``, stamps of 648 bytes, or ``plain``, of 8.
+        kind: ``traced`` or ``plain``.
+        cells: The cells of each table of traced stamps; see `xorack.traced`.
 
     Returns:
-        A row a group, of 81 words or one; see `stamp_bytes`. Zeros for a group without units.
+        A row a group, of ``1 + 5 * cells`` words or one; see `stamp_bytes`. Zeros for a group
+        without units.
 
     Raises:
-        InvalidRequest: ``kind`` is neither of the two.
+        InvalidRequest: ``kind`` or ``cells`` is invalid.
     """
     if kind == "plain":
         sums = np.zeros(number, np.uint64)
@@ -107,32 +113,32 @@ def fold_ids(
         return sums.reshape(number, 1)
     if kind != "traced":
         raise InvalidRequest("kind", kind, "'traced' or 'plain'")
-    words = np.zeros((number, TRACED_WORDS), np.uint64)
-    tables = words[:, 1:].reshape(number, TRACED_TABLES, TRACED_CELLS)  # a view
+    bits = check_cells(cells).bit_length() - 1
+    words = np.zeros((number, 1 + TRACED_TABLES * cells), np.uint64)
+    tables = words[:, 1:].reshape(number, TRACED_TABLES, cells)  # a view
     # Some tables at a time, on a grid of all their cells, where that is worth the grid's sums.
     some = 1
-    while some < _MOST_TABLES and len(ids) >= _WORTH * number * TRACED_CELLS ** (some + 1):
+    while some < _MOST_TABLES and len(ids) >= _WORTH * number * cells ** (some + 1):
         some += 1
     spans = [(low, min(low + some, TRACED_TABLES)) for low in range(0, TRACED_TABLES, some)]
-    grids = [np.zeros(number * TRACED_CELLS ** (high - low), np.uint64) for low, high in spans]
+    grids = [np.zeros(number * cells ** (high - low), np.uint64) for low, high in spans]
     for begin in range(0, len(ids), _BLOCK):
         block = slice(begin, begin + _BLOCK)
-        mine = ids[block]
-        hashed = _xxh64(mine.view(np.int64))
+        hashed = _xxh64(ids[block].view(np.int64))
         for (low, high), grid in zip(spans, grids, strict=True):
-            cells = TRACED_CELLS ** (high - low)
-            cell = hashed >> np.uint64(4 * low)
-            cell &= np.uint64(cells - 1)
-            if number == 1 and len(mine) >= cells:
-                grid[:] ^= _sorted_sums(mine, cell, cells)
+            places = cells ** (high - low)
+            place = hashed >> np.uint64(bits * low)
+            place &= np.uint64(places - 1)
+            if number == 1 and len(hashed) >= places:
+                grid[:] ^= _sorted_sums(hashed, place, places)
                 continue
-            where = cell.view(np.int64)
+            where = place.view(np.int64)
             if number > 1:
-                where += groups[block] * cells
-            np.bitwise_xor.at(grid, where, mine)
+                where += groups[block] * places
+            np.bitwise_xor.at(grid, where, hashed)
     for (low, high), grid in zip(spans, grids, strict=True):
         sides = high - low
-        cube = grid.reshape(number, *(TRACED_CELLS,) * sides)
+        cube = grid.reshape(number, *(cells,) * sides)
         for side in range(1, sides + 1):  # the last side is of the lowest table
             others = tuple(other for other in range(1, sides + 1) if other != side)
             tables[:, high - side] = np.bitwise_xor.reduce(cube, axis=others)
@@ -141,16 +147,16 @@ def fold_ids(
     return words
 
 
-def _sorted_sums(ids: Words, cell: Words, cells: int) -> Words:
-    """The XOR of the ids of each cell: quicker than ``bitwise_xor.at`` by a third.
+def _sorted_sums(hashes: Words, cell: Words, cells: int) -> Words:
+    """The XOR of the hashes of each cell: quicker than ``bitwise_xor.at`` by a third.
 
-    Small numbers are sorted by counting, and of sorted ids a cell's sum is the difference of two
-    sums of all ids so far.
+    Small numbers are sorted by counting, and of sorted hashes a cell's sum is the difference of two
+    sums of all hashes so far.
     """
     small = cell.astype(np.uint8 if cells <= 1 << 8 else np.uint16)
     order = np.argsort(small, kind="stable")
-    so_far = np.zeros(len(ids) + 1, np.uint64)
-    np.bitwise_xor.accumulate(ids.take(order), out=so_far[1:])
+    so_far = np.zeros(len(hashes) + 1, np.uint64)
+    np.bitwise_xor.accumulate(hashes.take(order), out=so_far[1:])
     ends = np.cumsum(np.bincount(small, minlength=cells))
     sums = so_far.take(ends)
     sums[1:] ^= sums[:-1].copy()
@@ -191,10 +197,14 @@ class Folds:
 
     Args:
         kind: Of the stamps: ``traced`` or ``plain``.
+        cells: The cells of each table of traced stamps.
     """
 
-    def __init__(self, kind: Literal["traced", "plain"] = "traced") -> None:
+    def __init__(
+        self, kind: Literal["traced", "plain"] = "traced", cells: int = TRACED_CELLS
+    ) -> None:
         self._kind: Literal["traced", "plain"] = kind
+        self._cells = cells
         self._rows: dict[int, int] = {}
         self._words: Any = None
         self._counts: Any = None
@@ -251,7 +261,7 @@ class Folds:
             ids, groups = np.bitwise_xor.reduceat(ids, begins), runs
         else:
             groups = np.repeat(runs, lengths)
-        words = fold_ids(ids, groups, len(found), self._kind)
+        words = fold_ids(ids, groups, len(found), self._kind, self._cells)
         added = np.zeros(len(found), np.int64)
         np.add.at(added, runs, counts)
         at_rows = self._places(found.tolist(), words.shape[1])

@@ -13,7 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from xorack.core.errors import InvalidRequest
-from xorack.core.stamp import TRACED_CELLS, TRACED_TABLES
+from xorack.core.stamp import TRACED_CELLS, TRACED_TABLES, check_cells
 from xorack.spark.errors import DuplicateUnits, NullUnits, UnsuitableColumns
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = ["Found", "Kind", "check_units", "fold", "rows_of", "stamp_of", "unit"
 
 Kind = Literal["traced", "plain"]
 
-_TRACED_WORDS = 1 + TRACED_TABLES * TRACED_CELLS
 _HASHED_AS_THEY_ARE = ("bigint", "string", "binary")
 _WIDENED = ("tinyint", "smallint", "int")
 _SUITABLE = "long, string or binary"
@@ -249,6 +248,7 @@ def fold(
     unit: ColumnOrName,
     *,
     kind: Kind = "traced",
+    cells: int = TRACED_CELLS,
     stamp: str = "stamp",
     count: str = "count",
 ) -> DataFrame:
@@ -262,8 +262,8 @@ def fold(
         key: The name of the column that tells the chains apart. Take a long, for example
             ``unit("path")``: strings cost half as much again.
         unit: The column of unit ids, long and never 0: see `unit`.
-        kind: ``traced``, stamps of 648 bytes that name the outstanding units of a chain; or
-            ``plain``, 8 bytes.
+        kind: ``traced``, stamps that name the outstanding units of a chain; or ``plain``, 8 bytes.
+        cells: The cells of each table of traced stamps; see `xorack.traced`.
         stamp: The name of the column of stamps.
         count: The name of the column of counts.
 
@@ -273,6 +273,7 @@ def fold(
 
     Raises:
         UnsuitableColumns: ``key`` is not in the frame, or ``kind`` is neither of the two.
+        InvalidRequest: ``cells`` is invalid.
     """
     if key not in df.columns:
         raise UnsuitableColumns(
@@ -287,16 +288,16 @@ def fold(
     if kind != "traced":
         raise UnsuitableColumns(f"kind: {kind!r}, expected 'traced' or 'plain'")
     # The hash is a column of its own: inside the generator it would be computed for each table.
-    hashed = units.withColumn("_hash", F.xxhash64("_unit"))
-    cells = hashed.select(
+    hashed = units.select(F.col(f"`{key}`"), F.xxhash64("_unit").alias("_hash"))
+    per_cell = hashed.select(
         F.col(f"`{key}`"),
-        F.col("_unit"),
-        F.explode(F.array(*_words(F.col("_hash")))).alias("_word"),
+        F.col("_hash"),
+        F.explode(F.array(*_words(F.col("_hash"), check_cells(cells)))).alias("_word"),
     )
-    folded = cells.groupBy(f"`{key}`", "_word").agg(
-        F.bit_xor("_unit").alias("_xor"), F.count(F.lit(1)).alias("_units")
+    folded = per_cell.groupBy(f"`{key}`", "_word").agg(
+        F.bit_xor("_hash").alias("_xor"), F.count(F.lit(1)).alias("_units")
     )
-    first_table = F.col("_word") <= TRACED_CELLS
+    first_table = F.col("_word") <= cells
     # Cells are shuffled one by one, and each gets the zeros between it and the one before it. Lists
     # begun by the tasks would have the order of fetching, and Spark 4 fails a job rather than
     # repeat such a stage (after an executor was lost) behind a write of which a part is done.
@@ -307,17 +308,17 @@ def fold(
         F.concat(_zeros(F.col("_word") - before - 1), _little_endian_hex(F.col("_xor"))),
     )
     by_key = digits.groupBy(f"`{key}`").agg(
-        # Each unit is in one cell of each table: the first table's XOR is that of all units.
+        # Each unit is in one cell of each table: the first table's XOR is that of all hashes.
         F.bit_xor(F.when(first_table, F.col("_xor"))).alias("_all"),
         F.sum(F.when(first_table, F.col("_units"))).alias(count),
         F.sort_array(F.collect_list(F.struct("_word", "_hex"))).alias("_cells"),
     )
-    tables = F.rpad(F.array_join("_cells._hex", ""), 16 * (_TRACED_WORDS - 1), "0")
+    tables = F.rpad(F.array_join("_cells._hex", ""), 16 * TRACED_TABLES * cells, "0")
     whole = F.unhex(F.concat(_little_endian_hex(F.col("_all")), tables))
     return by_key.select(f"`{key}`", whole.alias(stamp), f"`{count}`")
 
 
-def stamp_of(unit: ColumnOrName, kind: Kind = "traced") -> Column:
+def stamp_of(unit: ColumnOrName, kind: Kind = "traced", cells: int = TRACED_CELLS) -> Column:
     """The stamp of one unit, as `xorack.traced` and `xorack.plain` make it.
 
     For few rows: to fold many, use `fold`, which never makes single stamps.
@@ -325,28 +326,31 @@ def stamp_of(unit: ColumnOrName, kind: Kind = "traced") -> Column:
     Args:
         unit: A column of unit ids, long and never 0.
         kind: ``traced`` or ``plain``.
+        cells: The cells of each table of traced stamps; see `xorack.traced`.
 
     Returns:
-        A binary column of 648 or 8 bytes.
+        A binary column.
+
+    Raises:
+        InvalidRequest: ``cells`` is invalid.
     """
     column = _column(unit)
     if kind == "plain":
         return F.unhex(_little_endian_hex(column))
-    digits = _little_endian_hex(column)
+    hashed = F.xxhash64(column)
+    digits = _little_endian_hex(hashed)
     parts = [digits]
-    for table, word in enumerate(_words(F.xxhash64(column))):
-        before = word - (1 + TRACED_CELLS * table)
-        parts += [_zeros(before), digits, _zeros(TRACED_CELLS - 1 - before)]
+    for table, word in enumerate(_words(hashed, check_cells(cells))):
+        before = word - (1 + cells * table)
+        parts += [_zeros(before), digits, _zeros(cells - 1 - before)]
     return F.unhex(F.concat(*parts))
 
 
-def _words(hashed: Column) -> Sequence[Column]:
-    """The words of a traced stamp that hold a unit of this hash, one in each table."""
+def _words(hashed: Column, cells: int) -> Sequence[Column]:
+    """The words of a traced stamp that hold this hash, one in each table."""
+    bits = cells.bit_length() - 1
     return [
-        (
-            F.shiftright(hashed, 4 * table).bitwiseAND(TRACED_CELLS - 1)
-            + (1 + TRACED_CELLS * table)
-        ).cast("int")
+        (F.shiftright(hashed, bits * table).bitwiseAND(cells - 1) + (1 + cells * table)).cast("int")
         for table in range(TRACED_TABLES)
     ]
 
