@@ -42,7 +42,7 @@ class _InstantClient:
     def update_item(self, **_: Any) -> dict[str, Any]:
         return {}
 
-    get_item = update_item
+    batch_write_item = get_item = update_item
 
     def batch_get_item(self, **arguments: Any) -> dict[str, Any]:
         return {"Responses": {table: [] for table in arguments["RequestItems"]}}
@@ -66,16 +66,12 @@ def _handle(handler: Any, event: dict[str, Any]) -> None:
 
 @contextmanager
 def _handler(resources: Resources, workers: int) -> Iterator[tuple[Any, Any]]:
-    """Import the handler; yield it and its store."""
+    """Import the handler; yield it and the clients that it makes, by service."""
     with patch.dict(os.environ, resources.environ()), redirect_stdout(StringIO()):
         from lambda_src import consumer, environment
-        from xorack.acker.consumer import Consumer
 
-        with (
-            patch.object(consumer, "Consumer", partial(Consumer, workers=workers)),
-            patch.object(environment, "_WORKERS", workers),
-        ):
-            yield consumer.handler, environment.services().store
+        with patch.object(environment, "_WORKERS", workers):
+            yield consumer.handler, environment.services().clients
 
 
 @contextmanager
@@ -101,9 +97,9 @@ def _timed_calls(client: Any) -> Iterator[list[float]]:
 def time_batches(resources: Resources, size: int, chains: int, batches: int) -> dict[str, float]:
     """Handle batches of new chains with one worker; return rates and shares."""
     events = [make_event(batch, chains, size) for batch in range(batches)]
-    with _handler(resources, 1) as (handler, store):
+    with _handler(resources, 1) as (handler, clients):
         _handle(handler, make_event(1 << 20, 10, 10))  # a warm function
-        with _timed_calls(store.table.client) as calls:
+        with _timed_calls(clients["dynamodb"]) as calls:
             start = perf_counter()
             for event in events:
                 _handle(handler, event)
@@ -122,8 +118,8 @@ def _print_memory(size: int, chains: int) -> None:
     """Handle a batch with eight workers; print the process's peak of resident memory in MB."""
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     resources = Resources(None, "table", "tag", "queue", "dead", "bus", "events")
-    with _handler(resources, 8) as (handler, store):
-        store.table.client = _InstantClient()
+    with _handler(resources, 8) as (handler, clients):
+        clients["dynamodb"] = _InstantClient()
         _handle(handler, make_event(0, chains, size))
     status = Path("/proc/self/status")
     if status.exists():  # on Linux, getrusage includes the process before its exec

@@ -16,7 +16,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from lambda_src.environment import SERVICE, services
 from xorack.acker.consumer import BatchResult, Consumer, Message
 from xorack.aws.schema import METRIC_NAMESPACE, Metric
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import BatchFailed, InvalidRequest
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -39,20 +39,44 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
         ``{"batchItemFailures": [{"itemIdentifier": message id}, ...]}``.
 
     Raises:
+        BatchFailed: Every message failed. Lambda counts an error, and polls more slowly.
         InvalidRequest: The environment or the event is invalid; the whole batch is delivered again.
     """
-    available = services()
-    dead_letters = available.dead_letters(context)
+    invocation = services().invocation(context)
+    consumer = Consumer(
+        invocation.writer,
+        invocation.outbox,
+        invocation.dead_letters,
+        workers=invocation.outbox.workers,
+    )
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise InvalidRequest("event", event, "an SQS event with Records")
     if not event["Records"]:
         return {"batchItemFailures": []}
-    writer = available.writer(context)
-    consumer = Consumer(writer, available.outbox(writer), dead_letters)
-    messages = [Message(record["messageId"], record["body"]) for record in event["Records"]]
+    messages = [_message(record) for record in event["Records"]]
     result = consumer.consume(messages)
     _emit_metrics(result)
+    if len(result.failed) == len({message.id for message in messages}):
+        raise BatchFailed(len(result.failed), next(iter(result.failed.values())))
     return {"batchItemFailures": [{"itemIdentifier": id} for id in result.failed]}
+
+
+def _message(record: dict[str, Any]) -> Message:
+    """Return the message of an SQS record."""
+    attributes = record.get("attributes") or {}
+    sent_at = (record.get("messageAttributes") or {}).get("sent_at") or {}
+    return Message(
+        record["messageId"],
+        record["body"],
+        _number(attributes.get("ApproximateReceiveCount")) or 1,
+        _number(sent_at.get("stringValue")) or _number(attributes.get("SentTimestamp")),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    """Return a whole number of at most 18 digits; None for anything else: senders may err."""
+    valid = text is not None and text.isascii() and text.isdigit() and len(text) <= 18
+    return int(text) if text is not None and valid else None
 
 
 def sample(values: list[int], most: int) -> list[int]:

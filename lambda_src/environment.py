@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from xorack.aws import schema
-from xorack.aws.client import make_client
+from xorack.aws.client import BoundedClient, TimeOuts, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.core.errors import InvalidRequest
 from xorack.core.retry import RetryPolicy
 
 if TYPE_CHECKING:
+    from xorack.acker.breaker import CircuitBreaker
     from xorack.acker.chain_writer import ChainWriter, Limits
     from xorack.acker.outbox import Outbox
+    from xorack.acker.parallel import Workers
     from xorack.core.message import Rejected
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
@@ -28,6 +30,7 @@ _VARIABLES = (
     "EVENT_BUS_NAME",
     "DEAD_LETTER_QUEUE_URL",
     "DEFAULT_TIMEOUT_SECONDS",
+    "PENDING_TIMEOUT_SECONDS",
     "RETENTION_SECONDS",
     # The boto3 clients depend on these.
     "AWS_ENDPOINT_URL",
@@ -35,11 +38,8 @@ _VARIABLES = (
     "AWS_DEFAULT_REGION",
 )
 _DAY = 86_400
-_AFTER_WRITES_SECONDS = 3.0
-"""Time reserved for the steps after the writes: events, dead letters, metrics, the response."""
-_RESPONSE_SECONDS = 1.0
-"""Time reserved for metrics and the response."""
-_SEND_POLICY = RetryPolicy(attempts=5, cap=1.0)
+_UNKNOWN_SECONDS = 60.0
+"""Time of an invocation whose context has no clock."""
 _WORKERS = 8
 
 
@@ -54,10 +54,16 @@ def _services(variables: tuple[tuple[str, str | None], ...]) -> Services:
 
 
 class Services:
-    """The services of a function; a property raises InvalidRequest if its variable is invalid."""
+    """The services of a function. All raise InvalidRequest if a variable is invalid.
+
+    Attributes:
+        clients: The boto3 clients that exist already, by service.
+    """
 
     def __init__(self, variables: dict[str, str | None]) -> None:
         self._variables = variables
+        self.clients: dict[str, Any] = {}
+        self._time_outs: TimeOuts | None = None
 
     def _text(self, name: str) -> str:
         value = self._variables[name]
@@ -79,48 +85,124 @@ class Services:
         return Limits(
             default_timeout=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
             retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
+            pending_timeout=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY),
         )
 
     @cached_property
-    def store(self) -> DynamoDBStore:
-        """The table."""
+    def workers(self) -> Workers:
+        """The threads of calls."""
+        from xorack.acker.parallel import Workers
+
+        return Workers(_WORKERS)
+
+    @cached_property
+    def breaker(self) -> CircuitBreaker:
+        """The circuit breaker of the bus: it remembers failures across invocations."""
+        from xorack.acker.breaker import CircuitBreaker
+
+        return CircuitBreaker()
+
+    def invocation(self, context: Any, *, attempts: int = 1000) -> Invocation:
+        """Start an invocation. The first one decides the time-outs of calls.
+
+        Args:
+            context: The Lambda context.
+            attempts: Most attempts to write a chain, if time is left.
+        """
+        seconds_left = _clock(context)
+        if self._time_outs is None:
+            self._time_outs = TimeOuts.within(seconds_left())
+        return Invocation(self, self._time_outs, seconds_left, attempts)
+
+    def client(self, service: str, time_outs: TimeOuts) -> Any:
+        """Return the client of a service."""
+        if service not in self.clients:
+            self.clients[service] = make_client(service, config=time_outs.config())
+        return self.clients[service]
+
+    def store(self, client: Any) -> DynamoDBStore:
+        """Return the table behind a client."""
         return DynamoDBStore(
             self._text("TABLE_NAME"),
             self._variables["PARTITION_KEY"] or schema.TAG,
-            make_client("dynamodb"),
+            client,
             retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
         )
 
-    @cached_property
-    def bus(self) -> EventBus:
-        """The event bus."""
-        name = self._text("EVENT_BUS_NAME")
-        return EventBus(name, make_client("events"), policy=_SEND_POLICY)
+    @property
+    def bus_name(self) -> str:
+        """The name of the event bus."""
+        return self._text("EVENT_BUS_NAME")
+
+    @property
+    def dead_letter_queue_url(self) -> str:
+        """The URL of the dead-letter queue."""
+        return self._text("DEAD_LETTER_QUEUE_URL")
+
+
+class Invocation:
+    """The services of one invocation, within its time.
+
+    Its steps are writes, events, dead letters. A call starts only if the longest call, and one of
+    each later step, can end before the time is over.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        time_outs: TimeOuts,
+        seconds_left: Callable[[], float],
+        attempts: int,
+    ) -> None:
+        self._services = services
+        self._time_outs = time_outs
+        self._seconds_left = seconds_left
+        self._attempts = attempts
+
+    def time_left(self, later_steps: int) -> Callable[[], float]:
+        """Return a function for the seconds in which calls of a step may start."""
+        longest = self._time_outs.longest_call
+        # Half a call is for metrics and the response, a second at most.
+        reserve = (later_steps + 1) * longest + min(1.0, longest / 2)
+        return lambda: self._seconds_left() - reserve
+
+    def client(self, service: str, later_steps: int) -> BoundedClient:
+        """Return the client of a service for a step."""
+        client = self._services.client(service, self._time_outs)
+        return BoundedClient(client, self.time_left(later_steps))
+
+    def store(self, later_steps: int = 0) -> DynamoDBStore:
+        """Return the table for a step."""
+        return self._services.store(self.client("dynamodb", later_steps))
 
     @cached_property
-    def sqs(self) -> Any:
-        """The SQS client."""
-        return make_client("sqs")
+    def writer(self) -> ChainWriter:
+        """The first step: writes."""
+        return self._writer(2)
 
-    def writer(self, context: Any) -> ChainWriter:
-        """Return a chain writer within the time left of an invocation; 12 attempts if unknown."""
-        from xorack.acker.chain_writer import ChainWriter
-
-        policy = RetryPolicy(attempts=12)
-        if hasattr(context, "get_remaining_time_in_millis"):
-            time_left = _time_left(context, _AFTER_WRITES_SECONDS)
-            policy = RetryPolicy(attempts=1000, time_left=time_left)
-        return ChainWriter(self.store, retry_policy=policy, limits=self.limits)
-
-    def outbox(self, writer: ChainWriter) -> Outbox:
-        """Return an outbox for the bus."""
+    @cached_property
+    def outbox(self) -> Outbox:
+        """The second step: events."""
         from xorack.acker.outbox import Outbox
 
-        return Outbox(writer, self.bus, workers=_WORKERS)
+        services = self._services
+        writer = self._writer(1)
+        writer.stats = self.writer.stats
+        policy = RetryPolicy(attempts=2, cap=1.0, time_left=self.time_left(1))
+        bus = EventBus(services.bus_name, self.client("events", 1), policy=policy)
+        return Outbox(writer, bus, workers=services.workers, breaker=services.breaker)
 
-    def dead_letters(self, context: Any) -> LazyDeadLetters:
-        """Return the dead-letter queue, within the time left of an invocation."""
-        return LazyDeadLetters(self, self._text("DEAD_LETTER_QUEUE_URL"), context)
+    @cached_property
+    def dead_letters(self) -> LazyDeadLetters:
+        """The third step: dead letters."""
+        return LazyDeadLetters(self, self._services.dead_letter_queue_url)
+
+    def _writer(self, later_steps: int) -> ChainWriter:
+        from xorack.acker.chain_writer import ChainWriter
+
+        policy = RetryPolicy(attempts=self._attempts, time_left=self.time_left(later_steps))
+        limits = self._services.limits
+        return ChainWriter(self.store(later_steps), retry_policy=policy, limits=limits)
 
 
 class LazyDeadLetters:
@@ -129,10 +211,9 @@ class LazyDeadLetters:
     Few batches hold one.
     """
 
-    def __init__(self, services: Services, queue_url: str, context: Any) -> None:
-        self._services = services
+    def __init__(self, invocation: Invocation, queue_url: str) -> None:
+        self._invocation = invocation
         self._queue_url = queue_url
-        self._context = context
 
     def send(self, rejected: Sequence[Rejected]) -> list[int]:
         """See `xorack.core.ports.DeadLetters.send`."""
@@ -140,13 +221,15 @@ class LazyDeadLetters:
             return []
         from xorack.aws.sqs import DeadLetterQueue
 
-        policy = replace(_SEND_POLICY, time_left=_time_left(self._context, _RESPONSE_SECONDS))
-        return DeadLetterQueue(self._queue_url, self._services.sqs, policy=policy).send(rejected)
+        policy = RetryPolicy(attempts=5, cap=1.0, time_left=self._invocation.time_left(0))
+        client = self._invocation.client("sqs", 0)
+        return DeadLetterQueue(self._queue_url, client, policy=policy).send(rejected)
 
 
-def _time_left(context: Any, reserved: float) -> Callable[[], float]:
-    """Return a function for the seconds left of an invocation; unlimited without a clock."""
+def _clock(context: Any) -> Callable[[], float]:
+    """Return a function for the seconds left of an invocation."""
     remaining = getattr(context, "get_remaining_time_in_millis", None)
-    if remaining is None:
-        return lambda: float("inf")
-    return lambda: float(remaining() / 1000 - reserved)
+    if remaining is not None:
+        return lambda: float(remaining() / 1000)
+    end = time.monotonic() + _UNKNOWN_SECONDS
+    return lambda: end - time.monotonic()

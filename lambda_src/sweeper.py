@@ -14,6 +14,8 @@ from xorack.core.chain import NEVER_CREATED, TIMED_OUT
 
 logger = Logger(service=SERVICE, name="xorack")
 metrics = Metrics(namespace=METRIC_NAMESPACE, service=SERVICE)
+_ATTEMPTS = 10
+"""Most attempts to end a chain, within some seconds: one chain must not hold up the others."""
 
 
 @metrics.log_metrics
@@ -32,9 +34,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Exception: The table cannot be read; the next sweep tries again.
     """
     del event
-    available = services()
-    writer = available.writer(context)
-    result = Sweeper(writer, available.outbox(writer)).sweep()
+    invocation = services().invocation(context, attempts=_ATTEMPTS)
+    outbox = invocation.outbox
+    result = Sweeper(invocation.writer, outbox, workers=outbox.workers).sweep()
     counts = {
         Metric.CHAINS_LOOKED_AT: result.chains,
         Metric.CHAINS_FAILED: sum(result.ended.values()),

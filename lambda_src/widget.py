@@ -51,7 +51,6 @@ def handler(event: dict[str, Any], context: Any) -> str:
     Raises:
         InvalidRequest: A parameter or the environment is invalid.
     """
-    del context
     if event.get("describe"):
         return DESCRIPTION
     limit = event.get("limit", _DEFAULT_LIMIT)
@@ -59,7 +58,7 @@ def handler(event: dict[str, Any], context: Any) -> str:
         raise InvalidRequest("limit", limit, f"a whole number from 1 to {MAX_CHAINS}")
     dark = (event.get("widgetContext") or {}).get("theme") == "dark"
     theme: Theme = "dark" if dark else "light"
-    store = services().store
+    store = services().invocation(context).store()
     try:
         return render(read_snapshot(store, limit), theme)
     except (Unavailable, BotoCoreError, ClientError) as trouble:

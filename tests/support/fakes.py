@@ -16,6 +16,8 @@ NO_WAIT = RetryPolicy(attempts=20, sleep=lambda seconds: None)
 class FakeBus:
     """An event bus that keeps its events; it does not accept those of the tags in `rejects`."""
 
+    batch_size = 10
+
     def __init__(self) -> None:
         self.events: list[dict] = []
         self.rejects: set[str] = set()

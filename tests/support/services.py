@@ -5,6 +5,7 @@ from __future__ import annotations
 from xorack.acker.chain_writer import ChainWriter, Limits
 from xorack.acker.consumer import BatchResult, Consumer, Message
 from xorack.acker.outbox import Outbox
+from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper, SweepResult
 from xorack.core.clock import milliseconds
 from xorack.core.ports import DEFAULT_RETENTION_MS
@@ -28,11 +29,11 @@ def apply_requests(
 
 
 def consume(messages, store, publisher, dead_letters, *, workers=8, **limits) -> BatchResult:
-    chains = writer(store, **limits)
-    outbox = Outbox(chains, publisher, workers=workers)
-    return Consumer(chains, outbox, dead_letters, workers=workers).consume(messages)
+    chains, threads = writer(store, **limits), Workers(workers)
+    outbox = Outbox(chains, publisher, workers=threads)
+    return Consumer(chains, outbox, dead_letters, workers=threads).consume(messages)
 
 
 def sweep(store, publisher, *, workers=8, **limits) -> SweepResult:
-    chains = writer(store, **limits)
-    return Sweeper(chains, Outbox(chains, publisher, workers=workers), workers=workers).sweep()
+    chains, threads = writer(store, **limits), Workers(workers)
+    return Sweeper(chains, Outbox(chains, publisher, workers=threads), workers=threads).sweep()

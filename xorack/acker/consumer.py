@@ -5,22 +5,23 @@ written once (`xorack.acker.chain_writer`), and pending events are published
 (`xorack.acker.outbox`). If a step fails:
 
 - rejected requests go to the dead-letter queue, and the requests around them apply;
-- a chain that cannot be written fails only the messages that hold requests for it. Their other
-  requests are duplicates when the messages are delivered again;
-- an event that cannot be published stays pending, and its messages are delivered again.
+- a chain that cannot be written, or for which no time is left, fails only the messages that hold
+  requests for it. Their other requests are duplicates when the messages are delivered again;
+- an event that cannot be published stays pending, and fails no message: the sweeper publishes it.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from xorack.acker.chain_writer import CachedChain, ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
-from xorack.acker.parallel import map_parallel
+from xorack.acker.parallel import Workers
 from xorack.core.chain import Chain
 from xorack.core.errors import RequestIdReused, shown
 from xorack.core.message import Rejected, parse, rejected_body
@@ -32,13 +33,24 @@ __all__ = ["BatchResult", "Consumer", "Message"]
 
 _LOG = logging.getLogger("xorack")
 _READ_ATTEMPTS = 3
+_SLICE = 100
+"""Chains that are read together: one call reads as many."""
 
 
 class Message(NamedTuple):
-    """A message of the queue: the queue's id of it, and the body."""
+    """A message of the queue.
+
+    Attributes:
+        id: The queue's id of the message.
+        body: The body.
+        receives: How often the queue delivered the message, this time included.
+        sent_at: Time when it was first sent, milliseconds since the epoch, if known.
+    """
 
     id: str
     body: str
+    receives: int = 1
+    sent_at: int | None = None
 
 
 @dataclass
@@ -53,7 +65,7 @@ class BatchResult:
         ended: Chains ended, by status.
         latencies: Milliseconds from create to ack of each chain that was acked here.
         events: Events published.
-        events_pending: Events that could not be published.
+        events_pending: Events that were not published: the sweeper publishes them.
         stats: Write statistics.
     """
 
@@ -71,6 +83,7 @@ class _Batch:
     """The requests of a batch by chain, with the positions of their messages."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
         self.requests: dict[str, list[Request]] = defaultdict(list)
         self.sources: dict[str, list[int]] = defaultdict(list)
         self.rejected: list[tuple[Rejected, int]] = []
@@ -84,30 +97,58 @@ class _Batch:
             if rejected:
                 self.rejected += [(entry, index) for entry in rejected]
 
+    def receives(self, tag: str) -> int:
+        """Return how often a message that holds requests for a chain was delivered at most."""
+        return max(self.messages[index].receives for index in self.sources[tag])
+
     def fail(self, tag: str, reason: str) -> None:
         """Fail the messages that hold requests for a chain."""
         for index in self.sources[tag]:
             self.failed.setdefault(index, reason)
 
 
+class _Slice:
+    """The stored states of some chains, read together when the first is needed."""
+
+    def __init__(
+        self, tags: Sequence[str], read: Callable[[Sequence[str]], dict[str, CachedChain]]
+    ) -> None:
+        self._tags = tags
+        self._read = read
+        self._chains: dict[str, CachedChain] | None = None
+        self._lock = threading.Lock()
+
+    def take(self, tag: str) -> CachedChain | None:
+        """Return the state of a chain and forget it; None if it could not be read."""
+        with self._lock:
+            if self._chains is None:
+                self._chains = self._read(self._tags)
+            return self._chains.pop(tag, None)
+
+
 class Consumer:
     """Consumes batches of messages."""
 
     def __init__(
-        self, writer: ChainWriter, outbox: Outbox, dead_letters: DeadLetters, *, workers: int = 8
+        self,
+        writer: ChainWriter,
+        outbox: Outbox,
+        dead_letters: DeadLetters,
+        *,
+        workers: Workers | None = None,
     ) -> None:
         """Use these services.
 
         Args:
-            writer: Applies requests. The ``time_left`` of its retry policy bounds a batch.
+            writer: Applies requests. The ``time_left`` of its retry policy bounds the writes.
             outbox: Publishes events.
             dead_letters: The channel for rejected requests.
-            workers: Chains that are written at a time.
+            workers: The threads of writes; by default one write after the other.
         """
         self.writer = writer
         self.outbox = outbox
         self.dead_letters = dead_letters
-        self.workers = workers
+        self.workers = workers or Workers()
 
     def consume(self, messages: Sequence[Message]) -> BatchResult:
         """Consume a batch.
@@ -125,23 +166,23 @@ class Consumer:
         failures = self.outbox.publish(pending)
         result.events = len(pending) - len(failures)
         result.events_pending = len(failures)
-        for tag, reason in failures.items():
-            # The event is safe; another delivery is the quickest way to publish it.
-            batch.fail(tag, f"event not published: {reason}")
         self._send_rejected(batch)
         result.failed = {messages[index].id: reason for index, reason in batch.failed.items()}
         return result
 
     def _write_chains(self, batch: _Batch, result: BatchResult) -> list[Chain]:
-        """Write all chains of a batch; return those whose event is pending."""
-        cached = self._read(batch)
+        """Write all chains of a batch; return those whose event is pending.
+
+        Messages that were delivered most often go first: they have the fewest attempts left.
+        """
+        tags = sorted(batch.requests, key=batch.receives, reverse=True)
+        slices = self._slices(batch, tags)
 
         def write(tag: str) -> Applied | str:
-            return self._write(tag, batch.requests[tag], cached.get(tag))
+            return self._write(tag, batch.requests[tag], slices.get(tag))
 
-        tags = list(batch.requests)
         pending = []
-        for tag, applied in zip(tags, map_parallel(write, tags, self.workers), strict=True):
+        for tag, applied in zip(tags, self.workers.map(write, tags), strict=True):
             if isinstance(applied, str):
                 batch.fail(tag, applied)
                 continue
@@ -150,17 +191,25 @@ class Consumer:
                 pending.append(applied.chain)
         return pending
 
-    def _read(self, batch: _Batch) -> dict[str, CachedChain]:
-        """Read the chains that must exist. A chain to be created is guessed not to exist."""
-        to_create = {
-            tag
-            for tag, requests in batch.requests.items()
-            if "create" in [request.op for request in requests]
-        }
-        cached = {tag: CachedChain(None, verified=False) for tag in to_create}
-        tags = [tag for tag in batch.requests if tag not in to_create]
-        if not tags:
-            return cached
+    def _slices(self, batch: _Batch, tags: Sequence[str]) -> dict[str, _Slice]:
+        """Divide the chains that must be read.
+
+        A chain to be created is guessed not to exist, unless its message was delivered before.
+        """
+
+        def is_new(tag: str) -> bool:
+            creates = "create" in [request.op for request in batch.requests[tag]]
+            return creates and batch.receives(tag) == 1
+
+        stored = [tag for tag in tags if not is_new(tag)]
+        slices = {}
+        for at in range(0, len(stored), _SLICE):
+            part = stored[at : at + _SLICE]
+            slices.update(dict.fromkeys(part, _Slice(part, self._read)))
+        return slices
+
+    def _read(self, tags: Sequence[str]) -> dict[str, CachedChain]:
+        """Read chains in one go; return none of them if that fails."""
         retry = self.writer.retry_policy.start()
         while True:
             try:
@@ -170,17 +219,16 @@ class Consumer:
                 if not retryable or not retry.again():
                     reason = f"{type(error).__name__}: {error}"
                     _LOG.warning("chains could not be read in one go", extra={"why": reason})
-                    return cached
+                    return {}
             else:
-                return cached | {tag: CachedChain(chains.get(tag), verified=True) for tag in tags}
+                return {tag: CachedChain(chains.get(tag), verified=True) for tag in tags}
 
-    def _write(
-        self, tag: str, requests: Sequence[Request], cached: CachedChain | None
-    ) -> Applied | str:
+    def _write(self, tag: str, requests: Sequence[Request], stored: _Slice | None) -> Applied | str:
         """Apply one chain's requests; return the reason if that fails."""
         if self.writer.retry_policy.time_left() <= 0:
             return "no time left in this invocation"
         try:
+            cached = stored.take(tag) if stored else CachedChain(None, verified=False)
             return self.writer.apply(tag, requests, cached)
         except Exception as error:  # noqa: BLE001 - a failure affects only this chain
             reason = f"{type(error).__name__}: {error}"
@@ -208,8 +256,10 @@ class Consumer:
                 result.latencies.append(max(0, ended_at - created_at))
 
     def _send_rejected(self, batch: _Batch) -> None:
-        """Send rejected requests, except those of messages that are delivered again."""
-        entries = [(entry, index) for entry, index in batch.rejected if index not in batch.failed]
-        for position in self.dead_letters.send([entry for entry, _ in entries]):
+        """Send rejected requests, also those of messages that are delivered again."""
+        entries = [
+            entry._replace(sent_at=batch.messages[index].sent_at) for entry, index in batch.rejected
+        ]
+        for position in self.dead_letters.send(entries):
             reason = "its rejected requests could not be sent to the dead-letter queue"
-            batch.failed.setdefault(entries[position][1], reason)
+            batch.failed.setdefault(batch.rejected[position][1], reason)

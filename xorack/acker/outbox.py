@@ -1,7 +1,8 @@
 """The outbox: publishes pending events of finished chains and marks them as published.
 
 The state is written first, with the event still pending. Every reader of a pending event publishes
-it, so a crash in between loses none: docs/adr/0003-pending-events.md.
+it, so a crash in between loses none: docs/adr/0003-pending-events.md. So nothing here has to
+succeed: what is not published stays pending, and the sweeper publishes it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
-from xorack.acker.parallel import map_parallel
+from xorack.acker.parallel import Workers
 from xorack.core.chain import Chain
 from xorack.core.errors import shown
-from xorack.core.ports import Publisher
+from xorack.core.ports import Conflict, Publisher
 from xorack.core.transitions import mark_published
 
 __all__ = ["Outbox"]
@@ -22,22 +24,35 @@ _LOG = logging.getLogger("xorack")
 
 
 class Outbox:
-    """Publishes pending events."""
+    """Publishes pending events.
 
-    def __init__(self, writer: ChainWriter, publisher: Publisher, *, workers: int = 1) -> None:
+    Attributes:
+        writer: The store of the marks. The ``time_left`` of its retry policy bounds everything.
+    """
+
+    def __init__(
+        self,
+        writer: ChainWriter,
+        publisher: Publisher,
+        *,
+        workers: Workers | None = None,
+        breaker: CircuitBreaker | None = None,
+    ) -> None:
         """Publish through a publisher.
 
         Args:
-            writer: Marks events as published.
+            writer: Its store, statistics and time.
             publisher: The channel for events.
-            workers: Chains that are written at a time.
+            workers: The threads of calls; by default one call after the other.
+            breaker: Holds calls back while the channel fails.
         """
         self.writer = writer
         self.publisher = publisher
-        self.workers = workers
+        self.workers = workers or Workers()
+        self.breaker = breaker or CircuitBreaker()
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
-        """Publish pending events and mark them as published.
+        """Publish pending events and mark them as published, as long as there is time.
 
         Args:
             chains: Finished chains whose events are pending.
@@ -45,26 +60,48 @@ class Outbox:
         Returns:
             The events that are still pending: tag to reason.
         """
-        if not chains:
-            return {}
-        failures = self.publisher.publish(chains)
-        for tag, reason in failures.items():
-            _LOG.error("event not published", extra={"tag": shown(tag), "why": reason})
+        size = self.publisher.batch_size
+        batches = [chains[at : at + size] for at in range(0, len(chains), size)]
+        failures: dict[str, str] = {}
+        for failed in self.workers.map(self._publish_batch, batches):
+            failures.update(failed)
+        _log_once(logging.ERROR, "events not published", failures)
         published = [chain for chain in chains if chain.tag not in failures]
-        map_parallel(self._mark_published, published, self.workers)
+        reasons = self.workers.map(self._mark_published, published)
+        unmarked = {chain.tag: why for chain, why in zip(published, reasons, strict=True) if why}
+        _log_once(logging.WARNING, "events still marked as pending", unmarked)
         return failures
 
-    def _mark_published(self, published: Chain) -> None:
-        def change(chain: Chain) -> Chain:
-            """Change the chain unless it is a later one of the same tag."""
-            same_event = (chain.first_seen_at, chain.ended_at) == (
-                published.first_seen_at,
-                published.ended_at,
-            )
-            return mark_published(chain) if chain.event_pending and same_event else chain
+    def _publish_batch(self, chains: Sequence[Chain]) -> dict[str, str]:
+        """Publish the events of one call; return the failures."""
+        if self.writer.retry_policy.time_left() <= 0:
+            return dict.fromkeys([chain.tag for chain in chains], "no time left")
+        if not self.breaker.allows():
+            return dict.fromkeys([chain.tag for chain in chains], "held back: earlier calls failed")
+        failures = self.publisher.publish(chains)
+        self.breaker.record(success=len(failures) < len(chains))
+        return failures
 
+    def _mark_published(self, chain: Chain) -> str | None:
+        """Mark an event as published, in one attempt; return the reason if that fails.
+
+        After a failure, the event is published once more, with the same id.
+        """
+        if self.writer.retry_policy.time_left() <= 0:
+            return "no time left"
+        self.writer.stats.add(writes=1)
         try:
-            self.writer.change(published, change)
-        except Exception as error:  # noqa: BLE001 - it is published once more, with the same id
-            extra = {"tag": shown(published.tag), "why": f"{type(error).__name__}: {error}"}
-            _LOG.warning("event still marked as pending", extra=extra)
+            self.writer.store.write(chain, mark_published(chain))
+        except Conflict:
+            # Mostly another publisher was quicker.
+            self.writer.stats.add(conflicts=1)
+        except Exception as error:  # noqa: BLE001 - see above
+            return f"{type(error).__name__}: {error}"
+        return None
+
+
+def _log_once(level: int, message: str, reasons: dict[str, str]) -> None:
+    """Log the first of many failures: an outage must not log a line a chain."""
+    for tag, reason in list(reasons.items())[:1]:
+        extra = {"count": len(reasons), "tag": shown(tag), "why": reason}
+        _LOG.log(level, message, extra=extra)

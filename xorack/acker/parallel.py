@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TypeVar
 
-__all__ = ["map_parallel"]
+__all__ = ["Workers"]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def map_parallel(
-    work: Callable[[_Item], _Result], items: Sequence[_Item], workers: int
-) -> list[_Result]:
-    """Call ``work`` for all items with up to ``workers`` threads; return the results in order."""
-    if workers <= 1 or len(items) <= 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(workers, len(items))) as pool:
-        return list(pool.map(work, items))
+class Workers:
+    """Threads. They start at the first use and stay until the object is gone."""
+
+    def __init__(self, count: int = 1) -> None:
+        """Use at most ``count`` threads; with 1, the caller's thread does all work."""
+        self.count = count
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.count)
+
+    def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """Call ``work`` for all items, the first ones first; return the results in order.
+
+        ``work`` must not call `map` of the same object.
+        """
+        if self.count <= 1 or len(items) <= 1:
+            return [work(item) for item in items]
+        return list(self._pool.map(work, items))

@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
-from xorack.acker.parallel import map_parallel
+from xorack.acker.parallel import Workers
 from xorack.acker.reading import read_valid
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChain, shown
 from xorack.core.ports import Unavailable
+from xorack.core.retry import Retry
 from xorack.core.transitions import expire
 
 __all__ = ["SweepResult", "Sweeper"]
 
 _LOG = logging.getLogger("xorack")
 _READ_ATTEMPTS = 5
-"""After some 30 s the table counts as unavailable: the next sweep tries again."""
+"""Attempts of a read in a row; after them the table counts as unavailable."""
+_MAX_PENDING = 10_000
+"""Most pending events of a sweep: their tags stay in memory. The next sweep publishes the rest."""
+_SLICE = 1_000
+"""Pending events that are read, published and marked together."""
 
 
 @dataclass
@@ -35,9 +40,9 @@ class SweepResult:
         chains: Chains that were read.
         ended: Chains ended, by reason.
         events: Events published.
-        events_pending: Events that could not be published.
+        events_pending: Events that were not published; the next sweep tries again.
         problems: Chains that could not be read or written; the next sweep tries again.
-        complete: False if time ran out before all due chains were read.
+        complete: False if time ran out before all due chains were judged.
         stats: Write statistics.
     """
 
@@ -53,77 +58,129 @@ class SweepResult:
 class Sweeper:
     """Sweeps the table."""
 
-    def __init__(self, writer: ChainWriter, outbox: Outbox, *, workers: int = 8) -> None:
+    def __init__(
+        self, writer: ChainWriter, outbox: Outbox, *, workers: Workers | None = None
+    ) -> None:
         """Use these services.
 
         Args:
-            writer: Writes chains. The ``time_left`` of its retry policy bounds a sweep.
-            outbox: Publishes events.
-            workers: Chains that are written at a time.
+            writer: Writes chains. The ``time_left`` of its retry policy bounds the judging.
+            outbox: Publishes events. The ``time_left`` of its writer bounds the publishing.
+            workers: The threads of writes; by default one write after the other.
         """
         self.writer = writer
         self.outbox = outbox
-        self.workers = workers
+        self.workers = workers or Workers()
 
     def sweep(self) -> SweepResult:
-        """Sweep all chains that are due.
+        """Sweep all chains that are due: judge all deadlines, then publish pending events.
 
         Raises:
             Exception: The index or the table cannot be read.
         """
         result = SweepResult(stats=self.writer.stats)
-        for tags in self.writer.store.due_pages(self.writer.clock()):
-            if self.writer.retry_policy.time_left() <= 0:
-                result.complete = False
-                break
-            self._sweep_page(tags, result)
+        pending: dict[str, None] = {}
+        try:
+            for tags in self._due_pages():
+                self._judge(tags, pending, result)
+        except _TimeOver:
+            result.complete = False
+        self._publish(list(pending), result)
         return result
 
-    def _sweep_page(self, tags: list[str], result: SweepResult) -> None:
-        chains = self._read(tags, result)
-        result.chains += len(chains)
-        pending = []
-        after_each = map_parallel(self._expire, chains, self.workers)
-        for before, after in zip(chains, after_each, strict=True):
-            if isinstance(after, Exception):
-                result.problems += 1
-                continue
-            if after is None:
-                continue
-            if after.final and not before.final:
-                result.ended[after.reason or after.status] += 1
-            if after.event_pending:
-                pending.append(after)
-        failures = self.outbox.publish(pending)
-        result.events += len(pending) - len(failures)
-        result.events_pending += len(failures)
+    def _due_pages(self) -> Iterator[list[str]]:
+        """Yield the pages of due chains, again from the first one if a page cannot be read.
 
-    def _read(self, tags: list[str], result: SweepResult) -> list[Chain]:
+        Most chains of earlier pages are not due any more then.
+        """
+        retry = self.writer.retry_policy.start()
+        while True:
+            try:
+                for page in self.writer.store.due_pages(self.writer.clock()):
+                    retry = self.writer.retry_policy.start()
+                    yield page
+            except Unavailable as error:
+                _wait(retry, error)
+            else:
+                return
+
+    def _judge(self, tags: list[str], pending: dict[str, None], result: SweepResult) -> None:
+        """End the chains of a page whose deadline has passed; collect pending events."""
+        if self.writer.retry_policy.time_left() <= 0:
+            raise _TimeOver
+        chains = self._read(self.writer, tags, result)
+        result.chains += len(chains)
+        for before, after in zip(chains, self.workers.map(self._expire, chains), strict=True):
+            if isinstance(after, _TimeOver):
+                result.complete = False
+            elif isinstance(after, Exception):
+                result.problems += 1
+            if after is None or isinstance(after, Exception):
+                continue
+            if after.status == "failed" and not before.final:
+                reason, _, _ = (after.reason or after.status).partition(":")
+                result.ended[reason] += 1
+            if after.event_pending:
+                if after.tag in pending or len(pending) < _MAX_PENDING:
+                    pending[after.tag] = None
+                else:
+                    result.events_pending += 1
+
+    def _publish(self, tags: list[str], result: SweepResult) -> None:
+        """Publish the pending events of these chains, as long as the bus accepts some."""
+        for at in range(0, len(tags), _SLICE):
+            part = tags[at : at + _SLICE]
+            try:
+                chains = self._read(self.outbox.writer, part, result)
+            except _TimeOver:
+                result.events_pending += len(tags) - at
+                return
+            pending = [chain for chain in chains if chain.event_pending]
+            failures = self.outbox.publish(pending)
+            result.events += len(pending) - len(failures)
+            result.events_pending += len(failures)
+            if failures and len(failures) == len(pending):
+                result.events_pending += len(tags) - at - len(part)
+                return
+
+    def _read(self, writer: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
+        """Read the valid chains, with retries, within the time of a writer."""
+
         def on_invalid(error: NotAChain) -> None:
             _log_problem("chain not read", str(error.tag), error)
             result.problems += 1
 
-        try:
-            return read_valid(self._read_with_retries, tags, on_invalid)
-        except Unavailable as error:
-            raise error.cause from error
+        def read(tags: Sequence[str]) -> dict[str, Chain]:
+            retry = writer.retry_policy.start()
+            while True:
+                try:
+                    return writer.store.read(tags)
+                except Unavailable as error:
+                    _wait(retry, error)
 
-    def _read_with_retries(self, tags: Sequence[str]) -> dict[str, Chain]:
-        retry = self.writer.retry_policy.start()
-        while True:
-            try:
-                return self.writer.store.read(tags)
-            except Unavailable:
-                if retry.attempt >= _READ_ATTEMPTS or not retry.again():
-                    raise
+        return read_valid(read, tags, on_invalid)
 
     def _expire(self, chain: Chain) -> Chain | Exception | None:
         """Fail a chain if its deadline has passed; return the error if that fails."""
+        if self.writer.retry_policy.time_left() <= 0:
+            return _TimeOver()
         try:
             return self.writer.change(chain, lambda stored: expire(stored, self.writer.clock()))
         except Exception as error:  # noqa: BLE001 - the other chains are swept all the same
             _log_problem("chain not ended", chain.tag, error)
             return error
+
+
+class _TimeOver(Exception):
+    """No time is left for another attempt."""
+
+
+def _wait(retry: Retry, error: Unavailable) -> None:
+    """Wait before the next attempt; raise the cause of the error if attempts are used up."""
+    if retry.attempt >= _READ_ATTEMPTS:
+        raise error.cause from error
+    if not retry.again():
+        raise _TimeOver from error
 
 
 def _log_problem(message: str, tag: str, error: Exception) -> None:

@@ -14,9 +14,19 @@ from botocore.exceptions import (
     HTTPClientError,
 )
 
+from xorack.core.ports import Unavailable
 from xorack.core.retry import RetryPolicy
 
-__all__ = ["CONFIG", "NotAccepted", "error_code", "is_transient", "make_client", "send_entries"]
+__all__ = [
+    "CONFIG",
+    "BoundedClient",
+    "NotAccepted",
+    "TimeOuts",
+    "error_code",
+    "is_transient",
+    "make_client",
+    "send_entries",
+]
 
 _Entry = TypeVar("_Entry")
 
@@ -40,23 +50,74 @@ _TRANSIENT = frozenset(
     }
 )
 
-CONFIG = Config(
-    connect_timeout=3,
-    read_timeout=10,
-    max_pool_connections=32,
-    retries={"mode": "standard", "total_max_attempts": 3},
-)
-"""Few attempts and short time-outs: botocore's defaults wait longer than a function may run."""
+
+class TimeOuts(NamedTuple):
+    """The time-outs of one attempt of a call, in seconds."""
+
+    connect: float
+    read: float
+
+    @classmethod
+    def within(cls, seconds: float) -> TimeOuts:
+        """Return the time-outs of an invocation that has so many seconds: a call takes a part."""
+        return cls(min(1.0, seconds / 12), min(5.0, seconds / 12))
+
+    @property
+    def longest_call(self) -> float:
+        """Seconds that a call of one attempt takes at most."""
+        return self.connect + self.read
+
+    def config(self, attempts: int = 1) -> Config:
+        """Return the configuration of a client whose calls make at most so many attempts."""
+        return Config(
+            connect_timeout=self.connect,
+            read_timeout=self.read,
+            max_pool_connections=32,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+        )
 
 
-def make_client(service: str, **settings: Any) -> Any:
-    """Create a boto3 client with `CONFIG`.
+CONFIG = TimeOuts(connect=3, read=10).config(attempts=3)
+"""For producers and the direct API. botocore's defaults wait for minutes."""
+
+
+def make_client(service: str, *, config: Config = CONFIG, **settings: Any) -> Any:
+    """Create a boto3 client.
 
     Args:
         service: ``dynamodb``, ``sqs``, ...
-        **settings: Arguments of ``boto3.client``.
+        config: Time-outs and retries.
+        **settings: Other arguments of ``boto3.client``.
     """
-    return boto3.client(service, config=CONFIG, **settings)
+    return boto3.client(service, config=config, **settings)
+
+
+class BoundedClient:
+    """A boto3 client that starts no call after the time for calls is over.
+
+    Each call raises `Unavailable` then, with a TimeoutError as its cause.
+    """
+
+    def __init__(self, client: Any, time_left: Callable[[], float]) -> None:
+        """Bound a client.
+
+        Args:
+            client: A client whose calls take a limited time.
+            time_left: Returns the seconds in which calls may still start. The longest call and
+                what must follow it are not part of them.
+        """
+        self._client = client
+        self._time_left = time_left
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        call = getattr(self._client, operation)
+
+        def bounded(*arguments: Any, **named: Any) -> Any:
+            if self._time_left() <= 0:
+                raise Unavailable(TimeoutError("no time left in this invocation"))
+            return call(*arguments, **named)
+
+        return bounded
 
 
 def error_code(error: Exception) -> str:
@@ -71,6 +132,8 @@ def is_transient(error: Exception) -> bool:
 
     A call that failed so may have taken effect.
     """
+    if isinstance(error, Unavailable):
+        return True
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return error_code(error) in _TRANSIENT or status >= 500
@@ -116,7 +179,7 @@ def send_entries(
             reasons = {position: entry.reason for position, entry in not_accepted.items()}
             failed.update({p: entry.reason for p, entry in not_accepted.items() if entry.permanent})
             left = {position: left[position] for position in reasons if position not in failed}
-        except (ClientError, BotoCoreError) as error:
+        except (ClientError, BotoCoreError, Unavailable) as error:
             reasons = dict.fromkeys(left, f"{error_code(error)}: {error}")
             if not is_transient(error):
                 return {**failed, **reasons}

@@ -14,12 +14,12 @@ from xorack.core.retry import RetryPolicy
 
 __all__ = ["EventBus"]
 
-_ENTRIES = 10
-"""Most entries of one PutEvents. An event has at most some 10 KB of the 1 MB of a call."""
-
 
 class EventBus:
     """A `xorack.core.ports.Publisher` over an EventBridge bus."""
+
+    batch_size = 10
+    """Most entries of one PutEvents. An event has at most some 25 KB of the 1 MB of a call."""
 
     def __init__(
         self, bus_name: str, client: Any = None, *, policy: RetryPolicy | None = None
@@ -37,12 +37,8 @@ class EventBus:
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         """See `xorack.core.ports.Publisher.publish`."""
-        failures: dict[str, str] = {}
-        for at in range(0, len(chains), _ENTRIES):
-            batch = dict(enumerate(chains[at : at + _ENTRIES]))
-            left = send_entries(batch, self._put_events, self.policy)
-            failures.update({batch[position].tag: reason for position, reason in left.items()})
-        return failures
+        left = send_entries(dict(enumerate(chains)), self._put_events, self.policy)
+        return {chains[position].tag: reason for position, reason in left.items()}
 
     def entry(self, chain: Chain) -> dict[str, Any]:
         """Return a chain's event as an entry of PutEvents."""

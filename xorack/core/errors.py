@@ -7,6 +7,7 @@ carries a ``code`` equal to its name, as there.
 from __future__ import annotations
 
 __all__ = [
+    "BatchFailed",
     "BufferLengthsUnequal",
     "InvalidRequest",
     "InvalidToken",
@@ -49,6 +50,18 @@ class XorAckError(Exception):
     def code(self) -> str:
         """The name of the error, as the npm packages' errors carry it."""
         return type(self).__name__
+
+
+class BatchFailed(XorAckError):
+    """Every message of a batch failed; all are delivered again.
+
+    Attributes:
+        messages: The number of messages.
+    """
+
+    def __init__(self, messages: int, reason: str) -> None:
+        super().__init__(f"all {messages} messages of the batch failed; the first: {reason}")
+        self.messages = messages
 
 
 class BufferLengthsUnequal(XorAckError, ValueError):

@@ -102,10 +102,18 @@ class ChainStore(Protocol):
 
 
 class Publisher(Protocol):
-    """A channel for events."""
+    """A channel for events. Threads may share one."""
+
+    @property
+    def batch_size(self) -> int:
+        """Most events of one call."""
+        ...
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
-        """Publish the events of finished chains.
+        """Publish the events of finished chains in one call.
+
+        Args:
+            chains: At most ``batch_size``.
 
         Returns:
             The failures: tag to reason. Empty if all events were accepted. Never raises for a
