@@ -10,7 +10,6 @@ import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from time import perf_counter

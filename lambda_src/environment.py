@@ -120,13 +120,14 @@ class Services:
             self.clients[service] = make_client(service, config=time_outs.config())
         return self.clients[service]
 
-    def store(self, client: Any) -> DynamoDBStore:
-        """Return the table behind a client."""
+    def store(self, client: Any, policy: RetryPolicy) -> DynamoDBStore:
+        """Return the table behind a client; the policy limits retries for keys left out."""
         return DynamoDBStore(
             self._text("TABLE_NAME"),
             self._variables["PARTITION_KEY"] or schema.TAG,
             client,
             retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
+            policy=policy,
         )
 
     @property
@@ -173,7 +174,8 @@ class Invocation:
 
     def store(self, later_steps: int = 0) -> DynamoDBStore:
         """Return the table for a step."""
-        return self._services.store(self.client("dynamodb", later_steps))
+        policy = RetryPolicy(attempts=6, time_left=self.time_left(later_steps))
+        return self._services.store(self.client("dynamodb", later_steps), policy)
 
     @cached_property
     def writer(self) -> ChainWriter:
