@@ -1,0 +1,163 @@
+"""The Lambda functions over services whose calls cost simulated time."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+from botocore.exceptions import ConnectTimeoutError
+
+import lambda_src.consumer
+import lambda_src.environment
+import lambda_src.sweeper
+from tests.support.functions import Context
+from xorack.acker.breaker import CircuitBreaker
+from xorack.acker.chain_writer import ChainWriter
+from xorack.acker.memory_store import MemoryStore
+from xorack.acker.parallel import Workers
+from xorack.core.errors import BatchFailed
+from xorack.core.ports import Unavailable
+from xorack.core.retry import RetryPolicy
+
+START = 1_700_000_000
+
+
+class Clock:
+    """A clock that moves only when a call or a wait takes time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def spend(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class SlowContext(Context):
+    """A Lambda context that counts by the clock."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self.clock = clock
+        self.end = clock.now + seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int((self.end - self.clock.now) * 1000)
+
+
+class SlowStore(MemoryStore):
+    """A store whose calls cost time; one of `healthy` writes succeeds, the others are throttled."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.write_seconds = 0.005
+        self.healthy = 1
+        self.written = 0
+        self.writes = 0
+
+    def read(self, tags):
+        self.clock.spend(0.02)
+        return super().read(tags)
+
+    def write(self, before, after):
+        self.clock.spend(self.write_seconds)
+        self.writes += 1
+        if self.writes % self.healthy:
+            raise Unavailable(OSError("throttled"))
+        super().write(before, after)
+        self.written += 1
+
+    def due_pages(self, now):
+        for tags in super().due_pages(now):
+            for at in range(0, len(tags), 100):
+                self.clock.spend(0.02)
+                yield tags[at : at + 100]
+
+
+class SlowBus:
+    """An EventBridge client; it never answers if `dead`."""
+
+    def __init__(self, clock: Clock, time_out: float) -> None:
+        self.clock = clock
+        self.time_out = time_out
+        self.dead = False
+        self.calls = 0
+        self.events: list[str] = []
+
+    def put_events(self, Entries):
+        self.calls += 1
+        if self.dead:
+            self.clock.spend(self.time_out)
+            raise ConnectTimeoutError(endpoint_url="events")
+        self.clock.spend(0.02)
+        self.events += [entry["Detail"] for entry in Entries]
+        return {"FailedEntryCount": 0}
+
+
+class SlowServices(lambda_src.environment.Services):
+    """The services of the functions, with one worker; the store stands for its client."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        names = ("TABLE_NAME", "EVENT_BUS_NAME", "DEAD_LETTER_QUEUE_URL")
+        unset = dict.fromkeys(lambda_src.environment._VARIABLES)
+        super().__init__({**unset, **dict.fromkeys(names, "name")})
+        self.clock = clock
+        self.seconds = seconds
+        longest = lambda_src.environment.TimeOuts.within(seconds).longest_call
+        self.table = SlowStore(clock)
+        self.bus = SlowBus(clock, longest)
+        self.clients = {"dynamodb": self.table, "events": self.bus}
+
+    @cached_property
+    def workers(self) -> Workers:
+        return Workers(1)
+
+    @cached_property
+    def breaker(self) -> CircuitBreaker:
+        return CircuitBreaker(clock=lambda: self.clock.now)
+
+    def store(self, client: Any, policy: RetryPolicy) -> Any:
+        return client
+
+
+class SlowFunctions:
+    """The consumer and the sweeper; each invocation must end within its time."""
+
+    def __init__(self, monkeypatch, seconds: float = 60) -> None:
+        self.clock = clock = Clock()
+        self.services = SlowServices(clock, seconds)
+        self.table, self.bus = self.services.table, self.services.bus
+        for module in (lambda_src.consumer, lambda_src.sweeper):
+            monkeypatch.setattr(module, "services", lambda: self.services)
+        now = lambda: int((START + clock.now) * 1000)  # noqa: E731
+        monkeypatch.setitem(ChainWriter.__init__.__kwdefaults__, "clock", now)
+        defaults = [
+            clock.spend if getattr(value, "__name__", "") == "sleep" else value
+            for value in RetryPolicy.__init__.__defaults__
+        ]
+        monkeypatch.setattr(RetryPolicy.__init__, "__defaults__", tuple(defaults))
+
+    def _call(self, handler, event) -> Any:
+        context = SlowContext(self.clock, self.services.seconds)
+        try:
+            return handler(event, context)
+        finally:
+            assert self.clock.now <= context.end, "the invocation ran past its time"
+
+    def consume(self, bodies: dict[str, str], receives: dict[str, int] | None = None) -> list[str]:
+        """Handle messages, id to body; return the ids of those that are delivered again."""
+        records = [
+            {
+                "messageId": id,
+                "body": body,
+                "attributes": {"ApproximateReceiveCount": str((receives or {}).get(id, 1))},
+            }
+            for id, body in bodies.items()
+        ]
+        with suppress(BatchFailed):
+            response = self._call(lambda_src.consumer.handler, {"Records": records})
+            return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
+        return list(bodies)
+
+    def sweep(self) -> dict[str, Any]:
+        return self._call(lambda_src.sweeper.handler, {})

@@ -1,0 +1,217 @@
+"""No invocation runs past its time, whatever is slow, and each makes progress.
+
+`SlowFunctions` asserts after every invocation that it ended within its time.
+"""
+
+import random
+
+import pytest
+
+from tests.support.functions import message
+from tests.support.slow import START, SlowFunctions
+from xorack.acker.breaker import CircuitBreaker
+from xorack.aws.client import BoundedClient, TimeOuts
+from xorack.core.chain import Chain
+from xorack.core.ports import Unavailable
+from xorack.core.request import Request
+
+
+@pytest.fixture
+def functions(monkeypatch):
+    return SlowFunctions(monkeypatch)
+
+
+def create(tag, **options):
+    return Request.create(tag, "c", b"\1", **options)
+
+
+def finish(tag):
+    return Request.stamp_(tag, "f", b"\1", finished=1)
+
+
+def open_chains(functions, count):
+    """Store open chains of one unit; return their tags."""
+    tags = [f"t{n}" for n in range(count)]
+    for tag in tags:
+        functions.table.chains[tag] = Chain(tag, b"\1", "open", 1, 0, 1, START, START)
+    return tags
+
+
+def deliver(functions, bodies):
+    """Deliver messages until all are done; return the writes of each delivery."""
+    receives, written = dict.fromkeys(bodies, 0), []
+    while bodies:
+        before = functions.table.written
+        receives = {id: receives[id] + 1 for id in bodies}
+        failed = functions.consume(bodies, receives)
+        bodies = {id: bodies[id] for id in failed}
+        written.append(functions.table.written - before)
+    return written
+
+
+def test_a_message_of_20_000_chains_makes_progress_with_each_delivery(functions):
+    tags = open_chains(functions, 20_000)
+    written = deliver(functions, {"m": message(*map(finish, tags))})
+    # 41 s for writes of 5 ms each; the last delivery ends the rest.
+    assert len(written) == 3
+    assert min(written[:-1]) > 7_000
+    assert {chain.status for chain in functions.table.chains.values()} == {"acked"}
+
+
+def test_redelivered_creates_are_read_and_not_written_again(functions):
+    requests = [create(f"t{n}") for n in range(1_000)]
+    functions.consume({"m": message(*requests)})
+    functions.table.writes = 0
+    started = functions.clock.now
+    assert functions.consume({"m": message(*requests)}, {"m": 2}) == []
+    assert functions.table.writes == 0
+    assert functions.clock.now - started < 0.5
+
+
+def test_no_healthy_message_of_a_backlog_dies(functions):
+    """Each invocation has time for a bit more than half of what it receives."""
+    functions.table.write_seconds = 0.03
+    bodies = {
+        f"m{n}": message(*(create(f"{n}/{chain}") for chain in range(100))) for n in range(120)
+    }
+    receives, rng, dead = dict.fromkeys(bodies, 0), random.Random(1), []
+    while bodies:
+        batch = {id: bodies[id] for id in rng.sample(sorted(bodies), min(24, len(bodies)))}
+        receives.update({id: receives[id] + 1 for id in batch})
+        failed = functions.consume(batch, receives)
+        dead += [id for id in failed if receives[id] == 5]
+        bodies = {
+            id: body
+            for id, body in bodies.items()
+            if id not in dead and id not in {*batch} - {*failed}
+        }
+    assert dead == []
+
+
+@pytest.mark.parametrize("seconds", [10, 60, 900])
+def test_a_bus_that_never_answers_fails_no_message(monkeypatch, seconds):
+    functions = SlowFunctions(monkeypatch, seconds)
+    functions.bus.dead = True
+    tags = open_chains(functions, 300)
+    assert functions.consume({"m": message(*map(finish, tags[:150]))}) == []
+    calls = functions.bus.calls
+    assert 1 <= calls <= 6
+    # The circuit breaker is open: the next invocation does not wait.
+    started = functions.clock.now
+    assert functions.consume({"m": message(*map(finish, tags[150:]))}) == []
+    assert (functions.bus.calls == calls) == (functions.clock.now - started < 1)
+    assert functions.bus.events == []
+    functions.clock.spend(60)
+    functions.bus.dead = False
+    figures = functions.sweep()
+    assert (figures["EventsPublished"], figures["EventsPending"]) == (300, 0)
+    assert not any(chain.event_pending for chain in functions.table.chains.values())
+
+
+@pytest.mark.parametrize("seconds", [10, 60])
+def test_throttled_writes_fail_only_their_messages(monkeypatch, seconds):
+    functions = SlowFunctions(monkeypatch, seconds)
+    functions.table.healthy = 4
+    tags = open_chains(functions, 2_000)
+    bodies = {tag: message(finish(tag)) for tag in tags}
+    failed = functions.consume(bodies)
+    chains = functions.table.chains
+    assert failed == [tag for tag in tags if chains[tag].status == "open"]
+    assert 0 < len(failed) < 2_000
+    assert min(deliver(functions, {id: bodies[id] for id in failed})) > 0
+
+
+def test_a_sweep_judges_all_deadlines_before_it_waits_for_a_dead_bus(functions):
+    functions.bus.dead = True
+    functions.clock.spend(1_000)
+    now = (START + 1_000) * 1000
+    for n in range(400):
+        acked = {"status": "acked", "event_pending": True, "ended_at": 1, "due_at": n}
+        late = {"status": "open", "deadline": n, "due_at": n}
+        state = acked if n < 100 else late
+        functions.table.chains[f"t{n}"] = Chain(f"t{n}", b"\1", first_seen_at=1, **state)
+    figures = functions.sweep()
+    assert (figures["ChainsTimedOut"], figures["SweepsIncomplete"]) == (300, 0)
+    assert (figures["EventsPublished"], figures["EventsPending"]) == (0, 400)
+    chains = functions.table.chains.values()
+    assert not any(chain.status == "open" for chain in chains)
+    assert now <= max(chain.ended_at for chain in chains)
+
+
+def test_a_sweep_without_time_is_incomplete_and_still_publishes(functions):
+    functions.clock.spend(1_000)
+    functions.table.write_seconds = 1
+    for n in range(300):
+        functions.table.chains[f"t{n}"] = Chain(f"t{n}", b"\1", "open", deadline=n, due_at=n)
+    figures = functions.sweep()
+    assert figures["SweepsIncomplete"] == 1
+    assert figures["SweepProblems"] == 0
+    assert figures["ChainsTimedOut"] == figures["EventsPublished"] > 30
+    functions.table.write_seconds = 0.01
+    functions.clock.spend(60)
+    figures = functions.sweep()
+    assert figures["SweepsIncomplete"] == 0
+    assert {chain.status for chain in functions.table.chains.values()} == {"failed"}
+    assert not any(chain.event_pending for chain in functions.table.chains.values())
+
+
+def test_a_sweep_keeps_few_pending_events_in_memory(functions, monkeypatch):
+    monkeypatch.setattr("xorack.acker.sweeper._MAX_PENDING", 150)
+    monkeypatch.setattr("xorack.acker.sweeper._SLICE", 40)
+    functions.clock.spend(1_000)
+    for n in range(400):
+        state = {"event_pending": True, "ended_at": 1, "due_at": n}
+        functions.table.chains[f"t{n}"] = Chain(f"t{n}", b"\1", "acked", **state)
+    figures = [functions.sweep() for _ in range(3)]
+    assert [figure["EventsPublished"] for figure in figures] == [150, 150, 100]
+    assert [figure["EventsPending"] for figure in figures] == [250, 100, 0]
+
+
+def test_a_bounded_client_starts_no_call_without_time():
+    class Client:
+        def call(self, **arguments):
+            calls.append(arguments)
+            return "response"
+
+    calls, left = [], [0.1]
+    client = BoundedClient(Client(), lambda: left[0])
+    assert client.call(x=1) == "response"
+    left[0] = 0
+    with pytest.raises(Unavailable) as error:
+        client.call(x=2)
+    assert isinstance(error.value.cause, TimeoutError)
+    assert calls == [{"x": 1}]
+
+
+@pytest.mark.parametrize(("seconds", "longest"), [(10, 10 / 6), (60, 6), (900, 6)])
+def test_time_outs_follow_from_the_time_of_the_invocation(seconds, longest):
+    time_outs = TimeOuts.within(seconds)
+    assert time_outs.longest_call == pytest.approx(longest)
+    config = time_outs.config()
+    assert (config.connect_timeout, config.read_timeout) == time_outs
+    assert config.retries["total_max_attempts"] == 1
+
+
+def test_a_circuit_breaker_opens_probes_and_closes():
+    now = [0.0]
+    breaker = CircuitBreaker(clock=lambda: now[0])
+
+    def record(*results):
+        for result in results:
+            breaker.record(success=result)
+
+    record(False, False, True, False, False)
+    assert breaker.allows()
+    record(False)
+    assert not breaker.allows()
+    now[0] = 29.9
+    assert not breaker.allows()
+    now[0] = 30
+    assert [breaker.allows(), breaker.allows()] == [True, False]
+    record(False)
+    now[0] = 59
+    assert not breaker.allows()
+    now[0] = 60
+    assert breaker.allows()
+    record(True)
+    assert [breaker.allows(), breaker.allows()] == [True, True]
