@@ -9,9 +9,9 @@ import pytest
 from tests.support.faults import failing
 from tests.support.functions import Context, Functions, message
 from xorack.acker.chain_writer import ChainWriter
-from xorack.acker.consumer import BatchResult
+from xorack.acker.consumer import BatchResult, Message
 from xorack.core.clock import milliseconds
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import BatchFailed, InvalidRequest
 from xorack.core.request import Request
 from xorack.core.stamp import traced, xor
 
@@ -207,3 +207,43 @@ def test_a_sample_of_many_latencies_keeps_the_extremes(functions, monkeypatch, m
     assert functions.consume("ignored") == []
     latencies = metrics()["AckLatency"]
     assert (len(latencies), latencies[0], latencies[-1]) == (99, 1, 1000)
+
+
+def test_a_batch_that_fails_as_a_whole_raises_after_its_metrics(functions, metrics):
+    from lambda_src.consumer import handler
+
+    records = [{"messageId": f"m{n}", "body": message(create(f"t{n}"))} for n in range(2)]
+    with (
+        failing("UpdateItem", "AccessDeniedException"),
+        pytest.raises(BatchFailed, match=r"all 2 messages .*AccessDenied"),
+    ):
+        handler({"Records": records}, Context())
+    assert metrics()["MessagesFailed"] == [2.0]
+    with failing("UpdateItem", "AccessDeniedException", times=1):
+        (failed,) = handler({"Records": records}, Context())["batchItemFailures"]
+    assert failed["itemIdentifier"] in ("m0", "m1")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "sent_at"), [({}, 1000), ({"sent_at": "500"}, 500), ({"sent_at": "x"}, 1000)]
+)
+def test_a_message_knows_its_receives_and_when_it_was_sent(
+    functions, monkeypatch, attribute, sent_at
+):
+    from lambda_src import consumer
+
+    record = {
+        "messageId": "m",
+        "body": "{}",
+        "attributes": {"ApproximateReceiveCount": "3", "SentTimestamp": "1000"},
+        "messageAttributes": {name: {"stringValue": text} for name, text in attribute.items()},
+    }
+    received = []
+
+    def consume(_, messages):
+        received.extend(messages)
+        return BatchResult()
+
+    monkeypatch.setattr(consumer.Consumer, "consume", consume)
+    consumer.handler({"Records": [record]}, Context())
+    assert received == [Message("m", "{}", 3, sent_at)]

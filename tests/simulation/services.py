@@ -10,11 +10,13 @@ from unittest.mock import patch
 from tests.simulation.aws import BUS, DEAD_LETTERS, KEY, QUEUE, TABLE, Client, Message
 from tests.simulation.options import DEFAULT_TIMEOUT, RETENTION
 from tests.simulation.world import Machine, World
+from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter, Limits
 from xorack.acker.consumer import Consumer
 from xorack.acker.consumer import Message as ConsumedMessage
 from xorack.acker.outbox import Outbox
 from xorack.acker.sweeper import Sweeper
+from xorack.aws.client import BoundedClient
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.sqs import DeadLetterQueue, send
@@ -29,10 +31,11 @@ class Services:
 
     def __init__(self, machine: Machine, client: Client, random: Random) -> None:
         self.machine = machine
-        self.client = client
+        self.client = client = BoundedClient(client, machine.time_left)
         self.random = random
+        self.breaker = CircuitBreaker(clock=lambda: machine.now() / 1000)
         self.store = DynamoDBStore(TABLE, KEY, client, retention=RETENTION)
-        self.bus = EventBus(BUS, client, policy=self.policy(3))
+        self.bus = EventBus(BUS, client, policy=self.policy(2))
         self.dead_letters = DeadLetterQueue(DEAD_LETTERS, client, policy=self.policy(3))
 
     def policy(self, attempts: int) -> RetryPolicy:
@@ -58,12 +61,13 @@ class Services:
     def consume(self, batch: list[Message]) -> dict[str, str]:
         """Return the failed messages: id to reason."""
         writer = self.writer()
-        consumer = Consumer(writer, Outbox(writer, self.bus), self.dead_letters, workers=1)
-        return consumer.consume([ConsumedMessage(m.id, m.body) for m in batch]).failed
+        outbox = Outbox(writer, self.bus, breaker=self.breaker)
+        messages = [ConsumedMessage(m.id, m.body, m.receives) for m in batch]
+        return Consumer(writer, outbox, self.dead_letters).consume(messages).failed
 
     def sweep(self) -> None:
         writer = self.writer()
-        Sweeper(writer, Outbox(writer, self.bus), workers=1).sweep()
+        Sweeper(writer, Outbox(writer, self.bus, breaker=self.breaker)).sweep()
 
     def acker(self, attempts: int) -> DynamoDBAcker:
         policy = self.policy(attempts)

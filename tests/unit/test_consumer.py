@@ -9,7 +9,7 @@ from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from tests.support.services import Message, consume, sweep
 from xorack.acker.memory_store import MemoryStore
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NewerFormat, NotAChain
 from xorack.core.message import pack, parse
 from xorack.core.ports import Conflict, Unavailable
 from xorack.core.request import Request
@@ -160,6 +160,13 @@ def test_rejected_requests_that_share_a_dead_lettered_message_are_counted_each(w
     assert len(world.dead_letters.letters) == 101
 
 
+def test_dead_letters_know_when_their_message_was_sent(world):
+    bodies = "no JSON", message(Request.stamp_("a", "s", b"\1"), Request.stamp_("a", "t", b"\1\2"))
+    messages = [Message(f"m{n}", body, 1, NOW - n) for n, body in enumerate(bodies)]
+    consume(messages, world.store, world.bus, world.dead_letters)
+    assert [entry.sent_at for entry in world.dead_letters.letters] == [NOW, NOW - 1]
+
+
 def test_a_message_fails_if_its_rejected_requests_cannot_be_sent(world):
     world.dead_letters.broken = True
     assert list(world.consume(message(create("a")), "no JSON").failed) == ["m1"]
@@ -211,6 +218,25 @@ def test_an_event_that_is_not_accepted_stays_pending_and_fails_no_message(world)
     world.bus.rejects = set()
     assert world.consume(body).failed == {}
     assert (world.tags(), world.store.chains["a"].event_pending) == (["a"], False)
+
+
+def test_an_outage_of_the_bus_logs_one_line_a_batch(world, caplog):
+    world.bus.rejects = {f"t{n}" for n in range(50)}
+    requests = [request for n in range(50) for request in (create(f"t{n}"), finish(f"t{n}"))]
+    assert world.consume(message(*requests)).events_pending == 50
+    (record,) = caplog.records
+    assert (record.message, record.count, record.why) == ("events not published", 50, "rejected")
+
+
+def test_an_event_is_marked_with_one_write_and_without_a_read(world):
+    reads = []
+    world.fail("read", reads.append, None)
+    for tag, error in (("a", Unavailable(OSError())), ("b", Conflict(None))):
+        world.fail("write", lambda before, _: before and before.event_pending, error)
+        result = world.consume(message(create(tag), finish(tag)))
+        assert (result.failed, result.events, result.stats.writes) == ({}, 1, 2)
+        assert world.store.chains[tag].event_pending
+    assert reads == []
 
 
 def test_an_event_that_cannot_be_marked_as_published_is_published_again(world):
@@ -281,6 +307,14 @@ def test_the_sweeper_fails_late_chains_and_postpones_the_others(world):
     assert world.sweep().chains == 0
 
 
+def test_failures_are_counted_by_the_first_words_of_their_reason(world):
+    zero = Request.stamp_("a", "s", traced(1), started=7)
+    world.consume(message(create("a", timeout=10), zero))
+    world.now += 10_000
+    assert world.sweep().ended == {"timed out": 1}
+    assert world.store.chains["a"].reason.startswith("timed out: ")
+
+
 @pytest.fixture
 def late(world):
     """Twenty chains whose deadline has passed."""
@@ -289,13 +323,34 @@ def late(world):
     return world
 
 
-def test_each_read_of_a_sweep_is_retried_by_itself(late):
+@pytest.mark.parametrize("error", [NotAChain("t2", "no stamp"), NewerFormat("t2", "9", 2)])
+def test_each_read_of_a_sweep_is_retried_by_itself(late, error):
     """Three of four reads fail, though none too often."""
     calls = count(1)
-    late.fail("read", lambda tags: "t2" in tags, NotAChain("t2", "its stamp is text"))
+    late.fail("read", lambda tags: "t2" in tags, error)
     late.fail("read", lambda tags: next(calls) % 4, Unavailable(OSError("throttled")))
     result = late.sweep()
     assert (result.ended, result.problems) == ({"timed out": 19}, 1)
+
+
+def test_a_page_of_the_index_that_cannot_be_read_is_read_again(late):
+    """Every other page fails: the sweep starts again, and most chains are not due any more."""
+    calls, due_pages = count(), late.store.due_pages
+
+    def faulty_pages(now):
+        for page in due_pages(now):
+            for tag in page:
+                if next(calls) % 2:
+                    raise Unavailable(OSError("throttled"))
+                yield [tag]
+
+    late.store.due_pages = faulty_pages
+    result = late.sweep()
+    assert (result.ended, result.complete, result.events) == ({"timed out": 20}, True, 20)
+    late.store.due_pages = lambda now: late.store.read("t") and iter([])
+    late.fail("read", lambda tags: True, Unavailable(OSError("throttled")))
+    with pytest.raises(OSError, match="throttled"):
+        late.sweep()
 
 
 def test_a_sweep_ends_if_the_table_stays_unavailable(late):

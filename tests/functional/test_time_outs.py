@@ -1,0 +1,78 @@
+"""The functions over services that accept connections and never answer: real sockets, real time."""
+
+import socket
+import time
+from contextlib import suppress
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from lambda_src import environment
+from tests.support.functions import Context, Functions, message
+from xorack.core.request import Request
+
+
+class RealContext(Context):
+    """A Lambda context whose time passes."""
+
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds
+
+    def get_remaining_time_in_millis(self):
+        return int((self.end - time.monotonic()) * 1000)
+
+
+@pytest.fixture
+def silent():
+    """The URL of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def hanging(aws, monkeypatch, silent):
+    """Return the functions with one silent service; the others respond."""
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
+
+    def functions(service):
+        monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", silent)
+        environment._services.cache_clear()
+        return Functions(aws, monkeypatch)
+
+    yield functions
+    environment._services.cache_clear()
+
+
+def acked(tag):
+    return Request.create(tag, "c", b"\1"), Request.stamp_(tag, "s", b"\1", finished=1)
+
+
+@pytest.mark.parametrize(
+    ("service", "failed"), [("DYNAMODB", ["m0", "m1"]), ("EVENTBRIDGE", []), ("SQS", ["m1"])]
+)
+def test_the_consumer_returns_within_its_time(hanging, service, failed):
+    functions, context = hanging(service), RealContext(5)
+    requests = [request for n in range(20) for request in acked(f"t{n}")]
+    invalid = message(Request.stamp_("other", "s", b"\1"), Request.stamp_("other", "t", b"\1\2"))
+    assert functions.consume(message(*requests), invalid, context=context) == failed
+    assert context.get_remaining_time_in_millis() > 0
+    if service != "DYNAMODB":
+        assert functions.item("t19")["status"] == {"S": "acked"}
+
+
+@pytest.mark.parametrize("service", ["DYNAMODB", "EVENTBRIDGE"])
+def test_the_sweeper_returns_within_its_time(hanging, monkeypatch, service):
+    from lambda_src.sweeper import handler
+    from tests.functional.test_handlers import advance_clock
+
+    functions = hanging("SQS")
+    functions.consume(message(*(Request.create(f"t{n}", "c", b"\1") for n in range(20))))
+    functions, context = hanging(service), RealContext(5)
+    advance_clock(monkeypatch, 90_000)
+    figures = {}
+    with suppress(ReadTimeoutError):  # if the table does not respond
+        figures = handler({}, context)
+    assert context.get_remaining_time_in_millis() > 0
+    if service == "EVENTBRIDGE":
+        assert (figures["ChainsTimedOut"], figures["EventsPending"]) == (20, 20)
