@@ -159,6 +159,18 @@ def test_a_sweep_without_time_is_incomplete_and_still_publishes(functions):
     assert not any(chain.event_pending for chain in functions.table.chains.values())
 
 
+def test_a_sweep_whose_last_attempt_takes_all_time_is_incomplete(functions, monkeypatch):
+    functions.table.chains["t"] = Chain("t", b"\1", "open", deadline=1, due_at=1)
+    functions.clock.spend(1_000)
+
+    def read(tags):
+        functions.clock.spend(10.2)
+        raise Unavailable(OSError("throttled"))
+
+    monkeypatch.setattr(functions.table, "read", read)
+    assert functions.sweep()["SweepsIncomplete"] == 1
+
+
 def test_a_sweep_keeps_few_pending_events_in_memory(functions, monkeypatch):
     monkeypatch.setattr("xorack.acker.sweeper._MAX_PENDING", 150)
     monkeypatch.setattr("xorack.acker.sweeper._SLICE", 40)

@@ -177,7 +177,7 @@ class _TimeOver(Exception):
 
 def _wait(retry: Retry, error: Unavailable) -> None:
     """Wait before the next attempt; raise the cause of the error if attempts are used up."""
-    if retry.attempt >= _READ_ATTEMPTS:
+    if retry.policy.time_left() > 0 and retry.attempt >= _READ_ATTEMPTS:
         raise error.cause from error
     if not retry.again():
         raise _TimeOver from error
