@@ -310,6 +310,26 @@ def test_a_resource_that_cannot_work_is_rejected(stack, arguments, line):
         Acker(stack, "Acker", settings=Settings(retention_days=19), **arguments(stack))
 
 
+@pytest.mark.parametrize(
+    ("queue", "setting", "seconds"),
+    [
+        (supplied, None, 4 * 86_400),
+        (lambda s: supplied(s, retention_period=Duration.days(9)), None, 9 * 86_400),
+        (lambda s: imported(s, "Imported"), None, 14 * 86_400),
+        (supplied, 60, 60),
+    ],
+)
+def test_a_chain_waits_for_its_create_as_long_as_the_queue_keeps_it(stack, queue, setting, seconds):
+    settings = Settings(pending_timeout_seconds=setting)
+    Acker(stack, "Acker", settings=settings, queue=queue(stack), dead_letters=None)
+    names = [
+        function["Environment"]["Variables"].get("PENDING_TIMEOUT_SECONDS")
+        for function in Template.of_stack(stack).of("AWS::Lambda::Function").values()
+        if "Environment" in function
+    ]
+    assert set(names) == {str(seconds)}
+
+
 def test_a_queue_without_dead_letters_gives_a_warning(stack):
     ackers = Acker(stack, "Supplied", queue=supplied(stack)), Acker(stack, "Own")
     (warning,), own = (one.node.find_child("Stamps").node.metadata for one in ackers)

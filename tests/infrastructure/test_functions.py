@@ -80,6 +80,7 @@ def test_environment(varied, name):
         "PARTITION_KEY": "file",
         **({} if name == "widget" else publishing),
         "DEFAULT_TIMEOUT_SECONDS": "60",
+        "PENDING_TIMEOUT_SECONDS": str(13 * 86_400),
         "RETENTION_SECONDS": str(40 * 86_400),
         "POWERTOOLS_SERVICE_NAME": "other",
         "POWERTOOLS_METRICS_NAMESPACE": "xorack",

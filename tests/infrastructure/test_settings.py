@@ -11,6 +11,7 @@ from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from infra.synth import ROOT
 from lambda_src import environment
+from xorack.aws.client import TimeOuts
 from xorack.cdk import settings as module
 from xorack.cdk.settings import SettingError, Settings
 
@@ -152,7 +153,8 @@ def test_the_numbers_are_all_settings_of_that_type():
 def test_the_shortest_timeout_leaves_the_consumer_time_to_write():
     # With less than what it reserves, it writes nothing, and every message comes back for ever.
     least = {name: low for name, low, *_ in NUMBERS}["function_timeout_seconds"]
-    assert least - environment._AFTER_WRITES_SECONDS >= 5
+    invocation = environment.Invocation(None, TimeOuts.within(least), lambda: least, 1)
+    assert invocation.time_left(2)() >= 4
 
 
 def test_log_retention_has_the_choices_of_cloudwatch():

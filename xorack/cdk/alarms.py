@@ -62,7 +62,7 @@ def _rows(resources: Resources, functions: Mapping[str, aws_lambda.IFunction]) -
     failures = resources.settings.failed_chains_threshold
     of_functions: list[_Row] = []
     for name, function in functions.items():
-        crashed = f"The {name.lower()} crashed or timed out: see its log."
+        crashed = f"The {name.lower()} failed: see its log."
         waits = f"The account's concurrency is used up: the {name.lower()} has to wait."
         of_functions.append((f"{name}Errors", function.metric_errors(), 0, crashed))
         of_functions.append((f"{name}Throttled", function.metric_throttles(), 0, waits))

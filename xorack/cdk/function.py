@@ -26,6 +26,7 @@ from constructs import Construct
 from xorack.aws.schema import METRIC_NAMESPACE
 from xorack.cdk.code import functions_code
 from xorack.cdk.permissions import allow
+from xorack.cdk.queue import pending_timeout_seconds
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import removal_policy
 from xorack.cdk.validation import check_kind
@@ -148,6 +149,7 @@ def create_function(
             "TABLE_NAME": resources.table.table_name,
             "PARTITION_KEY": settings.partition_key,
             "DEFAULT_TIMEOUT_SECONDS": str(settings.default_timeout_seconds),
+            "PENDING_TIMEOUT_SECONDS": str(pending_timeout_seconds(settings, resources.queue)),
             "RETENTION_SECONDS": str(settings.retention_seconds),
             "POWERTOOLS_SERVICE_NAME": resources.service,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,

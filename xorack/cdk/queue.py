@@ -14,6 +14,8 @@ from xorack.cdk.validation import check_key
 # Defaults of SQS.
 _VISIBILITY_SECONDS: Final = 30
 _RETENTION_SECONDS: Final = 4 * 86_400
+_LONGEST_RETENTION_SECONDS: Final = 14 * 86_400
+"""Longest time for which SQS keeps a message."""
 
 
 def create_queues(
@@ -66,6 +68,14 @@ def create_queues(
             "when its retention ends, without an alarm",
         )
     return queue, dead_letters
+
+
+def pending_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
+    """Return how long a chain waits for its create: by default as long as one can arrive."""
+    if settings.pending_timeout_seconds is not None:
+        return settings.pending_timeout_seconds
+    kept = _seconds(queue, "message_retention_period", _RETENTION_SECONDS)
+    return kept or _LONGEST_RETENTION_SECONDS
 
 
 def _dead_letters_of(

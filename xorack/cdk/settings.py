@@ -47,7 +47,7 @@ def _setting(default: Any, expected: str, kind: type, is_valid: Any = lambda val
     return field(default=default, metadata=metadata)
 
 
-def _number(default: int, low: int, high: int, unit: str) -> Any:
+def _number(default: int | None, low: int, high: int, unit: str) -> Any:
     expected = f"a whole number from {low} to {high} ({unit})"
     return _setting(default, expected, int, lambda value: low <= value <= high)
 
@@ -76,7 +76,8 @@ class Settings:
     Attributes:
         partition_key: Name of the table's partition key.
         function_timeout_seconds: Timeout of the consumer. The queue's visibility timeout follows.
-            The consumer reserves three seconds of it for what comes after the writes.
+            No write starts in its last 19 seconds (of 10 seconds, in the last 6): they are for
+            events, dead letters and the response.
         sweeper_timeout_seconds: Timeout of the sweeper.
         memory_mb: Memory of each function. Lambda gives processor time in proportion.
         batch_size: Maximum number of messages in one invocation of the consumer. One write applies
@@ -89,6 +90,8 @@ class Settings:
         dead_letter_retention_days: Time for which the dead-letter queue keeps a message. It counts
             from when the message was first sent, so it must be longer than the queue's.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
+        pending_timeout_seconds: Time for which a chain waits for its `create`; by default the
+            retention of the queue, since the `create` can arrive until then.
         retention_days: Time for which a finished chain stays, so that late or redriven messages do
             not start it again.
         deletion_protection: DynamoDB rejects deletion of the table.
@@ -126,6 +129,7 @@ class Settings:
     queue_retention_days: int = _number(4, 1, 13, "days")
     dead_letter_retention_days: int = _number(14, 2, 14, "days")
     default_timeout_seconds: int = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
+    pending_timeout_seconds: int | None = _number(None, 1, _TEN_YEARS * _DAY, "seconds")
     retention_days: int = _number(30, 1, _TEN_YEARS, "days")
     deletion_protection: bool = _flag(True)
     removal_policy: str = _choice("retain", "retain", "destroy")
