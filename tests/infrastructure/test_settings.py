@@ -200,4 +200,5 @@ def test_the_handbook_has_every_setting_with_its_default():
         for field in dataclasses.fields(Settings)
     }
     assert [name for name, _ in rows] == NAMES
-    assert dict(rows) == {**defaults, "service": "the stack's name"}
+    named = {"service": "the stack's name", "pending_timeout_seconds": "the queue's retention"}
+    assert dict(rows) == {**defaults, **named}
