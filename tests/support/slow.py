@@ -81,6 +81,7 @@ class SlowBus:
         self.clock = clock
         self.time_out = time_out
         self.dead = False
+        self.seconds = 0.02
         self.calls = 0
         self.events: list[str] = []
 
@@ -89,7 +90,7 @@ class SlowBus:
         if self.dead:
             self.clock.spend(self.time_out)
             raise ConnectTimeoutError(endpoint_url="events")
-        self.clock.spend(0.02)
+        self.clock.spend(self.seconds)
         self.events += [entry["Detail"] for entry in Entries]
         return {"FailedEntryCount": 0}
 

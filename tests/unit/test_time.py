@@ -171,13 +171,28 @@ def test_a_sweep_whose_last_attempt_takes_all_time_is_incomplete(functions, monk
     assert functions.sweep()["SweepsIncomplete"] == 1
 
 
-def test_a_sweep_keeps_few_pending_events_in_memory(functions, monkeypatch):
-    monkeypatch.setattr("xorack.acker.sweeper._MAX_PENDING", 150)
-    monkeypatch.setattr("xorack.acker.sweeper._SLICE", 40)
+def pending_chains(functions, count):
+    """Store finished chains whose events are pending and due."""
     functions.clock.spend(1_000)
-    for n in range(400):
+    for n in range(count):
         state = {"event_pending": True, "ended_at": 1, "due_at": n}
         functions.table.chains[f"t{n}"] = Chain(f"t{n}", b"\1", "acked", **state)
+
+
+def test_each_sweep_makes_progress_with_a_slow_bus(functions):
+    pending_chains(functions, 300)
+    functions.bus.seconds = 4
+    sweeps = 1
+    while functions.sweep()["EventsPending"]:
+        sweeps += 1
+    assert sweeps <= 5
+    assert len(set(functions.bus.events)) == 300
+    assert len(functions.bus.events) < 300 + 30 * sweeps
+
+
+def test_a_sweep_keeps_few_pending_events_in_memory(functions, monkeypatch):
+    monkeypatch.setattr("xorack.acker.sweeper._MAX_PENDING", 150)
+    pending_chains(functions, 400)
     figures = [functions.sweep() for _ in range(3)]
     assert [figure["EventsPublished"] for figure in figures] == [150, 150, 100]
     assert [figure["EventsPending"] for figure in figures] == [250, 100, 0]

@@ -28,8 +28,9 @@ _READ_ATTEMPTS = 5
 """Attempts of a read in a row; after them the table counts as unavailable."""
 _MAX_PENDING = 10_000
 """Most pending events of a sweep: their tags stay in memory. The next sweep publishes the rest."""
-_SLICE = 1_000
-"""Pending events that are read, published and marked together."""
+_SLICE = 100
+"""Pending events that are read, published and marked together. If time runs out before the marks,
+they are published again: few, so that a slow bus does not get the same events in every sweep."""
 
 
 @dataclass
