@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from xorack.acker.parallel import map_parallel
+from xorack.acker.parallel import Workers
 from xorack.aws.client import error_code
 from xorack.aws.sqs import send_bodies
 from xorack.core.clock import milliseconds
@@ -209,7 +209,8 @@ class Redrive:
             )
             return list(response.get("Messages", []))
 
-        while any(pages := map_parallel(receive, range(_CALLS), _CALLS)):
+        workers = Workers(_CALLS)
+        while any(pages := workers.map(receive, range(_CALLS))):
             # Concurrent calls may get the same message twice.
             messages = {message["MessageId"]: message for page in pages for message in page}
             yield [DeadMessage.read(message, oldest) for message in messages.values()]
@@ -276,4 +277,4 @@ class Redrive:
 def _by_tens(work: Callable[[Sequence[_Item]], None], items: Sequence[_Item]) -> None:
     """Work on ten items at a time, in concurrent calls."""
     parts = [items[at : at + 10] for at in range(0, len(items), 10)]
-    map_parallel(work, parts, _CALLS)
+    Workers(_CALLS).map(work, parts)
