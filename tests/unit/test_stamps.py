@@ -191,6 +191,15 @@ def test_two_cells_vouch_for_no_unit_of_an_incomplete_result():
         assert peel(fold(ids)) == (frozenset(), False)
 
 
+def test_hashes_whose_xor_is_zero_are_not_all():
+    """A larger set with the same sum consists of XORs of the true one: it is dependent."""
+    rng = random.Random(4)
+    hashes = [rng.getrandbits(64) for _ in range(9)]
+    hashes.append(reduce(lambda one, other: one ^ other, hashes))
+    assert peel(fold(ids_of_hashes(hashes[:9]))).complete
+    assert peel(fold(ids_of_hashes(hashes))) == (frozenset(), False)
+
+
 @pytest.mark.parametrize(("shared", "groups"), [(2, 1), (3, 1), (2, 100), (3, 100)])
 def test_ids_that_were_chosen_to_share_cells_are_not_named(shared, groups):
     """To look for four of them that have another four's sum would take minutes."""

@@ -23,6 +23,8 @@ _VOUCHERS = 4
 """Empty cells that vouch for a unit in an incomplete result."""
 _MOST_PER_CELL = 2.5
 """Ids for each cell of a table beyond which another set of ids has the same sum by chance."""
+_BITS = 64
+"""More hashes than bits are never linearly independent."""
 _MOST_FULL = 0.95
 """Share of cells that hold something beyond which no search succeeded."""
 _BUDGET = 4_000
@@ -89,6 +91,19 @@ def peel(residual: bytes) -> Outstanding:
     return Outstanding(ids - {0}, not uncertain and complete and 0 not in ids)
 
 
+def _independent(hashes: set[int]) -> bool:
+    """Return True if no XOR of some hashes is 0. Larger sets with the sum of a smaller one fail."""
+    basis: list[int] = []
+    for y in hashes:
+        rest = y
+        for other in basis:
+            rest = min(rest, rest ^ other)
+        if not rest:
+            return False
+        basis.append(rest)
+    return True
+
+
 class _Table:
     """A residual from which hashes are removed; a second removal puts a hash back."""
 
@@ -110,7 +125,9 @@ class _Table:
     @property
     def solved(self) -> bool:
         """True if nothing is left, of no more units than the stamp can tell apart."""
-        return not self.left and len(self.hashes) <= _MOST_PER_CELL * self.cells
+        if self.left or len(self.hashes) > _MOST_PER_CELL * self.cells:
+            return False
+        return len(self.hashes) > _BITS or _independent(self.hashes)
 
     @property
     def promising(self) -> bool:
@@ -129,8 +146,8 @@ class _Table:
         return votes, empty
 
     def vouched(self, y: int) -> bool:
-        """Return True if enough cells of a removed hash are explained to the last bit."""
-        return self.support(y)[1] >= _VOUCHERS
+        """Return True if enough cells of a removed hash are empty, and others are not."""
+        return self.left > 0 and self.support(y)[1] >= _VOUCHERS
 
     def exchangeable(self) -> set[int]:
         """Find four hashes that may stand for four others, with the same sum.
