@@ -48,13 +48,27 @@ def test_an_event_id_identifies_the_chain_and_its_end():
         (traced(5), (["0000000000000005"], 1, True)),
         (traced(5, 64), (["0000000000000005"], 1, True)),
         (b"\5" + bytes(7), ([], 0, False)),
-        (bytes(8), ([], 0, True)),
+        (bytes(8), ([], 0, False)),
         (b"\5", ("absent", "absent", "absent")),
     ],
 )
 def test_traced_stamps_name_units_and_plain_ones_do_not(stamp, outstanding):
     chain = replace(ACKED, status="failed", reason="r", stamp=stamp, started=2, finished=1)
     assert outstanding_in(event_detail(chain)) == outstanding
+
+
+def test_no_event_is_made_without_time(aws):
+    class Client:
+        def put_events(self, **_):
+            raise AssertionError("no call")
+
+    left = iter([1.0, 1.0, 0.0])
+    policy = RetryPolicy(attempts=1, time_left=lambda: next(left, 0.0))
+    chains = [replace(ACKED, tag=f"t{n}") for n in range(5)]
+    reasons = EventBus("bus", Client(), policy=policy).publish(chains)
+    assert reasons == dict.fromkeys(
+        [c.tag for c in chains], "Unavailable: no time left in this invocation"
+    )
 
 
 def outstanding_in(detail):

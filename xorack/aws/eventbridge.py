@@ -10,6 +10,7 @@ from typing import Any
 from xorack.aws.client import NotAccepted, make_client, send_entries
 from xorack.core.chain import Chain
 from xorack.core.event import SOURCE, event_detail
+from xorack.core.ports import Unavailable
 from xorack.core.retry import RetryPolicy
 
 __all__ = ["EventBus"]
@@ -51,7 +52,13 @@ class EventBus:
         }
 
     def _put_events(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:
-        response = self.client.put_events(Entries=[self.entry(chain) for chain in chains.values()])
+        entries = []
+        for chain in chains.values():
+            # The event of a failed chain may take 0.1 s to make.
+            if self.policy.time_left() <= 0:
+                raise Unavailable(TimeoutError("no time left in this invocation"))
+            entries.append(self.entry(chain))
+        response = self.client.put_events(Entries=entries)
         if not response.get("FailedEntryCount"):
             return {}
         return {

@@ -50,9 +50,14 @@ def event_id(chain: Chain) -> str:
 
 
 def outstanding_of(chain: Chain) -> Outstanding:
-    """Return the outstanding units of a chain, as far as its stamp names them: a traced one."""
-    from xorack.core.peeling import peel  # few invocations see a chain fail
+    """Return the outstanding units of a chain, as far as its stamp names them: a traced one.
 
+    Not even a zero plain stamp tells that nothing is outstanding: three ids may cancel out.
+    """
+    from xorack.core.peeling import Outstanding, peel  # few invocations see a chain fail
+
+    if len(chain.stamp) == PLAIN_LENGTH:
+        return Outstanding(frozenset(), False)
     return peel(chain.stamp)
 
 
