@@ -79,7 +79,7 @@ class Services:
 
     @cached_property
     def limits(self) -> Limits:
-        """Default time-out and retention."""
+        """Time-outs and retention of chains."""
         from xorack.acker.chain_writer import Limits  # the widget writes nothing
 
         return Limits(
@@ -163,7 +163,7 @@ class Invocation:
     def time_left(self, later_steps: int) -> Callable[[], float]:
         """Return a function for the seconds in which calls of a step may start."""
         longest = self._time_outs.longest_call
-        # Half a call is for metrics and the response, a second at most.
+        # Metrics and the response take time after the last call.
         reserve = (later_steps + 1) * longest + min(1.0, longest / 2)
         return lambda: self._seconds_left() - reserve
 

@@ -182,7 +182,7 @@ def root_stamp(unit: int, like: bytes) -> bytes:
 
 
 def form_of(stamp: bytes) -> dict[str, Any]:
-    """The kind and the cells of a stamp, as arguments of `xorack.spark.fold`."""
+    """Return the kind and the cells of a stamp, as arguments of `xorack.spark.fold`."""
     if len(stamp) == PLAIN_LENGTH:
         return {"kind": "plain"}
     return {"kind": "traced", "cells": TRACED_LENGTHS[len(stamp)]}
