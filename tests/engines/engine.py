@@ -7,6 +7,7 @@ the jar inside is used, so package.json replaces its dependencies by a package t
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -54,12 +55,15 @@ def engine(name: str, aws: EmbeddedAWS) -> Iterator[str]:
     with socket.create_server((HOST, 0)) as probe:
         port = str(probe.getsockname()[1])
     command = _java_command(port) if name == "dynamodb-local" else _node_command(port)
-    process = subprocess.Popen(command, cwd=_FOLDER, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, cwd=_FOLDER, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
     try:
         _wait(process, name, f"http://{HOST}:{port}")
         yield f"http://{HOST}:{port}"
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # the program `node` of the wheel is a wrapper
         process.wait()
 
 
