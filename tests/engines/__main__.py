@@ -1,4 +1,4 @@
-"""Run a campaign: `python -m tests.engines dynalite --seed 7 --chains 200`; exit status 1 if bad."""
+"""Run a campaign: `python -m tests.engines dynalite --seed 7`; status 1 if it finds something."""
 
 import argparse
 import os

@@ -28,8 +28,8 @@ from tests.support.proxy import FaultProxy, Faults
 from xorack.local.embedded import EmbeddedAWS
 
 ROOT = Path(__file__).parents[2]
-VISIBILITY_SECONDS = 5
-PENDING_SECONDS = 45
+VISIBILITY_SECONDS = 4
+PENDING_SECONDS = 40
 ENGINE_FAULTS = {
     "UpdateItem": Faults(
         drop=0.03, lose=0.07, twice=0.06, throttle=0.04, error=0.02, error_after=0.05,
@@ -43,8 +43,9 @@ AWS_FAULTS = {
     ),
     "SendMessageBatch": Faults(drop=0.05, lose=0.1, twice=0.1, partial=0.2, throttle=0.03),
     "*": Faults(drop=0.02, lose=0.04, error=0.02, delay=0.03),
-}
+}  # fmt: skip
 _TEAM = (("consumer", 3), ("sweeper", 2))
+_ENDLESS = {program for program, _ in _TEAM}
 
 
 class Recorder(FaultProxy):
@@ -87,7 +88,7 @@ class Evidence:
         bodies: Distinct bodies of messages that reached the queue.
         items: The table's items of chains, by tag.
         events: Events as a subscriber got them.
-        dead: Messages of the dead-letter queue: body and reason.
+        dead: Messages of the dead-letter queue: body and the attribute with the reason.
         after_end: Second creates that were sent when all chains had ended.
         unfinished: What the campaign still waited for when its patience ended; "" for nothing.
     """
@@ -97,7 +98,7 @@ class Evidence:
     bodies: set[str] = field(default_factory=set)
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-    dead: list[tuple[str, str | None]] = field(default_factory=list)
+    dead: list[tuple[str, dict[str, str] | None]] = field(default_factory=list)
     after_end: list[Raw] = field(default_factory=list)
     unfinished: str = ""
     deliveries: int = 0
@@ -114,7 +115,8 @@ class Evidence:
             f"{len(self.plan.chains)} chains ({dict(sorted(ends.items()))}), {len(self.sent)} "
             f"requests, {self.deliveries} deliveries, {len(self.dead)} dead-lettered messages, "
             f"{len(self.events)} events, {self.seconds:.0f} s\n"
-            f"{sum(self.faults.values())} faults: {faults}\n{sum(self.kills.values())} kills: {kills}"
+            f"{sum(self.faults.values())} faults: {faults}\n"
+            f"{sum(self.kills.values())} kills: {kills}"
         )
 
 
@@ -146,13 +148,18 @@ class _Programs:
         self._running[self._ask({**job, "number": self._started})] = job
 
     def kill(self, chance: random.Random) -> None:
-        """Kill one of the programs and start it again; senders less often, or they never end."""
+        """Kill one of the programs and start it again.
+
+        Senders and direct callers start from the beginning: they are killed ever less often.
+        """
         pids = sorted(self._running)
-        weights = [0.3 if self._running[pid]["program"] == "sender" else 1.0 for pid in pids]
+        weights = [(1 + self._running[pid].get("killed", 0)) ** -2 for pid in pids]
         (pid,) = chance.choices(pids, weights)
         os.kill(pid, signal.SIGKILL)
         job = self._running.pop(pid)
         self.kills[job["program"]] += 1
+        if job["program"] not in _ENDLESS:
+            job["killed"] = job.get("killed", 0) + 1
         self.start(**job)
 
     def working(self) -> bool:
@@ -160,8 +167,7 @@ class _Programs:
         for pid, status in self._ask(None):
             job = self._running.pop(pid, None)  # None: killed
             assert job is None or status == 0, self._log.read_text()[-3000:]
-        endless = {program for program, _ in _TEAM}
-        return any(job["program"] not in endless for job in self._running.values())
+        return any(job["program"] not in _ENDLESS for job in self._running.values())
 
     def stop(self) -> None:
         with suppress(ProcessLookupError):
@@ -187,7 +193,7 @@ class _Campaign:
             if time.monotonic() > self.deadline:
                 self.evidence.unfinished = left
                 return False
-            time.sleep(self.chance.uniform(0.05, 0.6))
+            time.sleep(self.chance.uniform(0.1, 0.8))
             if kill:
                 self.programs.kill(self.chance)
         return True
@@ -232,6 +238,7 @@ class _Campaign:
         for at in range(0, len(requests), 50):
             body = json.dumps({"version": 1, "requests": requests[at : at + 50]})
             sqs.send_message(QueueUrl=url, MessageBody=body)
+            self.evidence.bodies.add(body)
 
     def phases(self) -> bool:
         """Run all phases; return False if patience ended in one."""
@@ -269,7 +276,7 @@ def run(
     seed: int = 1,
     chains: int = 54,
     broken: str | None = None,
-    patience: float = 150,
+    patience: float = 200,
 ) -> Evidence:
     """Run a campaign.
 
@@ -278,11 +285,13 @@ def run(
         engine_url: The table's engine.
         seed: Determines the chains, and the faults of the n-th call of each action.
         chains: Number of chains.
-        broken: The name of a broken version of the code, to run instead of the code.
+        broken: The name of a broken version of the code, to run instead of the code. Then each
+            chain has its create, which makes it shorter.
         patience: Seconds after which it stops waiting.
     """
     began = time.monotonic()
-    evidence = Evidence(make_plan(seed, chains))
+    plan = {"seed": seed, "count": chains, "orphans": broken is None}
+    evidence = Evidence(make_plan(**plan))
     with ExitStack() as stack:
         resources = _resources(aws, engine_url)
         engine = stack.enter_context(FaultProxy(engine_url, seed=seed))
@@ -297,8 +306,8 @@ def run(
         }
         log = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "log"
         job = {
-            "seed": seed, "chains": chains, "broken": broken,
-            "queue_url": resources.queue_url, "table_name": resources.table_name,
+            "plan": plan, "broken": broken, "queue_url": resources.queue_url,
+            "table_name": resources.table_name,
         }  # fmt: skip
         programs = _Programs(log, job, environ)
         stack.callback(programs.stop)
@@ -319,7 +328,7 @@ def run(
             )
             for message in resources.dead_letters()
         ]
-        evidence.bodies = set(proxy.sent)
+        evidence.bodies |= set(proxy.sent)
         evidence.deliveries, evidence.kills = proxy.deliveries, programs.kills
         for happened in (engine.happened, proxy.happened):
             for (_, fault), count in happened.items():

@@ -1,4 +1,4 @@
-"""The judge: holds what a campaign left behind against the protocol. It uses nothing of the library.
+"""The judge: compares what a campaign left behind to the protocol, without the library.
 
 It reads the raw items, events and dead-lettered messages, and knows the requests that were sent. Of
 requests that exclude each other, the ones that took effect are those that were not rejected.
@@ -97,8 +97,7 @@ class _Chain:
                 f"rejected: {_shown(raw)}" for raw in self.rejected if raw["op"] == "create"
             )
         else:
-            yield from self._requests()
-            yield from self._end()
+            yield from list(self._requests()) or self._end()
 
     def _event(self) -> Iterator[str]:
         """Check that an ended chain has one event, in equal copies, and another chain none."""
@@ -182,7 +181,7 @@ class _Chain:
         if not fails and not self.reason.startswith("timed out"):
             yield f"failed ({self.reason}), expected a time-out"
         if not fails and not stamp and not _names(self.reason, set(counts)):
-            yield f"its stamp is zero and its counts are {counts}, but the reason is {self.reason!r}"
+            yield f"zero with counts {counts}, but the reason is {self.reason!r}"
 
     def _created(self) -> Raw:
         return next((raw for raw in self.accepted if raw["op"] == "create"), {})

@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 Raw = dict[str, Any]
@@ -58,13 +59,18 @@ class Plan:
     bodies: list[str]
 
 
-def make_plan(seed: int, count: int) -> Plan:
-    """Make a plan: equal arguments give an equal plan in every process."""
+def make_plan(seed: int, count: int, *, orphans: bool = True) -> Plan:
+    """Make a plan: equal arguments give an equal plan in every process.
+
+    Args:
+        seed: Determines the plan.
+        count: Number of chains; 18 have each kind once.
+        orphans: False for a plan without chains that are never created: they take long to end.
+    """
     chance = random.Random(f"plan {seed}")
-    chains = [
-        _chain(chance, f"{KINDS[n % len(KINDS)]}/{seed}/{n}", KINDS[n % len(KINDS)])
-        for n in range(count)
-    ]
+    kinds = [kind for kind in KINDS if orphans or kind != "orphan"]
+    named = [(kind, f"{kind}/{seed}/{n}") for n, kind in zip(range(count), cycle(kinds))]
+    chains = [_chain(chance, tag, kind) for kind, tag in named]
     return Plan(seed, chains, ["{not JSON", '{"version":1}', '{"version":9,"requests":[]}'])
 
 

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any
@@ -101,7 +102,7 @@ def sweeper(job: dict[str, Any]) -> None:
 
 def sender(job: dict[str, Any]) -> None:
     """Send this sender's share of a phase, each request several times in any order; then end."""
-    plan, chance = make_plan(job["seed"], job["chains"]), random.Random(job["number"])
+    plan, chance = make_plan(**job["plan"]), random.Random(job["number"])
     sqs, phase = make_client("sqs"), job["phase"]
     tracked = [chain for chain in plan.chains if chain.tree]
     for chain in tracked[job["share"] :: job["shares"]]:
@@ -112,7 +113,8 @@ def sender(job: dict[str, Any]) -> None:
     if phase == 2:  # some of the first phase come again when their chains may have ended
         old = list(_share(plan, 1))
         copies += chance.sample(old, len(old) // 10)
-    chance.shuffle(copies)
+    # Many stamps overtake their create, but not by so much that the chain ends without it.
+    copies.sort(key=lambda raw: -chance.random() * (0.4 if raw["op"] == "create" else 1.0))
     bodies = plan.bodies if job["share"] == 0 and phase == 1 else []
     malformed = {id(raw) for chain in plan.chains for raw in chain.malformed}
     while copies:
@@ -181,26 +183,28 @@ def _track(chain: Chain, phase: int, tracker: Tracker) -> None:
 
 def direct(job: dict[str, Any]) -> None:
     """Apply requests with `DynamoDBAcker`: again, under the same id, until the outcome is known."""
-    plan, chance = make_plan(job["seed"], job["chains"]), random.Random(job["number"])
+    plan, chance = make_plan(**job["plan"]), random.Random(job["number"])
     acker = DynamoDBAcker(job["table_name"])
     requests = [raw for chain in plan.chains for raw in chain.direct[job["phase"] - 1]]
-    # Both programs do all the work; the second time it must have no effect.
+    # Both programs do all the work, whoever comes first.
     chance.shuffle(requests)
-    for raw in sorted(requests, key=lambda raw: raw["op"] != "create"):
-        request = Request.from_json(raw)
-        call = acker.create if request.op == "create" else acker.stamp
-        while True:
-            try:
-                call(
-                    request.tag, request.stamp, started=request.started,
-                    finished=request.finished, request_id=request.id,
-                )  # fmt: skip
-                break
-            except (StaleLocalData, TagNotFound):
-                time.sleep(0.05)  # a mixed chain may not have begun
-            except (ClientError, BotoCoreError) as error:
-                if not is_transient(error):
-                    raise
+    requests.sort(key=lambda raw: raw["op"] != "create")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda raw: _apply(acker, Request.from_json(raw)), requests))
+
+
+def _apply(acker: DynamoDBAcker, request: Request) -> None:
+    call = acker.create if request.op == "create" else acker.stamp
+    counts = {"started": request.started, "finished": request.finished}
+    while True:
+        try:
+            call(request.tag, request.stamp, **counts, request_id=request.id)
+            return
+        except (StaleLocalData, TagNotFound):
+            time.sleep(0.05)  # a mixed chain may not have begun
+        except (ClientError, BotoCoreError) as error:
+            if not is_transient(error):
+                raise
 
 
 _PROGRAMS = {program.__name__: program for program in (consumer, sweeper, sender, direct)}
