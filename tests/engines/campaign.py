@@ -90,6 +90,7 @@ class Evidence:
         events: Events as a subscriber got them.
         dead: Messages of the dead-letter queue: body and the attribute with the reason.
         after_end: Second creates that were sent when all chains had ended.
+        crashes: Programs that ended with an error, each with the end of the log.
         unfinished: What the campaign still waited for when its patience ended; "" for nothing.
     """
 
@@ -100,6 +101,7 @@ class Evidence:
     events: list[dict[str, Any]] = field(default_factory=list)
     dead: list[tuple[str, dict[str, str] | None]] = field(default_factory=list)
     after_end: list[Raw] = field(default_factory=list)
+    crashes: list[str] = field(default_factory=list)
     unfinished: str = ""
     deliveries: int = 0
     faults: Counter[str] = field(default_factory=Counter)
@@ -125,6 +127,7 @@ class _Programs:
 
     def __init__(self, log: Path, job: dict[str, Any], environ: dict[str, str]) -> None:
         self.kills: Counter[str] = Counter()
+        self.crashes: list[str] = []
         self._job = {**job, "log": str(log), "environ": environ}
         self._started = 0
         self._running: dict[int, dict[str, Any]] = {}
@@ -166,7 +169,9 @@ class _Programs:
         """Return True if programs are left that end by themselves."""
         for pid, status in self._ask(None):
             job = self._running.pop(pid, None)  # None: killed
-            assert job is None or status == 0, self._log.read_text()[-3000:]
+            if job is not None and status:
+                log = self._log.read_text(errors="replace")
+                self.crashes.append(f"{job['program']}: {log.rpartition(' crashed')[2][-1500:]}")
         return any(job["program"] not in _ENDLESS for job in self._running.values())
 
     def stop(self) -> None:
@@ -330,6 +335,7 @@ def run(
         ]
         evidence.bodies |= set(proxy.sent)
         evidence.deliveries, evidence.kills = proxy.deliveries, programs.kills
+        evidence.crashes = programs.crashes
         for happened in (engine.happened, proxy.happened):
             for (_, fault), count in happened.items():
                 evidence.faults[fault] += count

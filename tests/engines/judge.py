@@ -24,6 +24,7 @@ _NO_CREATE = "never created"
 def judge(evidence: Evidence) -> list[str]:
     """Return all violations of the protocol, each as a text."""
     violations = [f"gave up waiting for {evidence.unfinished}"] if evidence.unfinished else []
+    violations += [f"a program ended with an error: {crash}" for crash in evidence.crashes]
     dead, found = _dead_letters(evidence)
     violations += found
     sent: dict[str, list[Raw]] = defaultdict(list)

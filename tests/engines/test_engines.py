@@ -65,16 +65,16 @@ def test_every_chain_ends_as_its_requests_say(endpoint_url, aws):
     [
         (NO_CONDITION, "its stamp is not the XOR of its requests"),
         ("a lost response is retried blindly", "its stamp is not the XOR of its requests"),
-        ("spilled marks are not looked up", "its stamp is not the XOR of its requests"),
+        ("spilled marks are not looked up", "0 creates were not rejected"),
         ("failed entries of PutEvents are ignored", "0 events"),
     ],
 )
 def test_a_broken_version_is_caught(broken, violation, aws):
     try:
         with engine("dynalite", aws) as url:
-            evidence = run(aws, url, seed=SEED, chains=34, broken=broken, patience=60)
+            evidence = run(aws, url, seed=SEED, chains=25, broken=broken, patience=45)
     except EngineMissing as error:
         pytest.skip(str(error))
-    # It had all requests: what is missing is its own fault.
+    # All requests arrived, so what is missing is not only late.
     assert not evidence.unfinished or evidence.unfinished.startswith("the end of")
     assert any(violation in found for found in judge(evidence))
