@@ -7,6 +7,7 @@ until everything was sent and done. The evidence is read past them.
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -132,11 +133,12 @@ class _Programs:
         self._started = 0
         self._running: dict[int, dict[str, Any]] = {}
         self._log = log
-        self._forks = subprocess.Popen(
-            [sys.executable, "-m", "tests.engines.programs"], cwd=ROOT, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environ}, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"),
-        )  # fmt: skip
+        with log.open("w") as file:
+            self._forks = subprocess.Popen(
+                [sys.executable, "-m", "tests.engines.programs"], cwd=ROOT, text=True,
+                env={**os.environ, "PYTHONPATH": str(ROOT), **environ}, start_new_session=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
+            )  # fmt: skip
 
     def _ask(self, question: object) -> Any:
         self._forks.stdin.write(json.dumps(question) + "\n")
@@ -175,9 +177,12 @@ class _Programs:
         return any(job["program"] not in _ENDLESS for job in self._running.values())
 
     def stop(self) -> None:
+        """Kill all programs; a second call does nothing."""
         with suppress(ProcessLookupError):
             os.killpg(self._forks.pid, signal.SIGKILL)
         self._forks.wait()
+        self._forks.stdin.close()
+        self._forks.stdout.close()
 
 
 @dataclass
@@ -187,6 +192,7 @@ class _Campaign:
     programs: _Programs
     chance: random.Random
     deadline: float
+    patience_at_end: float = math.inf
 
     def hold(self, wait_for: Callable[[], str], *, kill: bool = True) -> bool:
         """Wait until nothing is left to wait for, and kill programs meanwhile.
@@ -257,6 +263,7 @@ class _Campaign:
                 self.programs.start("direct", phase=phase)
             if not self.hold(self.messages):
                 return False
+        self.deadline = min(self.deadline, time.monotonic() + self.patience_at_end)
         # What is still open lacks work: its time ends now.
         waiting = [chain.tag for chain in plan.chains if chain.end not in ("open", "never created")]
         items = self.items()
@@ -316,8 +323,10 @@ def run(
         }  # fmt: skip
         programs = _Programs(log, job, environ)
         stack.callback(programs.stop)
-        deadline = began + patience
-        campaign = _Campaign(evidence, resources, programs, random.Random(seed), deadline)
+        campaign = _Campaign(
+            evidence, resources, programs, random.Random(seed), began + patience,
+            math.inf if broken is None else 15,  # its chains may never end
+        )  # fmt: skip
         engine.faults, proxy.faults = ENGINE_FAULTS, AWS_FAULTS
         ended = campaign.phases()
         engine.faults = proxy.faults = {}
