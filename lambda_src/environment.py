@@ -17,10 +17,11 @@ from xorack.core.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from xorack.acker.breaker import CircuitBreaker
-    from xorack.acker.chain_writer import ChainWriter, Limits
+    from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
     from xorack.acker.parallel import Workers
     from xorack.core.message import Rejected
+    from xorack.core.transitions import Limits
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 """The name that tells the metrics and logs of several ackers apart."""
@@ -80,7 +81,7 @@ class Services:
     @cached_property
     def limits(self) -> Limits:
         """Time-outs and retention of chains."""
-        from xorack.acker.chain_writer import Limits  # the widget writes nothing
+        from xorack.core.transitions import Limits  # the widget writes nothing
 
         return Limits(
             default_timeout=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY),

@@ -227,9 +227,9 @@ def missing_units(chain: Chain) -> frozenset[int] | None:
         return frozenset()
     if chain.finished == 0:
         return None
-    if len(residual) == PLAIN_LENGTH and chain.missing > 1:
-        raise Overfull(chain.tag)
     if len(residual) == PLAIN_LENGTH:  # nothing is on its way: the counts are exact
+        if chain.missing > 1:
+            raise Overfull(chain.tag)
         return frozenset((int.from_bytes(residual, "little"),))
     ids, complete = peel(residual)
     if not complete:

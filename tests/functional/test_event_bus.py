@@ -42,6 +42,11 @@ def test_an_event_id_identifies_the_chain_and_its_end():
     assert len({event_id(ACKED), *others}) == 4
 
 
+def outstanding_in(detail):
+    names = ("outstanding", "outstanding_count", "outstanding_complete")
+    return tuple(detail.get(name, "absent") for name in names)
+
+
 @pytest.mark.parametrize(
     ("stamp", "outstanding"),
     [
@@ -69,11 +74,6 @@ def test_no_event_is_made_without_time(aws):
     assert reasons == dict.fromkeys(
         [c.tag for c in chains], "Unavailable: no time left in this invocation"
     )
-
-
-def outstanding_in(detail):
-    names = ("outstanding", "outstanding_count", "outstanding_complete")
-    return tuple(detail.get(name, "absent") for name in names)
 
 
 def test_an_event_has_at_most_a_hundred_ids():

@@ -7,7 +7,7 @@ import uuid
 from collections import OrderedDict
 from typing import Any
 
-from xorack.acker.chain_writer import CachedChain, ChainWriter, Limits
+from xorack.acker.chain_writer import CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
 from xorack.core.errors import TagNotFound, ZeroBufferNoOp
@@ -15,7 +15,7 @@ from xorack.core.ports import DEFAULT_RETENTION_MS, Unavailable
 from xorack.core.request import Request, validate_tag
 from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import Stamp, UnackedStamp, xor_bytes
-from xorack.core.transitions import MAX_FOLD
+from xorack.core.transitions import MAX_FOLD, Limits
 
 __all__ = ["DynamoDBAcker"]
 
