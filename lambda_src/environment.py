@@ -14,6 +14,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.core.errors import InvalidRequest
 from xorack.core.retry import RetryPolicy
+from xorack.core.transitions import Limits
 
 if TYPE_CHECKING:
     from xorack.acker.breaker import CircuitBreaker
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from xorack.acker.outbox import Outbox
     from xorack.acker.parallel import Workers
     from xorack.core.message import Rejected
-    from xorack.core.transitions import Limits
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 """The name that tells the metrics and logs of several ackers apart."""
@@ -81,12 +81,10 @@ class Services:
     @cached_property
     def limits(self) -> Limits:
         """Time-outs and retention of chains."""
-        from xorack.core.transitions import Limits  # the widget writes nothing
-
         return Limits(
             default_timeout=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
-            retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
             pending_timeout=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY),
+            retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
         )
 
     @cached_property
@@ -127,7 +125,7 @@ class Services:
             self._text("TABLE_NAME"),
             self._variables["PARTITION_KEY"] or schema.TAG,
             client,
-            retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
+            retention=self.limits.retention,
             policy=policy,
         )
 
