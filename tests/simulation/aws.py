@@ -247,6 +247,9 @@ class Client:
         begin = machine.world.now
         try:
             return self._faulty_call(operation, partial(getattr(self.aws, operation), **call))
+        except ClientError:
+            machine.faults[operation] += 1  # also a failed condition: contention takes time
+            raise
         finally:
             if operation == "put_events":
                 machine.publishing += machine.world.now - begin

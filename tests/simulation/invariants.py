@@ -291,8 +291,8 @@ class Batch(NamedTuple):
 
     Attributes:
         failed: Messages to deliver again: id to reason.
-        excused: True if a call to the table or the dead-letter queue failed, or newer code held a
-            chain.
+        excused: True if a call to the table or the dead-letter queue failed, a failed condition
+            included, or newer code held a chain.
         time_left: Share of the time that was left, as if publishing had taken no time.
         effects: Writes of requests.
     """
