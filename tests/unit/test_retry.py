@@ -23,9 +23,9 @@ def test_a_wait_is_a_random_part():
     assert waits_of(attempts=3, base=1, draw=lambda: next(draws)) == [0.5, 0.5]
 
 
-def test_no_wait_exceeds_the_time_left():
-    left = iter([1.0, 0.05])
-    assert waits_of(base=0.1, cap=9, time_left=lambda: next(left)) == [0.1]
+def test_a_wait_leaves_time_for_an_attempt():
+    left = iter([1.0, 0.5, 0.2, 0.0])
+    assert waits_of(base=0.1, cap=9, time_left=lambda: next(left)) == [0.1, 0.2, 0.1]
 
 
 def test_many_attempts_do_not_overflow():

@@ -28,7 +28,7 @@ class RetryPolicy:
         cap: Seconds; the bound of one wait. It leaves room for some hundred writers of one item.
         sleep: Waits for a number of seconds.
         draw: Returns a random number from 0 to 1.
-        time_left: Returns the seconds left for everything; no wait exceeds them.
+        time_left: Returns the seconds left for everything; no wait takes more than half of them.
     """
 
     attempts: int = 50
@@ -66,8 +66,11 @@ class Retry:
         if self.attempt >= policy.attempts:
             return False
         wait = policy.draw() * min(policy.cap, policy.base * 2.0 ** min(self.attempt - 1, 64))
-        if wait >= policy.time_left():
+        left = policy.time_left()
+        if left <= 0:
             return False
+        # A long wait would use up the time that another attempt still has.
+        wait = min(wait, left / 2)
         self.attempt += 1
         self.waited = wait
         policy.sleep(wait)
