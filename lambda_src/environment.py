@@ -13,6 +13,7 @@ from xorack.aws.client import BoundedClient, TimeOuts, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.core.errors import InvalidRequest
+from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.core.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -73,8 +74,10 @@ class Services:
 
     def _milliseconds(self, name: str, default: int) -> int:
         value = self._variables[name] or str(default)
-        if not value.isascii() or not value.isdigit() or int(value) == 0:
-            raise InvalidRequest(name, value, "a whole number of seconds above 0")
+        valid = value.isascii() and value.isdigit() and len(value) <= 9
+        if not valid or not 0 < int(value) <= MAX_TIMEOUT_SECONDS:
+            expected = f"a whole number of seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}"
+            raise InvalidRequest(name, value, expected)
         return int(value) * 1000
 
     @cached_property

@@ -115,7 +115,7 @@ INVALID_VARIABLES = [
     *((name, "") for name in ("TABLE_NAME", "EVENT_BUS_NAME", "DEAD_LETTER_QUEUE_URL")),
     *(("DEFAULT_TIMEOUT_SECONDS", value) for value in ("soon", "0")),
     ("RETENTION_SECONDS", "-1"),
-    ("PENDING_TIMEOUT_SECONDS", "14 days"),
+    *(("PENDING_TIMEOUT_SECONDS", value) for value in ("14 days", "316224001", "9" * 5000)),
     ("PARTITION_KEY", "stamp"),
 ]
 
