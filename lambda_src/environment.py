@@ -106,15 +106,20 @@ class Services:
         return CircuitBreaker()
 
     def invocation(self, context: Any, *, attempts: int = 1000) -> Invocation:
-        """Start an invocation. The first one decides the time-outs of calls.
+        """Start an invocation. The time-outs of calls follow from its time, or an earlier one's.
 
         Args:
             context: The Lambda context.
             attempts: Most attempts to write a chain, if time is left.
         """
         seconds_left = _clock(context)
+        time_outs = TimeOuts.within(seconds_left())
         if self._time_outs is None:
-            self._time_outs = TimeOuts.within(seconds_left())
+            self._time_outs = time_outs
+        elif time_outs.longest_call > 2 * self._time_outs.longest_call:
+            # Lambda repeats a slow initialization in the first invocation, at the cost of its time.
+            self._time_outs = time_outs
+            self.clients.clear()
         return Invocation(self, self._time_outs, seconds_left, attempts)
 
     def client(self, service: str, time_outs: TimeOuts) -> Any:

@@ -127,6 +127,21 @@ def test_the_error_names_an_invalid_variable(functions, monkeypatch, name, value
         functions.consume(message(create("t")))
 
 
+def test_an_invocation_without_time_does_not_limit_the_next(functions):
+    from lambda_src import environment
+
+    environment._services.cache_clear()
+    body = message(*acked("t"))
+    assert functions.consume(body, context=Context(0)) == ["m0"]
+    assert functions.consume(body, context=Context(10)) == []
+    assert functions.consume(body, context=Context(60)) == []
+    config = environment.services().clients["dynamodb"].meta.config
+    assert (config.connect_timeout, config.read_timeout) == (1, 5)
+    client = environment.services().clients["dynamodb"]
+    assert functions.consume(body, context=Context(59)) == []
+    assert environment.services().clients["dynamodb"] is client
+
+
 def test_another_partition_key(aws, monkeypatch):
     from tests.support.in_process import create_resources
 
