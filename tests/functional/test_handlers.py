@@ -240,7 +240,12 @@ def test_a_batch_that_fails_as_a_whole_raises_after_its_metrics(functions, metri
 
 
 @pytest.mark.parametrize(
-    ("attribute", "sent_at"), [({}, 1000), ({"sent_at": "500"}, 500), ({"sent_at": "x"}, 1000)]
+    ("attribute", "sent_at"),
+    [
+        ({}, 1000),
+        ({"sent_at": "500"}, 500),
+        *(({"sent_at": rubbish}, 1000) for rubbish in ("x", "1001", "-1", "0", "9" * 18, "9" * 38)),
+    ],
 )
 def test_a_message_knows_its_receives_and_when_it_was_sent(
     functions, monkeypatch, attribute, sent_at
