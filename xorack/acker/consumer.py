@@ -26,7 +26,7 @@ from xorack.acker.parallel import Workers
 from xorack.core.chain import Chain
 from xorack.core.errors import InvalidRequest, RequestIdReused, shown
 from xorack.core.message import Rejected, parse, reject
-from xorack.core.ports import DeadLetters, Unavailable
+from xorack.core.ports import NO_TIME, DeadLetters, Unavailable
 from xorack.core.request import Request
 from xorack.core.transitions import Applied
 
@@ -234,7 +234,7 @@ class Consumer:
     def _write(self, tag: str, requests: Sequence[Request], stored: _Slice | None) -> Applied | str:
         """Apply one chain's requests; return the reason if that fails."""
         if self.writer.retry_policy.time_left() <= 0:
-            return "no time left in this invocation"
+            return NO_TIME
         try:
             cached = stored.take(tag) if stored else CachedChain(None, verified=False)
             return self.writer.apply(tag, requests, cached)
