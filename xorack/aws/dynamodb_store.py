@@ -72,6 +72,8 @@ class DynamoDBStore:
         """See `xorack.core.ports.ChainStore.write`."""
         new = self._encode(after)
         old = self._encode(before) if before is not None else {}
+        # Another writer may have ended the chain, with another retention.
+        old.pop(schema.EXPIRES_AT, None)
         names = {"#key": self.table.partition_key}
         values: Item = {}
         update = _update_expression(old, new, names, values, self.table.partition_key)
