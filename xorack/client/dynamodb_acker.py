@@ -109,7 +109,8 @@ class DynamoDBAcker:
                 with the same id and arguments take effect once.
 
         Returns:
-            The chain's stamp: this one, XORed with stamps that came before the create.
+            The chain's stamp: this one, XORed with stamps that came before the create. If those had
+            another length, the chain has failed.
 
         Raises:
             TagExists: Another call created the chain.
