@@ -193,10 +193,10 @@ def describe(figures: Figures) -> Section:
     trips = Table(
         ["stamp requests on one chain", *next(iter(figures["round_trips"].values()))],
         note="Round trips a stamp of one writer, without contention; the create is not counted. "
-        "An item holds the marks of a chain's last 64 requests; older marks are copied out, 25 a "
-        "call. The direct API draws its ids itself and knows that they are new: it looks up no "
-        "marks ([adr/0002](adr/0002-marks.md), also for write units). The peer has no marks: it "
-        "applies a stamp twice when a response is lost.",
+        "An item holds the marks of a chain's last 64 requests; older ones are copied to buckets, "
+        "a call for each bucket. The direct API draws its ids itself and knows that they are new: "
+        "it looks up no marks ([adr/0002](adr/0002-marks.md), also for write units). The peer has "
+        "no marks: it applies a stamp twice when a response is lost.",
     )
     goals = []
     for requests, of in figures["round_trips"].items():

@@ -41,7 +41,7 @@ class _InstantClient:
     def update_item(self, **_: Any) -> dict[str, Any]:
         return {}
 
-    batch_write_item = get_item = update_item
+    get_item = update_item
 
     def batch_get_item(self, **arguments: Any) -> dict[str, Any]:
         return {"Responses": {table: [] for table in arguments["RequestItems"]}}

@@ -15,7 +15,7 @@ from functools import cache
 from math import ceil
 
 from bench.harness import Table
-from xorack.acker.chain_writer import ChainWriter, Limits
+from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.memory_store import MemoryStore
 from xorack.aws import schema
 from xorack.aws.item import Item, encode
@@ -24,6 +24,7 @@ from xorack.core.marks import MARK_BYTES, Bucket, bucket_for, buckets_of
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.request import Request
 from xorack.core.stamp import traced
+from xorack.core.transitions import Limits
 
 TAG = "database/2026/11/file-000013.txt"
 
@@ -53,6 +54,10 @@ class WeighedStore(MemoryStore):
 
     writes = reads = largest = 0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.buckets: Counter[Bucket] = Counter()
+
     def _charge(self, size: int) -> None:
         self.writes += ceil(size / 1024)
         self.largest = max(self.largest, size)
@@ -65,10 +70,6 @@ class WeighedStore(MemoryStore):
         if was != now:
             self.writes += (was is not None) + (now is not None)
         super().write(before, after)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.buckets: Counter[Bucket] = Counter()
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Weigh a read of each bucket, whether it exists or not."""

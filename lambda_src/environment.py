@@ -15,10 +15,11 @@ from xorack.aws.eventbridge import EventBus
 from xorack.core.errors import InvalidRequest
 from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.core.retry import RetryPolicy
+from xorack.core.transitions import Limits
 
 if TYPE_CHECKING:
     from xorack.acker.breaker import CircuitBreaker
-    from xorack.acker.chain_writer import ChainWriter, Limits
+    from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
     from xorack.acker.parallel import Workers
     from xorack.core.message import Rejected
@@ -82,13 +83,11 @@ class Services:
 
     @cached_property
     def limits(self) -> Limits:
-        """Default time-out and retention."""
-        from xorack.acker.chain_writer import Limits  # the widget writes nothing
-
+        """Time-outs and retention of chains."""
         return Limits(
             default_timeout=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
-            retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
             pending_timeout=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY),
+            retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
         )
 
     @cached_property
@@ -134,7 +133,7 @@ class Services:
             self._text("TABLE_NAME"),
             self._variables["PARTITION_KEY"] or schema.TAG,
             client,
-            retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
+            retention=self.limits.retention,
             policy=policy,
         )
 
@@ -171,7 +170,7 @@ class Invocation:
     def time_left(self, later_steps: int) -> Callable[[], float]:
         """Return a function for the seconds in which calls of a step may start."""
         longest = self._time_outs.longest_call
-        # Half a call is for metrics and the response, a second at most.
+        # Metrics and the response take time after the last call.
         reserve = (later_steps + 1) * longest + min(1.0, longest / 2)
         return lambda: self._seconds_left() - reserve
 

@@ -182,7 +182,7 @@ def root_stamp(unit: int, like: bytes) -> bytes:
 
 
 def form_of(stamp: bytes) -> dict[str, Any]:
-    """The kind and the cells of a stamp, as arguments of `xorack.spark.fold`."""
+    """Return the kind and the cells of a stamp, as arguments of `xorack.spark.fold`."""
     if len(stamp) == PLAIN_LENGTH:
         return {"kind": "plain"}
     return {"kind": "traced", "cells": TRACED_LENGTHS[len(stamp)]}
@@ -227,9 +227,9 @@ def missing_units(chain: Chain) -> frozenset[int] | None:
         return frozenset()
     if chain.finished == 0:
         return None
-    if len(residual) == PLAIN_LENGTH and chain.missing > 1:
-        raise Overfull(chain.tag)
     if len(residual) == PLAIN_LENGTH:  # nothing is on its way: the counts are exact
+        if chain.missing > 1:
+            raise Overfull(chain.tag)
         return frozenset((int.from_bytes(residual, "little"),))
     ids, complete = peel(residual)
     if not complete:

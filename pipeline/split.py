@@ -255,7 +255,7 @@ def _listed(tag: str, file: Found, said: Said | None, form: dict[str, Any]) -> d
 
 
 def _form(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The kind and the cells of the stamps."""
+    """Return the kind and the cells of the stamps."""
     return {"kind": arguments.stamps, "cells": arguments.cells}
 
 

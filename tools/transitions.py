@@ -19,7 +19,8 @@ def diagram() -> str:
     for transition in TRANSITIONS:
         label = transition.condition
         if transition.reason:
-            label += f" ({transition.reason})"
+            reason, _, _ = transition.reason.partition(":")  # the rest is the condition
+            label += f" ({reason})"
         lines.append(f"    {transition.source} --> {transition.target}: {label}")
     return "\n".join([*lines, "    acked --> [*]", "    failed --> [*]", "```"])
 

@@ -43,6 +43,11 @@ def test_an_event_id_identifies_the_chain_and_its_end():
     assert len({event_id(ACKED), *others}) == 4
 
 
+def outstanding_in(detail):
+    names = ("outstanding", "outstanding_count", "outstanding_complete")
+    return tuple(detail.get(name, "absent") for name in names)
+
+
 @pytest.mark.parametrize(
     ("stamp", "outstanding"),
     [
@@ -92,11 +97,6 @@ def test_events_that_take_long_to_make_leave_time_to_send_those_that_are_made(
     reasons = EventBus("bus", Client(), policy=policy).publish(chains)
     assert sizes == sent
     assert reasons == {f"t{n}": NO_TIME for n in range(sum(sent), 9)}
-
-
-def outstanding_in(detail):
-    names = ("outstanding", "outstanding_count", "outstanding_complete")
-    return tuple(detail.get(name, "absent") for name in names)
 
 
 def test_an_event_has_at_most_a_hundred_ids():

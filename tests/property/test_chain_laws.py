@@ -11,7 +11,7 @@ from xorack.core.message import pack, parse
 from xorack.core.peeling import peel
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced, xor
-from xorack.core.transitions import Timeouts, apply
+from xorack.core.transitions import Limits, apply
 
 NOW = 1_700_000_000_000
 UNITS = st.integers(1, 2**64 - 1)
@@ -47,7 +47,7 @@ def split(draw, requests):
 def end(batches):
     chain = None
     for batch in batches:
-        chain = apply(chain, batch, now=NOW, timeouts=Timeouts(1000, 1000)).chain
+        chain = apply(chain, batch, now=NOW, limits=Limits(1000, 1000)).chain
     return chain
 
 

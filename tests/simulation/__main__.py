@@ -13,7 +13,8 @@ import sys
 
 from tests.simulation.campaign import Campaign, campaign
 from tests.simulation.mutants import MUTANTS, mutated
-from tests.simulation.schedule import Recipe, Result, run
+from tests.simulation.recipe import Recipe, Result
+from tests.simulation.schedule import run
 from tests.simulation.shrink import Shrinker
 
 

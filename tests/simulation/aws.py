@@ -1,26 +1,27 @@
-"""A table, a queue and a bus with the guarantees of AWS and no more, behind a boto3-like client.
+"""Queues, a bus and a table with the guarantees of AWS and no more, behind a boto3-like client.
 
-The table: conditional writes, each atomic for its item; stale reads unless a consistent one is
-requested; partial batches; an index that lags. The queue: at-least-once delivery in any order, with
-a visibility time-out. The bus: entries fail one by one. `Client` injects the faults.
+The table is in `table`; its batches are partial. The queue: at-least-once delivery in any order,
+with a visibility time-out. The bus: entries fail one by one. `Client` injects the faults.
 """
 
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from tests.simulation.model import Item
-from tests.simulation.options import CRASHES, Options
+from tests.simulation.options import CRASHES, RETENTION, Options
 from tests.simulation.oracle import Oracle
+from tests.simulation.table import KEY, Table, failure
 from tests.simulation.world import Crash, Machine, World
+from xorack.aws.client import CONFIG, TimeOuts
 
-KEY = "tag"
 TABLE, QUEUE, DEAD_LETTERS, BUS = "table", "queue", "dead-letters", "bus"
 _ERRORS = {
+    "throttled service": ("ProvisionedThroughputExceededException", 400),
     "throttled": ("ProvisionedThroughputExceededException", 400),
     "conflict": ("TransactionConflictException", 400),
     "denied": ("AccessDeniedException", 400),
@@ -30,98 +31,14 @@ _ERRORS = {
 """Faults that return an error -> its code and HTTP status."""
 
 
-def failure(code: str, operation: str, status: int = 400, **more) -> ClientError:
-    metadata = {"HTTPStatusCode": status}
-    error = {"Code": code, "Message": "of the simulation"}
-    return ClientError({"Error": error, "ResponseMetadata": metadata, **more}, operation)
-
-
-@dataclass
-class Table:
-    """A DynamoDB table with the sparse index `due`."""
-
-    world: World
-    options: Options
-    oracle: Oracle
-
-    def __post_init__(self) -> None:
-        self.items: dict[str, Item] = {}
-        self._older: dict[str, Item | None] = {}
-        self._index: dict[str, tuple[int, int]] = {}
-        self._index_updates: deque[tuple[int, str, tuple[int, int] | None]] = deque()
-
-    def put(self, key: str, item: Item | None) -> None:
-        """Write an item; None deletes it."""
-        before = self._older[key] = self.items.pop(key, None)
-        entry = None
-        if item is not None:
-            self.items[key] = item
-            if "due_shard" in item and "due_at" in item:
-                entry = (int(item["due_shard"]["N"]), int(item["due_at"]["N"]))
-        at = self.world.now + self.world.random.randrange(self.options.index_lag + 1)
-        if self._index_updates:
-            at = max(at, self._index_updates[-1][0])
-        self._index_updates.append((at, key, entry))
-        self.oracle.wrote(key, before, item)
-
-    def get(self, key: str, consistent: bool) -> Item | None:
-        stale = not consistent and self.world.random.random() < self.options.stale_read
-        return self._older[key] if stale and key in self._older else self.items.get(key)
-
-    def check(self, key: str, operation: str, call: dict) -> None:
-        """Raise ConditionalCheckFailedException, with the item, if a call's condition fails."""
-        item = self.items.get(key)
-        names = call.get("ExpressionAttributeNames", {})
-        for term in filter(None, (call.get("ConditionExpression") or "").split(" AND ")):
-            function, _, argument = term.removesuffix(")").partition("(")
-            if argument:
-                exists = item is not None and names[argument] in item
-                holds = {"attribute_exists": exists, "attribute_not_exists": not exists}[function]
-            else:
-                name, equals, value = term.split(" ")
-                assert equals == "=", f"the simulated table does not support {term}"
-                wanted = call["ExpressionAttributeValues"][value]
-                holds = item is not None and item.get(names[name]) == wanted
-            if not holds:
-                more = {} if item is None else {"Item": item}
-                raise failure("ConditionalCheckFailedException", operation, **more)
-
-    def update(self, key: str, call: dict) -> None:
-        self.check(key, "UpdateItem", call)
-        names, values = call["ExpressionAttributeNames"], call["ExpressionAttributeValues"]
-        item = {KEY: {"S": key}, **self.items.get(key, {})}
-        sets, _, removes = call["UpdateExpression"].partition(" REMOVE ")
-        assert sets.startswith("SET "), "the simulated table supports SET and REMOVE only"
-        for part in sets[4:].split(", "):
-            name, value = part.split(" = ")
-            item[names[name]] = values[value]
-        for name in removes.split(", ") if removes else ():
-            item.pop(names[name], None)
-        self.put(key, item)
-
-    def query(self, shard: int, now: int, after: tuple[int, str] | None) -> dict:
-        """Return a page of the index."""
-        while self._index_updates and self._index_updates[0][0] <= self.world.now:
-            _, key, entry = self._index_updates.popleft()
-            self._index.pop(key, None)
-            if entry is not None:
-                self._index[key] = entry
-        due = sorted((at, key) for key, (s, at) in self._index.items() if s == shard and at <= now)
-        due = [entry for entry in due if after is None or entry > after]
-        page = due[: self.options.index_page]
-        response: dict = {"Items": [{KEY: {"S": key}} for _, key in page]}
-        if len(page) < len(due):
-            response["LastEvaluatedKey"] = page[-1]
-        return response
-
-
 @dataclass(eq=False)
 class Message:
-    """A message in a queue."""
+    """A message in a queue; `sent_at` is the time of its first send."""
 
     id: str
     body: str
     visible_at: int
+    sent_at: int
     receives: int = 0
 
 
@@ -130,27 +47,28 @@ class Queue:
     """An SQS standard queue.
 
     Attributes:
-        dead: Messages that exceeded the maximum number of receives.
+        dead: The dead-letter queue: messages that exceeded the maximum number of receives.
     """
 
     world: World
     options: Options
     oracle: Oracle
     messages: dict[str, Message] = field(default_factory=dict)
-    dead: list[Message] = field(default_factory=list)
+    dead: dict[str, Message] = field(default_factory=dict)
     sent: int = 0
 
-    def send(self, body: str) -> None:
+    def send(self, body: str, sent_at: int | None = None) -> None:
         self.sent += 1
         id = f"m{self.sent}"
         delay = self.world.random.choice((0, 0, 0, 50, 2000))
-        self.messages[id] = Message(id, body, self.world.now + delay)
+        self.messages[id] = Message(id, body, self.world.now + delay, sent_at or self.world.now)
         self.oracle.queued(body)
+        self.world.wake()
 
-    def idle_time(self) -> int | None:
+    def idle_time(self) -> float | None:
         """Return the milliseconds to the next poll; None if a message is visible."""
         if not self.messages:
-            return 20_000 if self.world.faultless else 3000
+            return inf
         wait = min(message.visible_at for message in self.messages.values()) - self.world.now
         return None if wait <= 0 else min(max(wait, 100), 5000)
 
@@ -167,7 +85,8 @@ class Queue:
         for message in random.sample(available, number):
             message.receives += 1
             if message.receives > self.options.max_receives:
-                self.dead.append(self.messages.pop(message.id))
+                self.dead[message.id] = self.messages.pop(message.id)
+                self.world.wake()
                 continue
             message.visible_at = now + self.options.visibility_timeout
             received.append(message)
@@ -179,13 +98,12 @@ class Queue:
         if self.world.fault("delete", machine) is None:
             self.messages.pop(message.id, None)
 
-    def redrive(self) -> None:
-        """Move dead messages back."""
-        for message in self.dead:
-            message.receives = 0
-            message.visible_at = self.world.now
-            self.messages[message.id] = message
-        self.dead.clear()
+    def abandon_expired(self) -> None:
+        """Drop dead messages that are too old to be redriven."""
+        for message in list(self.dead.values()):
+            if self.world.now - message.sent_at > RETENTION:
+                del self.dead[message.id]
+                self.oracle.abandoned(message.body)
 
 
 class AWS:
@@ -204,12 +122,11 @@ class AWS:
     def update_item(self, degraded: bool, **call) -> dict:
         assert call["TableName"] == TABLE
         try:
-            self.table.update(call["Key"][KEY]["S"], call)
+            return self.table.update(call["Key"][KEY]["S"], call)
         except ClientError as error:
             if degraded or call.get("ReturnValuesOnConditionCheckFailure") != "ALL_OLD":
                 error.response.pop("Item", None)
             raise
-        return {}
 
     def delete_item(self, degraded: bool, **call) -> dict:
         key = call["Key"][KEY]["S"]
@@ -232,14 +149,6 @@ class AWS:
             "UnprocessedKeys": {TABLE: {**batch, "Keys": left}} if left else {},
         }
 
-    def batch_write_item(self, degraded: bool, *, RequestItems: dict) -> dict:
-        assert len(RequestItems[TABLE]) <= 25
-        puts, left = self._split(RequestItems[TABLE], degraded)
-        for put in puts:
-            item = put["PutRequest"]["Item"]
-            self.table.put(item[KEY]["S"], item)
-        return {"UnprocessedItems": {TABLE: left} if left else {}}
-
     def _split(self, items: list, degraded: bool) -> tuple[list, list]:
         """Divide a batch into what is processed and what is left."""
         at = self.random.randrange(len(items)) if degraded else len(items)
@@ -253,16 +162,42 @@ class AWS:
 
     def send_message_batch(self, degraded: bool, *, QueueUrl: str, Entries: list) -> dict:
         def send(entry: dict) -> None:
+            attributes = entry["MessageAttributes"]
             if QueueUrl == QUEUE:
-                self.queue.send(entry["MessageBody"])
+                sent_at = attributes.get("sent_at", {"StringValue": "0"})
+                self.queue.send(entry["MessageBody"], int(sent_at["StringValue"]))
             else:
-                error = entry["MessageAttributes"].get("error", {"StringValue": ""})
+                error = attributes.get("error", {"StringValue": ""})
                 self.oracle.rejected(entry["MessageBody"], error["StringValue"])
 
         failed = self._take(Entries, send, degraded)
         sent = [{"Id": entry["Id"]} for entry in Entries if entry["Id"] not in failed]
         error = {"Code": "InternalError", "SenderFault": False}
         return {"Successful": sent, "Failed": [{"Id": id, **error} for id in failed]}
+
+    # The dead-letter queue, for redriving.
+
+    def receive_message(self, degraded: bool, **call) -> dict:
+        assert call["QueueUrl"] == DEAD_LETTERS
+        now = self.table.world.now
+        visible = [one for one in self.queue.dead.values() if one.visible_at <= now]
+        for message in visible[:10]:
+            message.visible_at = now + call["VisibilityTimeout"] * 1000
+        return {"Messages": [_received(message) for message in visible[:10]]}
+
+    def delete_message_batch(self, degraded: bool, *, QueueUrl: str, Entries: list) -> dict:
+        for entry in Entries:
+            self.queue.dead.pop(entry["ReceiptHandle"], None)
+        return {}
+
+    def change_message_visibility_batch(self, degraded: bool, *, QueueUrl, Entries: list) -> dict:
+        for entry in Entries:
+            if entry["ReceiptHandle"] in self.queue.dead:
+                self.queue.dead[entry["ReceiptHandle"]].visible_at = self.table.world.now
+        return {}
+
+    def get_queue_attributes(self, degraded: bool, **call) -> dict:
+        return {}
 
     def put_events(self, degraded: bool, *, Entries: list) -> dict:
         entries = [{"Id": number, **entry} for number, entry in enumerate(Entries)]
@@ -283,27 +218,57 @@ class AWS:
         return failed
 
 
-@dataclass(frozen=True)
+def _received(message: Message) -> dict:
+    sent_at = str(message.sent_at)
+    return {
+        "MessageId": message.id,
+        "ReceiptHandle": message.id,
+        "Body": message.body,
+        "Attributes": {"SentTimestamp": sent_at},
+        "MessageAttributes": {"sent_at": {"DataType": "Number", "StringValue": sent_at}},
+    }
+
+
+@dataclass
 class Client:
     """A boto3-like client of one machine for all services: injects the faults."""
 
     machine: Machine
     aws: AWS
+    time_outs: TimeOuts = field(
+        default_factory=lambda: TimeOuts(CONFIG.connect_timeout, CONFIG.read_timeout)
+    )
 
     def __getattr__(self, operation: str) -> Callable[..., dict]:
         return partial(self._call, operation)
 
     def _call(self, operation: str, **call) -> dict:
+        machine = self.machine
+        begin = machine.world.now
+        try:
+            return self._faulty_call(operation, partial(getattr(self.aws, operation), **call))
+        except ClientError:
+            machine.faults[operation] += 1  # also a failed condition: contention takes time
+            raise
+        finally:
+            if operation == "put_events":
+                machine.publishing += machine.world.now - begin
+
+    def _faulty_call(self, operation: str, effect: Callable[[bool], dict]) -> dict:
         world, machine = self.machine.world, self.machine
-        effect = partial(getattr(self.aws, operation), **call)
         world.pause(machine, 1 + int(world.random.random() * 40))
-        fault = world.fault(operation, machine)
+        if (fault := world.outage(operation, machine)) is not None:
+            world.log(f"{operation}: {fault}")
+        elif (fault := world.fault(operation, machine)) is not None:
+            world.log(f"{operation}: FAULT {world.injected[-1]}: {fault}")
         if fault is None:
             return effect(False)
-        world.log(f"{operation}: FAULT {world.injected[-1]}: {fault}")
         if fault in ("unprocessed", "entries failed", "no item"):
             return effect(True)
+        if fault in ("slow", "slow service"):
+            return self._slow_call(operation, effect)
         if fault == "stalled":
+            machine.stalled = True
             machine.pause(world.random.choice((200, 3000, 15_000, 90_000)))
             return effect(False)
         if fault == "twice":
@@ -325,9 +290,22 @@ class Client:
             raise failure(code, operation, status)
         if fault in CRASHES:
             raise Crash
-        dropped = fault == "dropped"
-        machine.pause(3000 if dropped else 10_000)
-        raise (ConnectTimeoutError if dropped else ReadTimeoutError)(endpoint_url=operation)
+        if fault == "dropped":
+            machine.sleep(self.time_outs.connect)
+            raise ConnectTimeoutError(endpoint_url=operation)
+        machine.sleep(self.time_outs.read)
+        raise ReadTimeoutError(endpoint_url=operation)
+
+    def _slow_call(self, operation: str, effect: Callable[[bool], dict]) -> dict:
+        """Take effect after a while; the caller may have stopped waiting by then."""
+        world = self.machine.world
+        duration, read = world.random.randint(1000, 4000), int(self.time_outs.read * 1000)
+        self.machine.pause(min(duration, read))
+        if duration > read:
+            world.later(duration - read, lambda: _ignore_error(effect))
+            raise ReadTimeoutError(endpoint_url=operation)
+        self.machine.faults[operation] -= 1
+        return effect(False)
 
 
 def _ignore_error(effect: Callable[[bool], dict]) -> None:

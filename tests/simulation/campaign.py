@@ -8,17 +8,26 @@ from dataclasses import dataclass, field
 from math import inf
 
 from tests.simulation.options import FAULTS
-from tests.simulation.schedule import Result, run
+from tests.simulation.recipe import Result
+from tests.simulation.schedule import run
 
 
 @dataclass
 class Campaign:
-    """The figures of many schedules; `largest` is the number of chains in the largest one."""
+    """The figures of many schedules.
+
+    Attributes:
+        largest: Number of chains in the largest schedule.
+        reused: Chains whose tag was used before.
+        months: Schedules in which more than 90 days pass.
+    """
 
     schedules: int = 0
     chains: int = 0
     largest: int = 0
     requests: int = 0
+    reused: int = 0
+    months: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
     failing: list[Result] = field(default_factory=list)
@@ -29,6 +38,8 @@ class Campaign:
         self.chains += len(result.chains)
         self.largest = max(self.largest, len(result.chains))
         self.requests += len(result.requests)
+        self.reused += result.reused
+        self.months += result.days > 90
         self.faults += result.faults
         self.ends += result.ends
         self.failing += [result] if result.violation else []
@@ -47,6 +58,8 @@ class Campaign:
             "chains": self.chains,
             "chains in the largest schedule": self.largest,
             "requests, without their copies": self.requests,
+            "chains whose tag was used before": self.reused,
+            "schedules in which more than 90 days pass": self.months,
             "faults": self.faults.total(),
             "seconds": round(self.seconds),
             "**violations**": len(self.failing),

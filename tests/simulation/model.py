@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from tests.simulation.options import PENDING_TIMEOUT
 from tests.simulation.workload import ChainWorkload, Submission
 from xorack.core.marks import MARK_BYTES, mark_of
 
@@ -27,7 +28,12 @@ def marks(item: Item | None) -> list[bytes]:
 
 
 def deadline_of(item: Item | None) -> int | None:
-    """Return when an unfinished chain must end, by its deadline or its idle time-out."""
+    """Return when an unfinished chain must end: by its deadline or its idle time-out.
+
+    A pending chain ends when its create can no longer arrive.
+    """
+    if text(item, "status") == "pending":
+        return (number(item, "first_seen_at") or 0) + PENDING_TIMEOUT
     idle, last = number(item, "idle_timeout"), number(item, "last_stamp_at")
     idle_deadline = None if idle is None or last is None else last + idle
     times = (number(item, "deadline"), idle_deadline)
@@ -36,18 +42,22 @@ def deadline_of(item: Item | None) -> int | None:
 
 @dataclass(eq=False)
 class Model:
-    """The expected state of one chain.
+    """The expected state of one generation of a chain.
 
     Attributes:
+        by_mark: The requests of all runs of the tag, by mark.
         applied: Requests that took effect, by id.
         repeated: Requests that took effect under an id that was used before.
         outstanding: Units started or finished an odd number of times.
+        lengths: Lengths of the stamps that took effect.
+        dead_lettered: Texts of requests that were dead-lettered.
         item: The item as last written.
         final: The item as it was when the chain ended.
         event: The detail of its event.
     """
 
     workload: ChainWorkload
+    by_mark: dict[bytes, Submission]
     applied: dict[str, Submission] = field(default_factory=dict)
     repeated: list[str] = field(default_factory=list)
     stamp: int = 0
@@ -56,13 +66,11 @@ class Model:
     create: Submission | None = None
     fail_reasons: list[str] = field(default_factory=list)
     extended: bool = False
+    lengths: set[int] = field(default_factory=set)
+    dead_lettered: set[str] = field(default_factory=set)
     item: Item | None = None
     final: Item | None = None
     event: dict | None = None
-
-    def __post_init__(self) -> None:
-        submissions = self.workload.submissions
-        self.by_mark = {UNMUTATED_MARK_OF(one.request): one for one in submissions if one.request}
 
     def apply(self, one: Submission) -> None:
         """Record that a request took effect."""
@@ -70,7 +78,9 @@ class Model:
         if request.id in self.applied:
             self.repeated.append(f"{one.name} after {self.applied[request.id].name}")
         self.applied[request.id] = one
-        self.stamp ^= int.from_bytes(request.stamp or b"", "little")
+        if request.stamp is not None:
+            self.stamp ^= int.from_bytes(request.stamp, "little")
+            self.lengths.add(len(request.stamp))
         self.counts = (self.counts[0] + request.started, self.counts[1] + request.finished)
         self.outstanding ^= one.units
         if request.op == "create":
@@ -80,12 +90,29 @@ class Model:
         elif request.op == "extend":
             self.extended = True
 
+    def has(self, one: Submission) -> bool:
+        """Tell if a request, or a copy of it, took effect."""
+        applied = self.applied.get(one.request.id)
+        return applied is not None and applied.text == one.text
+
+    @property
+    def length(self) -> int | None:
+        """The length of the item's stamp: that of the create, else of the only length."""
+        if self.create is not None:
+            return len(self.create.request.stamp)
+        return min(self.lengths, default=None)
+
+    @property
+    def contradicted(self) -> bool:
+        """True if the create has another length of stamp than what came before."""
+        return self.create is not None and len(self.lengths) > 1
+
     @property
     def status(self) -> str:
         """The status that the applied requests give."""
         if self.create is None:
             return "pending"
-        if self.fail_reasons:
+        if self.fail_reasons or self.contradicted:
             return "failed"
         started, finished = self.counts
         return "open" if self.outstanding or started != finished else "acked"
@@ -93,10 +120,35 @@ class Model:
     @property
     def end(self) -> str:
         """How the chain ended: reason or status."""
-        return text(self.final, "reason") or text(self.final, "status") or "open"
+        reason = text(self.final, "reason") or text(self.final, "status") or "open"
+        if reason.startswith("timed out") and reason != "timed out":
+            return "timed out: wrong counts"
+        return "failed: two lengths of stamps" if self.contradicted else reason
 
     def conflicts_with(self, one: Submission) -> str:
         """Return why a request that did not take effect must be rejected; "" if it need not be."""
-        if one.request.id in self.applied:
+        request = one.request
+        if request.id in self.applied:
             return "its id was used"
-        return "a second create" if one.request.op == "create" and self.create else ""
+        if request.op == "create":
+            return "a second create" if self.create else "a late create" if self.final else ""
+        length = self.length if self.final else min(self.lengths, default=None)
+        other_length = length and request.stamp and length != len(request.stamp)
+        return "another length of stamp" if other_length else ""
+
+    def may_reject(self, one: Submission) -> bool:
+        """Tell if the rejection of a request was right, now or a moment ago."""
+        stamp = one.request.stamp
+        lengths = self.lengths if one.request.op == "stamp" else ()
+        other_length = stamp and any(length != len(stamp) for length in lengths)
+        return bool(self.conflicts_with(one) or other_length)
+
+    def processed(self, one: Submission) -> str:
+        """Return "" if the message of a request may be deleted; else why not."""
+        if one.text in self.dead_lettered:
+            return ""
+        if one.request is None:
+            return "invalid"
+        if self.has(one):
+            return ""
+        return self.conflicts_with(one) or ("" if self.final else "not applied")

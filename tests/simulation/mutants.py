@@ -14,14 +14,20 @@ from contextlib import ExitStack, contextmanager
 from types import CodeType
 from typing import Any, NamedTuple
 
+from lambda_src import environment
 from xorack.acker.chain_writer import ChainWriter, _Part
-from xorack.acker.consumer import Consumer
+from xorack.acker.consumer import Consumer, _Batch
 from xorack.acker.outbox import Outbox
 from xorack.acker.sweeper import Sweeper
-from xorack.aws import dynamodb_store
+from xorack.aws import dynamodb_store, item
+from xorack.aws.client import TimeOuts
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
-from xorack.core import event, transitions
+from xorack.aws.mark_buckets import MarkBuckets
+from xorack.aws.table import Table
+from xorack.core import event, marks, transitions
+from xorack.core.chain import Chain
+from xorack.ops.redrive import Redrive
 
 
 class Edit(NamedTuple):
@@ -44,7 +50,9 @@ def _edited_code(function: Callable[..., Any], edits: list[Edit]) -> CodeType:
     namespace = dict(function.__globals__)
     flags = __future__.annotations.compiler_flag
     exec(compile(source, f"<mutant of {name}>", "exec", flags, True), namespace)
-    return namespace[function.__name__].__code__
+    edited = namespace[function.__name__]
+    edited = getattr(edited, "fget", getattr(edited, "__func__", edited))  # a decorated method
+    return edited.__code__
 
 
 @contextmanager
@@ -139,9 +147,9 @@ _EDITS = [Edit(*row) for row in (
      'condition += " AND #version = :old_version"', "pass"),
     ("the write's condition leaves the stamp out", dynamodb_store._condition_expression,
      'condition += " AND #stamp = :old_stamp"', "pass"),
-    ("reads are not consistent", DynamoDBStore._batch_get,
+    ("reads are not consistent", Table.read,
      "ConsistentRead=True", "ConsistentRead=False"),
-    ("batch reads are not consistent", DynamoDBStore._batch_get,
+    ("batch reads are not consistent", Table.read,
      '"ConsistentRead": True', '"ConsistentRead": False'),
     ("spilled marks are not looked up", _Part._spilled_marks,
      "if chain is None or not chain.spilled:", "if True:"),
@@ -157,9 +165,7 @@ _EDITS = [Edit(*row) for row in (
      "if getattr(self, 'later', None):\n"
      "    self.store.put_spilled_marks(*self.later)\n"
      "    self.later = None"),
-    ("marks that a batch write did not process are forgotten", DynamoDBStore.put_spilled_marks,
-     "if not left:", "if True:"),
-    ("keys that a batch read did not process are forgotten", DynamoDBStore._batch_get,
+    ("keys that a batch read did not process are forgotten", Table.read,
      "wanted = left", "wanted = []"),
     ("a lost response is retried blindly", _Part._attempt,
      "chain, verified = self.cached.chain, self.cached.verified",
@@ -175,7 +181,7 @@ _EDITS = [Edit(*row) for row in (
      '"version": old.version + 1,\n'
      '"failing": None,'),
     ("a second create is applied", transitions.apply,
-     'elif verdict == "TagExists":', "elif False:"),
+     'if verdict == "TagExists":', 'if verdict == "TagExists" and chain and chain.final:'),
     ("another request under a used id is taken for a duplicate", transitions._duplicate,
      "if same_content:", "if True:"),
     ("a message is deleted though its chain was not written", Consumer._write_chains,
@@ -185,6 +191,70 @@ _EDITS = [Edit(*row) for row in (
     ("our own write is taken for another's at the last attempt", _Part._after_conflict,
      "self.exhausted = StaleLocalData(self.tag, self.retry.attempt)",
      "raise StaleLocalData(self.tag, self.retry.attempt)"),
+    ("the write's condition leaves the generation out", dynamodb_store._condition_expression,
+     '"attribute_exists(#key)" + _generation_condition(', '"attribute_exists(#key)" + str('),
+    ("the write's condition leaves the generation out", dynamodb_store._condition_expression,
+     "before.first_seen_at, names, values", '""'),
+    ("a deletion takes whatever generation there is", DynamoDBStore.delete,
+     "condition += _generation_condition(generation, names, values)", "pass"),
+    ("a repeated deletion reads the generation anew", DynamoDBStore._generation_to_delete,
+     "if record not in stored:", "if True:"),
+    ("a repeated deletion reads the generation anew", DynamoDBStore._generation_to_delete,
+     "if_not_exists(#gen, :gen)", ":gen"),
+    ("a wrong request to an ended chain is only late", transitions.apply,
+     "elif request.stamp is not None and length",
+     'elif verdict != "late" and request.stamp is not None and length'),
+    ("a late create is only counted", transitions.apply,
+     "verdict = verdicts[request.op]",
+     "verdict = verdicts[request.op]\n"
+     "if chain is not None and chain.final and not chain.created:\n"
+     "    verdict = 'late'"),
+    ("a late create is rejected without the chain's reason", transitions.apply,
+     "reason = chain.reason if chain is not None and not chain.created else None",
+     "reason = None"),
+    ("a zero chain is acked though its counts differ", transitions._is_complete,
+     " and chain.started == chain.finished", ""),
+    ("a time-out at zero does not name the counts", transitions._is_late_at_zero,
+     "return _is_late(chain, now)", "return False"),
+    ("a pending chain ends at its deadline", Chain.effective_deadline.fget,
+     'if self.status == "pending":', "if False:"),
+    ("a wrong length before the create takes the chain", transitions._stamp_length,
+     "if creates:", "if False:"),
+    ("two lengths of stamps do not fail the chain", transitions._fold_stamps,
+     "if old.stamp and len(old.stamp) != length:", "if False:"),
+    ("spilled marks expire at the first deadline", ChainWriter.keep_marks,
+     "if after.marks_until is None or", "if True or"),
+    ("the marks of one bucket only are prolonged", MarkBuckets.keep,
+     "for bucket in all_buckets(chain.spilled):",
+     "for bucket in list(all_buckets(chain.spilled))[-1:]:"),
+    ("spilled marks are looked up on the newest level only", marks.buckets_of,
+     "for level in range(_level(spilled) + 1))", "for level in [_level(spilled)])"),
+    ("a bucket's marks are replaced", MarkBuckets.put,
+     'update = "SET #until = :until ADD #marks :marks"',
+     'update = "SET #until = :until, #marks = :marks"'),
+    ("tombstones expire at once", item.encode,
+     "chain.ended_at + retention", "chain.ended_at"),
+    ("a newer format is read as this one", item.decode,
+     "> schema.FORMAT", "> 99"),
+    ("an event that is not published fails its message", Consumer.consume,
+     "self._send_rejected(batch)",
+     "for tag, reason in failures.items():\n"
+     "    batch.fail(tag, reason)\n"
+     "self._send_rejected(batch)"),
+    ("calls take their time whatever is left", TimeOuts.within.__func__,
+     "return cls(min(1.0, seconds / 12), min(5.0, seconds / 12))", "return cls(3.0, 10.0)"),
+    ("nothing is reserved for the last call", environment.Invocation.time_left,
+     "reserve = ", "reserve = 0 * "),
+    ("an event that was not accepted is marked as published", Outbox.publish,
+     " if chain.tag not in failures", ""),
+    ("messages older than the tombstones are taken", Redrive._receive,
+     "- self.retention", "- 99 * self.retention"),
+    ("messages older than the tombstones are taken", _Batch.__init__,
+     "message.sent_at < oldest", "False"),
+    ("a mark's checksum leaves out time-out and detail", marks.mark_of,
+     'if request.op != "stamp":', "if False:"),
+    ("pending events are forgotten after a sweep without time", Sweeper._publish,
+     "self._read(self.outbox.writer, part, result)", "[]"),
 )]  # fmt: skip
 
 MUTANTS = {edit.mutant: [one for one in _EDITS if one.mutant == edit.mutant] for edit in _EDITS}

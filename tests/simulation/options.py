@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 DAY_SECONDS = 86_400
 DEFAULT_TIMEOUT = 20 * DAY_SECONDS * 1000
-RETENTION = 60 * DAY_SECONDS * 1000
+PENDING_TIMEOUT = 14 * DAY_SECONDS * 1000
+RETENTION = 30 * DAY_SECONDS * 1000
 MAX_SKEW = 5_000
 """Largest error of a machine's clock."""
 MAX_INDEX_LAG = 4_000
@@ -18,10 +19,15 @@ LARGE_EVERY = 400
 LARGE_CHAINS = 240
 
 
-CALLS = (
-    *("update_item", "delete_item", "get_item", "batch_get_item", "batch_write_item", "query"),
-    *("send_message_batch", "put_events"),
-)
+SERVICES = {
+    "table": ("update_item", "delete_item", "get_item", "batch_get_item", "query"),
+    "queues": (
+        *("send_message_batch", "receive_message", "delete_message_batch"),
+        *("change_message_visibility_batch", "get_queue_attributes"),
+    ),
+    "bus": ("put_events",),
+}
+CALLS = tuple(call for calls in SERVICES.values() for call in calls)
 """Calls to AWS."""
 
 
@@ -36,6 +42,8 @@ class Fault(NamedTuple):
 FAULTS: dict[str, Fault] = {
     "dropped": Fault("the call does not arrive: connect time-out"),
     "lost": Fault("the call takes effect and its response is lost: read time-out"),
+    "unanswered": Fault("the call has no effect and is never answered: read time-out"),
+    "slow": Fault("the call takes 1 to 4 seconds"),
     "late": Fault("read time-out, and the call takes effect up to a minute later"),
     "twice": Fault("the call takes effect twice and returns the second response"),
     "throttled": Fault("the call is throttled"),
@@ -47,16 +55,19 @@ FAULTS: dict[str, Fault] = {
     "crash after": Fault("the machine crashes after the call took effect", weight=0.4),
     "conflict": Fault("a transaction holds the item: conflict error", ("update_item",)),
     "no item": Fault("the response to a failed condition lacks the item", ("update_item",)),
-    "unprocessed": Fault(
-        "a batch call leaves some keys out", ("batch_get_item", "batch_write_item"), 3
-    ),
+    "unprocessed": Fault("a batch call leaves some keys out", ("batch_get_item",), 3),
     "entries failed": Fault(
         "a 200 response has failed entries", ("put_events", "send_message_batch")
     ),
     "redelivered": Fault("a message is delivered while it is in flight", ("receive",), 3),
     "delete lost": Fault("a processed message stays in the queue", ("delete",), 3),
-    "timed out": Fault("the invocation runs out of time", ("invocation",)),
+    "timed out": Fault("an invocation that stalled runs out of time", ("invocation",)),
+    "slow service": Fault("each call to a service takes 1 to 4 seconds, for a while", ()),
+    "dead service": Fault("no call to a service is answered, for a while", ()),
+    "throttled service": Fault("each call to a service is throttled, for a while", ()),
+    "future": Fault("newer code holds a chain in a newer format, for a while", ()),
 }
+OUTAGES = ("slow service", "dead service", "throttled service")
 CRASHES = ("crash before", "crash after")
 
 Weights = tuple[tuple[Any, float], ...]
@@ -71,8 +82,9 @@ def pick(random: Random, weights: Weights) -> Any:
 class Options:
     """Sizes and times of one schedule, drawn from its seed, and probabilities of its workload."""
 
-    stamps: Weights = (("plain", 45), ("traced", 12), ("opaque", 43))
+    stamps: Weights = (("plain", 45), ("traced", 12), ("large", 3), ("opaque", 40))
     routes: Weights = (("queue", 86), ("direct", 6), ("mixed", 5), ("foreign", 3))
+    reused_routes: Weights = (("queue", 35), ("direct", 30), ("mixed", 35))
     units: Weights = ((1, 10), (2, 20), (4, 35), (8, 25), (14, 10))
     unit_counts = 0.85
     merged_units = 0.15
@@ -88,6 +100,15 @@ class Options:
     redrive = 0.3
     stale_read = 0.5
     failed_entry = 0.6
+    wrong_counts = 0.03
+    reused_tag = 0.2
+    same_ids = 0.5
+    steady = 0.7
+    impatient = 0.3
+    delete_again = 0.5
+    future = 0.05
+    outage = 0.25
+    outages: Weights = (("queues", 1), ("table", 1), ("bus", 1))
 
     def __init__(self, seed: int) -> None:
         random = Random(f"{seed}/options")
@@ -99,6 +120,12 @@ class Options:
             self.chains, self.spilling_chains = LARGE_CHAINS, 1
         elif random.random() < 0.12:
             self.chains, self.spilling_chains = 3, 2
+        # The first chain may live for months.
+        self.months = self.chains != LARGE_CHAINS and random.random() < 0.06
+        if self.months:
+            self.chains, self.spilling_chains = 2, 0
+        self.rounds = 1 if self.chains > 14 else random.choice((1, 1, 2, 2, 3))
+        self.reuse_delay = random.choice((0, 0, 0, 70_000, 3_600_000, 20 * DAY_SECONDS * 1000))
         self.span = random.choice((500, 5_000, 60_000))  # time over which senders send
         self.producers = random.choice((1, 2, 3))
         self.direct_callers = random.choice((1, 2))
@@ -107,14 +134,42 @@ class Options:
         self.batch_size = random.choice((1, 4, 10, 60))
         self.visibility_timeout = random.choice((2_000, 15_000, 90_000))
         self.max_receives = random.choice((5, 5, 30))
-        self.invocation = random.choice((8_000, 30_000, 120_000))
+        self.invocation = random.choice((8, 30, 120))  # seconds
         self.index_lag = random.choice((0, MAX_INDEX_LAG))
         self.index_page = random.choice((2, 50))
         self.sweep_interval = random.choice((500, 2_000, 10_000, 60_000))
         short = random.choice((0, 10, 10, 300))
         self.timeouts: Weights = ((None, 70), (30 * DAY_SECONDS, 20), ("short", short))
+        if self.months:
+            self.timeouts = ((None, 70), (30 * DAY_SECONDS, 30))
+        self.redrive_delay = random.choice((0, 5, 40)) * DAY_SECONDS * 1000 if self.months else 0
+        if random.random() < 0.1:
+            # Careless senders.
+            self.reused_id = self.wrong_length = self.second_create = self.invalid_request = 0.3
+            self.wrong_counts = self.fail = 0.15
+            self.outage, self.outages = 0.7, (("queues", 70), ("table", 15), ("bus", 15))
         self.idle_timeout = random.choice((0.02, 0.02, 0.05, 0.5))
         self.extend = random.choice((0.04, 0.04, 0.1, 0.5))
+
+
+class Outage(NamedTuple):
+    """A time, milliseconds since the round's start, when a service answers badly."""
+
+    kind: str
+    operations: tuple[str, ...]
+    begin: int
+    end: int
+
+
+def draw_outages(random: Random, options: Options) -> list[Outage]:
+    """Draw the outages of a round."""
+    outages = []
+    while random.random() < options.outage:
+        kind, operations = random.choice(OUTAGES), SERVICES[pick(random, options.outages)]
+        begin = random.randrange(options.span + 30_000)
+        duration = random.choice((5_000, 60_000, 300_000))
+        outages.append(Outage(kind, operations, begin, begin + duration))
+    return outages
 
 
 def draw_fault_rates(seed: int, salt: int) -> Mapping[str, float]:

@@ -1,87 +1,124 @@
 """The services of xorack over simulated AWS: every call of the simulation into them is here."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from random import Random
 from types import SimpleNamespace
 from unittest.mock import patch
 
+from lambda_src import environment
 from tests.simulation.aws import BUS, DEAD_LETTERS, KEY, QUEUE, TABLE, Client, Message
-from tests.simulation.options import DEFAULT_TIMEOUT, RETENTION
+from tests.simulation.options import DEFAULT_TIMEOUT, PENDING_TIMEOUT, RETENTION
 from tests.simulation.world import Machine, World
 from xorack.acker.breaker import CircuitBreaker
-from xorack.acker.chain_writer import ChainWriter, Limits
+from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import Consumer
 from xorack.acker.consumer import Message as ConsumedMessage
-from xorack.acker.outbox import Outbox
+from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper
-from xorack.aws.client import BoundedClient
-from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.aws.eventbridge import EventBus
-from xorack.aws.sqs import DeadLetterQueue, send
+from xorack.aws import dynamodb_store
+from xorack.aws.client import TimeOuts
+from xorack.aws.sqs import send
 from xorack.client import dynamodb_acker
 from xorack.client.dynamodb_acker import DynamoDBAcker
+from xorack.core import marks
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
+from xorack.ops import redrive
+from xorack.ops.dead_letters import KINDS
+from xorack.ops.redrive import Redrive, Survey
+
+_VARIABLES: dict[str, str | None] = {
+    "TABLE_NAME": TABLE,
+    "PARTITION_KEY": KEY,
+    "EVENT_BUS_NAME": BUS,
+    "DEAD_LETTER_QUEUE_URL": DEAD_LETTERS,
+    "DEFAULT_TIMEOUT_SECONDS": str(DEFAULT_TIMEOUT // 1000),
+    "PENDING_TIMEOUT_SECONDS": str(PENDING_TIMEOUT // 1000),
+    "RETENTION_SECONDS": str(RETENTION // 1000),
+}
 
 
-class Services:
-    """The services as one machine runs them."""
+class Function:
+    """The Lambda functions of one machine, as `lambda_src` builds them, without threads."""
 
-    def __init__(self, machine: Machine, client: Client, random: Random) -> None:
+    def __init__(self, machine: Machine, client: Client) -> None:
         self.machine = machine
-        self.client = client = BoundedClient(client, machine.time_left)
-        self.random = random
-        self.breaker = CircuitBreaker(clock=lambda: machine.now() / 1000)
-        self.store = DynamoDBStore(TABLE, KEY, client, retention=RETENTION)
-        self.bus = EventBus(BUS, client, policy=self.policy(2))
-        self.dead_letters = DeadLetterQueue(DEAD_LETTERS, client, policy=self.policy(3))
+        self.client = client
+        self._services = environment.Services(_VARIABLES)
+        self._services.clients = dict.fromkeys(("dynamodb", "events", "sqs"), client)
+        self._services.workers = Workers()
+        self._services.breaker = CircuitBreaker(clock=lambda: machine.now() / 1000)
 
-    def policy(self, attempts: int) -> RetryPolicy:
-        return RetryPolicy(
-            attempts=attempts,
-            cap=1.0,
-            sleep=self.machine.sleep,
-            draw=self.random.random,
-            time_left=self.machine.time_left,
-        )
+    @contextmanager
+    def _invocation(self, seconds: float) -> Iterator[environment.Invocation]:
+        """Start an invocation; the machine crashes when its time is over."""
+        with self.machine.invocation(int(seconds * 1000)):
+            remaining = self.machine.remaining
+            context = SimpleNamespace(get_remaining_time_in_millis=remaining)
+            self.client.time_outs = TimeOuts.within(seconds)
+            yield self._services.invocation(context)
+
+    @contextmanager
+    def consume(self, batch: list[Message], seconds: float) -> Iterator[dict[str, str]]:
+        """Consume a batch; yield the failed messages: id to reason."""
+        with self._invocation(seconds) as invocation:
+            consumer = Consumer(invocation.writer, invocation.outbox, invocation.dead_letters)
+            messages = [ConsumedMessage(m.id, m.body, m.receives, m.sent_at) for m in batch]
+            yield consumer.consume(messages).failed
+
+    def sweep(self, seconds: float) -> None:
+        with self._invocation(seconds) as invocation:
+            Sweeper(invocation.writer, invocation.outbox).sweep()
+
+
+class Sender:
+    """What producers and users of the direct API call."""
+
+    def __init__(self, machine: Machine, client: Client) -> None:
+        self.machine = machine
+        self.client = client
 
     def send(self, requests: list[Request], max_bytes: int) -> None:
-        send(QUEUE, requests, self.client, max_bytes=max_bytes, policy=self.policy(3))
+        policy = RetryPolicy(attempts=3, cap=1.0)
+        send(QUEUE, requests, self.client, max_bytes=max_bytes, policy=policy)
 
-    def writer(self) -> ChainWriter:
-        return ChainWriter(
-            self.store,
-            clock=self.machine.now,
-            retry_policy=self.policy(1000),
-            limits=Limits(DEFAULT_TIMEOUT, retention=RETENTION),
-        )
-
-    def consume(self, batch: list[Message]) -> dict[str, str]:
-        """Return the failed messages: id to reason."""
-        writer = self.writer()
-        outbox = Outbox(writer, self.bus, breaker=self.breaker)
-        messages = [ConsumedMessage(m.id, m.body, m.receives) for m in batch]
-        return Consumer(writer, outbox, self.dead_letters).consume(messages).failed
-
-    def sweep(self) -> None:
-        writer = self.writer()
-        Sweeper(writer, Outbox(writer, self.bus, breaker=self.breaker)).sweep()
+    def redrive(self) -> None:
+        """Send dead messages back, as far as they are not too old."""
+        tool = Redrive(DEAD_LETTERS, QUEUE, self.client, RETENTION)
+        tool.move(KINDS, Survey([], 0, complete=True))
 
     def acker(self, attempts: int) -> DynamoDBAcker:
-        policy = self.policy(attempts)
+        policy = RetryPolicy(attempts=attempts, cap=1.0)
         return DynamoDBAcker(TABLE, KEY, self.client, policy=policy, retention=RETENTION)
 
 
 @contextmanager
 def simulated_clock_and_ids(world: World) -> Iterator[None]:
-    """Give the direct API the simulation's clock and ids; turn logging off."""
+    """Replace clock, sleep, randomness and the ids of the direct API; turn logging off."""
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=world.current.next_id))
-    defaults = ChainWriter.__init__.__kwdefaults__
+
+    def now() -> int:
+        return world.current.now()
+
+    def sleep(seconds: float) -> None:
+        world.current.sleep(seconds)
+
+    initialize: Callable = RetryPolicy.__init__
+    *limits, _, _, time_left = initialize.__defaults__
+    defaults = (*limits, sleep, world.random.random, time_left)
+    policy = RetryPolicy(attempts=3, sleep=sleep, draw=world.random.random)
     level = logging.root.manager.disable
-    with patch.object(dynamodb_acker, "uuid", ids), patch.dict(defaults), ExitStack() as stack:
-        defaults["clock"] = lambda: world.current.now()  # noqa: PLW0108 - the machine of that time
+    with (
+        patch.object(dynamodb_acker, "uuid", ids),
+        patch.object(dynamodb_store, "milliseconds", now),
+        patch.multiple(redrive, milliseconds=now, _WORKERS=Workers(), _CALLS=1, _POLICY=policy),
+        patch.dict(ChainWriter.__init__.__kwdefaults__, clock=now),
+        patch.object(initialize, "__defaults__", defaults),
+        # Small buckets: chains of some hundred requests have several levels.
+        patch.multiple(marks, _BUCKET_MARKS=20, _GROWTH=3),
+        ExitStack() as stack,
+    ):
         stack.callback(logging.disable, level)
         logging.disable(logging.CRITICAL)
         yield

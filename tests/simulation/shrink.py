@@ -10,16 +10,28 @@ from dataclasses import replace
 from random import Random
 
 from tests.simulation.options import FAULTS
-from tests.simulation.schedule import Recipe, Result, run
+from tests.simulation.recipe import Recipe, Result
+from tests.simulation.schedule import run
 
 _SALTS = 12
 
 
+def _invariant(result: Result) -> str:
+    """Return the invariant that a schedule violates; "" for none."""
+    _, _, violation = str(result.violation or "").partition(": ")
+    return violation.partition(" (")[0]
+
+
 class Shrinker:
-    """Shrinks one recipe; `result` is that of the smallest failing recipe so far."""
+    """Shrinks one recipe, to a smaller one that violates the same invariant.
+
+    Attributes:
+        result: The result of the smallest failing recipe so far.
+    """
 
     def __init__(self, failing: Result, max_runs: int = 2_000) -> None:
         self.result = failing
+        self.invariant = _invariant(failing)
         self.runs = 0
         self.max_runs = max_runs
 
@@ -41,7 +53,7 @@ class Shrinker:
                 return False
             self.runs += 1
             result = run(replace(recipe, salt=salt))
-            if result.violation is not None:
+            if _invariant(result) == self.invariant:
                 self.result = result
                 return True
         return False

@@ -8,7 +8,8 @@ from tests.simulation.__main__ import main
 from tests.simulation.campaign import campaign
 from tests.simulation.mutants import mutated
 from tests.simulation.options import FAULTS, LARGE_CHAINS, LARGE_EVERY, Options
-from tests.simulation.schedule import Recipe, run
+from tests.simulation.recipe import Recipe
+from tests.simulation.schedule import run
 from tests.simulation.shrink import Shrinker
 
 SEEDS = 500
@@ -33,7 +34,10 @@ def test_no_schedule_violates_an_invariant(seeds):
     assert figures.largest == LARGE_CHAINS
     assert figures.faults.keys() == FAULTS.keys()
     assert figures.faults.total() > 10_000
-    assert {"acked", "timed out", "never created", "it broke"} <= figures.ends.keys()
+    assert figures.reused > 50
+    assert figures.months > 10
+    ends = {"acked", "timed out", "never created", "it broke", "timed out: wrong counts"}
+    assert ends | {"failed: two lengths of stamps"} <= figures.ends.keys()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -59,8 +63,8 @@ def _shrink(seeds):
 
 
 def test_a_failing_seed_shrinks_and_replays(capsys):
-    # Seed 632 shrinks soon and far. If the code changes, another seed does.
-    shrunk = _shrink((632, *range(5 * SEEDS)))
+    # Seed 136 shrinks soon and far. If the code changes, another seed does.
+    shrunk = _shrink((136, *range(5 * SEEDS)))
     failing, small = next(
         pair for pair in shrunk if len(pair[1].chains) == 1 and len(pair[1].requests) <= 5
     )

@@ -6,12 +6,12 @@ change the others.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from random import Random
 from typing import Any
 
-from tests.simulation.options import DAY_SECONDS, Options, pick
+from tests.simulation.options import DAY_SECONDS, PENDING_TIMEOUT, Options, pick
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced
 
@@ -32,8 +32,11 @@ class Submission:
         raw: The raw request, or a whole invalid body.
         units: Units that it starts or finishes; one that it starts and finishes is not there.
         invalid_field: The field that the rejection must name.
-        after: Milliseconds from the schedule's start until it is sent.
+        after: Milliseconds from the run's start until it is sent.
         direct: True if it is sent through the direct API.
+        has_id: True if the caller of the direct API gives the request's id.
+        run: Number of the run: each but the first uses the tag again.
+        copies: When it is sent again, milliseconds from the run's start.
     """
 
     tag: str
@@ -44,10 +47,20 @@ class Submission:
     invalid_field: str = ""
     after: int = 0
     direct: bool = False
-    text: str = field(init=False)
+    has_id: bool = False
+    run: int = 0
+    copies: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        self.text = self.raw if isinstance(self.raw, str) else canonical(self.raw)
+    @property
+    def created_late(self) -> bool:
+        """True for a create that may find that the chain has ended without it."""
+        late = self.after > PENDING_TIMEOUT - DAY_SECONDS * 1000
+        return late and self.request is not None and self.request.op == "create"
+
+    @cached_property
+    def text(self) -> str:
+        """Text that identifies the request."""
+        return self.raw if isinstance(self.raw, str) else canonical(self.raw)
 
 
 @dataclass(frozen=True)
@@ -56,14 +69,18 @@ class ChainWorkload:
 
     Attributes:
         foreign: True if xor-ack-dynamodb creates it.
-        copies: Requests that are sent again while another one is still held back.
+        patient: True if the tag is used again only when nothing of the run before is on its way.
     """
 
     tag: str
-    stamp_length: int
     submissions: list[Submission]
     foreign: bool
-    copies: list[Submission]
+    patient: bool = True
+
+    def run(self, number: int) -> list[Submission]:
+        """Return the submissions of a run; -1 for the last."""
+        last = max((one.run for one in self.submissions), default=0)
+        return [one for one in self.submissions if one.run == (last if number < 0 else number)]
 
 
 class _ChainBuilder:
@@ -73,7 +90,8 @@ class _ChainBuilder:
         self.number = number
         self.tag = f"chain-{number}"
         opaque = lru_cache(maxsize=None)(lambda unit: self.random.randbytes(16))
-        stamps = {"plain": plain, "traced": traced, "opaque": opaque}
+        large = partial(traced, cells=64)
+        stamps = {"plain": plain, "traced": traced, "large": large, "opaque": opaque}
         self.stamp_of = stamps[pick(self.random, self.options.stamps)]
         self.submissions: list[Submission] = []
 
@@ -97,33 +115,101 @@ class _ChainBuilder:
 
     def build(self) -> ChainWorkload:
         random, options = self.random, self.options
-        route, size = pick(random, options.routes), pick(random, options.units)
+        reused = options.rounds > 1 and self.happens(options.reused_tag)
+        routes = options.reused_routes if reused else options.routes
+        route, size = pick(random, routes), pick(random, options.units)
         spilling = self.number < options.spilling_chains
-        if spilling and self.number == 0:
+        months = options.months and self.number == 0
+        if months or (spilling and self.number == 0):
             # Through the queue alone, so that late copies of all requests can arrive.
             route, size = "queue", random.choice((66, 75, 100, 140))
         elif spilling:
             # The direct API looks up only the marks of its own attempts.
             route, size = random.choice(("mixed", "direct")), random.choice((100, 140, 260))
         self._add_tree(size, counted=route != "foreign" and self.happens(options.unit_counts))
-        if self.happens(options.missing_work):
+        if months:
+            self._add_months()
+        elif self.happens(options.missing_work):
             for _ in range(random.choice((1, 1, 2))):
                 if len(self.submissions) > 2:
                     self.submissions.pop(random.randrange(1, len(self.submissions)))
         elif route == "queue" and self.happens(options.missing_create):
             self.submissions.pop(0)
-        if route == "queue":
+        if route == "queue" and not months:
+            if self.happens(options.wrong_counts):
+                self._miscount()
             self._add_irregular_requests()
             self._add_invalid_request()
-        else:
+        elif route != "queue":
             self._send_directly(everything=route == "direct")
-        copies = []
+        if options.months and route == "queue" and self.number:
+            # The create comes when the chain has ended without it, or just before.
+            self.submissions[0].after = random.randint(10, 20) * DAY_SECONDS * 1000
         if spilling:
-            queued = [one for one in self.submissions if not one.direct]
-            copies = random.sample(queued, len(queued) // 2)
-            random.choice(self.submissions).after = options.span + 60_000
-        length = len(self.stamp_of(1))
-        return ChainWorkload(self.tag, length, self.submissions, route == "foreign", copies)
+            self._hold_back()
+        if reused:
+            self._reuse(route)
+        patient = not self.happens(options.impatient)
+        return ChainWorkload(self.tag, self.submissions, route == "foreign", patient)
+
+    def _hold_back(self) -> None:
+        """Send copies of half of the requests while one is held back."""
+        queued = [one for one in self.submissions if not one.direct]
+        for one in self.random.sample(queued, len(queued) // 2):
+            one.copies = (self.options.span + 30_000,)
+        self.random.choice(self.submissions).after = self.options.span + 60_000
+
+    def _add_months(self) -> None:
+        """Extend the chain again and again, and send copies weeks later."""
+        random, days = self.random, random_days(self.random)
+        for number, day in enumerate(days[:-1]):
+            extend = Request.extend(self.tag, f"extend-{number}", 30 * DAY_SECONDS)
+            self.add(extend)
+            self.submissions[-1].after = day * DAY_SECONDS * 1000
+        for one in self.submissions:
+            if one.after < DAY_SECONDS * 1000 and self.happens(0.3):
+                day = random.uniform(days[0], days[-1])
+                one.copies = (int(day * DAY_SECONDS * 1000),)
+        stamps = [one for one in self.submissions if one.request and one.request.op == "stamp"]
+        for one in stamps:
+            if not one.copies and self.happens(0.4):
+                one.after = int(random.uniform(0, days[-1]) * DAY_SECONDS * 1000)
+        last = random.choice(stamps)
+        last.after, last.copies = days[-1] * DAY_SECONDS * 1000, ()
+
+    def _reuse(self, route: str) -> None:
+        """Use the tag again: the same units, under the same request ids or others."""
+        random, options = self.random, self.options
+        first = list(self.submissions)
+        for one in first:
+            one.has_id = True  # another run may have used it
+        gap = random.choice((3_000, 8_000))
+        steady = self.happens(options.steady)
+        if steady:
+            # One request at a time, so that versions and stamps are equal in all runs.
+            for position, one in enumerate(first):
+                one.after, one.copies = position * gap, ()
+        for run in range(1, options.rounds):
+            same_ids = self.happens(options.same_ids)
+            for one in first:
+                self.submissions.append(self._repeated(one, run, same_ids))
+                if route == "mixed" and one.name != "create" and not same_ids:
+                    self.submissions[-1].direct = self.happens(0.5)
+            if steady:
+                # Copies come while the last request is held back.
+                *others, last = self.submissions[-len(first) :]
+                last.after += 60_000
+                for one in others:
+                    one.copies = (last.after - 20_000,) if not one.direct else ()
+
+    def _repeated(self, one: Submission, run: int, same_id: bool) -> Submission:
+        """Return a request as another run sends it."""
+        if same_id or one.request is None:
+            return replace(one, run=run)
+        id, mistake, _ = one.name.partition("?")
+        request = Request.from_json({**one.request.to_json(), "id": f"{id}.{run}"})
+        name = f"{id}.{run}{mistake}"
+        return replace(one, name=name, request=request, raw=request.to_json(), run=run)
 
     def _add_tree(self, size: int, counted: bool) -> None:
         """Add the create and the stamps of a random tree of units."""
@@ -162,14 +248,23 @@ class _ChainBuilder:
         request = Request.create(self.tag, "create", stamp, started=int(counted), **limits)
         self.add(request, (root,))
 
+    def _miscount(self) -> None:
+        """Let a sender count wrongly."""
+        one = self.random.choice(self.submissions)
+        if one.request is not None and one.request.op == "stamp":
+            one.raw["finished"] = one.request.finished + 1
+            one.request, one.name = Request.from_json(one.raw), f"{one.name}?"
+
     def _add_irregular_requests(self) -> None:
         """Add fails, extends and valid requests that contradict others."""
         random, options, tag = self.random, self.options, self.tag
         unit = (self.new_unit(),)
         stamp = self.stamp(unit)
-        used_id = random.choice(self.submissions).name
+        used_id = random.choice(self.submissions).request.id
         reason = pick(random, (("it broke", 70), (None, 30)))
         seconds = random.choice((random.uniform(5, 120), 40 * DAY_SECONDS))
+        create = self.submissions[0]
+        changed = {**create.raw, "detail": {"changed": True}}
         other_length = random.randbytes(5) + b"\1"
         with_other_length = Request.stamp_(tag, "length", other_length, finished=1)
         for probability, name, request in (
@@ -181,6 +276,8 @@ class _ChainBuilder:
         ):
             if self.happens(probability):
                 self.add(request, unit if request.stamp else (), name)
+        if create.name == "create" and self.happens(options.reused_id):
+            self.add(Request.from_json(changed), create.units, "create?")
 
     def _add_invalid_request(self) -> None:
         if not self.happens(self.options.invalid_request):
@@ -205,11 +302,21 @@ class _ChainBuilder:
         """Send the create, and some or all stamps, through the direct API."""
         for one in self.submissions:
             one.direct = everything or one.name == "create" or self.happens(0.5)
+            one.has_id = self.happens(0.3)
             if one.name == "create" and one.request is not None:
                 one.after = min(one.after, 2000)
                 # The direct API's create has no timeouts and no detail.
                 old = one.request
                 one.request = Request.create(old.tag, old.id, old.stamp or b"", started=old.started)
+                one.raw = one.request.to_json()
+
+
+def random_days(random: Random) -> list[int]:
+    """Return days on which a chain is extended, each before the last deadline."""
+    days = [random.randint(10, 18)]
+    while days[-1] < 100:
+        days.append(days[-1] + random.randint(10, 25))
+    return days
 
 
 @lru_cache(maxsize=64)

@@ -11,14 +11,16 @@ import threading
 import traceback
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from heapq import heappop, heappush
 from itertools import accumulate, count
+from math import inf
 from random import Random
 
-from tests.simulation.options import CRASHES, FAULTS
+from tests.simulation.options import CRASHES, FAULTS, Outage
 
 EPOCH = 1_750_000_000_000
 """Start of every schedule, milliseconds since 1970."""
@@ -44,6 +46,10 @@ class Machine:
         skew: Error of its clock, milliseconds.
         deadline: End of its invocation, milliseconds of its own clock.
         next_id: Id that the direct API gives to its next request.
+        faults: Failed calls in the current invocation, by operation.
+        effects: Writes of requests in the current invocation.
+        publishing: Milliseconds that the current invocation spent publishing.
+        stalled: True if it stalled in the current invocation.
     """
 
     world: World
@@ -53,6 +59,10 @@ class Machine:
     deadline: int | None = None
     next_id: str = ""
     finished: bool = False
+    publishing: int = 0
+    effects: int = 0
+    stalled: bool = False
+    faults: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.turn_lock = threading.Lock()
@@ -67,9 +77,21 @@ class Machine:
     def sleep(self, seconds: float) -> None:
         self.world.pause(self, int(seconds * 1000))
 
-    def time_left(self) -> float:
-        """Return the seconds left of its invocation, less the Lambda's reserve."""
-        return float("inf") if self.deadline is None else (self.deadline - self.now()) / 1000 - 3.0
+    @contextmanager
+    def invocation(self, milliseconds: int) -> Iterator[None]:
+        """Limit the time of what runs inside, as Lambda does."""
+        self.deadline = self.now() + milliseconds
+        self.stalled, self.publishing, self.effects = False, 0, 0
+        self.faults.clear()
+        try:
+            yield
+        finally:
+            self.deadline = None
+
+    def remaining(self) -> int:
+        """Return the milliseconds left of its invocation."""
+        assert self.deadline is not None
+        return self.deadline - self.now()
 
 
 class World:
@@ -81,6 +103,7 @@ class World:
         injected: Draw numbers of the injected faults.
         current: The machine that has the turn; None while a delayed call takes effect.
         faultless: True once faults have ended.
+        outages: Times, milliseconds since 1970, when services answer badly.
         trace: Log lines, if requested.
     """
 
@@ -92,6 +115,8 @@ class World:
         self.fault_counts: Counter[str] = Counter()
         self.injected: list[int] = []
         self.faultless = False
+        self.outages: list[Outage] = []
+        self._noticed: set[Outage] = set()
         self.current: Machine | None = None
         self.violation: Violation | None = None
         self.trace: list[str] | None = [] if trace else None
@@ -101,6 +126,7 @@ class World:
         self._kinds = lru_cache(maxsize=None)(lambda *key: _cumulative_rates(rates, *key))
         self._machines: list[Machine] = []
         self._events: list[tuple[int, float, int, Machine | Callable[[], object]]] = []
+        self._waiting: list[Callable[[], object]] = []
         self._numbers = count()
         self._end = threading.Event()
 
@@ -124,19 +150,43 @@ class World:
         if machine.deadline is not None and machine.now() >= machine.deadline:
             self.fault_counts["timed out"] += 1
             self.log("TIMED OUT")
+            if not machine.stalled:
+                self.violated("No invocation is cut off by its time limit, unless it stalls.")
             raise Crash
 
-    def wait_until(self, machine: Machine, idle_time: Callable[[], int | None]) -> None:
-        """Suspend a machine until ``idle_time()``, milliseconds to the next poll, is None."""
+    def wait_until(self, machine: Machine, idle_time: Callable[[], float | None]) -> None:
+        """Suspend a machine until ``idle_time()``, milliseconds to the next poll, is None.
+
+        A `wake` brings the next poll forward.
+        """
+        polls = 0
 
         def poll() -> None:
+            nonlocal polls
+            polls += 1
             wait = idle_time()
-            self.later(wait or 0, machine if wait is None else poll)
+            if wait is None:
+                self.later(0, machine)
+                return
+            next_poll = partial(poll_unless_done, polls)
+            self._waiting.append(next_poll)
+            if wait != inf:
+                self.later(int(wait), next_poll)
+
+        def poll_unless_done(after: int) -> None:
+            if polls == after:
+                poll()
 
         poll()
         self._switch(machine)
         if self.violation is not None:
             raise ScheduleEnd
+
+    def wake(self) -> None:
+        """Let machines poll that wait for something to do."""
+        waiting, self._waiting = self._waiting, []
+        for poll in waiting:
+            self.later(self.random.randrange(3000), poll)
 
     def _next(self) -> Machine:
         """Advance time to the next turn of a machine."""
@@ -218,9 +268,22 @@ class World:
             return None
         if self._only_faults is not None and self._draws not in self._only_faults:
             return None
+        machine.faults[operation] += 1
         self.fault_counts[kinds[drawn]] += 1
         self.injected.append(self._draws)
         return kinds[drawn]
+
+    def outage(self, operation: str, machine: Machine) -> str | None:
+        """Return the kind of outage that affects a call, if any."""
+        for outage in self.outages:
+            kind, operations, begin, end = outage
+            if begin <= self.now < end and operation in operations and not self.faultless:
+                machine.faults[operation] += 1
+                if outage not in self._noticed:
+                    self._noticed.add(outage)
+                    self.fault_counts[kind] += 1
+                return kind
+        return None
 
     def log(self, text: str) -> None:
         """Add a line about the current machine to the trace, if one was requested."""

@@ -189,10 +189,11 @@ def create_resources(
     name = f"xorack-{uuid.uuid4().hex[:8]}"
     dynamodb, sqs = aws.client("dynamodb"), aws.client("sqs")
     dynamodb.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **described.table)
-    dynamodb.update_time_to_live(
-        TableName=name,
-        TimeToLiveSpecification={"Enabled": True, "AttributeName": described.ttl_attribute},
-    )
+    if described.ttl_attribute:
+        dynamodb.update_time_to_live(
+            TableName=name,
+            TimeToLiveSpecification={"Enabled": True, "AttributeName": described.ttl_attribute},
+        )
     dead_url = sqs.create_queue(QueueName=f"{name}-dead", Attributes=described.dead_letter_queue)
     dead = sqs.get_queue_attributes(QueueUrl=dead_url["QueueUrl"], AttributeNames=["QueueArn"])
     redrive = {

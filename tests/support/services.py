@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from xorack.acker.chain_writer import ChainWriter, Limits
+from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult, Consumer, Message
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper, SweepResult
 from xorack.core.clock import milliseconds
 from xorack.core.ports import DEFAULT_RETENTION_MS
-from xorack.core.transitions import Applied
+from xorack.core.transitions import Applied, Limits
 
 __all__ = ["BatchResult", "Message", "SweepResult", "apply_requests", "consume", "sweep", "writer"]
 

@@ -309,16 +309,15 @@ def test_spilled_marks_outlive_a_chain_that_is_extended(daily):
     timeout = DAY // 1000
     run(store, Request.create("t", "c", bytes(7) + b"\1", timeout=timeout), *stamps(70))
     run(store, *stamps(70, "more"))
-    day, chain = 0, store.chains["t"]
+    chain = store.chains["t"]
     assert (chain.spilled, chain.marks_until) == (71, NOW + DAY + RETENTION + DAY)
-    while day < 70:
+    for day in range(70):
         now = NOW + day * DAY
         extend = Request.extend("t", f"e{day}", timeout)
         for requests in ([extend], stamps(daily, f"day {day}")):
             apply_requests(store, "t", requests, now=lambda n=now: n, policy=NO_WAIT)
         chain = store.chains["t"]
         assert chain.deadline + RETENTION <= chain.marks_until
-        day += 1
     # Not at every extend.
     assert store.kept == [NOW + (days + 60) * DAY for days in (3, 34, 65)]
     assert chain.marks_until == store.kept[-1]

@@ -259,7 +259,7 @@ def test_a_value_that_python_or_json_cannot_hold_rejects_its_own_request_only(in
     assert again.reason.startswith(f"requests[0].{named}")
 
 
-def test_a_repeated_key_among_many_is_named_in_linear_time():
+def test_a_repeated_key_among_many_is_named():
     keys = ", ".join(f'"{number}": 1' for number in [*range(90_000), 89_999])
     (rejected,) = parse(f'{{"version": 1, "requests": [{{{keys}}}]}}').rejected
     assert rejected.reason.startswith("requests[0].89999: 'repeated'")
@@ -271,7 +271,7 @@ def test_a_repeated_field_rejects_the_message(field):
     for whole in (message, text({field: 5}, version=1, requests=json.dumps([GOOD]))):
         (rejected,) = parse(whole).rejected
         assert rejected.body == whole
-    # Of one value twice.
+    # One value, repeated.
     value = {"version": "1", "requests": json.dumps([GOOD])}[field]
     requests, (rejected,) = parse(text({"version": 1, "requests": [GOOD]}, **{field: value}))
     assert (requests, rejected.reason.partition(",")[0]) == ([], f"{field}: 'repeated'")
@@ -288,7 +288,7 @@ def test_a_message_may_hold_as_many_requests_as_fit():
 
 
 def marks(*raw_requests):
-    """Checksums of requests as they are parsed, and as they were made and sent."""
+    """Return the marks of requests as parsed, and as sent again."""
     requests = parse(body(*raw_requests)).requests
     assert len(requests) == len(raw_requests)
     return {mark_of(request) for request in [*requests, *parse(next(pack(requests))).requests]}

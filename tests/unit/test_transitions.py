@@ -6,11 +6,11 @@ from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key, mark_of
 from xorack.core.request import Request
-from xorack.core.transitions import Timeouts, apply, expire, mark_published
+from xorack.core.transitions import Limits, apply, expire, mark_published
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
-TIMEOUTS = Timeouts(default=DAY, pending=4 * DAY)
+LIMITS = Limits(DAY, pending_timeout=4 * DAY)
 
 
 def create(id="c", stamp=b"\x01", **options):
@@ -36,7 +36,7 @@ def run(*batches, chain=None, start=NOW):
     """Apply batches one after the other, a second apart; return the chain and the outcomes."""
     kinds = []
     for number, batch in enumerate(batches):
-        applied = apply(chain, batch, now=start + number * 1000, timeouts=TIMEOUTS)
+        applied = apply(chain, batch, now=start + number * 1000, limits=LIMITS)
         chain = applied.chain
         kinds.append([outcome.kind for outcome in applied.outcomes])
         assert [outcome.request for outcome in applied.outcomes] == list(batch)

@@ -16,12 +16,12 @@ from xorack.core.chain import END_OF_TIME, Chain
 from xorack.core.clock import milliseconds
 from xorack.core.errors import StaleLocalData, TagNotFound
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
-from xorack.core.ports import DEFAULT_RETENTION_MS, ChainStore, Conflict, Unavailable
+from xorack.core.ports import ChainStore, Conflict, Unavailable
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
-from xorack.core.transitions import MAX_FOLD, Applied, Outcome, Timeouts, apply
+from xorack.core.transitions import MAX_FOLD, Applied, Limits, Outcome, apply
 
-__all__ = ["CachedChain", "ChainWriter", "Limits", "WriteStats"]
+__all__ = ["CachedChain", "ChainWriter", "WriteStats"]
 
 _STALE_AFTER = 0.005
 """Seconds of a wait, about a round trip, after which a state that a conflict returned is read
@@ -66,21 +66,6 @@ class CachedChain:
 
     chain: Chain | None
     verified: bool
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Times that all chains of a writer share, in milliseconds.
-
-    Attributes:
-        default_timeout: Time until a chain fails whose create has no timeout. None for never.
-        pending_timeout: Time until a chain fails whose create does not come. None for never.
-        retention: Time that spilled marks are kept after the chain's end.
-    """
-
-    default_timeout: int | None = None
-    pending_timeout: int | None = None
-    retention: int = DEFAULT_RETENTION_MS
 
 
 class ChainWriter:
@@ -256,14 +241,13 @@ class _Part:
                 raise TagNotFound(self.tag)
             self.cached = None
             return None
-        limits = self.writer.limits
         ours = [self.marks[index] for index in sorted(self.maybe_applied)]
         applied = apply(
             chain,
             self.requests,
             now=self.writer.clock(),
             spilled_marks=self._spilled_marks(chain, ours if fresh_ids else self.marks),
-            timeouts=Timeouts(limits.default_timeout, limits.pending_timeout),
+            limits=self.writer.limits,
             marks=self.marks,
         )
         if applied.chain is chain:

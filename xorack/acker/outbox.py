@@ -103,6 +103,7 @@ class Outbox:
 
 def _log_once(level: int, message: str, reasons: dict[str, str]) -> None:
     """Log the first of many failures: an outage must not log a line a chain."""
-    for tag, reason in list(reasons.items())[:1]:
+    if reasons:
+        tag, reason = next(iter(reasons.items()))
         extra = {"count": len(reasons), "tag": shown(tag), "why": reason}
         _LOG.log(level, message, extra=extra)

@@ -30,7 +30,7 @@ _MAX_PENDING = 10_000
 """Most pending events of a sweep: their tags stay in memory. The next sweep publishes the rest."""
 _SLICE = 100
 """Pending events that are read, published and marked together. If time runs out before the marks,
-they are published again: few, so that a slow bus does not get the same events in every sweep."""
+they are published again. A small slice bounds how many a slow bus gets twice."""
 
 
 @dataclass

@@ -3,8 +3,8 @@
 One item a chain. Each write is one conditional ``UpdateItem`` that sets what changed and leaves
 every other attribute alone. `xorack.aws.item` is the codec.
 
-Other items of the table have keys that begin with a chain's tag and a NUL, which no tag holds:
-buckets of spilled marks, and records of deletions.
+The table also holds buckets of spilled marks and records of deletions. Their keys begin with a
+chain's tag and a NUL; no tag holds a NUL.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def send_bodies(
 
 def _sent_again(position: int, body: str, sent_at: int) -> _Message:
     message = _Message(position, body, _sent_at(sent_at))
-    # Senders split bodies that leave no room, except malformed ones.
+    # A malformed body at SQS's limit cannot be split: it goes without its time.
     return message if message.size <= MAX_BODY_BYTES else _Message(position, body, {})
 
 

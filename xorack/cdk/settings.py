@@ -87,8 +87,8 @@ class Settings:
         max_concurrency: Maximum number of concurrent invocations of the consumer.
         max_receive_count: Attempts before SQS moves a message to the dead-letter queue.
         queue_retention_days: Time for which the queue keeps a message.
-        dead_letter_retention_days: Time for which the dead-letter queue keeps a message. It counts
-            from when the message was first sent, so it must be longer than the queue's.
+        dead_letter_retention_days: Time for which the dead-letter queue keeps a message. For failed
+            messages it counts from the first send, so it must be longer than the queue's.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
         pending_timeout_seconds: Time for which a chain waits for its `create`; by default the
             retention of the queue, since the `create` can arrive until then.

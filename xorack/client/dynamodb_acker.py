@@ -7,7 +7,7 @@ import uuid
 from collections import OrderedDict
 from typing import Any
 
-from xorack.acker.chain_writer import CachedChain, ChainWriter, Limits
+from xorack.acker.chain_writer import CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
 from xorack.core.errors import TagNotFound, ZeroBufferNoOp
@@ -15,7 +15,7 @@ from xorack.core.ports import DEFAULT_RETENTION_MS, Unavailable
 from xorack.core.request import Request, validate_tag
 from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import Stamp, UnackedStamp, xor_bytes
-from xorack.core.transitions import MAX_FOLD
+from xorack.core.transitions import MAX_FOLD, Limits
 
 __all__ = ["DynamoDBAcker"]
 
@@ -34,21 +34,22 @@ class _Call:
 class DynamoDBAcker:
     """Chains in a DynamoDB table, by direct calls: the npm package ``xor-ack-dynamodb``.
 
-    Unlike the npm package, ``stamp`` retries by itself, is exact if a write landed and its response
-    was lost, and keeps a finished chain as a tombstone. Threads may share an acker: their stamps
-    to one chain share a write.
+    Unlike the npm package, ``stamp`` retries by itself. It is exact if a write landed and its
+    response was lost, and it keeps a finished chain as a tombstone. Threads may share an acker:
+    their stamps to one chain share a write.
 
     Each method may raise InvalidRequest for an invalid argument. ``create`` and ``stamp`` raise
-    ZeroBufferNoOp for a stamp of zeros, BufferLengthsUnequal if other stamps of the chain have
-    another length, RequestIdReused if another call used the ``request_id``, and StaleLocalData if
-    others kept writing the chain until the retries were used up. After each of these errors
-    nothing was written.
+    these errors, after which nothing was written:
+
+    - ZeroBufferNoOp: the stamp is all zeros.
+    - RequestIdReused: another call used the ``request_id``.
+    - StaleLocalData: others kept writing the chain until the retries were used up.
 
     Errors of boto3 come after the retries. After a time-out, a broken connection
     (``botocore.exceptions.BotoCoreError``) or a 5xx status the outcome is unknown: the call may
     have taken effect. Repeat it with the same ``request_id``: then it takes effect once. Any other
-    ``ClientError``, such as a denied access, means that DynamoDB rejected the last attempt; an
-    earlier attempt may have taken effect only if it ended with one of the errors above.
+    ``ClientError``, such as a denied access, means that DynamoDB rejected the last attempt. An
+    earlier attempt may have taken effect if it ended in one of those unknown ways.
 
     Example:
         >>> acker = DynamoDBAcker("my-table", partition_key="tagID")   # doctest: +SKIP
@@ -109,11 +110,11 @@ class DynamoDBAcker:
                 with the same id and arguments take effect once.
 
         Returns:
-            The chain's stamp: this one, XORed with stamps that came before the create. If those had
-            another length, the chain has failed.
+            The chain's stamp: this one, XORed with stamps that came before the create. If those
+            have another length, the chain fails.
 
         Raises:
-            TagExists: Another call created the chain.
+            TagExists: Another call created the chain, or it ended without a create.
         """
         return self._apply("create", tag, stamp, request_id, started=started, finished=finished)
 
@@ -134,6 +135,7 @@ class DynamoDBAcker:
 
         Raises:
             TagNotFound: The chain does not exist.
+            BufferLengthsUnequal: The chain's stamps have another length. Nothing was written.
         """
         return self._apply("stamp", tag, stamp, request_id, started=started, finished=finished)
 
@@ -141,12 +143,12 @@ class DynamoDBAcker:
         """Delete a chain or a tombstone.
 
         The tag can be used again at once. Requests of the deleted chain that are still in a queue
-        would count for the new one, so delete a tag only when none is left.
+        count for the next chain of the tag. Delete a tag only when none is left.
 
         Args:
             tag: The chain's name.
-            request_id: Makes the call safe to repeat: calls with the same id delete the chain that
-                the first of them found, and no later one of the same tag.
+            request_id: Makes the call safe to repeat. Calls with the same id delete the chain that
+                the first of them found, and no later one of the tag.
 
         Raises:
             TagNotFound: The chain does not exist.

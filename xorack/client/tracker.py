@@ -156,9 +156,9 @@ class Tracker:
             raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
         if stamps not in get_args(StampKind):
             raise InvalidRequest("stamps", stamps, "traced or plain")
-        self.queue_url = queue_url
         if check_cells(cells) != TRACED_CELLS and stamps == "plain":
             raise InvalidRequest("cells", cells, "traced stamps: plain ones have no cells")
+        self.queue_url = queue_url
         self.stamps: StampKind = stamps
         self.cells = cells
         self.policy = policy

@@ -2,8 +2,8 @@
 
 XOR undoes itself, so a request that is applied twice is a lost or a false ack. A chain therefore
 carries a mark of each applied request, written together with the stamp. Marks that would make the
-item large are spilled: copied to buckets, which are items of their own, and only then left out of
-the chain. docs/adr/0002-marks.md has the alternatives.
+item large are spilled: copied to items of their own, the buckets, and only then left out of the
+chain. docs/adr/0002-marks.md has the alternatives.
 
 A mark's bucket follows from its key. A chain begins with one bucket (level 0); each further level
 has eight times as many, so a bucket never grows large. All buckets of a chain can be named, so

@@ -98,8 +98,8 @@ def parse(body: str) -> Parsed:
     """Parse a message. Never raises: the result holds what is invalid as rejected.
 
     An invalid request is rejected alone; beyond a hundred, together with the other invalid ones. A
-    message that is invalid as such (not JSON, nested too deep, another version, no list of
-    requests, too many of them, a repeated field) is rejected whole. Rejected requests keep their
+    message is rejected whole if it is not JSON, is nested too deep, or repeats a field. So is one
+    of another version, without a list of requests, or with too many. Rejected requests keep their
     text, with repeated keys and all digits.
 
     Args:

@@ -33,8 +33,8 @@ _DEPTH = 30
 """Most guesses in a row."""
 _WIDTH = 3
 """Guesses that are followed up, of those that leave the fewest cells."""
-_CROWD = 32
-"""Hashes of one cell that never share it by chance."""
+_MOST_TENANTS = 32
+"""Hashes of one cell; more never share it by chance."""
 _MOST_CHECKS = 50_000
 """Bound of the comparisons of hashes that share cells."""
 _SLACK = 3
@@ -152,16 +152,16 @@ class _Table:
     def exchangeable(self) -> set[int]:
         """Find four hashes that may stand for four others, with the same sum.
 
-        These are the XORs of three of them each, if the four share at most two cells in each table:
-        about 1 in 2,000 sets of 32 with 16 cells. Two of the four share a cell in two tables.
-        Returns all hashes if somebody chose ids that share so many cells that this takes long.
+        The others are the XORs of three of them each. Such four lie in at most two cells of each
+        table, so two of them share a cell in two tables. With 16 cells, about 1 in 2,000 sets of
+        32 has such four. Returns all hashes if ids were chosen to share cells, and this takes long.
         """
         places = {y: words_of(y, self.cells) for y in self.hashes}
         tenants = defaultdict(list)
         for y, its in places.items():
             for place in its:
                 tenants[place].append(y)
-        if any(len(ys) > _CROWD for ys in tenants.values()):
+        if any(len(ys) > _MOST_TENANTS for ys in tenants.values()):
             return set(self.hashes)
         shared = Counter(pair for ys in tenants.values() for pair in combinations(ys, 2))
         found, checks = set(), 0

@@ -1,8 +1,8 @@
 """Stamps: the bytes that stand for units, and their XOR.
 
-A stamp is opaque (any bytes), plain (8 bytes, the unit's id) or traced: an invertible Bloom lookup
-table whose cells hold hashes of ids and are XORed. Its length tells the number of cells.
-`xorack.core.peeling` reads ids out of traced stamps.
+A stamp is opaque (any bytes), plain (8 bytes, the unit's id) or traced. A traced stamp is an
+invertible Bloom lookup table: its cells hold XORs of hashes of ids, and its length tells the number
+of cells. `xorack.core.peeling` reads ids out of traced stamps.
 
 Sources: Apache Storm's acker for the XOR; Goodrich and Mitzenmacher, "Invertible Bloom Lookup
 Tables" (2011), for the tables.

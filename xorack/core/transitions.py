@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from xorack.core.chain import NEVER_CREATED, TIMED_OUT, Chain, Status
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
+from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.request import Op, Request
 
 __all__ = [
@@ -21,9 +22,9 @@ __all__ = [
     "TRANSITIONS",
     "VERDICTS",
     "Applied",
+    "Limits",
     "Outcome",
     "OutcomeKind",
-    "Timeouts",
     "apply",
     "expire",
     "mark_published",
@@ -154,19 +155,21 @@ class Outcome(NamedTuple):
 OutcomeKind = Literal["applied", "duplicate", "late", "rejected"]
 
 
-class Timeouts(NamedTuple):
-    """The time-outs of chains whose requests set none, in milliseconds; None for never.
+class Limits(NamedTuple):
+    """Times that all chains of an acker share, in milliseconds.
 
     Attributes:
-        default: From the create to the deadline.
-        pending: From the first request to the failure of a chain whose create has not come.
+        default_timeout: Time until a chain fails whose create has no timeout. None for never.
+        pending_timeout: Time until a chain fails whose create does not come. None for never.
+        retention: Time that spilled marks are kept after the chain's end.
     """
 
-    default: int | None = None
-    pending: int | None = None
+    default_timeout: int | None = None
+    pending_timeout: int | None = None
+    retention: int = DEFAULT_RETENTION_MS
 
 
-NO_TIMEOUTS = Timeouts()
+NO_LIMITS = Limits()
 
 
 class Applied(NamedTuple):
@@ -187,7 +190,7 @@ def apply(
     *,
     now: int,
     spilled_marks: Mapping[bytes, bytes] | None = None,
-    timeouts: Timeouts = NO_TIMEOUTS,
+    limits: Limits = NO_LIMITS,
     marks: Sequence[bytes] | None = None,
 ) -> Applied:
     """Apply requests to a chain at once: all new ones are folded in, then transitions run.
@@ -199,7 +202,7 @@ def apply(
         requests: Requests of this chain's tag.
         now: Milliseconds since the epoch.
         spilled_marks: Spilled marks of these requests: key to checksum.
-        timeouts: The time-outs of chains whose requests set none.
+        limits: The times of chains whose requests set none.
         marks: `mark_of` each request, if at hand.
     """
     marks = marks or [mark_of(request) for request in requests]
@@ -235,8 +238,8 @@ def apply(
     if not accepted:
         return Applied(chain, outcomes)
     if chain is None:
-        chain = Chain(requests[0].tag, pending_deadline=_after(now, timeouts.pending))
-    changes = _fold(chain, accepted, now, timeouts.default)
+        chain = Chain(requests[0].tag, pending_deadline=_after(now, limits.pending_timeout))
+    changes = _fold(chain, accepted, now, limits.default_timeout)
     changes["marks"] = chain.marks + b"".join(accepted_marks)
     return Applied(_scheduled(_run(replace(chain, **changes), "request", now)), outcomes)
 

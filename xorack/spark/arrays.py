@@ -148,9 +148,9 @@ def fold_ids(
 
 
 def _sorted_sums(hashes: Words, cell: Words, cells: int) -> Words:
-    """The XOR of the hashes of each cell: quicker than ``bitwise_xor.at`` by a third.
+    """XOR the hashes of each cell, quicker than ``bitwise_xor.at`` by a third.
 
-    Small numbers are sorted by counting, and of sorted hashes a cell's sum is the difference of two
+    Small numbers are sorted by counting. After the sort, a cell's sum is the difference of two
     sums of all hashes so far.
     """
     small = cell.astype(np.uint8 if cells <= 1 << 8 else np.uint16)

@@ -319,7 +319,7 @@ def fold(
 
 
 def stamp_of(unit: ColumnOrName, kind: Kind = "traced", cells: int = TRACED_CELLS) -> Column:
-    """The stamp of one unit, as `xorack.traced` and `xorack.plain` make it.
+    """Return the stamp of one unit, as `xorack.traced` and `xorack.plain` make it.
 
     For few rows: to fold many, use `fold`, which never makes single stamps.
 
@@ -347,7 +347,7 @@ def stamp_of(unit: ColumnOrName, kind: Kind = "traced", cells: int = TRACED_CELL
 
 
 def _words(hashed: Column, cells: int) -> Sequence[Column]:
-    """The words of a traced stamp that hold this hash, one in each table."""
+    """Return the words of a traced stamp that hold this hash, one in each table."""
     bits = cells.bit_length() - 1
     return [
         (F.shiftright(hashed, bits * table).bitwiseAND(cells - 1) + (1 + cells * table)).cast("int")

@@ -1,0 +1,275 @@
+"""The programs of a campaign. Each runs in a process of its own that may be killed at any time.
+
+`python -m tests.engines.programs` imports everything once and forks a process for each program that
+it is asked for, in JSON lines on its standard input. It ends, and all programs with it, when its
+input ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+import botocore.session
+from botocore.exceptions import BotoCoreError, ClientError
+
+import lambda_src.consumer
+import lambda_src.sweeper
+from tests.engines.plan import Chain, Plan, Raw, make_plan
+from xorack.aws import dynamodb_store
+from xorack.aws.client import is_transient, make_client
+from xorack.aws.sqs import send
+from xorack.client.dynamodb_acker import DynamoDBAcker
+from xorack.client.tracker import Token, Tracker
+from xorack.core import transitions
+from xorack.core.errors import SendFailed, StaleLocalData, TagNotFound
+from xorack.core.request import Request
+
+_INVOCATION_SECONDS = 12.0
+_FORGET_DELETE = 0.05
+_ALL = "attribute_exists(#key) OR attribute_not_exists(#key)"
+
+botocore.session.create_loader = cache(botocore.session.create_loader)
+
+
+class _Context:
+    """A Lambda context with a clock."""
+
+    function_name = "function"
+    memory_limit_in_mb = 256
+    invoked_function_arn = "arn:aws:lambda:us-east-1:123456789012:function:function"
+    aws_request_id = "request"
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + _INVOCATION_SECONDS
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int((self._end - time.monotonic()) * 1000)
+
+
+def consumer(job: dict[str, Any]) -> None:
+    """Take messages off the queue as Lambda's pollers do, and hand them to the handler."""
+    sqs, chance = make_client("sqs"), random.Random(job["number"])
+    queue_url = job["queue_url"]
+    while True:
+        messages: list[dict[str, Any]] = []
+        with suppress(ClientError, BotoCoreError):
+            for _ in range(chance.randint(1, 3)):
+                wait = 0 if messages else 1
+                response = sqs.receive_message(
+                    QueueUrl=queue_url, MaxNumberOfMessages=10, WaitTimeSeconds=wait
+                )
+                messages += response.get("Messages", [])
+        if not messages:
+            continue
+        records = [{"messageId": str(n), "body": m["Body"]} for n, m in enumerate(messages)]
+        try:
+            response = lambda_src.consumer.handler({"Records": records}, _Context())
+        except Exception:
+            logging.exception("the consumer raised")
+            continue  # the batch becomes visible again
+        failed = {int(failure["itemIdentifier"]) for failure in response["batchItemFailures"]}
+        done = [
+            {"Id": str(n), "ReceiptHandle": message["ReceiptHandle"]}
+            for n, message in enumerate(messages)
+            if n not in failed and chance.random() >= _FORGET_DELETE
+        ]
+        with suppress(ClientError, BotoCoreError):
+            for at in range(0, len(done), 10):
+                sqs.delete_message_batch(QueueUrl=queue_url, Entries=done[at : at + 10])
+
+
+def sweeper(job: dict[str, Any]) -> None:
+    """Sweep all the time."""
+    while True:
+        try:
+            lambda_src.sweeper.handler({}, _Context())
+        except Exception:
+            logging.exception("the sweeper raised")
+        time.sleep(0.5)
+
+
+def sender(job: dict[str, Any]) -> None:
+    """Send this sender's share of a phase, each request several times in any order; then end."""
+    plan, chance = make_plan(**job["plan"]), random.Random(job["number"])
+    sqs, phase = make_client("sqs"), job["phase"]
+    tracked = [chain for chain in plan.chains if chain.tree]
+    for chain in tracked[job["share"] :: job["shares"]]:
+        for _ in range(chance.randint(1, 2)):
+            _surely(lambda chain=chain: _track(chain, phase, Tracker(job["queue_url"], sqs)))
+    share = list(_share(plan, phase))[job["share"] :: job["shares"]]
+    copies = [raw for raw in share for _ in range(chance.choice((1, 2, 2, 3)))]
+    if phase == 2:  # some of the first phase come again when their chains may have ended
+        old = list(_share(plan, 1))
+        copies += chance.sample(old, len(old) // 10)
+    # Many stamps overtake their create, but not by so much that the chain ends without it.
+    copies.sort(key=lambda raw: -chance.random() * (0.4 if raw["op"] == "create" else 1.0))
+    bodies = plan.bodies if job["share"] == 0 and phase == 1 else []
+    malformed = {id(raw) for chain in plan.chains for raw in chain.malformed}
+    while copies:
+        part = [copies.pop() for _ in range(min(len(copies), chance.randint(1, 60)))]
+        if chance.random() < 0.5 and not any(id(raw) in malformed for raw in part):
+            requests = [Request.from_json(raw) for raw in part]
+            size = chance.choice((1024, 5_000, 250_000))
+            _surely(lambda r=requests, s=size: send(job["queue_url"], r, sqs, max_bytes=s))
+        else:
+            _send_raw(job["queue_url"], sqs, [json.dumps({"version": 1, "requests": part})])
+    for body in bodies:
+        _send_raw(job["queue_url"], sqs, [body])
+
+
+def _share(plan: Plan, phase: int) -> Iterator[Raw]:
+    for chain in plan.chains:
+        yield from chain.first + chain.malformed if phase == 1 else chain.last
+
+
+def _surely(call: Callable[[], Any]) -> None:
+    while True:
+        with suppress(SendFailed):
+            return call()
+
+
+def _send_raw(queue_url: str, sqs: Any, bodies: Iterable[str]) -> None:
+    """Send bodies until all are accepted."""
+    left = dict(enumerate(bodies))
+    while left:
+        entries = [{"Id": str(n), "MessageBody": body} for n, body in left.items()]
+        with suppress(ClientError, BotoCoreError):
+            response = sqs.send_message_batch(QueueUrl=queue_url, Entries=entries)
+            failed = {int(entry["Id"]) for entry in response.get("Failed", [])}
+            left = {n: body for n, body in left.items() if n in failed}
+
+
+def _track(chain: Chain, phase: int, tracker: Tracker) -> None:
+    """Do a chain's work with a tracker; in the first phase all but its last leaf.
+
+    The tree is the same each time. Leaves are finished alone or two at a time, as it happens.
+    """
+    shape = random.Random(chain.tag)
+    units = chain.tree
+    children = [[] for _ in range(units)]
+    for unit in range(1, units):
+        children[shape.randrange(unit)].append(unit)
+    tokens: list[Token | None] = [None] * units
+    with tracker.batch():
+        tokens[0] = tracker.start(chain.tag, timeout=3600, detail={"tag": chain.tag})
+        leaves = []
+        for unit in range(units):
+            if not children[unit]:
+                leaves.append(unit)
+                continue
+            with tracker.step(tokens[unit]) as step:
+                for child in children[unit]:
+                    tokens[child] = step.child(child)
+        if phase == 1 or chain.end != "acked":
+            leaves.pop()
+        random.shuffle(leaves)
+        while leaves:
+            group = [leaves.pop() for _ in range(min(len(leaves), random.choice((1, 1, 2, 3))))]
+            with tracker.step(*(tokens[unit] for unit in group)):
+                pass
+
+
+def direct(job: dict[str, Any]) -> None:
+    """Apply requests with `DynamoDBAcker`: again, under the same id, until the outcome is known."""
+    plan, chance = make_plan(**job["plan"]), random.Random(job["number"])
+    acker = DynamoDBAcker(job["table_name"])
+    requests = [raw for chain in plan.chains for raw in chain.direct[job["phase"] - 1]]
+    # Both programs do all the work, whoever comes first.
+    chance.shuffle(requests)
+    requests.sort(key=lambda raw: raw["op"] != "create")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda raw: _apply(acker, Request.from_json(raw)), requests))
+
+
+def _apply(acker: DynamoDBAcker, request: Request) -> None:
+    call = acker.create if request.op == "create" else acker.stamp
+    counts = {"started": request.started, "finished": request.finished}
+    while True:
+        try:
+            call(request.tag, request.stamp, **counts, request_id=request.id)
+            return
+        except (StaleLocalData, TagNotFound):
+            time.sleep(0.05)  # a mixed chain may not have begun
+        except (ClientError, BotoCoreError) as error:
+            if not is_transient(error):
+                raise
+
+
+_PROGRAMS = {program.__name__: program for program in (consumer, sweeper, sender, direct)}
+
+
+def _without_condition(before: Any, names: dict[str, str], values: dict[str, Any]) -> str:
+    return _ALL
+
+
+NO_CONDITION = "each write is unconditional"
+
+
+def _run(job: dict[str, Any]) -> None:
+    """Run a program in a process just forked, broken if the job says so."""
+    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.environ.update(job["environ"])
+    random.seed(job["number"])
+    # A writer that is killed leaves its event to the sweeper, which waits a minute for it.
+    transitions.PUBLISH_GRACE_MS = 2_000
+    with _broken(job["broken"]):
+        _PROGRAMS[job["program"]](job)
+
+
+def _broken(name: str | None) -> AbstractContextManager[Any]:
+    """Return a context in which the code is broken: one of ours, or a mutant of the simulation."""
+    if name is None:
+        return nullcontext()
+    if name == NO_CONDITION:
+        return patch.object(dynamodb_store, "_condition_expression", _without_condition)
+    from tests.simulation.mutants import mutated
+
+    return mutated(name)
+
+
+def main() -> None:
+    """Fork programs on demand."""
+    for service in ("dynamodb", "sqs", "events"):
+        make_client(service)  # every fork has the services' models then
+    for line in sys.stdin:
+        job = json.loads(line)
+        if job is None:
+            ended = []
+            with suppress(ChildProcessError):
+                while (one := os.waitpid(-1, os.WNOHANG))[0]:
+                    ended.append([one[0], os.waitstatus_to_exitcode(one[1])])
+            print(json.dumps(ended), flush=True)
+            continue
+        pid = os.fork()
+        if pid == 0:
+            os.close(0)
+            status = 1
+            try:
+                _run(job)
+                status = 0
+            except BaseException:
+                logging.exception("%s crashed", job["program"])
+            finally:
+                logging.shutdown()
+                os._exit(status)
+        print(json.dumps(pid), flush=True)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Second opinions: the acker on other implementations of DynamoDB, by programs that are killed.
+
+Consumers, sweepers, senders and direct callers run in processes of their own. Two proxies lose,
+repeat, delay, throttle and fail their calls. `python -m tests.engines` runs other seeds.
+"""
+
+import os
+
+import pytest
+
+from tests.engines.campaign import run
+from tests.engines.engine import ENGINES, EngineMissing, client, engine
+from tests.engines.judge import judge
+from tests.engines.programs import NO_CONDITION
+from tests.support.in_process import definitions
+from xorack.local.embedded import EmbeddedAWS
+
+pytestmark = [pytest.mark.slow, pytest.mark.embedded]
+
+SEED = int(os.environ.get("ENGINES_SEED", "1"))
+
+
+@pytest.fixture(scope="module")
+def aws(_no_real_aws):
+    """The queues and the bus."""
+    with EmbeddedAWS() as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def endpoint_url(request, aws):
+    """The address of each engine."""
+    try:
+        with engine(request.param, aws) as url:
+            yield url
+    except EngineMissing as error:
+        pytest.skip(str(error))
+
+
+def test_a_set_takes_each_mark_once(endpoint_url):
+    dynamodb = client(endpoint_url)
+    dynamodb.create_table(TableName="sets", BillingMode="PAY_PER_REQUEST", **definitions().table)
+    for mark in (b"a", b"b", b"a"):
+        dynamodb.update_item(
+            TableName="sets", Key={"tag": {"S": "x"}}, UpdateExpression="SET #u = :u ADD #m :m",
+            ExpressionAttributeNames={"#u": "until", "#m": "marks"},
+            ExpressionAttributeValues={":u": {"N": "1"}, ":m": {"BS": [mark, b"c"]}},
+        )  # fmt: skip
+    item = dynamodb.get_item(TableName="sets", Key={"tag": {"S": "x"}})["Item"]
+    assert sorted(item["marks"]["BS"]) == [b"a", b"b", b"c"]
+
+
+def test_every_chain_ends_as_its_requests_say(endpoint_url, aws):
+    evidence = run(aws, endpoint_url, seed=SEED)
+    print(evidence.figures())
+    assert judge(evidence) == []
+    # Without faults and kills the test would prove nothing.
+    for fault in ("drop", "lose", "twice", "throttle", "error", "error_after", "delay", "partial"):
+        assert evidence.faults[fault], fault
+    assert {"consumer", "sweeper", "direct"} <= evidence.kills.keys()
+
+
+@pytest.mark.parametrize(
+    ("broken", "violation"),
+    [
+        (NO_CONDITION, "its stamp is not the XOR of its requests"),
+        ("a lost response is retried blindly", "its stamp is not the XOR of its requests"),
+        ("spilled marks are not looked up", "large/"),
+        ("failed entries of PutEvents are ignored", "0 events"),
+    ],
+)
+def test_a_broken_version_is_caught(broken, violation, aws):
+    try:
+        with engine("dynalite", aws) as url:
+            evidence = run(aws, url, seed=SEED, chains=25, broken=broken, patience=120)
+    except EngineMissing as error:
+        pytest.skip(str(error))
+    # All requests arrived, so what is missing is not only late.
+    assert not evidence.unfinished or evidence.unfinished.startswith("the end of")
+    assert any(violation in found for found in judge(evidence))

@@ -1,0 +1,194 @@
+"""The operator: redrives, uses tags again, ends the faults and has the result checked."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.simulation.model import deadline_of, number
+from tests.simulation.options import DAY_SECONDS, MAX_INDEX_LAG, draw_outages
+from tests.simulation.senders import Senders
+from tests.simulation.services import Function, Sender
+from tests.simulation.world import Machine
+from xorack.aws.schema import FORMAT
+from xorack.core.errors import SendFailed, TagNotFound, XorAckError
+
+if TYPE_CHECKING:
+    from tests.simulation.schedule import Schedule
+
+_DAY = DAY_SECONDS * 1000
+_LONGEST_ROUND = 400 * _DAY
+_HOLDS = (2_000, 30_000, 600_000)
+
+
+class Operator:
+    """The main function of the machine that runs a schedule."""
+
+    def __init__(self, schedule: Schedule, senders: Senders) -> None:
+        self.schedule, self.senders = schedule, senders
+        self.world, self.random, self.options = schedule.world, schedule.random, schedule.options
+        self.oracle, self.queue, self.table = schedule.oracle, schedule.queue, schedule.aws.table
+
+    def operate(self, machine: Machine) -> None:
+        """Run all rounds, end the faults, wait for the end and have it checked."""
+        world = self.world
+        sender = self.schedule.sender(machine)
+        for round in range(self.options.rounds):
+            if round:
+                self._reuse_tags(sender, round)
+            self._begin_outages()
+            self.schedule.start_round(round)
+            self._redrive_while(sender, lambda: self.schedule.sending[self.schedule.round] > 0)
+        self._redrive_while(sender, lambda: self.schedule.sending.total() > 0)
+        machine.pause(self.random.choice((0, 60_000, 400_000)))
+        world.faultless = True
+        world.log("faults end")
+        machine.pause(400_000)  # for delayed calls
+        self._empty_queues(sender, _DAY)
+        self.schedule.stop()
+        machine.pause(200_000)  # for the other machines to finish
+        function = self.schedule.function(machine)
+        self._pass_deadlines(function, min)
+        self._pass_deadlines(function, max)
+        self.oracle.ended(prompt=not self.options.redrive_delay)
+
+    # -- while faults last ---------------------------------------------------------------------
+
+    def _begin_outages(self) -> None:
+        """Let services answer badly for a while, and newer code hold chains."""
+        without = self.schedule.recipe.without
+        self.world.outages = [
+            outage._replace(begin=outage.begin + self.world.now, end=outage.end + self.world.now)
+            for outage in draw_outages(self.random, self.options)
+            if outage.kind not in without
+        ]
+        for workload in self.schedule.workloads:
+            if self.random.random() < self.options.future and "future" not in without:
+                after = self.random.randrange(self.options.span + 10_000)
+                self.world.later(after, lambda tag=workload.tag: self._hold(tag))
+
+    def _hold(self, tag: str) -> None:
+        """Write a chain in a newer format, and later write it back."""
+        item = self.table.items.get(tag)
+        if item is None or self.world.faultless or (number(item, "format") or FORMAT) > FORMAT:
+            return
+        milliseconds = self.random.choice(_HOLDS)
+        generation = number(item, "first_seen_at")
+        self.world.fault_counts["future"] += 1
+        # Whoever sees the older format, or none, may still answer for a while.
+        until = self.world.now + milliseconds
+        self.oracle.future_until = max(self.oracle.future_until, until)
+        self._write_format(tag, {"format": {"N": str(FORMAT + 1)}})
+        old = {"format": item["format"]} if "format" in item else {}
+
+        def write_back() -> None:
+            if generation == number(self.table.items.get(tag), "first_seen_at"):
+                self._write_format(tag, old)
+
+        self.world.later(milliseconds, write_back)
+
+    def _write_format(self, tag: str, format: dict) -> None:
+        item = dict(self.table.items[tag])
+        item.pop("format", None)
+        version = (number(item, "version") or 0) + 1
+        self.table.put(tag, {**item, **format, "version": {"N": str(version)}}, "future")
+
+    def _redrive_while(self, sender: Sender, condition) -> None:
+        """Redrive dead messages now and then while a condition holds."""
+        machine = sender.machine
+        limit = self.world.now + _LONGEST_ROUND
+
+        def idle_time() -> float | None:
+            return None if self.queue.dead or not condition() else inf
+
+        while condition():
+            self.world.wait_until(machine, idle_time)
+            delay = self.options.redrive_delay
+            machine.pause(self.random.choice((1000, 20_000, delay or 1000)))
+            if self.random.random() < self.options.redrive:
+                self._redrive(sender)
+            if self.world.now > limit:
+                self.world.violated("All senders finish.")
+
+    def _redrive(self, sender: Sender) -> None:
+        if not self.queue.dead:
+            return
+        try:
+            sender.redrive()
+        except (ClientError, BotoCoreError, SendFailed) as error:
+            self.world.log(f"redrive failed: {error}")
+
+    def _empty_queues(self, sender: Sender, milliseconds: int) -> None:
+        """Wait until all copies are sent and all messages are processed."""
+        machine = sender.machine
+        limit = None
+        while self.queue.messages or self.queue.dead or self.senders.copies:
+            self._redrive(sender)
+            self.queue.abandon_expired()
+            machine.pause(5000 if not self.senders.copies or self.queue.messages else 300_000)
+            if not self.senders.copies:
+                limit = limit or self.world.now + milliseconds
+            if limit is not None and self.world.now > limit:
+                self.world.violated("The queue becomes empty once faults have ended.")
+
+    # -- tags that are used again --------------------------------------------------------------
+
+    def _reuse_tags(self, sender: Sender, round: int) -> None:
+        """Delete chains whose tags the next round uses again."""
+        machine = sender.machine
+        workloads = [one for one in self.schedule.workloads if one.run(round)]
+        if any(workload.patient for workload in workloads):
+            self._redrive_while(sender, lambda: self.schedule.sending[round - 1] > 0)
+        self._empty_queues(sender, 30 * _DAY)
+        machine.pause(self.options.reuse_delay)
+        self._empty_queues(sender, 30 * _DAY)
+        for workload in workloads:
+            self.oracle.reused(workload.tag)
+            self.oracle.to_delete.append(self.oracle.model(workload.tag))
+        tags = [workload.tag for workload in workloads]
+        deleted = self._delete(sender, tags, round)
+        if deleted and self.random.random() < self.options.delete_again:
+            self.world.start(Machine(self.world, "cleaner"), self._delete_again, deleted, round)
+
+    def _delete(self, sender: Sender, tags: list[str], round: int) -> list[str]:
+        """Delete chains; return the tags of those that existed."""
+        acker = sender.acker(attempts=3)
+        deleted = []
+        for tag in tags:
+            while True:
+                try:
+                    acker.delete(tag, request_id=f"delete-{round}")
+                    deleted.append(tag)
+                    break
+                except TagNotFound:
+                    break
+                except (ClientError, BotoCoreError, XorAckError) as error:
+                    self.world.log(f"{tag} not deleted: {error}")
+                    sender.machine.pause(1000)
+        return deleted
+
+    def _delete_again(self, machine: Machine, tags: list[str], round: int) -> None:
+        """Repeat calls whose response the caller did not see; they must have no effect."""
+        machine.pause(self.random.choice((3_000, 20_000, 70_000)))
+        self._delete(self.schedule.sender(machine), tags, round)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _pass_deadlines(self, function: Function, choose) -> None:
+        """Sweep after the first, or the last, deadline."""
+        machine = function.machine
+        models = self.oracle.current()
+        deadlines = [
+            (deadline, model)
+            for model in models
+            if not model.final and (deadline := deadline_of(model.item)) is not None
+        ]
+        at = choose((deadline for deadline, _ in deadlines), default=0)
+        machine.pause(max(0, at - machine.now()) + MAX_INDEX_LAG + 1000)
+        function.sweep(self.options.invocation)
+        for deadline, model in deadlines:
+            if deadline <= at and model.final is None:
+                tag = model.workload.tag
+                self.world.violated(f"{tag}: A sweep ends all chains that are due.")

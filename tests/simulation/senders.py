@@ -1,0 +1,185 @@
+"""Senders: producers of messages, and users of the direct API."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.simulation.aws import QUEUE, Client
+from tests.simulation.services import Sender
+from tests.simulation.workload import Submission
+from tests.simulation.world import Crash, Machine
+from xorack.core.errors import SendFailed, StaleLocalData, TagExists, TagNotFound, XorAckError
+
+if TYPE_CHECKING:
+    from tests.simulation.schedule import Schedule
+
+_CALLS = 300
+"""Calls after which a user of the direct API gives up waiting for a chain."""
+
+
+class Senders:
+    """The main functions of producers and of users of the direct API.
+
+    Attributes:
+        copies: Number of copies that are yet to be sent.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.world, self.random, self.options = schedule.world, schedule.random, schedule.options
+        self.oracle, self.table = schedule.oracle, schedule.aws.table
+        self.copies = 0
+
+    # -- producers -----------------------------------------------------------------------------
+
+    def produce(self, machine: Machine, submissions: list[Submission]) -> None:
+        """Send requests, some of them again in other messages, as a retried task does."""
+        sender = self.schedule.sender(machine)
+        for number in range(self.options.rounds):
+            self.schedule.wait_for_round(machine, number)
+            begin = self.world.now
+            mine = [one for one in submissions if one.run == number]
+            for one in mine:
+                for at in one.copies:
+                    self._later(at, [one])
+            self._produce(sender, mine, begin)
+            self._finish(number)
+
+    def _finish(self, number: int) -> None:
+        self.schedule.sending[number] -= 1
+        self.world.wake()
+
+    def _produce(self, sender: Sender, submissions: list[Submission], begin: int) -> None:
+        random, machine = self.random, sender.machine
+        at = 0
+        while at < len(submissions):
+            size = random.choice((1, 3, 12, 40))
+            now = max(submissions[at].after, self.world.now - begin)
+            part = [
+                one for one in submissions[at : at + size] if one.after <= now + self.options.span
+            ]
+            machine.pause(max(0, part[-1].after - (self.world.now - begin)))
+            try:
+                self._send(sender, part)
+            except Crash:
+                machine.pause(500)
+                at = max(0, at - random.randrange(20))
+                continue
+            at += len(part)
+            if random.random() < self.options.resend:
+                again = submissions[random.randrange(at) : at]
+                self._later(random.choice((100, 10_000, 300_000)), again)
+
+    def _send(self, sender: Sender, part: list[Submission]) -> None:
+        part = [one for one in part if one.tag not in self.oracle.expired]
+        requests = [one.request for one in part if one.request]
+        while requests:
+            try:
+                sender.send(requests, self.random.choice((1024, 4096, 250_000)))
+                break
+            except SendFailed:
+                sender.machine.pause(1000)
+        valid = [one.raw for one in part[:3] if one.request]
+        for one in part:
+            if one.request is None:
+                body = one.raw if isinstance(one.raw, str) else message_body([one.raw, *valid])
+                while not self._send_body(sender.client, body):
+                    sender.machine.pause(1000)
+
+    @staticmethod
+    def _send_body(client: Client, body: str) -> bool:
+        entry = {"Id": "0", "MessageBody": body, "MessageAttributes": {}}
+        try:
+            return not client.send_message_batch(QueueUrl=QUEUE, Entries=[entry])["Failed"]
+        except (ClientError, BotoCoreError):
+            return False
+
+    def _later(self, milliseconds: int, submissions: list[Submission]) -> None:
+        """Send copies later, one request a message."""
+
+        def send() -> None:
+            self.copies -= 1
+            for one in submissions:
+                if one.request is not None and self._is_known(one):
+                    self.schedule.queue.send(message_body([one.raw]))
+
+        self.copies += 1
+        self.world.later(milliseconds, send)
+
+    def _is_known(self, one: Submission) -> bool:
+        """Tell if a copy comes in time: nobody sends copies after the chain's end."""
+        return one.tag not in self.oracle.expired and self.oracle.model(one.tag).final is None
+
+    # -- the direct API ------------------------------------------------------------------------
+
+    def call_directly(self, machine: Machine, submissions: list[Submission]) -> None:
+        """Use `DynamoDBAcker`, and for some chains xor-ack-dynamodb."""
+        acker = self.schedule.sender(machine).acker(attempts=self.random.choice((1, 3, 50)))
+        for number in range(self.options.rounds):
+            self.schedule.wait_for_round(machine, number)
+            begin = self.world.now
+            for one in submissions:
+                if one.run != number:
+                    continue
+                machine.pause(max(1, one.after - (self.world.now - begin)))
+                if self._call_other_tool(one):
+                    continue
+                for _ in range(_CALLS):
+                    if self._call(machine, acker, one):
+                        break
+            self._finish(number)
+
+    def _call(self, machine: Machine, acker, one: Submission) -> bool:
+        """Make a call; return True if it need not be repeated."""
+        request, existed = one.request, one.tag in self.table.items
+        generations = len(self.oracle.generations[one.tag])
+        machine.next_id = request.id
+        call = acker.create if request.op == "create" else acker.stamp
+        arguments: dict = {"started": request.started, "finished": request.finished}
+        if one.has_id:
+            arguments["request_id"] = request.id
+        try:
+            stamp = call(one.tag, request.stamp, **arguments)
+        except (TagNotFound, TagExists, StaleLocalData) as error:
+            if generations == len(self.oracle.generations[one.tag]):
+                self.oracle.responded(one, None, type(error).__name__, existed)
+            machine.pause(2000)
+            return isinstance(error, TagExists)
+        except (ClientError, BotoCoreError, XorAckError) as error:
+            self.world.log(f"{one.tag} {one.name}: {type(error).__name__} {error}")
+            if one.has_id:
+                machine.pause(self.random.choice((1000, 60_000)))
+                return False
+            # The caller does not know the outcome. The simulation does, after all delayed calls.
+            machine.pause(70_000)
+            models = self.oracle.generations[one.tag][generations - 1 :]
+            return any(model.has(one) for model in models)
+        if generations == len(self.oracle.generations[one.tag]):
+            self.oracle.responded(one, stamp)
+        return True
+
+    def _call_other_tool(self, one: Submission) -> bool:
+        """Create, or sometimes stamp, as xor-ack-dynamodb does; return True if that is possible."""
+        model = self.oracle.model(one.tag)
+        item, stamp = self.table.items.get(one.tag), one.request.stamp
+        if not model.workload.foreign or (item is None) != (one.request.op == "create"):
+            return False
+        if item is not None:
+            if "status" in item or self.random.random() < 0.5:
+                return False
+            old = item["stamp"]["B"]
+            stamp = bytes(a ^ b for a, b in zip(old, stamp, strict=True))
+            if not any(stamp):
+                return False
+        model.apply(one)
+        item = {"tag": {"S": one.tag}, **(item or {}), "stamp": {"B": stamp}}
+        self.table.put(one.tag, item, "other tool")
+        self.oracle.responded(one, None)
+        return True
+
+
+def message_body(raws: list[dict]) -> str:
+    return json.dumps({"version": 1, "requests": raws})
