@@ -149,8 +149,9 @@ def fail_chain(
         StaleLocalData: Others kept writing the chain until the retries were spent.
     """
     # Read-only callers, such as the dashboard's widget, do not load these.
-    from xorack.acker.chain_writer import ChainWriter, Limits
+    from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
+    from xorack.core.transitions import Limits
 
     writer = ChainWriter(store, limits=Limits(retention=store.retention))
     request = Request("fail", tag, f"fail-{uuid.uuid4().hex}", reason=reason)
