@@ -60,8 +60,8 @@ class TimeOuts(NamedTuple):
     @classmethod
     def within(cls, seconds: float) -> TimeOuts:
         """Return the time-outs of an invocation that has so many seconds: a call takes a part."""
-        part = max(0.1, seconds / 12)  # with less time than that, no call starts
-        return cls(min(1.0, part), min(5.0, part))
+        seconds = max(1.2, seconds)  # with less, no call starts
+        return cls(min(1.0, seconds / 12), min(5.0, seconds / 12))
 
     @property
     def longest_call(self) -> float:

@@ -63,11 +63,11 @@ class EventBus:
         if not entries:
             raise Unavailable(TimeoutError(NO_TIME))
         response = self.client.put_events(Entries=list(entries.values()))
-        failed = {position: NotAccepted(NO_TIME) for position in chains if position not in entries}
-        if response.get("FailedEntryCount"):
-            failed |= {
-                position: NotAccepted(f"{entry['ErrorCode']}: {entry.get('ErrorMessage')}")
-                for position, entry in zip(entries, response.get("Entries", []), strict=True)
-                if entry.get("ErrorCode")
-            }
-        return failed
+        unsent = {position: NotAccepted(NO_TIME) for position in chains if position not in entries}
+        if not response.get("FailedEntryCount"):
+            return unsent
+        return unsent | {
+            position: NotAccepted(f"{entry['ErrorCode']}: {entry.get('ErrorMessage')}")
+            for position, entry in zip(entries, response.get("Entries", []), strict=True)
+            if entry.get("ErrorCode")
+        }
