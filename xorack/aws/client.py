@@ -60,7 +60,7 @@ class TimeOuts(NamedTuple):
     @classmethod
     def within(cls, seconds: float) -> TimeOuts:
         """Return the time-outs of an invocation that has so many seconds: a call takes a part."""
-        seconds = max(1.2, seconds)  # with less, no call starts
+        seconds = max(1.2, seconds)  # shorter ones would fail each call
         return cls(min(1.0, seconds / 12), min(5.0, seconds / 12))
 
     @property
