@@ -65,11 +65,13 @@ def _message(record: dict[str, Any]) -> Message:
     """Return the message of an SQS record."""
     attributes = record.get("attributes") or {}
     sent_at = (record.get("messageAttributes") or {}).get("sent_at") or {}
+    # A message may have been sent before, but not later than SQS says.
+    times = map(_number, (sent_at.get("stringValue"), attributes.get("SentTimestamp")))
     return Message(
         record["messageId"],
         record["body"],
         _number(attributes.get("ApproximateReceiveCount")) or 1,
-        _number(sent_at.get("stringValue")) or _number(attributes.get("SentTimestamp")),
+        min(filter(None, times), default=None),
     )
 
 

@@ -13,6 +13,7 @@ from xorack.aws.client import BoundedClient, TimeOuts, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.core.errors import InvalidRequest
+from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import Limits
 
@@ -74,8 +75,10 @@ class Services:
 
     def _milliseconds(self, name: str, default: int) -> int:
         value = self._variables[name] or str(default)
-        if not value.isascii() or not value.isdigit() or int(value) == 0:
-            raise InvalidRequest(name, value, "a whole number of seconds above 0")
+        valid = value.isascii() and value.isdigit() and len(value) <= 9
+        if not valid or not 0 < int(value) <= MAX_TIMEOUT_SECONDS:
+            expected = f"a whole number of seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}"
+            raise InvalidRequest(name, value, expected)
         return int(value) * 1000
 
     @cached_property
@@ -102,15 +105,20 @@ class Services:
         return CircuitBreaker()
 
     def invocation(self, context: Any, *, attempts: int = 1000) -> Invocation:
-        """Start an invocation. The first one decides the time-outs of calls.
+        """Start an invocation. The time-outs of calls follow from its time, or an earlier one's.
 
         Args:
             context: The Lambda context.
             attempts: Most attempts to write a chain, if time is left.
         """
         seconds_left = _clock(context)
+        time_outs = TimeOuts.within(seconds_left())
         if self._time_outs is None:
-            self._time_outs = TimeOuts.within(seconds_left())
+            self._time_outs = time_outs
+        elif time_outs.longest_call > 2 * self._time_outs.longest_call:
+            # Lambda repeats a slow initialization in the first invocation, at the cost of its time.
+            self._time_outs = time_outs
+            self.clients.clear()
         return Invocation(self, self._time_outs, seconds_left, attempts)
 
     def client(self, service: str, time_outs: TimeOuts) -> Any:

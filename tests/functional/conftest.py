@@ -8,13 +8,14 @@ from xorack.cli import main
 
 
 @pytest.fixture
-def stack(aws):
-    """The resources of `aws` as the outputs of a stack named xorack."""
+def stack(aws, request):
+    """The resources of `aws`, and a test's parameter, as the outputs of a stack named xorack."""
     outputs = {
         "TableName": aws.table_name,
         "QueueUrl": aws.queue_url,
         "DeadLetterQueueUrl": aws.dead_letter_queue_url,
         "EventBusName": aws.bus_name,
+        **getattr(request, "param", {}),
     }
     create_stack(aws, "xorack", outputs)
     return aws

@@ -13,7 +13,7 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 from moto.sqs.models import sqs_backends
 
-from tests.support.cli import create_stack
+from tests.support.cli import TAG, create_stack, start
 from xorack.core.clock import milliseconds
 from xorack.core.errors import SendFailed
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
@@ -237,7 +237,15 @@ def test_a_stack_says_how_long_it_keeps_finished_chains(aws, xorack, sqs):
     assert out[-1] == "1 message sent back"
 
 
-@pytest.mark.parametrize("time", ["", "soon", "-5", "1e999", "9" * 5000])
+@pytest.mark.parametrize("stack", [{"RetentionSeconds": str(60 * 86_400)}], indirect=True)
+def test_a_chain_that_fails_here_is_kept_as_long_as_the_stack_keeps_chains(stack, xorack):
+    start(stack)
+    assert xorack("fail", TAG, "--reason", "withdrawn")[0] == 0
+    item = stack.item(TAG)
+    assert int(item["expires_at"]["N"]) == int(item["ended_at"]["N"]) // 1000 + 60 * 86_400 + 1
+
+
+@pytest.mark.parametrize("time", ["", "soon", "-5", "8", "1e999", "9" * 5000])
 def test_an_invalid_time_of_sending_is_not_used(time):
     received = {"MessageId": "m", "ReceiptHandle": "r", "Body": "{}"}
     attributes = string_attributes(sent_at=time)

@@ -12,6 +12,7 @@ from xorack.core.errors import NewerFormat, NotAChain
 from xorack.core.marks import mark_key
 from xorack.core.ports import Conflict, Unavailable
 from xorack.core.retry import RetryPolicy
+from xorack.core.transitions import mark_published
 
 DAY = 86_400_000
 
@@ -26,6 +27,14 @@ def _store(aws, **options):
 @pytest.fixture
 def store(aws):
     return _store(aws)
+
+
+def test_the_last_writer_decides_how_long_a_finished_chain_is_kept(aws, store):
+    """The stack's sweeper, if a client with another retention ended the chain."""
+    ended = Chain("t", b"\0", "acked", version=1, ended_at=DAY, event_pending=True)
+    DynamoDBStore(aws.table_name, client=store.table.client, retention=DAY).write(None, ended)
+    store.write(ended, mark_published(ended))
+    assert aws.item("t")["expires_at"] == {"N": str(31 * DAY // 1000 + 1)}
 
 
 def test_chains_are_read_in_batches(store):

@@ -11,6 +11,7 @@ from xorack.aws.client import CONFIG
 from xorack.aws.eventbridge import EventBus
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail, event_id
+from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 
@@ -67,13 +68,35 @@ def test_no_event_is_made_without_time(aws):
         def put_events(self, **_):
             raise AssertionError("no call")
 
-    left = iter([1.0, 1.0, 0.0])
-    policy = RetryPolicy(attempts=1, time_left=lambda: next(left, 0.0))
+    policy = RetryPolicy(attempts=1, time_left=lambda: 0.0)
     chains = [replace(ACKED, tag=f"t{n}") for n in range(5)]
     reasons = EventBus("bus", Client(), policy=policy).publish(chains)
-    assert reasons == dict.fromkeys(
-        [c.tag for c in chains], "Unavailable: no time left in this invocation"
-    )
+    assert reasons == dict.fromkeys([c.tag for c in chains], NO_TIME)
+
+
+@pytest.mark.parametrize(("attempts", "sent"), [(1, [4]), (2, [4, 2])])
+def test_events_that_take_long_to_make_leave_time_to_send_those_that_are_made(
+    monkeypatch, attempts, sent
+):
+    left = [10.0]
+
+    class Client:
+        def put_events(self, Entries):
+            assert left[0] > 0
+            sizes.append(len(Entries))
+            return {"FailedEntryCount": 0}
+
+    def slow_entry(self, chain):
+        left[0] -= 1.5
+        return {}
+
+    sizes: list[int] = []
+    monkeypatch.setattr(EventBus, "entry", slow_entry)
+    policy = RetryPolicy(attempts=attempts, base=0, time_left=lambda: left[0])
+    chains = [replace(ACKED, tag=f"t{n}") for n in range(9)]
+    reasons = EventBus("bus", Client(), policy=policy).publish(chains)
+    assert sizes == sent
+    assert reasons == {f"t{n}": NO_TIME for n in range(sum(sent), 9)}
 
 
 def test_an_event_has_at_most_a_hundred_ids():

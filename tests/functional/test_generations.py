@@ -1,6 +1,8 @@
 """The generations of a tag: a chain that was deleted, and the next one under its tag."""
 
 import time
+from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -99,12 +101,40 @@ def test_a_repeated_delete_spares_the_next_chain_of_the_tag(make_acker, aws):
     assert aws.item("t") is not None
     acker.delete("t", request_id="e")
     assert aws.item("t") is None
-    # An item of the npm package has no generation.
+
+
+def test_a_repeated_delete_is_about_one_item_of_the_npm_package(make_acker, aws):
+    """Such an item has no generation."""
+    acker, other = make_acker(), make_acker()
     client = aws.client("dynamodb", config=CONFIG)
     item = {"tag": {"S": "t"}, "stamp": {"B": A}}
     client.put_item(TableName=aws.table_name, Item=item)
-    acker.delete("t", request_id="f")
+    with interposed(acker, "delete_item", lambda: other.stamp("t", B)):
+        acker.delete("t", request_id="d")
     assert aws.item("t") is None
+    client.put_item(TableName=aws.table_name, Item=item)
+    acker.delete("t", request_id="d")
+    assert aws.item("t") == item
+    delete = partial(client.delete_item, TableName=aws.table_name, Key={"tag": {"S": "t"}})
+    with interposed(acker, "update_item", delete), pytest.raises(errors.TagNotFound):
+        acker.delete("t", request_id="e")
+    assert aws.item("t") is None
+
+
+@contextmanager
+def interposed(acker, operation, before):
+    """Call a function before the next call of an operation."""
+    table, real = acker.store.table, acker.store.table.call
+
+    def call(called, **arguments):
+        if called == operation:
+            table.call = real
+            before()
+        return real(called, **arguments)
+
+    table.call = call
+    yield
+    table.call = real
 
 
 class _InterruptedCall(dynamodb_acker._Call):

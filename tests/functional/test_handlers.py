@@ -115,7 +115,7 @@ INVALID_VARIABLES = [
     *((name, "") for name in ("TABLE_NAME", "EVENT_BUS_NAME", "DEAD_LETTER_QUEUE_URL")),
     *(("DEFAULT_TIMEOUT_SECONDS", value) for value in ("soon", "0")),
     ("RETENTION_SECONDS", "-1"),
-    ("PENDING_TIMEOUT_SECONDS", "14 days"),
+    *(("PENDING_TIMEOUT_SECONDS", value) for value in ("14 days", "316224001", "9" * 5000)),
     ("PARTITION_KEY", "stamp"),
 ]
 
@@ -125,6 +125,21 @@ def test_the_error_names_an_invalid_variable(functions, monkeypatch, name, value
     monkeypatch.setenv(name, value)
     with pytest.raises(InvalidRequest, match=f"(?i){name}"):
         functions.consume(message(create("t")))
+
+
+def test_an_invocation_without_time_does_not_limit_the_next(functions):
+    from lambda_src import environment
+
+    environment._services.cache_clear()
+    body = message(*acked("t"))
+    assert functions.consume(body, context=Context(0)) == ["m0"]
+    assert functions.consume(body, context=Context(10)) == []
+    assert functions.consume(body, context=Context(60)) == []
+    config = environment.services().clients["dynamodb"].meta.config
+    assert (config.connect_timeout, config.read_timeout) == (1, 5)
+    client = environment.services().clients["dynamodb"]
+    assert functions.consume(body, context=Context(59)) == []
+    assert environment.services().clients["dynamodb"] is client
 
 
 def test_another_partition_key(aws, monkeypatch):
@@ -225,7 +240,12 @@ def test_a_batch_that_fails_as_a_whole_raises_after_its_metrics(functions, metri
 
 
 @pytest.mark.parametrize(
-    ("attribute", "sent_at"), [({}, 1000), ({"sent_at": "500"}, 500), ({"sent_at": "x"}, 1000)]
+    ("attribute", "sent_at"),
+    [
+        ({}, 1000),
+        ({"sent_at": "500"}, 500),
+        *(({"sent_at": rubbish}, 1000) for rubbish in ("x", "1001", "-1", "0", "9" * 18, "9" * 38)),
+    ],
 )
 def test_a_message_knows_its_receives_and_when_it_was_sent(
     functions, monkeypatch, attribute, sent_at

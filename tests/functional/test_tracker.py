@@ -320,3 +320,14 @@ INVALID_TOKENS = [
 def test_the_error_names_what_is_invalid_in_a_token(invalid, named):
     with pytest.raises(InvalidToken, match=named):
         Token.from_json(invalid)
+
+
+def test_a_signed_unit_is_the_unit_of_the_same_bits(tracker, functions):
+    with tracker.step(tracker.start("t")) as step:
+        child = step.child(unit=-2)  # as Spark's xxhash64
+        with pytest.raises(InvalidRequest, match="child"):
+            step.child(unit=2**64 - 2)
+    with tracker.step(str(child)):
+        pass
+    functions.deliver()
+    assert functions.item("t")["status"] == {"S": "acked"}

@@ -303,7 +303,8 @@ DAY = 86_400_000
 RETENTION = 30 * DAY
 
 
-def test_spilled_marks_outlive_a_chain_that_is_extended():
+@pytest.mark.parametrize("daily", [0, 70])
+def test_spilled_marks_outlive_a_chain_that_is_extended(daily):
     store = FaultyStore()
     timeout = DAY // 1000
     run(store, Request.create("t", "c", bytes(7) + b"\1", timeout=timeout), *stamps(70))
@@ -311,8 +312,10 @@ def test_spilled_marks_outlive_a_chain_that_is_extended():
     chain = store.chains["t"]
     assert (chain.spilled, chain.marks_until) == (71, NOW + DAY + RETENTION + DAY)
     for day in range(70):
-        request = Request.extend("t", f"e{day}", timeout)
-        apply_requests(store, "t", [request], now=lambda d=day: NOW + d * DAY, policy=NO_WAIT)
+        now = NOW + day * DAY
+        extend = Request.extend("t", f"e{day}", timeout)
+        for requests in ([extend], stamps(daily, f"day {day}")):
+            apply_requests(store, "t", requests, now=lambda n=now: n, policy=NO_WAIT)
         chain = store.chains["t"]
         assert chain.deadline + RETENTION <= chain.marks_until
     # Not at every extend.

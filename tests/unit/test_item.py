@@ -27,6 +27,7 @@ def test_defaults_are_left_out_and_only_a_finished_chain_expires():
 
 
 A_TIME = "expected milliseconds since the epoch"
+AN_OBJECT = "expected a JSON object"
 
 
 def test_an_item_of_key_and_stamp_is_an_open_chain():
@@ -42,6 +43,9 @@ def test_an_item_of_key_and_stamp_is_an_open_chain():
         ("created_at", {"S": "yesterday"}, "of type S, expected a whole number"),
         ("deadline", {"N": "253402300800000"}, f"253402300800000, {A_TIME}"),
         ("ended_at", {"N": "-1"}, f"-1, {A_TIME}"),
+        ("detail", {"S": "free text"}, f"'free text', {AN_OBJECT}"),
+        ("detail", {"S": "[" * 100_000}, f"'{'[' * 79}..., {AN_OBJECT}"),
+        ("detail", {"S": "5"}, f"'5', {AN_OBJECT}"),
         ("status", {"S": "done"}, "'done', expected pending or open or acked or failed"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from xorack.core.errors import InvalidRequest, shown
 from xorack.core.marks import mark_of
-from xorack.core.message import MAX_BODY_BYTES, MAX_REQUESTS, pack, parse, rejected_body
+from xorack.core.message import MAX_BODY_BYTES, MAX_REQUESTS, pack, parse, reject
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
@@ -67,7 +67,8 @@ def test_packed_requests_survive_parsing():
     bodies = list(pack(VALID))
     assert len(bodies) == 1
     assert parse(bodies[0]) == (VALID, [])
-    assert [parse(rejected_body(request)).requests for request in VALID] == [[r] for r in VALID]
+    rejected = reject([(request, "why") for request in VALID])
+    assert [parse(entry.body).requests for entry in rejected] == [[request] for request in VALID]
 
 
 @pytest.mark.parametrize("request_", VALID)
@@ -182,6 +183,17 @@ def test_many_invalid_requests_of_a_message_share_a_dead_lettered_message():
     # Nothing is lost: the bodies are messages that hold all invalid requests.
     assert [raw for body, *_ in rejected for raw in json.loads(body)["requests"]] == invalid
     assert sum(entry.request_count for entry in rejected) == len(invalid)
+
+
+def test_requests_that_a_chain_rejects_share_messages_within_the_limit_of_a_body():
+    # 2 bytes of UTF-8 are 6 in the ASCII of a dead-lettered message.
+    requests = [Request.fail("\u00e9" * 512, f"f{n}") for n in range(1_000)]
+    rejected = reject([(request, request.id) for request in requests])
+    assert [entry.reason for entry in rejected[:100]] == [f"f{n}" for n in range(100)]
+    assert rejected[100].reason.startswith("f100 (and ")
+    assert max(len(entry.body) for entry in rejected) <= MAX_BODY_BYTES
+    assert len(rejected) == 103
+    assert [r for entry in rejected for r in parse(entry.body).requests] == requests
 
 
 NOT_MESSAGES = ["", "not JSON", "5", "[]", "\0", "9" * 10_000, "[" * 100_000, "[NaN]"]

@@ -11,6 +11,7 @@ from tests.support.functions import message
 from tests.support.slow import START, SlowFunctions
 from xorack.acker.breaker import CircuitBreaker
 from xorack.aws.client import BoundedClient, TimeOuts
+from xorack.aws.eventbridge import EventBus
 from xorack.core.chain import Chain
 from xorack.core.ports import Unavailable
 from xorack.core.request import Request
@@ -219,6 +220,21 @@ def test_time_outs_follow_from_the_time_of_the_invocation(seconds, longest):
     config = time_outs.config()
     assert (config.connect_timeout, config.read_timeout) == time_outs
     assert config.retries["total_max_attempts"] == 1
+
+
+def test_a_lack_of_time_opens_no_circuit_breaker(functions, monkeypatch):
+    tags = open_chains(functions, 100)
+
+    def slow_entry(self, chain):
+        functions.clock.spend(48)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EventBus, "entry", slow_entry)
+        for tag in tags[:5]:
+            assert functions.consume({"m": message(finish(tag))}) == []
+    assert functions.bus.calls == 0
+    assert functions.consume({"m": message(*map(finish, tags[5:]))}) == []
+    assert len(functions.bus.events) == 95
 
 
 def test_a_circuit_breaker_opens_probes_and_closes():

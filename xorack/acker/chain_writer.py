@@ -299,6 +299,8 @@ class _Part:
         # Copies first, then the write without them: a crash between leaves a mark twice.
         end = max(self.writer.clock(), after.latest_end)
         until = min(end + self.writer.limits.retention + _LATE_SWEEP, END_OF_TIME)
+        # As long as the others: all buckets are prolonged if one of them must be.
+        until = max(until, after.marks_until or 0)
         self.store.put_spilled_marks(before, marks, until)
         self.writer.stats.add(spilled=len(marks) // MARK_BYTES)
         return after.without_marks(marks, until)

@@ -25,8 +25,8 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.core.chain import Chain
 from xorack.core.errors import InvalidRequest, RequestIdReused, shown
-from xorack.core.message import Rejected, parse, rejected_body
-from xorack.core.ports import DeadLetters, Unavailable
+from xorack.core.message import Rejected, parse, reject
+from xorack.core.ports import NO_TIME, DeadLetters, Unavailable
 from xorack.core.request import Request
 from xorack.core.transitions import Applied
 
@@ -88,6 +88,7 @@ class _Batch:
         self.requests: dict[str, list[Request]] = defaultdict(list)
         self.sources: dict[str, list[int]] = defaultdict(list)
         self.rejected: list[tuple[Rejected, int]] = []
+        self.rejected_requests: dict[int, list[tuple[Request, str]]] = defaultdict(list)
         self.failed: dict[int, str] = {}
         for index, message in enumerate(messages):
             if message.sent_at is not None and message.sent_at < oldest:
@@ -233,7 +234,7 @@ class Consumer:
     def _write(self, tag: str, requests: Sequence[Request], stored: _Slice | None) -> Applied | str:
         """Apply one chain's requests; return the reason if that fails."""
         if self.writer.retry_policy.time_left() <= 0:
-            return "no time left in this invocation"
+            return NO_TIME
         try:
             cached = stored.take(tag) if stored else CachedChain(None, verified=False)
             return self.writer.apply(tag, requests, cached)
@@ -254,7 +255,7 @@ class Consumer:
             ):
                 if error is not None:
                     result.outcomes["reused"] += isinstance(error, RequestIdReused)
-                    batch.rejected.append((Rejected(rejected_body(request), str(error)), index))
+                    batch.rejected_requests[index].append((request, str(error)))
         chain = applied.chain
         if kinds["applied"] and chain is not None and chain.final:
             result.ended[chain.status] += 1
@@ -264,6 +265,8 @@ class Consumer:
 
     def _send_rejected(self, batch: _Batch) -> None:
         """Send rejected requests, also those of messages that are delivered again."""
+        for index, requests in batch.rejected_requests.items():
+            batch.rejected += [(entry, index) for entry in reject(requests)]
         entries = [
             entry._replace(sent_at=batch.messages[index].sent_at) for entry, index in batch.rejected
         ]

@@ -15,7 +15,7 @@ from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
 from xorack.core.chain import Chain
 from xorack.core.errors import shown
-from xorack.core.ports import Conflict, Publisher
+from xorack.core.ports import NO_TIME, Conflict, Publisher
 from xorack.core.transitions import mark_published
 
 __all__ = ["Outbox"]
@@ -75,11 +75,12 @@ class Outbox:
     def _publish_batch(self, chains: Sequence[Chain]) -> dict[str, str]:
         """Publish the events of one call; return the failures."""
         if self.writer.retry_policy.time_left() <= 0:
-            return dict.fromkeys([chain.tag for chain in chains], "no time left")
+            return dict.fromkeys([chain.tag for chain in chains], NO_TIME)
         if not self.breaker.allows():
             return dict.fromkeys([chain.tag for chain in chains], "held back: earlier calls failed")
         failures = self.publisher.publish(chains)
-        self.breaker.record(success=len(failures) < len(chains))
+        if len(failures) < len(chains) or {*failures.values()} != {NO_TIME}:
+            self.breaker.record(success=len(failures) < len(chains))
         return failures
 
     def _mark_published(self, chain: Chain) -> str | None:
@@ -88,7 +89,7 @@ class Outbox:
         After a failure, the event is published once more, with the same id.
         """
         if self.writer.retry_policy.time_left() <= 0:
-            return "no time left"
+            return NO_TIME
         self.writer.stats.add(writes=1)
         try:
             self.writer.store.write(chain, mark_published(chain))

@@ -14,7 +14,7 @@ from botocore.exceptions import (
     HTTPClientError,
 )
 
-from xorack.core.ports import Unavailable
+from xorack.core.ports import NO_TIME, Unavailable
 from xorack.core.retry import RetryPolicy
 
 __all__ = [
@@ -60,6 +60,7 @@ class TimeOuts(NamedTuple):
     @classmethod
     def within(cls, seconds: float) -> TimeOuts:
         """Return the time-outs of an invocation that has so many seconds: a call takes a part."""
+        seconds = max(1.2, seconds)  # shorter ones would fail each call
         return cls(min(1.0, seconds / 12), min(5.0, seconds / 12))
 
     @property
@@ -114,7 +115,7 @@ class BoundedClient:
 
         def bounded(*arguments: Any, **named: Any) -> Any:
             if self._time_left() <= 0:
-                raise Unavailable(TimeoutError("no time left in this invocation"))
+                raise Unavailable(TimeoutError(NO_TIME))
             return call(*arguments, **named)
 
         return bounded
@@ -179,7 +180,9 @@ def send_entries(
             reasons = {position: entry.reason for position, entry in not_accepted.items()}
             failed.update({p: entry.reason for p, entry in not_accepted.items() if entry.permanent})
             left = {position: left[position] for position in reasons if position not in failed}
-        except (ClientError, BotoCoreError, Unavailable) as error:
+        except Unavailable as error:
+            reasons = dict.fromkeys(left, str(error))
+        except (ClientError, BotoCoreError) as error:
             reasons = dict.fromkeys(left, f"{error_code(error)}: {error}")
             if not is_transient(error):
                 return {**failed, **reasons}

@@ -72,6 +72,8 @@ class DynamoDBStore:
         """See `xorack.core.ports.ChainStore.write`."""
         new = self._encode(after)
         old = self._encode(before) if before is not None else {}
+        # Another writer may have ended the chain, with another retention.
+        old.pop(schema.EXPIRES_AT, None)
         names = {"#key": self.table.partition_key}
         values: Item = {}
         update = _update_expression(old, new, names, values, self.table.partition_key)
@@ -125,27 +127,44 @@ class DynamoDBStore:
             if request_id is None and not sdk_retried(error):
                 raise TagNotFound(tag) from error
 
-    def _generation_to_delete(self, tag: str, request_id: str) -> int | None:
+    def _generation_to_delete(self, tag: str, request_id: str) -> int:
         """Return the generation that a deletion is about, as recorded at its first attempt."""
         record = f"{tag}\0delete\0{mark_key(request_id).hex()}"
         stored = {self.table.key_of(item): item for item in self.table.read([tag, record])}
         if record not in stored:
             if tag not in stored:
                 raise TagNotFound(tag)
+            generation = stored[tag].get(_GENERATION) or self._give_generation(tag)
             until = ttl(milliseconds() + self.retention)
             response = self.table.call(
                 "update_item",
                 Key=self.table.key(record),
                 UpdateExpression="SET #gen = if_not_exists(#gen, :gen), #until = :until",
                 ExpressionAttributeNames={"#gen": _GENERATION, "#until": schema.EXPIRES_AT},
-                ExpressionAttributeValues={
-                    ":gen": stored[tag].get(_GENERATION, {"N": "0"}),
-                    ":until": until,
-                },
+                ExpressionAttributeValues={":gen": generation, ":until": until},
                 ReturnValues="ALL_NEW",
             )
             stored[record] = response["Attributes"]
-        return int(stored[record][_GENERATION]["N"]) or None
+        return int(stored[record][_GENERATION]["N"])
+
+    def _give_generation(self, tag: str) -> dict[str, Any]:
+        """Set the generation of an item of xor-ack-dynamodb, unless another writer has."""
+        try:
+            response = self.table.call(
+                "update_item",
+                Key=self.table.key(tag),
+                UpdateExpression="SET #gen = if_not_exists(#gen, :now)",
+                ConditionExpression="attribute_exists(#key)",
+                ExpressionAttributeNames={"#gen": _GENERATION, "#key": self.table.partition_key},
+                ExpressionAttributeValues={":now": {"N": str(milliseconds())}},
+                ReturnValues="ALL_NEW",
+            )
+        except ClientError as error:
+            if condition_failed(error):
+                raise TagNotFound(tag) from error
+            raise
+        generation: dict[str, Any] = response["Attributes"][_GENERATION]
+        return generation
 
     # -- spilled marks -------------------------------------------------------------------------
 

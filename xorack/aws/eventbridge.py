@@ -10,7 +10,7 @@ from typing import Any
 from xorack.aws.client import NotAccepted, make_client, send_entries
 from xorack.core.chain import Chain
 from xorack.core.event import SOURCE, event_detail
-from xorack.core.ports import Unavailable
+from xorack.core.ports import NO_TIME, Unavailable
 from xorack.core.retry import RetryPolicy
 
 __all__ = ["EventBus"]
@@ -52,17 +52,22 @@ class EventBus:
         }
 
     def _put_events(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:
-        entries = []
-        for chain in chains.values():
-            # The event of a failed chain may take 0.1 s to make.
-            if self.policy.time_left() <= 0:
-                raise Unavailable(TimeoutError("no time left in this invocation"))
-            entries.append(self.entry(chain))
-        response = self.client.put_events(Entries=entries)
+        entries: dict[int, dict[str, Any]] = {}
+        enough = self.policy.time_left() / 2
+        for position, chain in chains.items():
+            # The event of a failed chain may take 0.1 s to make. Those made must still be sent.
+            left = self.policy.time_left()
+            if left <= 0 or (entries and left < enough):
+                break
+            entries[position] = self.entry(chain)
+        if not entries:
+            raise Unavailable(TimeoutError(NO_TIME))
+        response = self.client.put_events(Entries=list(entries.values()))
+        unsent = {position: NotAccepted(NO_TIME) for position in chains if position not in entries}
         if not response.get("FailedEntryCount"):
-            return {}
-        return {
+            return unsent
+        return unsent | {
             position: NotAccepted(f"{entry['ErrorCode']}: {entry.get('ErrorMessage')}")
-            for position, entry in zip(chains, response.get("Entries", []), strict=True)
+            for position, entry in zip(entries, response.get("Entries", []), strict=True)
             if entry.get("ErrorCode")
         }

@@ -5,6 +5,7 @@ An item that holds only the key and ``stamp``, as xor-ack-dynamodb writes it, is
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable
 from typing import Any, get_args
@@ -85,5 +86,15 @@ def decode(item: Item, partition_key: str) -> Chain:
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChain(tag, f"its status is {shown(status)}, expected {expected}")
+    if not _is_object(detail := fields.get("detail", "{}")):
+        raise NotAChain(tag, f"its detail is {shown(detail)}, expected a JSON object")
     fields.update({name: name in item for name in schema.FLAGS})
     return Chain(tag, **fields)
+
+
+def _is_object(text: str) -> bool:
+    """Return True if a text is a JSON object: otherwise the chain could not have an event."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False

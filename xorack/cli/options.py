@@ -41,11 +41,11 @@ class Target:
 
     def open(self) -> tuple[DynamoDBStore, str | None]:
         """Open the table; return it and, unless --table names it, the event bus's name."""
-        table, bus = self.table, None
-        if table is None:
-            outputs = self.find_stack(", or its table with --table")
-            table, bus = outputs.table_name, outputs.bus_name
-        return open_table(table, self.client("dynamodb")), bus
+        if self.table is not None:
+            return open_table(self.table, self.client("dynamodb")), None
+        outputs = self.find_stack(", or its table with --table")
+        client = self.client("dynamodb")
+        return open_table(outputs.table_name, client, outputs.retention), outputs.bus_name
 
 
 def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:

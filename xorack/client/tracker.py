@@ -25,7 +25,7 @@ from typing import Any, Literal, cast, get_args
 from xorack.aws.client import make_client
 from xorack.aws.sqs import send
 from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
-from xorack.core.hashing import unit_id
+from xorack.core.hashing import MASK, unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
 from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import TRACED_CELLS, Stamp, check_cells, plain, traced, xor_bytes
@@ -313,7 +313,7 @@ class Step:
             *parts: The name of the unit among the children of the step's first unit, the same each
                 time the step runs. By default its number, so the order of children must be the
                 same.
-            unit: The unit's id, instead of parts.
+            unit: The unit's id, signed or unsigned, instead of parts.
 
         Raises:
             InvalidRequest: The step has a unit of this name already: they would cancel out.
@@ -325,8 +325,9 @@ class Step:
         if unit is None:
             signed = parents[0] - (1 << 64) if parents[0] >> 63 else parents[0]
             unit = unit_id(signed, *(parts or (len(self._children),)))
+        _maker(self.tokens[0])(unit)  # checks the id
+        unit &= MASK
         token = replace(self.tokens[0], unit=unit, tags=self.tags)
-        _maker(token)(unit)  # checks the id
         if unit in self._children or unit in parents:
             raise InvalidRequest("child", parts or unit, "another unit than those of the step")
         self._children[unit] = token

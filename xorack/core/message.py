@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from xorack.core.errors import InvalidRequest, shown
 from xorack.core.request import Request
 
-__all__ = ["MAX_BODY_BYTES", "VERSION", "Parsed", "Rejected", "pack", "parse", "rejected_body"]
+__all__ = ["MAX_BODY_BYTES", "VERSION", "Parsed", "Rejected", "pack", "parse", "reject"]
 
 VERSION = 1
 """Version of the message format."""
@@ -28,7 +28,7 @@ MAX_REQUESTS = (MAX_BODY_BYTES - len(_HEAD + _TAIL) + 1) // len(_SMALLEST + ",")
 """31,774: no message within 1 MiB holds more valid requests."""
 _MESSAGE_FIELDS = {"version", "requests"}
 _MAX_SEPARATE = 100
-"""Invalid requests of a message that get a dead-lettered message each; the rest share one.
+"""Rejected requests of a message that get a dead-lettered message each; the rest share one.
 Otherwise 60 KB of invalid requests would become 30,000 messages and delay everything else."""
 
 
@@ -86,9 +86,12 @@ def _json(request: Request) -> str:
     return json.dumps(request.to_json(), separators=(",", ":"))
 
 
-def rejected_body(request: Request) -> str:
-    """Return the message body that carries one rejected request to the dead-letter queue."""
-    return _body([_json(request)])
+def reject(requests: Iterable[tuple[Request, str]]) -> list[Rejected]:
+    """Return requests of one message that chains reject, each with its reason, as dead letters.
+
+    Beyond a hundred they share as few messages as the limit of a body allows.
+    """
+    return _rejected([(_json(request), reason) for request, reason in requests])
 
 
 def parse(body: str) -> Parsed:
@@ -131,12 +134,18 @@ def _encodable(text: str) -> str:
 
 
 def _rejected(invalid: list[tuple[str, str]]) -> list[Rejected]:
-    rejected = [Rejected(_body([text]), reason) for text, reason in invalid[:_MAX_SEPARATE]]
-    if rest := invalid[_MAX_SEPARATE:]:
-        reason = rest[0][1]
-        if len(rest) > 1:
-            reason += f" (and {len(rest) - 1} more of this message)"
-        rejected.append(Rejected(_body(text for text, _ in rest), reason, len(rest)))
+    texts = [text for text, _ in invalid]
+    rejected: list[Rejected] = []
+    at = 0
+    for group in (
+        *([text] for text in texts[:_MAX_SEPARATE]),
+        *_grouped(texts[_MAX_SEPARATE:], MAX_BODY_BYTES),
+    ):
+        reason = invalid[at][1]
+        if len(group) > 1:
+            reason += f" (and {len(group) - 1} more of this message)"
+        rejected.append(Rejected(_body(group), reason, len(group)))
+        at += len(group)
     return rejected
 
 
@@ -210,14 +219,19 @@ def pack(requests: Iterable[Request], max_bytes: int = 250_000) -> Iterator[str]
     """
     if not 1024 <= max_bytes <= MAX_BODY_BYTES:
         raise InvalidRequest("max_bytes", max_bytes, f"1024 to {MAX_BODY_BYTES}")
-    parts: list[str] = []
+    yield from map(_body, _grouped(map(_json, requests), max_bytes))
+
+
+def _grouped(texts: Iterable[str], max_bytes: int) -> Iterator[list[str]]:
+    """Group the texts of requests into bodies of limited size; one text may exceed it."""
+    group: list[str] = []
     size = len(_HEAD) + len(_TAIL)
-    for request in requests:
-        part = _json(request)
-        if parts and size + len(part) > max_bytes:
-            yield _body(parts)
-            parts, size = [], len(_HEAD) + len(_TAIL)
-        parts.append(part)
-        size += len(part) + 1
-    if parts:
-        yield _body(parts)
+    for text in texts:
+        length = len(text) if text.isascii() else len(text.encode())
+        if group and size + length > max_bytes:
+            yield group
+            group, size = [], len(_HEAD) + len(_TAIL)
+        group.append(text)
+        size += length + 1
+    if group:
+        yield group

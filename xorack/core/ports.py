@@ -15,6 +15,7 @@ from xorack.core.message import Rejected
 
 __all__ = [
     "DEFAULT_RETENTION_MS",
+    "NO_TIME",
     "ChainStore",
     "Conflict",
     "DeadLetters",
@@ -25,6 +26,9 @@ __all__ = [
 DEFAULT_RETENTION_MS = 30 * 86_400_000
 """Retention of marks and tombstones: longer than a message can stay in a queue (14 days) and then
 in a dead-letter queue (14 days)."""
+
+NO_TIME = "no time left in this invocation"
+"""The reason of a failure if a call was not made: the service may be well."""
 
 
 class Conflict(XorAckError):
@@ -116,8 +120,8 @@ class Publisher(Protocol):
             chains: At most ``batch_size``.
 
         Returns:
-            The failures: tag to reason. Empty if all events were accepted. Never raises for a
-            failed call.
+            The failures: tag to reason, `NO_TIME` if there was no call. Empty if all events were
+            accepted. Never raises for a failed call.
         """
         ...
 

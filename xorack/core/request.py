@@ -16,7 +16,14 @@ from typing import Any, Literal, NamedTuple
 from xorack.core.errors import InvalidRequest, shown
 from xorack.core.stamp import check_bytes
 
-__all__ = ["MAX_DETAIL_BYTES", "MAX_TAG_BYTES", "Op", "Request", "validate_tag"]
+__all__ = [
+    "MAX_DETAIL_BYTES",
+    "MAX_TAG_BYTES",
+    "MAX_TIMEOUT_SECONDS",
+    "Op",
+    "Request",
+    "validate_tag",
+]
 
 Op = Literal["create", "stamp", "fail", "extend"]
 

@@ -68,7 +68,9 @@ class DeadMessage:
         attributes = message.get("MessageAttributes", {})
         queued_at = int(message.get("Attributes", {}).get("SentTimestamp", 0))
         first_sent = attributes.get("sent_at", {}).get("StringValue", "")
-        sent_at = int(first_sent) if re.fullmatch("[0-9]{1,15}", first_sent) else queued_at
+        # Senders may err, but not even the first send was later than SQS says.
+        valid = re.fullmatch("[0-9]{1,15}", first_sent)
+        sent_at = min(int(first_sent), queued_at) if valid else queued_at
         reason = attributes.get("error", {}).get("StringValue")
         packed = attributes.get("encoding", {}).get("StringValue") == "gzip+base64"
         body = _unpack(message["Body"]) if packed else message["Body"]

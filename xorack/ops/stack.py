@@ -59,8 +59,13 @@ def find_stack(name: str, client: Any) -> StackOutputs:
     return StackOutputs(table, queue, dead_letters, bus, int(seconds) * 1000)
 
 
-def open_table(name: str, client: Any) -> DynamoDBStore:
+def open_table(name: str, client: Any, retention: int = DEFAULT_RETENTION_MS) -> DynamoDBStore:
     """Open a table of chains, whatever the name of its partition key.
+
+    Args:
+        name: The table.
+        client: A boto3 DynamoDB client.
+        retention: Milliseconds for which a chain is kept that ends here.
 
     Raises:
         ResourceNotFound: The account and region have no such table.
@@ -72,4 +77,4 @@ def open_table(name: str, client: Any) -> DynamoDBStore:
             raise
         raise ResourceNotFound(f"there is no table {name} in {client.meta.region_name}") from error
     key = next(key["AttributeName"] for key in schema if key["KeyType"] == "HASH")
-    return DynamoDBStore(name, str(key), client)
+    return DynamoDBStore(name, str(key), client, retention=retention)

@@ -16,6 +16,7 @@ from xorack.core.request import Request, validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
 
 if TYPE_CHECKING:
+    from xorack.aws.dynamodb_store import DynamoDBStore
     from xorack.core.peeling import Outstanding
 
 __all__ = ["SOON_MS", "STATUSES", "ChainStatus", "fail_chain", "read_status"]
@@ -132,7 +133,7 @@ def read_status(store: ChainStore, tag: str) -> ChainStatus:
 
 
 def fail_chain(
-    store: ChainStore, tag: str, reason: str, publisher: Publisher | None
+    store: DynamoDBStore, tag: str, reason: str, publisher: Publisher | None
 ) -> tuple[ChainStatus, bool]:
     """End a chain as failed, for a reason of at most 1,024 bytes, and publish its event.
 
@@ -150,8 +151,9 @@ def fail_chain(
     # Read-only callers, such as the dashboard's widget, do not load these.
     from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
+    from xorack.core.transitions import Limits
 
-    writer = ChainWriter(store)
+    writer = ChainWriter(store, limits=Limits(retention=store.retention))
     request = Request("fail", tag, f"fail-{uuid.uuid4().hex}", reason=reason)
     chain, (outcome,) = writer.apply(tag, [request], must_exist=True)
     if chain is None:
