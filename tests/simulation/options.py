@@ -142,7 +142,9 @@ class Options:
         self.timeouts: Weights = ((None, 70), (30 * DAY_SECONDS, 20), ("short", short))
         if self.months:
             self.timeouts = ((None, 70), (30 * DAY_SECONDS, 30))
-        self.redrive_delay = random.choice((0, 5, 40)) * DAY_SECONDS * 1000 if self.months else 0
+            # Messages die, and are redriven when the tombstones may be gone.
+            self.outage, self.outages, self.max_receives = 0.7, (("table", 1),), 5
+        self.redrive_delay = random.choice((0, 20, 40)) * DAY_SECONDS * 1000 if self.months else 0
         if random.random() < 0.1:
             # Careless senders.
             self.reused_id = self.wrong_length = self.second_create = self.invalid_request = 0.3
