@@ -72,7 +72,7 @@ def test_every_chain_ends_as_its_requests_say(endpoint_url, aws):
 def test_a_broken_version_is_caught(broken, violation, aws):
     try:
         with engine("dynalite", aws) as url:
-            evidence = run(aws, url, seed=SEED, chains=25, broken=broken, patience=120)
+            evidence = run(aws, url, seed=SEED, chains=25, broken=broken, patience=240)
     except EngineMissing as error:
         pytest.skip(str(error))
     # All requests arrived, so what is missing is not only late.

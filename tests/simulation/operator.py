@@ -47,6 +47,8 @@ class Operator:
         world.log("faults end")
         machine.pause(400_000)  # for delayed calls
         self._empty_queues(sender, _DAY)
+        # Sweepers publish what newer code held.
+        machine.pause(max(0, self.oracle.future_until + 200_000 - world.now))
         self.schedule.stop()
         machine.pause(200_000)  # for the other machines to finish
         function = self.schedule.function(machine)
