@@ -263,15 +263,19 @@ class _Campaign:
                 self.programs.start("direct", phase=phase)
             if not self.hold(self.messages):
                 return False
-        self.deadline = min(self.deadline, time.monotonic() + self.patience_at_end)
         # What is still open lacks work: its time ends now.
         waiting = [chain.tag for chain in plan.chains if chain.end not in ("open", "never created")]
         items = self.items()
         status = {tag: items.get(tag, {}).get("status", {}).get("S") for tag in waiting}
         still = [tag for tag in waiting if status[tag] not in ("acked", "failed")]
         self.send([request("extend", tag, "now", timeout=0.2) for tag in still])
+        if not self.hold(self.messages):
+            return False
+        patience = self.deadline
+        self.deadline = min(patience, time.monotonic() + self.patience_at_end)
         if not self.hold(self.unended):
             return False
+        self.deadline = patience
         create = {"stamp": "AQIDBAUGBwg=", "started": 1}
         ended = [chain.tag for chain in plan.chains if chain.end != "open"]
         self.evidence.after_end = [
