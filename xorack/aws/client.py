@@ -133,8 +133,6 @@ def is_transient(error: Exception) -> bool:
 
     A call that failed so may have taken effect.
     """
-    if isinstance(error, Unavailable):
-        return True
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return error_code(error) in _TRANSIENT or status >= 500

@@ -86,8 +86,8 @@ def decode(item: Item, partition_key: str) -> Chain:
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChain(tag, f"its status is {shown(status)}, expected {expected}")
-    if not _is_object(detail := fields.get("detail", "{}")):
-        raise NotAChain(tag, f"its detail is {shown(detail)}, expected a JSON object")
+    if "detail" in fields and not _is_object(fields["detail"]):
+        raise NotAChain(tag, f"its detail is {shown(fields['detail'])}, expected a JSON object")
     fields.update({name: name in item for name in schema.FLAGS})
     return Chain(tag, **fields)
 

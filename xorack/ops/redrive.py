@@ -228,24 +228,24 @@ class Redrive:
             sent.add(message.id)
             del held[message.id]
         # A message that cannot be deleted comes again.
-        self._batch(self._client.delete_message_batch, [message.handle for message in messages])
+        handles = [message.handle for message in messages]
+        self._call_for_ten(self._client.delete_message_batch, {}, handles)
 
     def _release(self, handles: Sequence[str]) -> None:
         """Show messages to others at once; if that fails, they reappear by themselves."""
         with suppress(ClientError, BotoCoreError):
-            self._batch(self._client.change_message_visibility_batch, handles, VisibilityTimeout=0)
+            call = self._client.change_message_visibility_batch
+            _by_tens(partial(self._call_for_ten, call, {"VisibilityTimeout": 0}), handles)
 
-    def _batch(self, call: Callable[..., Any], handles: Sequence[str], **fields: Any) -> None:
-        """Call SQS for dead-lettered messages."""
-
-        def call_for(part: Sequence[str]) -> None:
-            entries = [
-                {"Id": str(number), "ReceiptHandle": handle, **fields}
-                for number, handle in enumerate(part)
-            ]
-            call(QueueUrl=self.dead_letters_url, Entries=entries)
-
-        _by_tens(call_for, handles)
+    def _call_for_ten(
+        self, call: Callable[..., Any], fields: dict[str, Any], handles: Sequence[str]
+    ) -> None:
+        """Call SQS for ten dead-lettered messages."""
+        entries = [
+            {"Id": str(number), "ReceiptHandle": handle, **fields}
+            for number, handle in enumerate(handles)
+        ]
+        call(QueueUrl=self.dead_letters_url, Entries=entries)
 
     def _redrive_policy(self, queue_url: str) -> dict[str, Any]:
         try:
