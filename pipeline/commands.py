@@ -1,78 +1,64 @@
-"""What the command lines of the jobs have in common."""
+"""What the command lines of the jobs share."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import JobError
+from pipeline.folder import absolute
 
-__all__ = ["absolute", "add_common", "run", "sink_options"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from xorack.spark.rows import TrackedRows
+
+__all__ = ["add_common", "add_files", "run", "tracked_words"]
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """The options that both jobs have."""
-    parser.add_argument(
-        "--queue-url",
-        required=True,
-        metavar="URL",
-        help="the queue that stamps are sent to (the stack's output QueueUrl)",
-    )
-    parser.add_argument(
-        "--run-id",
-        required=True,
-        metavar="ID",
-        help="a name for this run; to repeat a run that died, give the same again",
-    )
-    parser.add_argument("--region", help="the queue's region, if its URL does not say")
-    parser.add_argument("--endpoint-url", metavar="URL", help="another endpoint than AWS's own")
-    parser.add_argument(
-        "--send-from",
-        choices=("driver", "tasks"),
-        default="driver",
-        help="tasks: for very many files, send from the tasks, several at a time",
-    )
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    parser.add_argument("--verbose", action="store_true", help="show Spark's log and full errors")
+    """Add the options of all jobs."""
+    add = parser.add_argument
+    add("--queue-url", required=True, metavar="URL", help="the stack's output QueueUrl")
+    add("--run-id", required=True, metavar="ID", help="names this run, and every repeat of it")
+    add("--records", required=True, metavar="DIR", help="a folder for the records of what started")
+    add("--stamps", choices=("traced", "plain"), default="traced", help="plain: cheaper, no names")
+    add("--cells", type=int, default=16, metavar="N", help="more cells of a stamp name more words")
+    add("--region", help="the queue's region, if its URL does not say")
+    add("--endpoint-url", metavar="URL", help="another endpoint than AWS's own")
+    add("--json", action="store_true", help="print the summary as JSON")
+    add("--verbose", action="store_true", help="show Spark's log and full errors")
 
 
-def sink_options(arguments: argparse.Namespace, step: str) -> dict[str, Any]:
-    """The options of `xorack.spark.send` for a step; checked, and the queue is there.
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """Add the options of jobs that start chains of files."""
+    add = parser.add_argument
+    add("--encoding", default="UTF-8", help="of the files (default: UTF-8)")
+    add("--timeout", type=float, metavar="SECONDS", help="until a chain that is not acked fails")
+    add("--idle-timeout", type=float, metavar="SECONDS", help="the same, since the last stamp")
 
-    Args:
-        arguments: With the options of `add_common`.
-        step: The step's name.
 
-    Returns:
-        What `send` is given besides the rows.
+def tracked_words(spark: SparkSession, arguments: argparse.Namespace) -> TrackedRows:
+    """Return the words as rows to track; raises `InvalidOption`."""
+    from xorack.spark import Tracking
 
-    Raises:
-        InvalidOption: One is wrong, or there is no such queue.
-    """
-    from xorack.spark import Options, check_queue
-
-    options = {
-        "queue_url": arguments.queue_url,
-        "run_id": arguments.run_id,
-        "step": step,
-        "region": arguments.region,
-        "endpoint_url": arguments.endpoint_url,
-        "send_from": arguments.send_from,
-    }
-    check_queue(Options.of(options, camel_case=False))
-    return options
+    names = ("queue_url", "run_id", "stamps", "cells", "region", "endpoint_url")
+    options = {name: getattr(arguments, name) for name in names}
+    for name in ("timeout", "idle_timeout"):
+        options[name] = getattr(arguments, name, None)
+    tracking = Tracking(spark, records=absolute(arguments.records), **options)
+    return tracking.rows("words", chain="file", unit=["file", "position"])
 
 
 def run(
     name: str, job: Callable[[argparse.Namespace], dict[str, Any]], arguments: argparse.Namespace
 ) -> int:
-    """Do a job, print its summary, and say in one line what was wrong.
+    """Run a job and print its summary, or its error in one line on stderr.
 
     Args:
         name: The job's name.
@@ -80,22 +66,21 @@ def run(
         arguments: The command line's.
 
     Returns:
-        The exit status: 0, or 1 with the reason on stderr.
+        The exit status.
     """
-    from xorack.core.errors import XorAckError
-
     begun = time.monotonic()
     try:
         summary = job(arguments)
-    except (JobError, XorAckError) as error:
-        return _failed(name, _as_argument(str(error)), arguments, error)
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
-    except Exception as error:  # noqa: BLE001 - Spark's: the user gets its reason, not its trace
-        from pipeline.layout import reason_of
+    except Exception as error:  # noqa: BLE001 - the user gets its reason, not its trace
+        if arguments.verbose:
+            import traceback
 
-        return _failed(name, reason_of(error), arguments, error)
+            traceback.print_exception(error)
+        print(f"{name}: {_reason(error)}", file=sys.stderr)
+        return 1
     summary["seconds"] = round(time.monotonic() - begun, 1)
     if arguments.json:
         print(json.dumps(summary))
@@ -104,26 +89,13 @@ def run(
     return 0
 
 
-def _as_argument(reason: str) -> str:
-    """A message about an option of the sink, with the option as the command line spells it."""
-    return re.sub(
-        r"^option (\w+):",
-        lambda m: "--" + re.sub(r"_|(?=[A-Z])", "-", m[1]).lower() + ":",
-        reason,
-    )
+def _reason(error: Exception) -> str:
+    """Return what went wrong in one line, with options as the command line spells them."""
+    from xorack.core.errors import XorAckError
 
-
-def _failed(name: str, reason: str, arguments: argparse.Namespace, error: BaseException) -> int:
-    if arguments.verbose:
-        import traceback
-
-        traceback.print_exception(error)
-    print(f"{name}: {' '.join(reason.split())}", file=sys.stderr)
-    return 1
-
-
-def absolute(place: str) -> str:
-    """A path as Spark's executors and a later run mean it too; URIs as they are."""
-    from pipeline.folder import is_local, local_path
-
-    return os.path.abspath(local_path(place)) if is_local(place) else place
+    if isinstance(error, (JobError, XorAckError)):
+        text = " ".join(str(error).split())
+        return re.sub(r"^option (\w+):", lambda m: f"--{m[1].replace('_', '-')}:", text)
+    java = getattr(error, "java_exception", None)  # of Java's errors the message, not the trace
+    text = str((java and java.getMessage()) or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

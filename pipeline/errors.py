@@ -1,9 +1,11 @@
-"""What stops a job, said in one line."""
+"""Errors of the jobs."""
 
-from __future__ import annotations
-
-__all__ = ["JobError"]
+__all__ = ["JobError", "UnreadableFile"]
 
 
 class JobError(Exception):
-    """The job cannot be done; the message names the thing that is wrong, in one line."""
+    """An invalid argument or folder; the message names it in one line."""
+
+
+class UnreadableFile(Exception):
+    """A file without readable words; the message says why in one line, without the path."""
