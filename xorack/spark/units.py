@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "chain_columns",
     "column_named",
+    "has_columns",
     "parse_id",
     "quoted",
     "signed",
@@ -71,6 +72,14 @@ def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:
         columns = ", ".join(field.name for field in fields)
         raise UnsuitableColumns(f"column {name} is {problem}, which has {columns}")
     return F.col(quoted(found[0].name)), found[0].dataType
+
+
+def has_columns(frame: DataFrame, names: Sequence[str]) -> bool:
+    """Tell whether a frame has all of these columns; see `column_named`."""
+    try:
+        return bool([column_named(frame, name) for name in names])
+    except UnsuitableColumns:
+        return False
 
 
 def _case_sensitive(frame: DataFrame) -> bool:
