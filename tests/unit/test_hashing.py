@@ -1,7 +1,11 @@
 """XXH64 and unit ids."""
 
 import random
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from zoneinfo import ZoneInfo
 
+import pandas
 import pytest
 from xxhash import xxh64_intdigest
 
@@ -46,9 +50,14 @@ def test_unit_id_is_xxhash64_of_spark_read_as_unsigned():
     [
         ((), "parts"),
         ((None,), "None"),
-        ((True,), "True"),
         ((1.5,), "1.5"),
         ((2**63,), str(2**63)),
+        ((-(2**63) - 1,), str(-(2**63) - 1)),
+        ((Decimal("NaN"),), "NaN"),
+        ((Decimal("-Infinity"),), "Infinity"),
+        ((time(12),), "12"),
+        ((timedelta(1),), "timedelta"),
+        ((pandas.NaT,), "nan"),
         (("\ud800",), "surrogates"),
     ],
 )
@@ -56,6 +65,50 @@ def test_unit_id_names_the_invalid_part(parts, named):
     with pytest.raises(InvalidRequest, match="expected") as caught:
         unit_id(*parts)
     assert named in str(caught.value)
+
+
+EAST = timezone(timedelta(hours=14))
+DIGITS = "12345678901234567890123456789012345678"
+
+
+@pytest.mark.parametrize(
+    ("part", "canonical"),
+    [
+        (True, 1),
+        (False, 0),
+        (date(1970, 1, 1), 0),
+        (date(1969, 12, 31), -1),
+        (date.min, -719162),
+        (date.max, 2932896),
+        (datetime(1970, 1, 1), 0),
+        (datetime(1969, 12, 31, 23, 59, 59, 999999), -1),
+        (datetime.min, -62135596800000000),
+        (datetime.max, 253402300799999999),
+        (datetime.max.replace(tzinfo=timezone.utc), 253402300799999999),
+        (datetime.min.replace(tzinfo=EAST), -62135596800000000 - 14 * 3600 * 10**6),
+        (datetime(1970, 1, 1, 14, 0, 0, 1, tzinfo=EAST), 1),
+        (
+            datetime(2026, 11, 1, 1, 30, fold=0, tzinfo=ZoneInfo("America/New_York")),
+            1793511000 * 10**6,
+        ),
+        (
+            datetime(2026, 11, 1, 1, 30, fold=1, tzinfo=ZoneInfo("America/New_York")),
+            1793514600 * 10**6,
+        ),
+        (pandas.Timestamp("1970-01-01T00:00:00.000001999Z"), 1),
+        (Decimal("1.50"), "1.5"),
+        (Decimal("1E+2"), "100"),
+        (Decimal("100"), "100"),
+        (Decimal("-0.250"), "-0.25"),
+        (Decimal("-0.000"), "0"),
+        (Decimal("0E+5"), "0"),
+        (Decimal("-1E-18"), "-0.000000000000000001"),
+        (Decimal(f"{DIGITS}.{DIGITS}"), f"{DIGITS}.{DIGITS}"),
+    ],
+)
+def test_unit_id_hashes_the_canonical_form(part, canonical):
+    assert unit_id(part) == unit_id(canonical)
+    assert unit_id("salt", part, 1) == unit_id("salt", canonical, 1)
 
 
 def test_an_id_is_never_zero(monkeypatch):

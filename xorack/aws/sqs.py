@@ -14,7 +14,7 @@ from xorack.core.message import MAX_BODY_BYTES, Rejected, pack
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 
-__all__ = ["DeadLetterQueue", "SendReport", "send", "send_bodies"]
+__all__ = ["DeadLetterQueue", "SendReport", "send", "send_bodies", "send_packed"]
 
 _ENTRIES = 10
 """Most entries of one SendMessageBatch; together they hold at most 1 MiB."""
@@ -73,11 +73,7 @@ def send(
             ids: those that arrived are not applied twice.
         InvalidRequest: The queue URL is empty.
     """
-    if not isinstance(queue_url, str) or not queue_url:
-        raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
-    client = make_client("sqs") if client is None else client
-    policy = policy or RetryPolicy(attempts=8)
-    count = messages = size = 0
+    count = 0
 
     def counted() -> Iterator[Request]:
         nonlocal count
@@ -85,14 +81,34 @@ def send(
             count += 1
             yield request
 
-    bodies = enumerate(pack(counted(), max_bytes=max_bytes))
-    for batch in _batches(_Message(position, body, {}) for position, body in bodies):
+    messages, size = send_packed(queue_url, pack(counted(), max_bytes), client, policy=policy)
+    return SendReport(messages, count, size)
+
+
+def send_packed(
+    queue_url: str,
+    bodies: Iterable[str],
+    client: Any = None,
+    *,
+    policy: RetryPolicy | None = None,
+) -> tuple[int, int]:
+    """Send bodies that `xorack.core.message.pack` made; see `send`.
+
+    Returns:
+        The number of messages, and of the bytes of their bodies.
+    """
+    if not isinstance(queue_url, str) or not queue_url:
+        raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
+    client = make_client("sqs") if client is None else client
+    policy = policy or RetryPolicy(attempts=8)
+    messages = size = 0
+    for batch in _batches(_Message(position, body, {}) for position, body in enumerate(bodies)):
         if failures := _send_batch(client, queue_url, batch, policy):
             unsent = [message.body for message in batch if message.position in failures]
             raise SendFailed(queue_url, next(iter(failures.values())), unsent)
         messages += len(batch)
         size += sum(message.size for message in batch)
-    return SendReport(messages, count, size)
+    return messages, size
 
 
 def send_bodies(

@@ -9,6 +9,9 @@ have none: peeling the stamp of a failed chain needs the inverse only, which is 
 
 from __future__ import annotations
 
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
 from xorack.core.errors import InvalidRequest
 
 try:
@@ -16,7 +19,7 @@ try:
 except ImportError:  # pragma: no cover - the Lambda functions have no compiled packages
     _xxh64 = None  # type: ignore[assignment]
 
-__all__ = ["MASK", "SEED", "unit_id", "xxh64_long", "xxh64_long_inverse"]
+__all__ = ["MASK", "SEED", "decimal_text", "unit_id", "xxh64_long", "xxh64_long_inverse"]
 
 SEED = 42
 """The seed of Spark SQL's ``xxhash64``."""
@@ -82,16 +85,22 @@ def xxh64_long_inverse(y: int) -> int:
     return h * _P2_INVERSE & MASK
 
 
-def unit_id(*parts: str | bytes | int) -> int:
+def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
     """Return the id of the unit that these parts name: equal parts give an equal id, everywhere.
 
-    The id equals Spark SQL's ``xxhash64`` of the same columns (strings, binaries, longs) read as
-    unsigned. It is XXH64 with seed 42 of the first part; each further part takes the hash so far
-    as its seed.
+    It is XXH64 with seed 42 of the first part; each further part takes the hash so far as its seed.
+    Spark SQL's ``xxhash64`` of the same strings, binaries and longs is the same number, signed.
 
     Args:
-        *parts: At least one. A ``str`` counts as its UTF-8 bytes, an ``int`` (within signed 64
-            bits) as its 8 little-endian bytes.
+        *parts: At least one. Each counts as a string (its UTF-8 bytes), as bytes, or as a long (its
+            8 little-endian bytes):
+
+            - ``str``: a string; ``bytes``: bytes.
+            - ``int``, within signed 64 bits: a long. ``bool``: the long 0 or 1.
+            - ``date``: a long, the days since 1970-01-01.
+            - ``datetime``: a long, the microseconds since 1970-01-01 UTC. Without a time zone:
+              the microseconds since 1970-01-01 of the wall clock.
+            - ``Decimal``: the string `decimal_text`, so that 1.50 counts as 1.5.
 
     Returns:
         The id, 1 to 2**64 - 1. A hash of 0 becomes 1. With a probability of 2**-64 it is
@@ -99,22 +108,49 @@ def unit_id(*parts: str | bytes | int) -> int:
 
     Raises:
         InvalidRequest: There are no parts, a part has another type, an integer is beyond signed 64
-            bits, or a ``str`` holds lone surrogates.
+            bits, a ``str`` holds lone surrogates, or a ``Decimal`` is not finite.
 
     Example:
         >>> unit_id("database/file13", 0) == unit_id("database/file13", 0)
         True
     """
     if not parts:
-        raise InvalidRequest("parts", parts, "at least one str, bytes or int")
+        raise InvalidRequest("parts", parts, f"at least one {_SUITABLE}")
     h = SEED
     for part in parts:
         h = _xxh64_part(part, h)
     return h or 1
 
 
+def decimal_text(value: Decimal) -> str:
+    """Return a decimal in plain notation without trailing zeros.
+
+    Args:
+        value: A finite number of any size: nothing is rounded.
+
+    Returns:
+        For example ``1.5``, ``100``, ``-0.25`` or ``0``.
+
+    Raises:
+        InvalidRequest: The value is infinite or not a number.
+    """
+    if not value.is_finite():
+        raise InvalidRequest("part", value, "a finite Decimal")
+    text = format(value, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text if value else "0"
+
+
+_SUITABLE = "str, bytes, int, bool, date, datetime or Decimal"
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_UTC = _EPOCH.replace(tzinfo=timezone.utc)
+
+
 def _xxh64_part(part: object, seed: int) -> int:
-    if isinstance(part, int) and not isinstance(part, bool):
+    if not isinstance(part, (int, str, bytes)):
+        part = _canonical(part)
+    if isinstance(part, int):
         if not -(1 << 63) <= part < 1 << 63:
             raise InvalidRequest("part", part, "an int within signed 64 bits")
         return xxh64_long(part, seed)
@@ -124,9 +160,19 @@ def _xxh64_part(part: object, seed: int) -> int:
         except UnicodeEncodeError:
             raise InvalidRequest("part", part, "a str without lone surrogates") from None
     if not isinstance(part, (bytes, bytearray, memoryview)):
-        raise InvalidRequest("part", part, "a str, bytes or int")
+        raise InvalidRequest("part", part, f"a {_SUITABLE}")
     if _xxh64 is None:
         raise ModuleNotFoundError(
             "unit_id of str and bytes needs the package xxhash: pip install xxhash"
         )
     return int(_xxh64(bytes(part), seed))
+
+
+def _canonical(part: object) -> object:
+    """Return the int or str that a date, datetime or Decimal counts as; others unchanged."""
+    if isinstance(part, datetime):
+        since = part - (_EPOCH if part.tzinfo is None else _EPOCH_UTC)
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    if isinstance(part, date):
+        return part.toordinal() - _EPOCH.toordinal()
+    return decimal_text(part) if isinstance(part, Decimal) else part

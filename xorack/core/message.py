@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 from xorack.core.errors import InvalidRequest, shown
 from xorack.core.request import Request
 
-__all__ = ["MAX_BODY_BYTES", "VERSION", "Parsed", "Rejected", "pack", "parse", "reject"]
+__all__ = [
+    "MAX_BODY_BYTES",
+    "VERSION",
+    "Parsed",
+    "Rejected",
+    "pack",
+    "pack_texts",
+    "parse",
+    "reject",
+]
 
 VERSION = 1
 """Version of the message format."""
@@ -219,7 +228,12 @@ def pack(requests: Iterable[Request], max_bytes: int = 250_000) -> Iterator[str]
     """
     if not 1024 <= max_bytes <= MAX_BODY_BYTES:
         raise InvalidRequest("max_bytes", max_bytes, f"1024 to {MAX_BODY_BYTES}")
-    yield from map(_body, _grouped(map(_json, requests), max_bytes))
+    yield from pack_texts(map(_json, requests), max_bytes)
+
+
+def pack_texts(requests: Iterable[str], max_bytes: int = 250_000) -> Iterator[str]:
+    """Pack requests that are JSON texts already; see `pack`."""
+    yield from map(_body, _grouped(requests, max_bytes))
 
 
 def _grouped(texts: Iterable[str], max_bytes: int) -> Iterator[list[str]]:

@@ -1,0 +1,281 @@
+"""Units and tags of Spark columns equal those of plain Python."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+
+import pyspark
+import pytest
+from pyspark.sql import functions as F
+
+from xorack import unit_id
+from xorack.core.errors import InvalidRequest
+from xorack.spark.errors import UnsuitableColumns
+from xorack.spark.units import (
+    chain_columns,
+    column_named,
+    parse_id,
+    quoted,
+    signed,
+    tag_column,
+    tag_text,
+    unit_column,
+)
+
+UTC = timezone.utc
+ROWS = 400
+NINES = 10**38 - 1
+ANY_CHARACTER = ((0x20, 0x7E), (0xA0, 0xD7FF), (0x10000, 0x10FFFF))
+
+
+def text(rng: random.Random) -> str:
+    return "".join(chr(rng.randint(*rng.choice(ANY_CHARACTER))) for _ in range(rng.randrange(12)))
+
+
+def moment(rng: random.Random) -> datetime:
+    return datetime.min + timedelta(rng.randrange(3652059), 0, rng.randrange(86400 * 10**6))
+
+
+def decimals(scale: int):
+    """Decimals of at most 38 digits, most of them with zeros at the end."""
+
+    def draw(rng: random.Random) -> Decimal:
+        digits = rng.randrange(10 ** rng.randrange(1, 39))
+        zeros = 10 ** rng.randrange(1, 20)
+        number = rng.choice((-1, 1)) * (digits - digits % zeros or digits)
+        return Decimal((number < 0, [int(digit) for digit in str(abs(number))], -scale))
+
+    return draw
+
+
+def integers(bits: int):
+    edge = 2 ** (bits - 1)
+    return [0, 1, -1, edge - 1, -edge], lambda rng: rng.randrange(-edge, edge)
+
+
+TIMES = [
+    datetime.min,
+    datetime.max,
+    datetime(1969, 12, 31, 23, 59, 59, 999999),
+    datetime(1582, 10, 10, 1, 2, 3, 4),
+    datetime(2026, 3, 8, 2, 30, 0, 123456),  # no such time in New York
+    datetime(2026, 11, 1, 1, 30),  # comes twice in New York
+]
+# By column: the type, values that are always among the rows, and how to draw others.
+COLUMNS = {
+    "tiny": ("tinyint", *integers(8)),
+    "_hash": ("smallint", *integers(16)),
+    "count": ("int", *integers(32)),
+    "a.b": ("bigint", *integers(64)),
+    "back`tick": ("boolean", [True, False], lambda rng: rng.random() < 0.5),
+    "": ("binary", [b"", bytes(range(70))], lambda rng: rng.randbytes(rng.randrange(70))),
+    "a day": (
+        "date",
+        [date.min, date.max, date(1969, 12, 31), date(1970, 1, 1), date(1582, 10, 10)],
+        lambda rng: moment(rng).date(),
+    ),
+    "unit": (
+        "timestamp",
+        [time.replace(tzinfo=UTC) for time in TIMES]
+        + [datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=-9.5)))],
+        lambda rng: moment(rng).replace(tzinfo=UTC),
+    ),
+    "wall": ("timestamp_ntz", TIMES, moment),
+    "c0": ("decimal(9,0)", [Decimal(100)], lambda rng: Decimal(rng.randrange(-9999, 9999))),
+    "*": (
+        "decimal(38,18)",
+        [Decimal(n).scaleb(-18) for n in (0, 1, -1, 5 * 10**17)],
+        decimals(18),
+    ),
+    "d": ("decimal(38,38)", [Decimal((0, (1,), -38)), Decimal((1, (9,) * 38, -38))], decimals(38)),
+    "D2": ("decimal(38,0)", [Decimal(NINES), Decimal(-NINES), Decimal(0)], decimals(0)),
+    "naïve 日": ("string", ["", "%", "a/b%2F/", "\U0001f600", "1.50"], text),
+}
+NAMES = list(COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def values():
+    rng = random.Random(13)
+    columns = [
+        edges + [draw(rng) for _ in range(ROWS - len(edges))] for _, edges, draw in COLUMNS.values()
+    ]
+    return list(zip(*columns, strict=True))
+
+
+@pytest.fixture(scope="module")
+def frame(spark, values):
+    schema = ", ".join(f"x{i} {kind}" for i, (kind, *_) in enumerate(COLUMNS.values()))
+    return spark.createDataFrame(values, schema).toDF(*NAMES).cache()
+
+
+@pytest.fixture
+def configure(spark):
+    """Return a function that sets options of the session until the test ends."""
+    before = {}
+
+    def set_option(option, value):
+        before.setdefault(option, spark.conf.get(option))
+        spark.conf.set(option, value)
+
+    yield set_option
+    for option, value in before.items():
+        spark.conf.set(option, value)
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_units_equal_unit_id(frame, values, configure, zone, ansi):
+    configure("spark.sql.session.timeZone", zone)
+    configure("spark.sql.ansi.enabled", ansi)
+    chosen = [[name] for name in NAMES] + [NAMES, NAMES[::-1]]
+    units = [unit_column(frame, "lines", names).alias(f"u{i}") for i, names in enumerate(chosen)]
+    for row, got in zip(values, frame.select(*units).collect(), strict=True):
+        by_name = dict(zip(NAMES, row, strict=True))
+        for names, unit in zip(chosen, got, strict=True):
+            parts = [by_name[name] for name in names]
+            assert unit == signed(unit_id("lines", *parts)), (names, parts)
+
+
+@pytest.mark.parametrize(
+    ("zone", "ansi", "names"),
+    [("UTC", "true", NAMES), ("America/New_York", "false", NAMES[::-1])],
+    ids=["forward", "backward"],
+)
+def test_tags_equal_tag_text(frame, values, configure, zone, ansi, names):
+    configure("spark.sql.session.timeZone", zone)
+    configure("spark.sql.ansi.enabled", ansi)
+    chains = frame.select(*chain_columns(frame, names))
+    assert chains.columns == [f"c{i}" for i in range(len(names))]
+    types = [kind for _, kind in frame.select(*map(quoted, names)).dtypes]
+    assert [kind for _, kind in chains.dtypes] == types
+    got = chains.select(tag_column(chains, "run/label/", len(names))).collect()
+    for row, (tag,) in zip(values, got, strict=True):
+        by_name = dict(zip(NAMES, row, strict=True))
+        assert tag == tag_text("run/label/", *(by_name[name] for name in names))
+
+
+def test_long_tags_are_cut(spark):
+    prefix = "2026-01-31/file/"
+    room = 1024 - len(prefix)
+    long = ["a" * room, "a" * (room + 1), "é" * (room // 2 + 1), "\U0001f600" * 300 + "x"]
+    chains = spark.createDataFrame([(value,) for value in long], "c0 string")
+    tags = [tag for (tag,) in chains.select(tag_column(chains, prefix, 1)).collect()]
+    assert tags == [tag_text(prefix, value) for value in long]
+    assert tags[0] == prefix + long[0]
+    for value, tag in zip(long[1:], tags[1:], strict=True):
+        assert tag == f"{(prefix + value)[:240]}...{unit_id(prefix + value):016x}"
+        assert len(tag.encode()) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((17,), "17"),
+        ((-(2**63), True, False), "-9223372036854775808/true/false"),
+        (("dir/a.txt",), "dir/a.txt"),
+        (("50%/a", "50%/a"), "50%25%2Fa/50%/a"),
+        ((b"\x00\xff",), "00ff"),
+        ((date(33, 1, 2),), "0033-01-02"),
+        ((datetime(2026, 1, 31, 13, tzinfo=timezone(timedelta(hours=1))),),
+         "2026-01-31T12:00:00.000000Z"),
+        ((datetime(2026, 1, 31, 12, 0, 0, 5),), "2026-01-31T12:00:00.000005"),
+        ((Decimal("1E+2"), Decimal("-0.250")), "100/-0.25"),
+    ],
+)  # fmt: skip
+def test_the_text_of_values(values, text):
+    assert tag_text("p/", *values) == f"p/{text}"
+
+
+@pytest.mark.parametrize("value", [None, 1.5, [1]])
+def test_other_values_have_no_text(value):
+    with pytest.raises(InvalidRequest, match="expected a str"):
+        tag_text("p/", value)
+
+
+@pytest.mark.parametrize("name", ["a.b", "naïve 日", "d", "*", "wall"])
+def test_a_null_names_the_column(spark, name):
+    null = F.lit(None).cast(COLUMNS[name][0])
+    empty = spark.range(1).select(F.lit(1).alias("count"), null.alias(name))
+    for role, column in (
+        ("unit", unit_column(empty, "s", ["count", name])),
+        ("chain", *chain_columns(empty, [name])),
+    ):
+        with pytest.raises(Exception, match="is null") as caught:
+            empty.select(column).collect()
+        assert f"xorack: {role} column {name} is null; a {role} needs a value" in str(caught.value)
+
+
+@pytest.mark.parametrize("select", [lambda f, n: unit_column(f, "s", n), chain_columns])
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("1d", "double"),
+        ("cast(1 as float)", "float"),
+        ("struct(1 as a)", "struct<a:int>"),
+        ("array(1)", "array<int>"),
+        ("map(1, 2)", "map<int,int>"),
+        ("interval 1 day", "interval day"),
+        ("null", "void"),
+        pytest.param(
+            "'a' collate UTF8_LCASE",
+            "string collate UTF8_LCASE",
+            marks=pytest.mark.skipif(pyspark.__version__ < "4", reason="Spark 3 has none"),
+        ),
+    ],
+)
+def test_other_types_are_unsuitable(spark, select, value, kind):
+    frame = spark.sql(f"select 1 as a, {value} as `x.y`")
+    with pytest.raises(UnsuitableColumns) as caught:
+        select(frame, ["a", "x.y"])
+    assert f"column x.y is of the type {kind}: cast it; suitable are integers" in str(caught.value)
+
+
+def test_no_columns_are_unsuitable(spark):
+    for role, select in (("unit", lambda f, n: unit_column(f, "s", n)), ("chain", chain_columns)):
+        with pytest.raises(UnsuitableColumns, match=f"a {role} needs at least one column"):
+            select(spark.range(1), [])
+
+
+def test_a_missing_or_ambiguous_column_is_named(spark):
+    left, right = spark.range(1).selectExpr("id", "1 as `a.b`"), spark.range(1)
+    with pytest.raises(
+        UnsuitableColumns, match=r"column a is not in the frame, which has id, a\.b"
+    ):
+        column_named(left, "a")
+    both = left.join(right, left.id == right.id)
+    with pytest.raises(UnsuitableColumns, match="column id is 2 times in the frame, which has id"):
+        unit_column(both, "s", ["a.b", "id"])
+
+
+def test_case_counts_where_the_session_says_so(spark, configure):
+    frame = spark.sql("select 1 as a, 2 as B")
+    both = spark.sql("select 1 as a, 2L as A")
+    assert frame.select(column_named(frame, "b")[0]).columns == ["B"]
+    with pytest.raises(UnsuitableColumns, match="column A is 2 times in the frame, which has a, A"):
+        column_named(both, "A")
+    configure("spark.sql.caseSensitive", "true")
+    with pytest.raises(UnsuitableColumns, match="column b is not in the frame"):
+        column_named(frame, "b")
+    column, kind = column_named(both, "A")
+    assert (both.select(column).first()[0], kind.simpleString()) == (2, "bigint")
+
+
+@pytest.mark.parametrize(
+    ("given", "id"),
+    [(1, 1), (-1, 2**64 - 1), (2**64 - 1, 2**64 - 1), ("00000000000000fF", 255)],
+)
+def test_ids_are_parsed(given, id):
+    assert parse_id(given) == id
+    assert signed(id) % 2**64 == id
+    assert -(2**63) <= signed(id) < 2**63
+
+
+@pytest.mark.parametrize(
+    "given", [0, 2**64, -(2**63) - 1, True, 1.0, None, "1", "0" * 16, "x" * 16, "0x00000000000001"]
+)
+def test_invalid_ids_are_named(given):
+    with pytest.raises(InvalidRequest, match=r"id: .*, expected a unit's id"):
+        parse_id(given)

@@ -1,0 +1,117 @@
+"""Folding a frame's units: one row a chain, whatever the number of units.
+
+Plain stamps are an aggregate in the JVM. Traced ones take two longs a row to Python, where numpy
+folds them: first what a task has, then, after a shuffle by chain, what all tasks have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from xorack.spark.units import chain_columns, tag_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["fold_chains", "fold_units"]
+
+_FOLDED_AT_ONCE = 1 << 20
+"""Rows that a task folds at a time: some 100 MB."""
+
+
+def fold_units(frame: DataFrame, chain: Sequence[str], unit: Column, prefix: str) -> DataFrame:
+    """Fold a frame's units per chain, without stamps.
+
+    Args:
+        frame: One row a unit.
+        chain: The names of the columns that tell chains apart.
+        unit: The unit of a row, a long.
+        prefix: The beginning of tags.
+
+    Returns:
+        ``tag``, ``units`` (long, the XOR of the unit ids) and ``count`` (long), a row a chain.
+    """
+    selected = frame.select(*chain_columns(frame, chain), unit.alias("unit"))
+    names = selected.columns[:-1]
+    grouped = selected.groupBy(*names).agg(
+        F.bit_xor("unit").alias("units"), F.count("unit").alias("count")
+    )
+    return grouped.select(tag_column(grouped, prefix, len(names)).alias("tag"), "units", "count")
+
+
+def fold_chains(
+    frame: DataFrame, chain: Sequence[str], unit: Column, prefix: str, cells: int | None
+) -> DataFrame:
+    """Fold a frame's units per chain, with what their stamps are made of.
+
+    Args:
+        frame: One row a unit.
+        chain: The names of the columns that tell chains apart.
+        unit: The unit of a row, a long.
+        prefix: The beginning of tags.
+        cells: The cells of each table of traced stamps; None for plain stamps.
+
+    Returns:
+        As `fold_units`, and ``fold`` (binary): see `xorack.spark.vectors`. Null for plain stamps.
+    """
+    if cells is None:
+        folded = fold_units(frame, chain, unit, prefix)
+        return folded.withColumn("fold", F.lit(None).cast("binary"))
+    columns = chain_columns(frame, chain)
+    rows = frame.select(*columns, unit.alias("unit"))
+    names = rows.columns[:-1]
+    rows = rows.withColumn("key", F.xxhash64(*names))
+    fields = [rows.schema[name] for name in [*names, "key"]]
+    fields += [StructField("units", LongType()), StructField("count", LongType())]
+    schema = StructType([*fields, StructField("fold", BinaryType())])
+    # A chain's folds meet in one task; a chain of very many rows is folded where it lies first.
+    parts = rows.mapInArrow(_fold_rows(names, cells), schema).repartition("key")
+    merged = parts.mapInArrow(_merge_folds(names, cells), schema)
+    return merged.select(
+        tag_column(merged, prefix, len(names)).alias("tag"), "units", "count", "fold"
+    )
+
+
+_Batches = Callable[[Iterator[Any]], Iterator[Any]]
+
+
+def _fold_rows(names: Sequence[str], cells: int) -> _Batches:
+    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from xorack.spark.vectors import combine, single_units
+
+        for rows in _tables(batches, _FOLDED_AT_ONCE):
+            yield from combine(single_units(rows), names, cells).to_batches()
+
+    return fold
+
+
+def _merge_folds(names: Sequence[str], cells: int) -> _Batches:
+    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from xorack.spark.vectors import combine
+
+        for rows in _tables(batches):
+            yield from combine(rows, names, cells).to_batches()
+
+    return merge
+
+
+def _tables(batches: Iterable[pa.RecordBatch], size: int | None = None) -> Iterator[pa.Table]:
+    """Yield tables of at least some rows, the last one excepted; of all rows without a size."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            rows += batch.num_rows
+        if size is not None and rows >= size:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held)

@@ -1,0 +1,203 @@
+"""Starting: the record of what was written, and the requests that create its chains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from xorack.spark.errors import LabelInUse, RowsChanged
+from xorack.spark.evidence import open_output, unit_of
+from xorack.spark.folding import fold_chains, fold_units
+from xorack.spark.record import (
+    Record,
+    Summary,
+    claim_label,
+    folder_part,
+    summarize,
+)
+from xorack.spark.units import chain_columns, column_named, has_columns, tag_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from xorack.spark.evidence import Output
+    from xorack.spark.rows import TrackedRows
+
+__all__ = ["cells_of", "creates", "keep_record", "keep_start", "record_of", "request_id"]
+
+_DETAIL_BYTES = 4096
+
+
+def record_of(rows: TrackedRows) -> Record:
+    """Return the record of rows."""
+    folder = f"{rows.tracking.folder(rows.label)}/{folder_part('name', rows.name)}"
+    if rows.batch_id is not None:
+        folder += f"/{folder_part('batch', str(rows.batch_id))}"
+    return Record(rows.tracking.spark, folder)
+
+
+def cells_of(rows: TrackedRows) -> int | None:
+    """Return the cells of the stamps of rows that start: None for plain stamps."""
+    return None if rows.tracking.stamps == "plain" else rows.tracking.cells
+
+
+def keep_start(
+    rows: TrackedRows, written: Output, chains: DataFrame | None
+) -> tuple[Summary, dict[str, Any]]:
+    """Keep the record of a start; see `TrackedRows.start`.
+
+    Returns:
+        The summary of the record and the facts in it: those of the first start of this run.
+    """
+    _claim(rows)
+    facts = None if chains is None else _facts(rows, chains)
+    given = {"step": "start", "with_facts": chains is not None}
+    return keep_record(rows, written, given, facts)
+
+
+def keep_record(
+    rows: TrackedRows, written: Output, given: dict[str, Any], facts: DataFrame | None = None
+) -> tuple[Summary, dict[str, Any]]:
+    """Fold what was written and keep the record, or compare it with the record that is there.
+
+    Raises:
+        RowsChanged: The record is of other rows.
+    """
+    tracking, record = rows.tracking, record_of(rows)
+    frame = open_output(tracking.spark, written)
+    unit = unit_of(rows, frame)
+    before = record.read()
+    if before is not None:
+        light = fold_units(frame, rows.chain, unit, rows.prefix)
+        summary = summarize(
+            _with_facts(rows, light.withColumn("fold", F.lit(None).cast("binary")), facts)
+        )
+        if summary != before[0]:
+            raise RowsChanged(
+                f"run {tracking.run_id!r} started {before[0].totals.count:,} rows named "
+                f"{rows.name!r} in {before[0].chains:,} chains before, and now others: "
+                f"{summary.totals.count:,} in {summary.chains:,}; use another run_id"
+            )
+        return before
+    folded = fold_chains(frame, rows.chain, unit, rows.prefix, cells_of(rows))
+    kept = {
+        "name": rows.name,
+        "chain": rows.chain,
+        "unit": rows.unit,
+        "cells": cells_of(rows),
+        "source": written if isinstance(written, str) else None,
+        "timeout": tracking.timeout,
+        "idle_timeout": tracking.idle_timeout,
+        **given,
+    }
+    return record.write(_with_facts(rows, folded, facts), kept), kept
+
+
+def _claim(rows: TrackedRows) -> None:
+    """Make sure that these rows may create the chains of their label."""
+    tracking = rows.tracking
+    folder = tracking.folder(rows.label)
+    wanted = {"name": rows.name, "cells": cells_of(rows)}
+    first = claim_label(tracking.spark, folder, wanted)
+    if first["name"] != rows.name:
+        raise LabelInUse(
+            f"{first['name']!r} has started the chains {rows.prefix}… before: give {rows.name!r} "
+            "another label"
+        )
+    if first["cells"] != wanted["cells"]:
+        raise RowsChanged(
+            f"run {tracking.run_id!r} started {rows.name!r} with "
+            f"{_form(first['cells'])} before, and now with {_form(wanted['cells'])}"
+        )
+
+
+def _form(cells: int | None) -> str:
+    return "plain stamps" if cells is None else f"stamps of {cells} cells"
+
+
+def _facts(rows: TrackedRows, chains: DataFrame) -> DataFrame:
+    """Return ``tag``, ``detail`` and ``failed`` of a frame of chains."""
+    columns = chain_columns(chains, rows.chain)
+    texts = [
+        column_named(chains, name)[0].cast("string").alias(name)
+        if has_columns(chains, [name])
+        else F.lit(None).cast("string").alias(name)
+        for name in ("detail", "failed")
+    ]
+    selected = chains.select(*columns, *texts)
+    tag = tag_column(selected, rows.prefix, len(columns)).alias("tag")
+    # Spark writes the object again, so what it reads leniently goes out as valid JSON.
+    detail = F.get_json_object("detail", "$")
+    wrong = F.raise_error(
+        F.concat(
+            F.lit("xorack: detail of chain "),
+            F.col("tag"),
+            F.lit(f" is not a JSON object of at most {_DETAIL_BYTES} bytes"),
+        )
+    )
+    is_wrong = F.col("detail").isNotNull() & (
+        detail.isNull() | ~detail.startswith("{") | (F.octet_length(detail) > _DETAIL_BYTES)
+    )
+    reason = F.substring("failed", 1, 250)
+    return (
+        selected.select(tag, "detail", "failed")
+        .select(
+            "tag", F.when(is_wrong, wrong).otherwise(detail).alias("detail"), reason.alias("failed")
+        )
+        .dropDuplicates(["tag"])
+    )
+
+
+def _with_facts(rows: TrackedRows, folded: DataFrame, facts: DataFrame | None) -> DataFrame:
+    """Add the facts about chains. A chain with nothing started has its root as its one unit."""
+    if facts is None:
+        null = F.lit(None).cast("string")
+        return folded.withColumn("detail", null).withColumn("failed", null)
+    has_units = F.col("failed").isNull() & F.col("count").isNotNull()
+    root = F.xxhash64(F.lit(rows.name), F.col("tag"))
+    return folded.join(facts, "tag", "full_outer").select(
+        "tag",
+        F.when(has_units, F.col("units")).otherwise(root).alias("units"),
+        F.when(has_units, F.col("count")).otherwise(F.lit(0).cast("long")).alias("count"),
+        F.when(has_units, F.col("fold")).alias("fold"),
+        "detail",
+        "failed",
+    )
+
+
+def creates(rows: TrackedRows, facts: dict[str, Any]) -> DataFrame:
+    """Return the requests that create the chains of a record, and end those without units."""
+    chains = record_of(rows).chains()
+    step = request_id(rows, "start")
+    number = F.col("count")
+    created = chains.select(
+        F.lit("create").alias("op"),
+        "tag",
+        F.lit(step).alias("id"),
+        "units",
+        "fold",
+        F.greatest(number, F.lit(1).cast("long")).alias("started"),
+        F.lit(facts["timeout"]).cast("double").alias("timeout"),
+        F.lit(facts["idle_timeout"]).cast("double").alias("idle_timeout"),
+        "detail",
+    )
+    if not facts["with_facts"]:
+        return created
+    is_failed = F.col("failed").isNotNull()
+    ended = chains.where(number == 0).select(
+        F.when(is_failed, "fail").otherwise("stamp").alias("op"),
+        "tag",
+        F.lit(f"{step}/end").alias("id"),
+        "units",
+        "fold",
+        F.when(~is_failed, F.lit(1).cast("long")).alias("finished"),
+        F.col("failed").alias("reason"),
+    )
+    return created.unionByName(ended, allowMissingColumns=True)
+
+
+def request_id(rows: TrackedRows, step: str) -> str:
+    """Return the id of a step's requests: the same whenever the step is repeated."""
+    batch = "" if rows.batch_id is None else f"/{rows.batch_id}"
+    return f"{rows.name}/{step}{batch}"

@@ -1,0 +1,292 @@
+"""Columns of units and tags, and the checks of the columns that they are made of.
+
+All of it are Spark expressions, in classic sessions and Spark Connect, from Spark 3.5 on. They give
+the same ids and tags with ANSI mode on and off, and in every time zone of the session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from xorack.core.errors import InvalidRequest
+from xorack.core.hashing import decimal_text, unit_id
+from xorack.spark.errors import UnsuitableColumns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    Expression = Callable[[Column], Column]
+
+__all__ = [
+    "chain_columns",
+    "column_named",
+    "has_columns",
+    "parse_id",
+    "quoted",
+    "signed",
+    "tag_column",
+    "tag_text",
+    "unit_column",
+]
+
+_TAG_BYTES = 1024
+_CUT_CHARACTERS = 240
+_SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
+_HEX_ID = re.compile("[0-9a-fA-F]{16}")
+_SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
+
+
+def quoted(name: str) -> str:
+    """Return a column's name in backticks: `F.col` takes dots and spaces in it as they are."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:
+    """Find a column by its name, in another case too unless ``spark.sql.caseSensitive`` is true.
+
+    Args:
+        frame: The frame to look in.
+        name: The plain name, of any characters, without backticks.
+
+    Returns:
+        The column, and its type in the frame's schema.
+
+    Raises:
+        UnsuitableColumns: The frame has no such column, or more than one.
+    """
+    fields = frame.schema.fields
+    found = [field for field in fields if field.name.lower() == name.lower()]
+    exact = [field for field in found if field.name == name]
+    if found != exact and _case_sensitive(frame):
+        found = exact
+    if len(found) != 1:
+        problem = "not in the frame" if not found else f"{len(found)} times in the frame"
+        columns = ", ".join(field.name for field in fields)
+        raise UnsuitableColumns(f"column {name} is {problem}, which has {columns}")
+    return F.col(quoted(found[0].name)), found[0].dataType
+
+
+def has_columns(frame: DataFrame, names: Sequence[str]) -> bool:
+    """Tell whether a frame has all of these columns; see `column_named`."""
+    try:
+        return bool([column_named(frame, name) for name in names])
+    except UnsuitableColumns:
+        return False
+
+
+def _case_sensitive(frame: DataFrame) -> bool:
+    return str(frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+
+
+def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
+    """Return the unit of each row: `xorack.unit_id` of the salt and the columns' values.
+
+    Spark's ``collect`` gives the values of a timestamp column in the time zone of the Python
+    process and without a zone: add it (``value.astimezone()``) before you pass them to `unit_id`.
+
+    Args:
+        frame: The rows. Nothing is run: only the schema is read.
+        salt: The first part of each id. Rows of two salts never have the same unit.
+        names: The columns that identify a row.
+
+    Returns:
+        A long: the id as signed 64 bits, never 0. The job fails where a value is null, with an
+        error that names the column.
+
+    Raises:
+        UnsuitableColumns: There are no names; a column is missing, ambiguous or of another type.
+    """
+    parts = [hashed(column) for column, (hashed, _) in _suitable(frame, names, "unit")]
+    return _never_zero(F.xxhash64(F.lit(salt), *parts))
+
+
+def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
+    """Return the columns that tell chains apart, with their own types, as ``c0``, ``c1``, ….
+
+    Args:
+        frame: The rows. Nothing is run: only the schema is read.
+        names: The columns that identify a chain.
+
+    Returns:
+        The columns. The job fails where a value is null, with an error that names the column.
+
+    Raises:
+        UnsuitableColumns: There are no names; a column is missing, ambiguous or of another type.
+    """
+    parts = _suitable(frame, names, "chain")
+    return [column.alias(f"c{i}") for i, (column, _) in enumerate(parts)]
+
+
+def tag_column(frame: DataFrame, prefix: str, count: int) -> Column:
+    """Return the tag of each chain: `tag_text` of the prefix and the columns ``c0``, ``c1``, ….
+
+    Args:
+        frame: Rows with the columns of `chain_columns`.
+        prefix: The start of each tag, up to the values: ``2026-01-31/order/``.
+        count: The number of columns.
+
+    Returns:
+        A string of at most 1,024 UTF-8 bytes.
+
+    Raises:
+        UnsuitableColumns: A column is missing or of another type.
+    """
+    parts = _suitable(frame, [f"c{i}" for i in range(count)], "chain")
+    texts = [text(column) for column, (_, text) in parts]
+    for plain, encoded in _ENCODED:
+        texts[:-1] = [F.replace(text, F.lit(plain), F.lit(encoded)) for text in texts[:-1]]
+    tag = F.concat(F.lit(prefix), F.concat_ws("/", *texts))
+    digits = F.lower(F.lpad(F.hex(_never_zero(F.xxhash64(tag))), 16, "0"))
+    cut = F.concat(F.substring(tag, 1, _CUT_CHARACTERS), F.lit("..."), digits)
+    return F.when(F.octet_length(tag) > _TAG_BYTES, cut).otherwise(tag)
+
+
+def tag_text(prefix: str, *values: str | bytes | int | date | Decimal) -> str:
+    """Return the tag of the chain that these values identify.
+
+    Args:
+        prefix: The start of the tag, up to the values: ``2026-01-31/order/``.
+        *values: As `xorack.unit_id` takes them.
+
+    Returns:
+        The prefix and the values, joined by ``/``. In all values but the last, ``%`` and ``/`` are
+        percent-encoded. A tag above 1,024 UTF-8 bytes is cut: 240 characters, ``...``, and 16 hex
+        digits of the hash of the whole tag.
+
+    Raises:
+        InvalidRequest: A value has another type.
+    """
+    texts = [_value_text(value) for value in values]
+    for plain, encoded in _ENCODED:
+        texts[:-1] = [text.replace(plain, encoded) for text in texts[:-1]]
+    tag = prefix + "/".join(texts)
+    if len(tag.encode()) <= _TAG_BYTES:
+        return tag
+    return f"{tag[:_CUT_CHARACTERS]}...{unit_id(tag):016x}"
+
+
+_ENCODED = (("%", "%25"), ("/", "%2F"))
+
+
+def _value_text(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | int():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case datetime(tzinfo=None):
+            return value.isoformat(timespec="microseconds")
+        case datetime():
+            return _value_text(value.astimezone(timezone.utc).replace(tzinfo=None)) + "Z"
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return decimal_text(value)
+    raise InvalidRequest("value", value, "a str, bytes, int, bool, date, datetime or Decimal")
+
+
+def parse_id(given: int | str) -> int:
+    """Return a unit's id, unsigned.
+
+    Args:
+        given: An integer, signed or unsigned, or 16 hex digits as in events.
+
+    Raises:
+        InvalidRequest: It is 0, beyond 64 bits, or something else.
+    """
+    number: object = given
+    if isinstance(given, str) and _HEX_ID.fullmatch(given):
+        number = int(given, 16)
+    if type(number) is not int or number == 0 or not -(1 << 63) <= number < 1 << 64:
+        expected = "a unit's id: a non-zero 64-bit integer, or 16 hex digits"
+        raise InvalidRequest("id", given, expected)
+    return number % (1 << 64)
+
+
+def signed(id: int) -> int:
+    """Return an unsigned id as the long that Spark has."""
+    return id - (1 << 64) if id >> 63 else id
+
+
+def _suitable(
+    frame: DataFrame, names: Sequence[str], role: str
+) -> list[tuple[Column, tuple[Expression, Expression]]]:
+    """Find columns and the two forms of their types. A null fails the job."""
+    if not names:
+        raise UnsuitableColumns(f"a {role} needs at least one column")
+    parts = []
+    for name in names:
+        column, type_ = column_named(frame, name)
+        shown = type_.simpleString()
+        forms = _FORMS.get(shown.split("(")[0])
+        if forms is None:
+            raise UnsuitableColumns(
+                f"{role} column {name} is of the type {shown}: cast it; suitable are {_SUITABLE}"
+            )
+        # xxhash64 skips a null: without the check, two rows would have one id.
+        message = f"xorack: {role} column {name} is null; a {role} needs a value"
+        parts.append((F.coalesce(column, F.raise_error(F.lit(message))), forms))
+    return parts
+
+
+def _never_zero(hashed: Column) -> Column:
+    return hashed.bitwiseOR((hashed == 0).cast("long"))
+
+
+def _as_is(column: Column) -> Column:
+    return column
+
+
+def _as_long(column: Column) -> Column:
+    return column.cast("long")
+
+
+def _as_text(column: Column) -> Column:
+    return column.cast("string")
+
+
+def _wall_micros(column: Column) -> Column:
+    """Microseconds of a timestamp_ntz: a cast to timestamp would take the session's time zone."""
+    since = column - F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+    return (since.cast("interval second").cast("decimal(20,6)") * _SECOND).cast("long")
+
+
+def _iso(micros: Column) -> Column:
+    """The date and time, by arithmetic: Spark formats timestamps in the session's time zone."""
+    time = F.pmod(micros, F.lit(_DAY))
+    day = F.date_from_unix_date(_div(micros - time, _DAY).cast("int")).cast("string")
+    seconds = _div(time, _SECOND)
+    clock = (_div(seconds, 3600), _div(seconds, 60) % 60, seconds % 60, time % _SECOND)
+    return F.concat(day, F.lit("T"), F.format_string("%02d:%02d:%02d.%06d", *clock))
+
+
+def _div(column: Column, by: int) -> Column:
+    return F.call_function("div", column, F.lit(by))
+
+
+def _decimal_text(column: Column) -> Column:
+    """As `decimal_text`. A cast to string may have an exponent where ANSI mode is off."""
+    digits = F.translate(F.format_number(column, 38), ",", "")
+    return F.regexp_replace(digits, r"\.?0+$", "")
+
+
+# By type: the form that is hashed in units, and the text in tags.
+_FORMS: dict[str, tuple[Expression, Expression]] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "boolean"), (_as_long, _as_text)),
+    "string": (_as_is, _as_is),
+    "binary": (_as_is, lambda column: F.lower(F.hex(column))),
+    "date": (lambda column: F.unix_date(column).cast("long"), _as_text),
+    "timestamp": (F.unix_micros, lambda column: F.concat(_iso(F.unix_micros(column)), F.lit("Z"))),
+    "timestamp_ntz": (_wall_micros, lambda column: _iso(_wall_micros(column))),
+    "decimal": (_decimal_text, _decimal_text),
+}
