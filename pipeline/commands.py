@@ -7,86 +7,87 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pipeline.errors import JobError
 from pipeline.folder import absolute
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+__all__ = ["FILES", "Options", "run"]
 
-    from xorack.spark.rows import TrackedRows
+Options = Mapping[str, Mapping[str, Any]]
+"""Arguments of `argparse.ArgumentParser.add_argument` by option."""
 
-__all__ = ["add_common", "add_files", "run", "tracked_words"]
-
-
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """Add the options of all jobs."""
-    add = parser.add_argument
-    add("--queue-url", required=True, metavar="URL", help="the stack's output QueueUrl")
-    add("--run-id", required=True, metavar="ID", help="names this run, and every repeat of it")
-    add("--records", required=True, metavar="DIR", help="a folder for the records of what started")
-    add("--stamps", choices=("traced", "plain"), default="traced", help="plain: cheaper, no names")
-    add("--cells", type=int, default=16, metavar="N", help="more cells of a stamp name more words")
-    add("--region", help="the queue's region, if its URL does not say")
-    add("--endpoint-url", metavar="URL", help="another endpoint than AWS's own")
-    add("--json", action="store_true", help="print the summary as JSON")
-    add("--verbose", action="store_true", help="show Spark's log and full errors")
-
-
-def add_files(parser: argparse.ArgumentParser) -> None:
-    """Add the options of jobs that start chains of files."""
-    add = parser.add_argument
-    add("--encoding", default="UTF-8", help="of the files (default: UTF-8)")
-    add("--timeout", type=float, metavar="SECONDS", help="until a chain that is not acked fails")
-    add("--idle-timeout", type=float, metavar="SECONDS", help="the same, since the last stamp")
+_COMMON: Options = {
+    "queue-url": {"required": True, "metavar": "URL", "help": "the stack's output QueueUrl"},
+    "run-id": {"required": True, "metavar": "ID", "help": "names this run and its repeats"},
+    "records": {"required": True, "metavar": "DIR", "help": "the records of what was started"},
+    "region": {"help": "the queue's region, if its URL does not say"},
+    "endpoint-url": {"metavar": "URL", "help": "another endpoint than AWS's own"},
+    "json": {"action": "store_true", "help": "print the summary as JSON"},
+    "verbose": {"action": "store_true", "help": "show Spark's log and full errors"},
+}
+FILES: Options = {
+    "encoding": {"default": "UTF-8", "help": "of the files (default: UTF-8)"},
+    "timeout": {"type": float, "metavar": "SECONDS", "help": "until a chain fails"},
+    "idle-timeout": {"type": float, "metavar": "SECONDS", "help": "the same, since a stamp"},
+    "stamps": {"choices": ("traced", "plain"), "default": "traced", "help": "plain name no words"},
+    "cells": {"type": int, "default": 16, "metavar": "N", "help": "more cells name more words"},
+}
+"""Options of the jobs that start chains of files."""
 
 
-def tracked_words(spark: SparkSession, arguments: argparse.Namespace) -> TrackedRows:
-    """Return the words as rows to track; raises `InvalidOption`."""
-    from xorack.spark import Tracking
-
-    names = ("queue_url", "run_id", "stamps", "cells", "region", "endpoint_url")
-    options = {name: getattr(arguments, name) for name in names}
-    for name in ("timeout", "idle_timeout"):
-        options[name] = getattr(arguments, name, None)
-    tracking = Tracking(spark, records=absolute(arguments.records), **options)
-    return tracking.rows("words", chain="file", unit=["file", "position"])
-
-
-def run(
-    name: str, job: Callable[[argparse.Namespace], dict[str, Any]], arguments: argparse.Namespace
-) -> int:
+def run(job: Callable[..., dict[str, Any]], options: Options, argv: Sequence[str] | None) -> int:
     """Run a job and print its summary, or its error in one line on stderr.
 
     Args:
-        name: The job's name.
-        job: Takes the arguments and returns the summary.
-        arguments: The command line's.
+        job: Takes the session, the words as rows to track, and the arguments; returns the summary.
+        options: The job's own.
+        argv: The arguments; None for those of the process.
 
     Returns:
         The exit status.
     """
+    name = job.__name__
+    parser = argparse.ArgumentParser(prog=name, description=(job.__doc__ or "").partition("\n")[0])
+    for option, settings in {**options, **_COMMON}.items():
+        parser.add_argument(f"--{option}", **settings)
+    arguments = parser.parse_args(argv)
     begun = time.monotonic()
     try:
-        summary = job(arguments)
+        from pipeline.session import session
+
+        spark = session(f"xorack {name}", verbose=arguments.verbose)
+        summary = job(spark, _tracked_words(spark, arguments), arguments)
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
     except Exception as error:  # noqa: BLE001 - the user gets its reason, not its trace
         if arguments.verbose:
-            import traceback
-
             traceback.print_exception(error)
         print(f"{name}: {_reason(error)}", file=sys.stderr)
         return 1
     summary["seconds"] = round(time.monotonic() - begun, 1)
+    lists = {key: summary.pop(key) for key in list(summary) if isinstance(summary[key], list)}
     if arguments.json:
-        print(json.dumps(summary))
-    else:
-        print(f"{name}: " + ", ".join(f"{value} {key}" for key, value in summary.items()))
+        print(json.dumps({**summary, **lists}))
+        return 0
+    for key, values in lists.items():
+        for value in values[:20]:
+            print(f"{key}: {value}")
+    print(f"{name}: " + ", ".join(f"{value} {key}" for key, value in summary.items()))
     return 0
+
+
+def _tracked_words(spark: Any, arguments: argparse.Namespace) -> Any:
+    from xorack.spark import Tracking
+
+    names = ("queue_url", "run_id", "region", "endpoint_url", "timeout", "idle_timeout", "stamps")
+    given = {name: value for name in (*names, "cells") if (value := getattr(arguments, name, None))}
+    tracking = Tracking(spark, records=absolute(arguments.records), **given)
+    tracking.check()
+    return tracking.rows("words", chain="file", unit=["file", "position"])
 
 
 def _reason(error: Exception) -> str:

@@ -2,68 +2,43 @@
 
     python -m pipeline.count --words DIR --counts OUT --records DIR --queue-url URL --run-id ID
 
-``spark-submit pipeline/count.py`` takes the same options. A chain is finished when the counts on
-disk hold the evidence of its words. To repeat a run that died, give the same ``--run-id``: it
-writes the counts anew and sends the same requests.
+A chain is finished when the counts on disk hold the evidence of all of its words. To repeat a run
+that died, give the same ``--run-id``: it writes the counts anew and sends the same requests.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from argparse import Namespace
 from typing import Any
+
+from pyspark.sql import SparkSession
 
 if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from pipeline.commands import add_common, run, tracked_words
+from pipeline.commands import Options, run
+from pipeline.data import counts_of, read, totals, words_in
 from pipeline.folder import absolute, claim
+from xorack.spark import TrackedRows
 
-__all__ = ["count", "main", "parser"]
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the command line."""
-    made = argparse.ArgumentParser(
-        prog="count", description="Count the words that split wrote, finish their chains."
-    )
-    made.add_argument("--words", required=True, metavar="DIR", help="the folder that split wrote")
-    made.add_argument("--counts", required=True, metavar="OUT", help="the folder to write to")
-    add_common(made)
-    return made
+_OPTIONS: Options = {
+    "words": {"required": True, "metavar": "DIR", "help": "the folder that split wrote"},
+    "counts": {"required": True, "metavar": "OUT", "help": "the folder to write to"},
+}
 
 
-def count(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Run the job.
-
-    Args:
-        arguments: Those of `parser`.
-
-    Returns:
-        The summary; ``missing`` is the number of started words that are not among the words.
-
-    Raises:
-        JobError: A folder is invalid; nothing was written.
-        OutputDiffers: The counts on disk are not those of the words; run it again.
-        XorAckError: An option is invalid; or not all requests were sent: run it again.
-    """
-    from pipeline.session import session
-
-    spark = session("xorack count", verbose=arguments.verbose)
-    tracked = tracked_words(spark, arguments)
-
-    from pipeline.data import counts_of, read, words_in
-
-    words, place = words_in(spark, absolute(arguments.words)), absolute(arguments.counts)
+def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, Any]:
+    """Count the words that split wrote, and finish their chains."""
+    rows, place = words_in(spark, absolute(arguments.words)), absolute(arguments.counts)
+    counts = counts_of(rows, words)
     claim("--counts", place, arguments.run_id)
-    counts = counts_of(words, tracked)
     counts.write.mode("append").parquet(place)
     written = read(spark, place, counts.schema)
-    report = tracked.finish(written=written, rows=words)
-    total = written.selectExpr("coalesce(sum(count), 0) AS words", "count(1) AS distinct").first()
+    report = words.finish(written, rows=rows)
     return {
-        **total.asDict(),
+        **totals(written),
         "missing": report.missing,
         "chains": report.chains,
         "messages": report.messages,
@@ -72,8 +47,8 @@ def count(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command with these arguments, or the process's; return the exit status."""
-    return run("count", count, parser().parse_args(argv))
+    """Run the command; return the exit status."""
+    return run(count, _OPTIONS, argv)
 
 
 if __name__ == "__main__":

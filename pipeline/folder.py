@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from pipeline.errors import JobError, UnreadableFile
 
-__all__ = ["InputFile", "absolute", "claim", "list_files", "opened", "shown"]
+__all__ = ["InputFile", "absolute", "claim", "claimed_by", "list_files", "opened", "shown"]
 
 _CLAIM = "_run"
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
@@ -178,6 +178,16 @@ def _bucket(place: str) -> Any:
     return _file_system("database", place)[0]
 
 
+def claimed_by(option: str, place: str) -> str | None:
+    """Return the run that wrote to a folder."""
+    system, root, _ = _file_system(option, place)
+    mark = f"{root.rstrip('/')}/{_CLAIM}"
+    if not system.get_file_info(mark).is_file:
+        return None
+    with system.open_input_file(mark) as file:
+        return str(file.read().decode())
+
+
 def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
     """Note in a folder which run writes to it, and empty it.
 
@@ -193,20 +203,16 @@ def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
     from pyarrow import fs
 
     system, root, _ = _file_system(option, place)
-    mark = f"{root.rstrip('/')}/{_CLAIM}"
     try:
-        if system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-            if not system.get_file_info(mark).is_file:
-                raise JobError(f"{option} {place} exists already: give another folder")
-            with system.open_input_file(mark) as file:
-                before = file.read().decode()
-            if before != run_id:
-                raise JobError(f"{option} {place} exists already, from the run {before!r}")
-            if keep:
-                return
+        before = claimed_by(option, place)
+        if before is None and system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+            raise JobError(f"{option} {place} exists already: give another folder")
+        if before not in (None, run_id):
+            raise JobError(f"{option} {place} exists already, from the run {before!r}")
+        if before is None or not keep:
+            system.create_dir(root)
             system.delete_dir_contents(root)
-        system.create_dir(root)
-        with system.open_output_stream(mark) as file:
-            file.write(run_id.encode())
+            with system.open_output_stream(f"{root.rstrip('/')}/{_CLAIM}") as file:
+                file.write(run_id.encode())
     except OSError as error:
         raise JobError(f"{option} {place}: {_one_line(error)}") from None
