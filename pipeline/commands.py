@@ -14,8 +14,6 @@ from typing import Any
 from pipeline.errors import JobError
 from pipeline.folder import absolute
 
-__all__ = ["FILES", "Options", "run"]
-
 Options = Mapping[str, Mapping[str, Any]]
 """Arguments of `argparse.ArgumentParser.add_argument` by option."""
 
@@ -38,7 +36,9 @@ FILES: Options = {
 """Options of the jobs that start chains of files."""
 
 
-def run(job: Callable[..., dict[str, Any]], options: Options, argv: Sequence[str] | None) -> int:
+def run(
+    job: Callable[..., dict[str, Any]], options: Options, argv: Sequence[str] | None = None
+) -> int:
     """Run a job and print its summary, or its error in one line on stderr.
 
     Args:
@@ -84,7 +84,8 @@ def _tracked_words(spark: Any, arguments: argparse.Namespace) -> Any:
     from xorack.spark import Tracking
 
     names = ("queue_url", "run_id", "region", "endpoint_url", "timeout", "idle_timeout", "stamps")
-    given = {name: value for name in (*names, "cells") if (value := getattr(arguments, name, None))}
+    known = {name: getattr(arguments, name, None) for name in (*names, "cells")}
+    given = {name: value for name, value in known.items() if value is not None}
     tracking = Tracking(spark, records=absolute(arguments.records), **given)
     tracking.check()
     return tracking.rows("words", chain="file", unit=["file", "position"])

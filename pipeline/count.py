@@ -8,15 +8,12 @@ that died, give the same ``--run-id``: it writes the counts anew and sends the s
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import Namespace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
-
-if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from pipeline.commands import Options, run
 from pipeline.data import counts_of, read, totals, words_in
@@ -46,10 +43,7 @@ def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict
     }
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit status."""
-    return run(count, _OPTIONS, argv)
-
+main = partial(run, count, _OPTIONS)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,28 +1,26 @@
-"""The folders of the jobs: the database, and the folders that a job writes to.
+"""The folders of the jobs: the database, and those that a job writes to.
 
-Local folders are read with the operating system's calls; ``s3://``, ``gs://``, ``hdfs://`` and the
-like with pyarrow's file systems, which find their credentials by themselves.
+Local folders are read with the operating system's calls, others (``s3://``, ``gs://``, ``hdfs://``)
+with pyarrow's file systems, which find their credentials by themselves.
 
 The database's files are regular files and links to them. Links to folders can lead in circles and
-are left out, as are pipes, sockets and devices. Files and folders whose names begin with a dot are
-left out by default. A link that leads nowhere counts: it is a file that cannot be read.
+are left out, as are pipes, sockets and devices. A link that leads nowhere is a file that cannot be
+read.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, BinaryIO, NamedTuple, cast
+from itertools import pairwise
+from typing import Any, BinaryIO, NamedTuple
 
 from pipeline.errors import JobError, UnreadableFile
 
-__all__ = ["InputFile", "absolute", "claim", "claimed_by", "list_files", "opened", "shown"]
-
-_CLAIM = "_run"
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
@@ -61,25 +59,26 @@ def list_files(
     Args:
         database: A folder's path, or a URI.
         glob: A pattern of the name (``*.txt``), or with a ``/`` in it of the path in the folder.
-            ``*`` matches any characters, ``/`` too.
         exclude: Patterns of files to leave out.
         hidden: Includes files and folders whose names begin with a dot.
 
     Raises:
-        JobError: The folder does not exist, cannot be listed, has no such file, or has two whose
-            paths look the same.
+        JobError: The folder cannot be listed, has no such file, or two that look the same.
     """
     place = absolute(database)
-    files = _remote(place, hidden) if "://" in place else _local(place, hidden)
-    chosen = {}
-    for file in files:
-        if _matches(file.relative, [glob]) and not _matches(file.relative, exclude):
-            if chosen.setdefault(file.relative, file) is not file:
-                raise JobError(f"database {database} has two files {file.relative!r}")
-    if not chosen:
+    found = _remote(place, hidden) if "://" in place else _local(place, hidden)
+    files = sorted(
+        file
+        for file in found
+        if _matches(file.relative, [glob]) and not _matches(file.relative, exclude)
+    )
+    if not files:
         which = "" if glob == "*" else f" of the pattern {glob!r}"
         raise JobError(f"database {database} has no files{which}")
-    return [file for _, file in sorted(chosen.items())]
+    for one, other in pairwise(files):
+        if one.relative == other.relative:
+            raise JobError(f"database {database} has two files {one.relative!r}")
+    return files
 
 
 def _matches(path: str, globs: Iterable[str]) -> bool:
@@ -118,36 +117,42 @@ def _local_file(path: bytes, root: bytes) -> InputFile | None:
 def _remote(database: str, hidden: bool) -> Iterator[InputFile]:
     from pyarrow import fs
 
-    system, root, scheme = _file_system("database", database)
-    try:
+    system, root = _file_system("database", database)
+    scheme = _scheme(database)
+    with _one_line_errors("database", database):
         infos = system.get_file_info(fs.FileSelector(root, recursive=True))
-    except OSError as error:
-        raise JobError(f"database {database}: {_one_line(error)}") from None
     for info in infos:
         relative = info.path.removeprefix(root.rstrip("/") + "/")
-        if info.is_file and (hidden or not f"/{relative}".count("/.")):
+        if info.is_file and (hidden or "/." not in f"/{relative}"):
             yield InputFile(relative, f"{scheme}://{info.path}".encode(), info.size)
 
 
-def _file_system(option: str, place: str) -> tuple[Any, str, str]:
-    """Return pyarrow's file system for a place, the path in it, and the scheme."""
-    from pyarrow import ArrowException, fs
+def _file_system(option: str, place: str) -> tuple[Any, str]:
+    """Return pyarrow's file system of a folder, and the path in it."""
+    from pyarrow import fs
 
     if "://" not in place:
-        return fs.LocalFileSystem(), place, "file"
-    scheme, _, rest = place.partition("://")
-    scheme = _HADOOP_SCHEMES.get(scheme, scheme)
+        return fs.LocalFileSystem(), place
+    with _one_line_errors(option, place):
+        return fs.FileSystem.from_uri(f"{_scheme(place)}:{place.partition(':')[2]}")
+
+
+def _scheme(place: str) -> str:
+    scheme = place.partition(":")[0]
+    return _HADOOP_SCHEMES.get(scheme, scheme)
+
+
+@contextmanager
+def _one_line_errors(option: str, place: str) -> Iterator[None]:
+    from pyarrow import ArrowException
+
     try:
-        return *fs.FileSystem.from_uri(f"{scheme}://{rest}"), scheme
+        yield
     except (OSError, ValueError, ArrowException) as error:
-        raise JobError(f"{option} {place}: {_one_line(error)}") from None
+        raise JobError(f"{option} {place}: {' '.join(str(error).split())}") from None
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
-@contextlib.contextmanager
+@contextmanager
 def opened(path: bytes, size: int) -> Iterator[BinaryIO]:
     """Open a file of the database that had a size in bytes when it was listed.
 
@@ -161,31 +166,21 @@ def opened(path: bytes, size: int) -> Iterator[BinaryIO]:
                 raise UnreadableFile(f"changed while it was being read: from {size} to {now} bytes")
             yield file
     except OSError as error:
-        raise UnreadableFile(f"cannot be read: {error.strerror or _one_line(error)}") from None
+        reason = error.strerror or " ".join(str(error).split())
+        raise UnreadableFile(f"cannot be read: {reason}") from None
 
 
-def _open(path: bytes) -> BinaryIO:
+def _open(path: bytes) -> Any:
     if path.startswith(b"/"):
-        return cast(BinaryIO, open(path, "rb", buffering=0))
+        return open(path, "rb", buffering=0)
     scheme, _, rest = path.decode().partition("://")
-    bucket = f"{scheme}://{rest.partition('/')[0]}/"
-    return cast(BinaryIO, _bucket(bucket).open_input_file(rest))
+    return _bucket(f"{scheme}://{rest.partition('/')[0]}/").open_input_file(rest)
 
 
 @lru_cache
 def _bucket(place: str) -> Any:
     """Return a file system, made once: S3's asks for the bucket's region."""
     return _file_system("database", place)[0]
-
-
-def claimed_by(option: str, place: str) -> str | None:
-    """Return the run that wrote to a folder."""
-    system, root, _ = _file_system(option, place)
-    mark = f"{root.rstrip('/')}/{_CLAIM}"
-    if not system.get_file_info(mark).is_file:
-        return None
-    with system.open_input_file(mark) as file:
-        return str(file.read().decode())
 
 
 def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
@@ -202,17 +197,20 @@ def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
     """
     from pyarrow import fs
 
-    system, root, _ = _file_system(option, place)
-    try:
-        before = claimed_by(option, place)
-        if before is None and system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+    system, root = _file_system(option, place)
+    mark = f"{root.rstrip('/')}/_run"
+    with _one_line_errors(option, place):
+        others = system.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        if system.get_file_info(mark).is_file:
+            with system.open_input_file(mark) as file:
+                before = file.read().decode()
+            if before != run_id:
+                raise JobError(f"{option} {place} exists already, from the run {before!r}")
+            if keep:
+                return
+        elif others:
             raise JobError(f"{option} {place} exists already: give another folder")
-        if before not in (None, run_id):
-            raise JobError(f"{option} {place} exists already, from the run {before!r}")
-        if before is None or not keep:
-            system.create_dir(root)
-            system.delete_dir_contents(root)
-            with system.open_output_stream(f"{root.rstrip('/')}/{_CLAIM}") as file:
-                file.write(run_id.encode())
-    except OSError as error:
-        raise JobError(f"{option} {place}: {_one_line(error)}") from None
+        system.create_dir(root)
+        system.delete_dir_contents(root)
+        with system.open_output_stream(mark) as file:
+            file.write(run_id.encode())

@@ -18,7 +18,6 @@ OUT in turn, give ``--words DIR --words OUT --counts OUT/counts``.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -28,13 +27,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 from pipeline.commands import FILES, Options, run
 from pipeline.data import chains_in, counts_of, files_in, read, totals, words_in, write_words
 from pipeline.errors import JobError
-from pipeline.folder import InputFile, absolute, claim, claimed_by, list_files
+from pipeline.folder import InputFile, absolute, claim, list_files
 from pipeline.reading import encoding_named
 from xorack.spark import TrackedRows
 
@@ -128,11 +124,10 @@ def _files(
     rows = listed.where(asked).orderBy(F.isnull("error")).collect()  # those without an error last
     known = {key: row for row in rows for key in (row["path"], row["file"])}
     now = {file.relative: file for file in list_files(database, hidden=True)}
-    runs = {claimed_by("--words", place) for place in places}
     files, repairs = {}, {}
     for tag in failed:
         row = known.get(names[tag]) or known.get(paths[tag])
-        if row is None or tag.split("/")[0] not in runs:
+        if row is None:
             raise JobError(f"{tag!r} is not a chain of --words {', '.join(places)}")
         name = row["file"]
         file = now.get(name) or InputFile(name, row["path"].encode(), 0, "is not in the database")
@@ -143,10 +138,7 @@ def _files(
     return list(files.values()), repairs
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit status."""
-    return run(repair, _OPTIONS, argv)
-
+main = partial(run, repair, _OPTIONS)
 
 if __name__ == "__main__":
     sys.exit(main())

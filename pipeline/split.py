@@ -8,15 +8,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import Namespace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
-
-if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from pipeline.commands import FILES, Options, run
 from pipeline.data import chains_in, words_in, write_words
@@ -58,10 +55,7 @@ def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict
     }
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit status."""
-    return run(split, _OPTIONS, argv)
-
+main = partial(run, split, _OPTIONS)
 
 if __name__ == "__main__":
     sys.exit(main())

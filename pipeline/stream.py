@@ -30,16 +30,13 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-
-if __package__ in (None, ""):  # run by spark-submit: the checkout is not on the path
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from pipeline.commands import FILES, Options, run
 from pipeline.data import WORDS, counts_of, read
@@ -159,42 +156,29 @@ def _scan_files(encoding: Encoding) -> Callable[[Iterator[pa.RecordBatch]], Any]
 
 def _run_until_stopped(spark: SparkSession, writers: list[Any], interval: str) -> None:
     """Run the queries until a signal, or until one of them ends."""
-    started: list[Any] = []
-    with _stop_event() as stopped:
-        try:
-            for writer in writers:
-                if not stopped.is_set():
-                    started.append(writer.trigger(processingTime=interval).start())
-            # Python takes no signals while it waits in Java.
-            while not stopped.is_set() and not spark.streams.awaitAnyTermination(1):
-                pass
-        finally:
-            deadline = time.monotonic() + _STOP_SECONDS
-            for query in started:
-                # Stopping in the middle of a batch is safe, but repeats it later.
-                while query.isActive and query.status["isTriggerActive"]:
-                    if time.monotonic() > deadline:
-                        break
-                    time.sleep(0.1)
-                query.stop()
-
-
-@contextmanager
-def _stop_event() -> Iterator[threading.Event]:
-    """Set an event at the first SIGTERM or SIGINT; the second interrupts."""
     stopped = threading.Event()
 
     def stop(number: int, frame: object) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
         stopped.set()
+        signal.signal(number, signal.default_int_handler)  # a second signal interrupts
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    started: list[Any] = []
     try:
-        yield stopped
+        started += [writer.trigger(processingTime=interval).start() for writer in writers]
+        # Python takes no signals while it waits in Java.
+        while not stopped.is_set() and not spark.streams.awaitAnyTermination(1):
+            pass
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        deadline = time.monotonic() + _STOP_SECONDS
+        for query in started:
+            # Stopping in the middle of a batch is safe, but repeats it later.
+            while query.isActive and query.status["isTriggerActive"]:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.1)
+            query.stop()
 
 
 def counted_folder(spark: SparkSession, out: str) -> DataFrame:
@@ -203,10 +187,7 @@ def counted_folder(spark: SparkSession, out: str) -> DataFrame:
     return batches.groupBy("word").agg(F.sum("count").alias("count"))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit status."""
-    return run(stream, _OPTIONS, argv)
-
+main = partial(run, stream, _OPTIONS)
 
 if __name__ == "__main__":
     sys.exit(main())
