@@ -164,6 +164,7 @@ def opened(path: bytes, size: int) -> Iterator[BinaryIO]:
             now = file.seek(0, os.SEEK_END)
             if now != size:
                 raise UnreadableFile(f"changed while it was being read: from {size} to {now} bytes")
+            file.seek(0)
             yield file
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())

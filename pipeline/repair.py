@@ -32,6 +32,7 @@ from pipeline.data import chains_in, counts_of, files_in, read, totals, words_in
 from pipeline.errors import JobError
 from pipeline.folder import InputFile, absolute, claim, list_files
 from pipeline.reading import encoding_named
+from xorack import unit_id
 from xorack.spark import TrackedRows
 
 _OPTIONS: Options = {
@@ -55,7 +56,8 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     """Count the words that failed chains lost, and finish them as chains of this run."""
     encoding, out = encoding_named(arguments.encoding), absolute(arguments.repaired)
     places = [absolute(place) for place in arguments.words]
-    failed = {tag: {} for tag in arguments.tag} | dict(_events(arguments.events))
+    failed = {tag: {"ids": [], "path": None} for tag in arguments.tag}
+    failed |= dict(_events(arguments.events) if arguments.events else ())
     if not failed:
         raise JobError("which chains? give --tag or --events")
     counted = reduce(DataFrame.unionByName, [words_in(spark, place) for place in places])
@@ -80,7 +82,8 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     finished = words.finish([after, before.withColumn(number, -F.col(number))], rows=rows)
     named = words.with_unit(rows).withColumn("id", F.format_string("%016x", words.unit_name))
     named = named.select("id", "file", "position", "word").orderBy("file", "position")
-    ids = [id for event in failed.values() for id in event.get("outstanding", ())]
+    found = words.rows_of(rows, [id for event in failed.values() for id in event["ids"]])
+    roots = {unit_id(words.name, tag) for tag in failed}  # the units of chains without words
     return {
         **totals(after),
         "missing": report.units,
@@ -88,29 +91,27 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
         "requests": report.requests + finished.requests,
         "repaired": sorted(failed),
         "named": [row.asDict() for row in named.limit(_NAMED).collect()],
-        "unknown": [f"{id:016x}" for id in words.rows_of(rows, ids).unknown],
+        "unknown": sorted(f"{id:016x}" for id in found.unknown - roots),
     }
 
 
-def _events(path: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read failed events by tag."""
-    if path is None:
-        return
+def _events(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Read failed events by tag; the ids of their outstanding units are integers."""
+    number = 0
     try:
         with open(0 if path == "-" else path, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    event = json.loads(line)
-                    event = event.get("detail", event) if "detail-type" in event else event
-                    if event["status"] != "failed":
-                        raise JobError(
-                            f"--events {path} line {number}: {event['tag']!r} has not failed"
-                        )
-                    yield event["tag"], event
+            for line in filter(str.strip, lines):
+                number += 1
+                event = json.loads(line)
+                event = event["detail"] if "detail-type" in event else event
+                if event["status"] != "failed":
+                    raise JobError(f"--events {path}: {event['tag']!r} has not failed")
+                ids = [int(id, 16) for id in event.get("outstanding", ())]
+                yield event["tag"], {"ids": ids, "path": (event.get("detail") or {}).get("path")}
     except OSError as error:
         raise JobError(f"--events {path}: {error.strerror}") from None
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        raise JobError(f"--events {path} line {number} is not an event of xorack") from None
+        raise JobError(f"--events {path}: event {number} is not an event of xorack") from None
 
 
 def _files(
@@ -119,7 +120,7 @@ def _files(
     """Find the files of chains; return them as they are now, and the chains' tags by file."""
     listed = reduce(DataFrame.unionByName, [files_in(spark, place) for place in places])
     names = {tag: tag.split("/", 2)[-1] for tag in failed}
-    paths = {tag: (event.get("detail") or {}).get("path") for tag, event in failed.items()}
+    paths = {tag: event["path"] for tag, event in failed.items()}
     asked = F.col("file").isin(*names.values()) | F.col("path").isin(*paths.values())
     rows = listed.where(asked).orderBy(F.isnull("error")).collect()  # those without an error last
     known = {key: row for row in rows for key in (row["path"], row["file"])}
