@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.cli import apply, finish, put_invalid_item, start, store
 from xorack import traced
-from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws import dynamodb_store
 from xorack.cli import wait as waiting
 from xorack.core.ports import Unavailable
 from xorack.core.request import Request
@@ -109,11 +109,21 @@ def test_a_time_out_is_status_3(yesterday, xorack, sleeps):
     counts = "1 acked, 1 open"
     timed_out = (3, [f"{RUN}: 2 of 3 chains: {counts}"], ["timed out"])
     assert xorack("wait", "--run", RUN, "--chains", "3", "--timeout", "5") == timed_out
-    assert sleeps == []
-    assert xorack("wait", "--run", RUN, "--timeout", "0")[:2] == (3, [f"{RUN}: 2 chains: {counts}"])
+    assert (sleeps, waiting.time.clock.now) == ([], 5)
     assert xorack("wait", "--run", "none", "--timeout", "0")[:2] == (3, ["none: 0 chains"])
     finish(stack, f"{RUN}/a")
     assert xorack("wait", "--run", RUN, "--timeout", "0")[0] == 0
+
+
+@pytest.mark.parametrize("chains", [(), ("--chains", "2")])
+@pytest.mark.parametrize("status", ["open", "pending"])
+def test_a_chain_that_the_index_lacks_is_awaited(stack, xorack, sleeps, status, chains):
+    """The index lags behind the table, and has no chain without a deadline."""
+    end(stack, f"{RUN}/a")
+    item = {"tag": {"S": f"{RUN}/b"}, "stamp": {"B": b"x"}, "status": {"S": status}}
+    stack.client("dynamodb").put_item(TableName=stack.table_name, Item=item)
+    expected = f"{RUN}: 2 chains: 1 acked, 1 {status}"
+    assert xorack("wait", "--run", RUN, "--timeout", "0", *chains) == (3, [expected], ["timed out"])
 
 
 def test_named_chains_are_waited_for(stack, xorack, sleeps):
@@ -141,14 +151,14 @@ def test_an_interrupt_and_a_failed_poll(stack, xorack, sleeps, monkeypatch):
 
 def test_the_table_is_read_for_the_end_only_and_with_pauses(stack, xorack, sleeps, monkeypatch):
     """While the index has unfinished chains of the run, no scan; then one tenth of the time."""
-    clock, scan, scans = waiting.time.clock, DynamoDBStore.scan, []
+    clock, scan, scans = waiting.time.clock, dynamodb_store.DynamoDBStore.scan, []
 
     def slow_scan(*arguments, **options):
         scans.append(clock.now)
         clock.now += 10
         return scan(*arguments, **options)
 
-    monkeypatch.setattr(DynamoDBStore, "scan", slow_scan)
+    monkeypatch.setattr(dynamodb_store.DynamoDBStore, "scan", slow_scan)
     one, two = (f"{RUN}/order/{number}" for number in (1, 2))
     start(stack, one, timeout=3600)
     sleeps += [nothing, nothing, lambda: finish(stack, one), lambda: end(stack, two)]
@@ -156,7 +166,8 @@ def test_the_table_is_read_for_the_end_only_and_with_pauses(stack, xorack, sleep
     assert scans == [6, 6 + 10 + 90]
 
 
-def test_the_index_is_searched_page_by_page(stack):
+def test_the_index_is_searched_page_by_page(stack, monkeypatch):
+    monkeypatch.setattr(dynamodb_store, "_SEARCH_PAGE", 2)
     others = [Request("create", f"other/{n}", "c", traced(1), 1, timeout=60) for n in range(90)]
     mine = [Request("create", f"{RUN}/{n}", "c", traced(1), 1, timeout=3600) for n in range(30)]
     apply(stack, *others, *mine)

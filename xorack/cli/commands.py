@@ -244,8 +244,8 @@ def watch(
     With TAGs: these, until all have ended; the exit status is 1 if one of them failed.
     A chain that does not exist yet is awaited. With --json, one JSON object a change.
 
-    With --run: those of the run with the nearest deadlines, until the run has ended, and its
-    counts; the exit status is 1 if one of its chains failed. See `xorack wait --help` for --chains.
+    With --run: those of the run with the nearest deadlines, until the run has ended, and then its
+    counts; the exit status is 1 if a chain of it failed. For --chains, see `xorack wait --help`.
     """
     watcher = ChainWatcher(target.open()[0], tags, limit, run)
     try:
@@ -263,9 +263,9 @@ def watch(
     type=click.FloatRange(min=0),
     callback=not_nan,
     default=math.inf,
-    show_default="never",
+    show_default=False,
     metavar="SECONDS",
-    help="Give up after this time; 0: poll once.",
+    help="Give up after this time; 0: poll once.  [default: never]",
 )
 @json_option
 @with_table
@@ -283,9 +283,10 @@ def wait(
     named with their reasons, on stderr or in the object.
 
     With TAGs: until these have ended. A chain that does not exist yet is awaited.
-    With --run: until N chains of the run have ended, if --chains N says how many it has. Without
-    --chains, until it has a chain and none is unfinished; messages that are still in the queue may
-    create more.
+
+    With --run and --chains: until that many chains of the run have ended; more are an error.
+    Without --chains: until the run has a chain and none is unfinished. This is not exact, since
+    messages that are still in the queue may create more.
 
     Exit status: 0 if all are acked; 1 if one failed, or for an error; 3 after the time-out.
     """
