@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     Expression = Callable[[Column], Column]
+    Forms = tuple[Expression, Expression]
 
 __all__ = [
     "chain_columns",
@@ -40,6 +42,7 @@ _TAG_BYTES = 1024
 _CUT_CHARACTERS = 240
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
+_ISO = "%sT%02d:%02d:%02d.%06d"
 _HEX_ID = re.compile("[0-9a-fA-F]{16}")
 _SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
 
@@ -218,9 +221,7 @@ def signed(id: int) -> int:
     return id - (1 << 64) if id >> 63 else id
 
 
-def _suitable(
-    frame: DataFrame, names: Sequence[str], role: str
-) -> list[tuple[Column, tuple[Expression, Expression]]]:
+def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[Column, Forms]]:
     """Find columns and the two forms of their types. A null fails the job."""
     if not names:
         raise UnsuitableColumns(f"a {role} needs at least one column")
@@ -243,50 +244,41 @@ def _never_zero(hashed: Column) -> Column:
     return hashed.bitwiseOR((hashed == 0).cast("long"))
 
 
-def _as_is(column: Column) -> Column:
-    return column
-
-
-def _as_long(column: Column) -> Column:
-    return column.cast("long")
-
-
-def _as_text(column: Column) -> Column:
-    return column.cast("string")
-
-
 def _wall_micros(column: Column) -> Column:
     """Microseconds of a timestamp_ntz: a cast to timestamp would take the session's time zone."""
     since = column - F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
     return (since.cast("interval second").cast("decimal(20,6)") * _SECOND).cast("long")
 
 
-def _iso(micros: Column) -> Column:
+def _iso(micros: Column, pattern: str = _ISO) -> Column:
     """The date and time, by arithmetic: Spark formats timestamps in the session's time zone."""
     time = F.pmod(micros, F.lit(_DAY))
-    day = F.date_from_unix_date(_div(micros - time, _DAY).cast("int")).cast("string")
+    day = F.date_from_unix_date(_div(micros - time, _DAY).cast("int"))
     seconds = _div(time, _SECOND)
     clock = (_div(seconds, 3600), _div(seconds, 60) % 60, seconds % 60, time % _SECOND)
-    return F.concat(day, F.lit("T"), F.format_string("%02d:%02d:%02d.%06d", *clock))
+    return F.format_string(pattern, _text(day), *clock)
 
 
 def _div(column: Column, by: int) -> Column:
     return F.call_function("div", column, F.lit(by))
 
 
-def _decimal_text(column: Column) -> Column:
-    """As `decimal_text`. A cast to string may have an exponent where ANSI mode is off."""
-    digits = F.translate(F.format_number(column, 38), ",", "")
-    return F.regexp_replace(digits, r"\.?0+$", "")
+def _decimal(column: Column) -> Column:
+    """As `decimal_text`. Without ANSI mode, Spark writes small values as 1E-18."""
+    plain = F.translate(F.format_number(column, 38), ",", "")
+    digits = F.when(_text(column).contains("E"), plain).otherwise(_text(column))
+    return F.regexp_replace(digits, r"(?:(\.\d*[1-9])|\.)0+$", "$1")
 
 
+_long: Expression = methodcaller("cast", "long")
+_text: Expression = methodcaller("cast", "string")
 # By type: the form that is hashed in units, and the text in tags.
-_FORMS: dict[str, tuple[Expression, Expression]] = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "boolean"), (_as_long, _as_text)),
-    "string": (_as_is, _as_is),
-    "binary": (_as_is, lambda column: F.lower(F.hex(column))),
-    "date": (lambda column: F.unix_date(column).cast("long"), _as_text),
-    "timestamp": (F.unix_micros, lambda column: F.concat(_iso(F.unix_micros(column)), F.lit("Z"))),
+_FORMS: dict[str, Forms] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "boolean"), (_long, _text)),
+    "string": (_text, _text),
+    "binary": (lambda column: column, lambda column: F.lower(F.hex(column))),
+    "date": (lambda column: _long(F.unix_date(column)), _text),
+    "timestamp": (F.unix_micros, lambda column: _iso(F.unix_micros(column), _ISO + "Z")),
     "timestamp_ntz": (_wall_micros, lambda column: _iso(_wall_micros(column))),
-    "decimal": (_decimal_text, _decimal_text),
+    "decimal": (_decimal, _decimal),
 }
