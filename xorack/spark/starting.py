@@ -98,17 +98,17 @@ def _claim(rows: TrackedRows) -> None:
     """Make sure that these rows may create the chains of their label."""
     tracking = rows.tracking
     folder = tracking.folder(rows.label)
-    wanted = {"name": rows.name, "cells": cells_of(rows)}
-    first = claim_label(tracking.spark, folder, wanted)
+    cells = cells_of(rows)
+    first = claim_label(tracking.spark, folder, {"name": rows.name, "cells": cells})
     if first["name"] != rows.name:
         raise LabelInUse(
-            f"{first['name']!r} has started the chains {rows.prefix}… before: give {rows.name!r} "
-            "another label"
+            f"rows named {first['name']!r} have started chains {rows.prefix} before: "
+            f"give {rows.name!r} another label"
         )
-    if first["cells"] != wanted["cells"]:
+    if first["cells"] != cells:
         raise RowsChanged(
-            f"run {tracking.run_id!r} started {rows.name!r} with "
-            f"{_form(first['cells'])} before, and now with {_form(wanted['cells'])}"
+            f"run {tracking.run_id!r} started {rows.name!r} with {_form(first['cells'])} before, "
+            f"and now with {_form(cells)}"
         )
 
 
