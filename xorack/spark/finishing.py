@@ -11,8 +11,8 @@ from xorack.core.errors import XorAckError
 from xorack.spark.errors import InvalidOption, NotStarted, OutputDiffers, UnsuitableColumns
 from xorack.spark.evidence import open_output, unit_of
 from xorack.spark.folding import fold_chains, fold_units
-from xorack.spark.record import read_claim, summarize
-from xorack.spark.starting import cells_of, keep_record, record_of, request_id
+from xorack.spark.record import summarize
+from xorack.spark.starting import cells_of, claim_of, keep_record, record_of, request_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,7 +79,7 @@ def _settle_batch(rows: TrackedRows, proof: Proof, given: Output | None) -> Sett
     summary = summarize(fold_units(frame, rows.chain, unit, rows.prefix))
     if proof.totals != summary.totals:
         raise OutputDiffers(rows.name, summary.totals.count, proof.totals.count)
-    claim = read_claim(tracking.spark, tracking.folder(rows.label))
+    claim = claim_of(rows)
     cells = cells_of(rows) if claim is None else claim["cells"]
     finished = fold_chains(frame, rows.chain, unit, rows.prefix, cells)
     return Settled(finished, cells, summary.chains, summary.totals.count)
@@ -199,7 +199,7 @@ def advance(
     Raises:
         UnsuitableColumns: The output has a chain that was not started.
     """
-    keep_record(following, written, {"step": "advance", "from": rows.name})
+    keep_record(following, written, {"cells": settled.cells})
     started = (
         record_of(following)
         .chains()
