@@ -30,10 +30,10 @@ __all__ = [
 
 
 class Totals(NamedTuple):
-    """The XOR of unit ids, signed 64 bits, and how many they are."""
+    """The XOR of the unit ids of rows, signed 64 bits, and how many these are."""
 
     units: int
-    count: int
+    rows: int
 
 
 class Summary(NamedTuple):

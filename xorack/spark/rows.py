@@ -186,7 +186,7 @@ class TrackedRows:
         """
         summary, facts = keep_start(self, written, chains)
         sent = send(creates(self, facts), self.tracking.queue, facts["cells"])
-        return Report("written", summary.chains, summary.totals.count, 0, *sent)
+        return Report("written", summary.chains, summary.totals.rows, 0, *sent)
 
     def finish(
         self,

@@ -89,9 +89,9 @@ def keep_record(
         summary = summarize(_with_facts(rows, folded, facts))
         if summary != before[0]:
             raise RowsChanged(
-                f"run {tracking.run_id!r} started {before[0].totals.count:,} rows named "
+                f"run {tracking.run_id!r} started {before[0].totals.rows:,} rows named "
                 f"{rows.name!r} in {before[0].chains:,} chains before, and now others: "
-                f"{summary.totals.count:,} in {summary.chains:,}; use another run_id"
+                f"{summary.totals.rows:,} in {summary.chains:,}; use another run_id"
             )
         return before
     folded = fold_chains(frame, rows.chain, unit, rows.prefix, given["cells"])
