@@ -1,10 +1,12 @@
 """Fixtures of several files: the stack, the command line and the Lambda functions."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.support.cli import create_stack
 from tests.support.functions import Functions
-from xorack.cli import main
+from xorack.cli import main, wait
 
 
 @pytest.fixture
@@ -37,3 +39,21 @@ def xorack(capsys):
         return status, printed.out.splitlines(), printed.err.splitlines()
 
     return run
+
+
+@pytest.fixture
+def sleeps(monkeypatch):
+    """The actions between polls: one for each sleep, then Ctrl-C. The clock goes on by sleeps."""
+    actions = []
+    clock = SimpleNamespace(now=0.0)
+
+    def sleep(seconds):
+        if not actions:
+            raise KeyboardInterrupt
+        clock.now += seconds
+        actions.pop(0)()
+
+    # Only the module's clock: other threads of this process sleep by the real one.
+    fake = SimpleNamespace(sleep=sleep, monotonic=lambda: clock.now, clock=clock)
+    monkeypatch.setattr(wait, "time", fake)
+    return actions

@@ -4,8 +4,6 @@ import json
 import os
 import re
 import sys
-import time
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -16,21 +14,6 @@ from xorack.cli import watch
 from xorack.core.ports import Unavailable
 from xorack.core.request import Request
 from xorack.ops.watch import ChainWatcher
-
-
-@pytest.fixture
-def sleeps(monkeypatch):
-    """The actions between polls: one for each sleep, then Ctrl-C."""
-    actions = []
-
-    def sleep(_):
-        if not actions:
-            raise KeyboardInterrupt
-        actions.pop(0)()
-
-    # Only the module's clock: other threads of this process sleep by the real one.
-    monkeypatch.setattr(watch, "time", SimpleNamespace(**{**vars(time), "sleep": sleep}))
-    return actions
 
 
 def test_a_pipe_gets_a_line_for_each_change(stack, xorack, sleeps):
@@ -71,7 +54,7 @@ def test_a_failed_poll_is_retried(stack, xorack, sleeps, monkeypatch):
     start(stack)
     poll = ChainWatcher.poll
 
-    def fail_once(watcher):
+    def fail_once(watcher, **_):
         monkeypatch.setattr(ChainWatcher, "poll", poll)
         raise Unavailable(OSError("cut off"))
 
@@ -113,10 +96,10 @@ def test_a_named_item_that_is_not_a_chain_does_not_stop_the_others(stack, xorack
     assert err == ["foreign: cannot be read: its stamp is of type S, expected a Binary"]
 
 
-def screen(update, *, width=100, height=20, named=False, error=""):
+def screen(update, *, width=100, height=20, error=""):
     out = Console(width=width, height=height, color_system=None, force_terminal=True)
     with out.capture() as captured:
-        out.print(watch._draw(update, named, error, width, height))
+        out.print(watch._draw(update, error, width, height))
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
@@ -124,7 +107,7 @@ def test_the_table_on_a_terminal(stack):
     start(stack, timeout=3600)
     apply(stack, Request("stamp", "early", "s", traced(1)))
     update = ChainWatcher(store(stack), [TAG, "early", "gone"]).poll()
-    head, names, *rows, last = screen(update, named=True, error="cut off")
+    head, names, *rows, last = screen(update, error="cut off")
     assert head.startswith("0 of 3 ended, 1 do not exist yet   ")
     assert names.split() == ["TAG", "STATUS", "DONE", "UNITS", "AGE", "TIME", "LEFT"]
     assert re.match(rf"{TAG} +open +━+.* 66.6 % +4/6 +.* +59 min 5\d s$", rows[0])

@@ -159,7 +159,7 @@ def test_both_themes_have_the_same_content():
 class Index(dict):
     """A store with these chains in its index."""
 
-    def first_due(self, limit):
+    def first_due(self, limit, prefix):
         return list(self)[:limit], len(self) > limit
 
     def read(self, tags):

@@ -29,6 +29,8 @@ from xorack.core.retry import RetryPolicy
 __all__ = ["DynamoDBStore"]
 
 _PAGE = 100
+_SEARCH_PAGE = 1000
+"""Index entries of one query that looks for tags with a prefix."""
 _GENERATION = "first_seen_at"
 _NO_INDEX = ("ValidationException", "ResourceNotFoundException")
 
@@ -222,38 +224,58 @@ class DynamoDBStore:
             ):
                 yield self._tags(page)
 
-    def first_due(self, limit: int) -> tuple[list[str], bool]:
+    def first_due(self, limit: int, prefix: str = "") -> tuple[list[str], bool]:
         """Return the unfinished chains with the earliest deadlines, from the sparse index.
 
         Args:
             limit: Most tags, at least 1. One query a shard reads that many keys.
+            prefix: Only tags that begin with it; then the keys of others are read, too.
 
         Returns:
             Tags, the earliest first; and True if there are more. The index lags behind the table:
             read the chains.
         """
+        names = {"#shard": schema.DUE_SHARD}
+        values: Item = {}
+        search: dict[str, Any] = {"Limit": limit}
+        if prefix:
+            names["#key"] = self.table.partition_key
+            values[":prefix"] = {"S": prefix}
+            search = {"Limit": _SEARCH_PAGE, "FilterExpression": "begins_with(#key, :prefix)"}
         due: list[tuple[int, str]] = []
         more = False
         for shard in range(schema.DUE_SHARDS):
-            page = self.table.call(
+            found = 0
+            for page in self.table.pages(
                 "query",
                 IndexName=schema.DUE_INDEX,
                 KeyConditionExpression="#shard = :shard",
-                ExpressionAttributeNames={"#shard": schema.DUE_SHARD},
-                ExpressionAttributeValues={":shard": {"N": str(shard)}},
-                Limit=limit,
-            )
-            times = [int(item[schema.DUE_AT]["N"]) for item in page["Items"]]
-            due += zip(times, self._tags(page), strict=True)
-            more = more or "LastEvaluatedKey" in page
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues={":shard": {"N": str(shard)}, **values},
+                **search,
+            ):
+                times = [int(item[schema.DUE_AT]["N"]) for item in page["Items"]]
+                due += zip(times, self._tags(page), strict=True)
+                found += len(times)
+                if found >= limit:
+                    more = more or "LastEvaluatedKey" in page
+                    break
         due.sort()
         return [tag for _, tag in due[:limit]], more or len(due) > limit
 
-    def scan(self, on_invalid: Callable[[NotAChain], None] | None = None) -> Iterator[Chain]:
+    def scan(
+        self,
+        on_invalid: Callable[[NotAChain], None] | None = None,
+        *,
+        prefix: str = "",
+        attributes: Sequence[str] = (),
+    ) -> Iterator[Chain]:
         """Scan the whole table, eventually consistent.
 
         Args:
             on_invalid: Called for each item that is not a chain; the scan goes on.
+            prefix: Only chains whose tags begin with it. DynamoDB reads the others, too.
+            attributes: Read only these, and the tag; the others have their defaults.
 
         Yields:
             The chains, in no order.
@@ -262,11 +284,22 @@ class DynamoDBStore:
             NotAChain: An item is not a chain and ``on_invalid`` is None.
             Unavailable: A retry may help.
         """
+        condition = "NOT contains(#key, :nul)"
+        names = {"#key": self.table.partition_key}
+        values: Item = {":nul": {"S": "\0"}}
+        projection: dict[str, str] = {}
+        if prefix:
+            condition += " AND begins_with(#key, :prefix)"
+            values[":prefix"] = {"S": prefix}
+        if attributes:
+            names.update({f"#{name}": name for name in attributes})
+            projection["ProjectionExpression"] = ", ".join(names)
         for page in self.table.pages(
             "scan",
-            FilterExpression="NOT contains(#key, :nul)",
-            ExpressionAttributeNames={"#key": self.table.partition_key},
-            ExpressionAttributeValues={":nul": {"S": "\0"}},
+            FilterExpression=condition,
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues=values,
+            **projection,
         ):
             for item in page["Items"]:
                 try:

@@ -12,7 +12,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with these arguments, by default the process's.
 
     Returns:
-        The exit status: 0; 1 for a failure; 2 for invalid arguments; 130 when interrupted.
+        The exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of ``wait``;
+        130 when interrupted.
     """
     try:
         import click  # noqa: F401

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import math
 import os
 import runpy
 import sys
@@ -16,12 +17,23 @@ from xorack import __version__
 from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
-from xorack.cli.options import Target, json_option, not_nan, text_option, with_stack, with_table
+from xorack.cli.options import (
+    Target,
+    json_option,
+    not_nan,
+    run_option,
+    text_option,
+    with_run,
+    with_stack,
+    with_table,
+)
 from xorack.cli.redrive import run_redrive
+from xorack.cli.wait import run_wait
 from xorack.cli.watch import run_watch
 from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain
 from xorack.ops.redrive import Redrive
+from xorack.ops.run import Run
 from xorack.ops.snapshot import MAX_CHAINS
 from xorack.ops.status import STATUSES, ChainStatus, fail_chain, read_status
 from xorack.ops.text import printable
@@ -104,9 +116,11 @@ def _print_error(message: str) -> None:
   xorack list --stack orders --status failed
   xorack show --stack orders order/17
   xorack watch --stack orders order/17 order/18 && echo all done
+  xorack wait --stack orders --run 2026-01-31 --chains 5000 --timeout 3600
   xorack redrive --stack orders --look
 
-Exit status: 0; 1 for a failure; 2 for invalid arguments; 130 when interrupted.
+Exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of wait; 130 when
+interrupted.
 The environment variables XORACK_STACK and XORACK_TABLE are the defaults of --stack and --table.""",
 )
 @click.version_option(__version__, prog_name="xorack")
@@ -145,10 +159,13 @@ def show(tag: str, as_json: bool, target: Target) -> None:
     default=100,
     help="Stop after this many chains; 0: never.",
 )
+@run_option(help="Only chains whose tags begin with RUN/.")
 @json_option
 @with_table
-def list_(statuses: tuple[str, ...], limit: int, as_json: bool, target: Target) -> int:
-    """List chains in no order, all or by status.
+def list_(
+    statuses: tuple[str, ...], limit: int, run: Run | None, as_json: bool, target: Target
+) -> int:
+    """List chains in no order, all or by run and status.
 
     Reads the table until the limit is reached. With --json, one JSON object a line. Items of other
     programs in the table are named on stderr; the exit status is 1 then.
@@ -156,7 +173,7 @@ def list_(statuses: tuple[str, ...], limit: int, as_json: bool, target: Target) 
     invalid: list[NotAChain] = []
     chains = (
         ChainStatus(chain, milliseconds())
-        for chain in target.open()[0].scan(invalid.append)
+        for chain in target.open()[0].scan(invalid.append, prefix=run.prefix if run else "")
         if not statuses or chain.status in statuses
     )
     first = itertools.islice(chains, limit or None)
@@ -169,7 +186,8 @@ def list_(statuses: tuple[str, ...], limit: int, as_json: bool, target: Target) 
         if limit and next(chains, None) is not None:
             screen.say(f"the first {limit:,}; there are more: --limit 0 lists all", error=True)
     else:
-        screen.say("no chains" + (f" that are {' or '.join(statuses)}" if statuses else ""))
+        text = f"no chains of run {printable(run.name)}" if run else "no chains"
+        screen.say(text + (f" that are {' or '.join(statuses)}" if statuses else ""))
     for error in invalid:
         _print_error(str(error))
     return int(bool(invalid))
@@ -201,14 +219,7 @@ def fail(tag: str, reason: str, as_json: bool, target: Target) -> None:
 
 
 @cli.command(epilog="Example: xorack watch order/17 order/18 && echo all done")
-@click.argument("tags", nargs=-1, metavar="[TAG]...")
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0.1, max=3600),
-    callback=not_nan,
-    default=2.0,
-    help="Seconds between polls.",
-)
+@with_run
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_CHAINS),
@@ -218,8 +229,13 @@ def fail(tag: str, reason: str, as_json: bool, target: Target) -> None:
 @json_option
 @with_table
 def watch(
-    tags: tuple[str, ...], interval: float, limit: int, as_json: bool, target: Target
-) -> int | None:
+    tags: tuple[str, ...],
+    run: Run | None,
+    interval: float,
+    limit: int,
+    as_json: bool,
+    target: Target,
+) -> int:
     """Watch the progress of chains.
 
     Draws a live table on a terminal; prints a line for each change elsewhere.
@@ -227,14 +243,57 @@ def watch(
     Without TAG: the unfinished chains with the nearest deadlines, until Ctrl-C (exit status 0).
     With TAGs: these, until all have ended; the exit status is 1 if one of them failed.
     A chain that does not exist yet is awaited. With --json, one JSON object a change.
+
+    With --run: those of the run with the nearest deadlines, until the run has ended, and then its
+    counts; the exit status is 1 if a chain of it failed. For --chains, see `xorack wait --help`.
     """
-    watcher = ChainWatcher(target.open()[0], tags, limit=limit)
+    watcher = ChainWatcher(target.open()[0], tags, limit, run)
     try:
         return run_watch(watcher, interval, as_json=as_json)
     except KeyboardInterrupt:
-        if tags:
+        if tags or run:
             raise
         return 0
+
+
+@cli.command(epilog="Example: xorack wait --run 2026-01-31 --chains 5000 --timeout 3600")
+@with_run
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    callback=not_nan,
+    default=math.inf,
+    show_default=False,
+    metavar="SECONDS",
+    help="Give up after this time; 0: poll once.  [default: never]",
+)
+@json_option
+@with_table
+def wait(
+    tags: tuple[str, ...],
+    run: Run | None,
+    interval: float,
+    timeout: float,
+    as_json: bool,
+    target: Target,
+) -> int:
+    """Wait until chains have ended, then print their counts.
+
+    For schedulers: prints one line, or with --json one JSON object. The first failed chains are
+    named with their reasons, on stderr or in the object.
+
+    With TAGs: until these have ended. A chain that does not exist yet is awaited.
+
+    With --run and --chains: until that many chains of the run have ended; more are an error.
+    Without --chains: until the run has a chain and none is unfinished. This is not exact, since
+    messages that are still in the queue may create more.
+
+    Exit status: 0 if all are acked; 1 if one failed, or for an error; 3 after the time-out.
+    """
+    if not tags and run is None:
+        raise click.UsageError("Missing TAG or --run")
+    watcher = ChainWatcher(target.open()[0], tags, limit=1, run=run)
+    return run_wait(watcher, interval, timeout, as_json=as_json)
 
 
 @cli.command(epilog="Example: xorack redrive --stack orders --yes")

@@ -12,9 +12,20 @@ import click
 
 from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.errors import InvalidRequest, shown
+from xorack.ops.run import Run
 from xorack.ops.stack import ResourceNotFound, StackOutputs, find_stack, open_table
 
-__all__ = ["Target", "json_option", "not_nan", "text_option", "with_stack", "with_table"]
+__all__ = [
+    "Target",
+    "json_option",
+    "not_nan",
+    "run_option",
+    "text_option",
+    "with_run",
+    "with_stack",
+    "with_table",
+]
 
 
 @dataclass(frozen=True)
@@ -62,8 +73,49 @@ def not_nan(_: click.Context, __: click.Parameter, value: float) -> float:
     return value
 
 
+def _run(_: click.Context, __: click.Parameter, value: str | None) -> Run | None:
+    """Check a run's name."""
+    try:
+        return None if value is None else Run(value)
+    except InvalidRequest as error:
+        raise click.BadParameter(f"{shown(value)}, expected {error.expected}") from error
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 text_option = functools.partial(click.option, callback=_not_empty)
+run_option = functools.partial(click.option, "--run", metavar="RUN", callback=_run)
+
+
+def with_run(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add TAGs, --run, --chains and --interval to a command that polls."""
+
+    @click.argument("tags", nargs=-1, metavar="[TAG]...")
+    @run_option(help="The chains whose tags begin with RUN/, instead of TAGs.")
+    @click.option(
+        "--chains",
+        type=click.IntRange(min=0),
+        help="The number of the run's chains.  [default: those that exist]",
+    )
+    @click.option(
+        "--interval",
+        type=click.FloatRange(min=0.1, max=3600),
+        callback=not_nan,
+        default=2.0,
+        help="Seconds between polls, or more if a poll takes long.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        tags: tuple[str, ...], run: Run | None, chains: int | None, **arguments: Any
+    ) -> Any:
+        if tags and run:
+            raise click.UsageError("TAG and --run exclude each other")
+        if chains is not None:
+            if run is None:
+                raise click.UsageError("--chains goes with --run")
+            run = Run(run.name, chains)
+        return command(tags=tags, run=run, **arguments)
+
+    return wrapped
 
 
 def with_stack(command: Callable[..., Any]) -> Callable[..., Any]:

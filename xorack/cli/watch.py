@@ -6,8 +6,6 @@ import errno
 import functools
 import select
 import sys
-import time
-from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -18,9 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from xorack.cli import screen
-from xorack.cli.error_messages import explain
+from xorack.cli.wait import exit_status, poll_to_end, print_summary, say_retrying, summary
 from xorack.core.event import rfc3339
-from xorack.core.ports import Unavailable
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural, printable
 from xorack.ops.watch import ChainWatcher, WatchUpdate
@@ -33,39 +30,33 @@ _URGENCY_COLOURS = {"ok": "", "soon": "yellow", "late": "red"}
 
 
 def run_watch(watcher: ChainWatcher, interval: float, *, as_json: bool) -> int:
-    """Watch until all named chains have ended, without names for ever; `interval` is in seconds.
+    """Watch until all named chains, or those of a run, have ended; else for ever.
+
+    Args:
+        watcher: The watcher.
+        interval: Least number of seconds between polls.
+        as_json: Print changes as JSON.
 
     Returns:
-        The exit status: 1 if one of the named chains failed.
+        The exit status: 1 if one of the chains failed.
 
     Raises:
         BrokenPipeError: The reader of the output is gone.
     """
     out = screen.console()
     if as_json or not screen.can_redraw(out):
-        return _watch(watcher, interval, functools.partial(_print_update, set(), as_json))
-    with Live(console=out, auto_refresh=False) as live:
-
-        def draw(update: WatchUpdate, error: str) -> None:
-            live.update(_draw(update, bool(watcher.tags), error, *out.size), refresh=True)
-
-        return _watch(watcher, interval, draw)
-
-
-def _watch(watcher: ChainWatcher, interval: float, show: Callable[[WatchUpdate, str], None]) -> int:
-    """Poll and show; after a failed poll, show the previous update with the error."""
-    update, error = watcher.poll(), ""
-    while True:
-        show(update, error)
-        snapshot = update.snapshot
-        if watcher.tags and not snapshot.chains and not update.not_found:
-            failed = any(status.chain.status == "failed" for status in update.ended)
-            return int(failed or bool(snapshot.invalid))
-        time.sleep(interval)
-        try:
-            update, error = watcher.poll(), ""
-        except Unavailable as unavailable:
-            error = explain(unavailable)
+        show = functools.partial(_print_update, set(), as_json)
+        update = poll_to_end(watcher, interval, show)
+    else:
+        with Live(console=out, auto_refresh=False) as live:
+            update = poll_to_end(
+                watcher,
+                interval,
+                lambda update, error: live.update(_draw(update, error, *out.size), refresh=True),
+            )
+    if update.run:
+        print_summary(update, as_json=as_json)
+    return exit_status(update)
 
 
 def _print_update(warned: set[str], as_json: bool, update: WatchUpdate, error: str) -> None:
@@ -73,7 +64,7 @@ def _print_update(warned: set[str], as_json: bool, update: WatchUpdate, error: s
     if _reader_is_gone():
         raise BrokenPipeError(errno.EPIPE, "the reader is gone")
     if error:
-        screen.say(f"retrying: {printable(error)}", error=True)
+        say_retrying(error)
         return
     for status in update.changed:
         if as_json:
@@ -83,6 +74,8 @@ def _print_update(warned: set[str], as_json: bool, update: WatchUpdate, error: s
     warnings = dict.fromkeys(update.not_found, "does not exist yet")
     for invalid in update.snapshot.invalid:
         warnings[str(invalid.tag)] = f"cannot be read: {invalid.reason}"
+    if update.run and update.counts and not (update.counts.chains or update.done):
+        warnings[update.run.name] = "has no chains yet"
     for tag, warning in warnings.items():
         if tag not in warned:
             warned.add(tag)
@@ -112,11 +105,11 @@ def _line(status: ChainStatus) -> str:
     return f"{start}  {cells['TAG']}{reason}"
 
 
-def _draw(update: WatchUpdate, named: bool, error: str, width: int, height: int) -> Group:
+def _draw(update: WatchUpdate, error: str, width: int, height: int) -> Group:
     """Draw the table in the size of the terminal."""
     chains = [*update.snapshot.chains, *update.ended]
     room = max(1, height - _OTHER_LINES)
-    parts: list[Text | Table] = [_head(update, named)]
+    parts: list[Text | Table] = [_head(update)]
     if chains or update.not_found:
         parts.append(_table(chains[:room], update.not_found, width))
     if hidden := len(chains[room:]):
@@ -126,18 +119,20 @@ def _draw(update: WatchUpdate, named: bool, error: str, width: int, height: int)
     return Group(*parts)
 
 
-def _head(update: WatchUpdate, named: bool) -> Text:
+def _head(update: WatchUpdate) -> Text:
     snapshot, ended, absent = update.snapshot, len(update.ended), len(update.not_found)
     count = len(snapshot.chains)
-    if named:
+    if update.run and update.counts:
+        text = printable(summary(update.counts, update.run))
+    elif update.counts:
         text = f"{ended} of {count + ended + absent} ended"
         text += f", {absent} do not exist yet" if absent else ""
     elif not count:
         text = "no unfinished chain has a deadline"
     else:
-        text = plural(count, "unfinished chain") + (
-            " with the earliest deadlines" if snapshot.more else ""
-        )
+        text = plural(count, "unfinished chain")
+        text += f" of {printable(update.run.name)}" if update.run else ""
+        text += " with the earliest deadlines" if snapshot.more else ""
     head = Text(text, style="bold", no_wrap=True, overflow="ellipsis")
     if snapshot.event_pending:
         head.append(f", {plural(snapshot.event_pending, 'event')} pending", style="red")

@@ -42,14 +42,19 @@ class Snapshot:
 
 
 def read_snapshot(
-    store: DynamoDBStore, limit: int = 20, *, now: Callable[[], int] = milliseconds
+    store: DynamoDBStore,
+    limit: int = 20,
+    prefix: str = "",
+    *,
+    now: Callable[[], int] = milliseconds,
 ) -> Snapshot:
     """Read the unfinished chains with the nearest deadlines, in bounded work.
 
+    With a prefix, only chains whose tags begin with it; then the whole index may be searched.
     Chains without a deadline, which only the direct API creates, are not in the index.
     """
     at = now()
-    tags, more = store.first_due(limit * _READS_PER_CHAIN)
+    tags, more = store.first_due(limit * _READS_PER_CHAIN, prefix)
     statuses: list[ChainStatus] = []
     invalid: list[NotAChain] = []
     event_pending = position = 0

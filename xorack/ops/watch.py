@@ -11,6 +11,7 @@ from xorack.core.chain import Chain
 from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain
 from xorack.core.request import validate_tag
+from xorack.ops.run import ChainCounts, Run
 from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
 
@@ -27,31 +28,54 @@ class WatchUpdate:
         ended: Chains that ended while watched, the latest first; of named chains, all that ended.
         changed: Chains whose status, counts or stamp differ from the previous poll.
         not_found: Named tags without a chain.
+        counts: The counts of the named chains; those of a run if it was counted, else None.
+        run: The run that is watched.
     """
 
     snapshot: Snapshot
     ended: tuple[ChainStatus, ...]
     changed: tuple[ChainStatus, ...]
     not_found: tuple[str, ...] = ()
+    counts: ChainCounts | None = None
+    run: Run | None = None
+
+    @property
+    def done(self) -> bool:
+        """True if all named chains, or all chains of the run, have ended."""
+        if self.counts is None:
+            return False
+        return self.run.has_ended(self.counts) if self.run else not self.counts.unfinished
 
 
 class ChainWatcher:
-    """A poller of chains: the named ones, or those with the nearest deadlines.
+    """A poller of chains: the named ones, or those with the nearest deadlines, perhaps of a run.
 
-    Without tags, a poll reads a snapshot, and the chains that left it since the previous poll.
+    Without tags, a poll reads a snapshot, and the chains that left it since the previous poll. A
+    run is counted only when the snapshot is empty: a count reads the whole table.
     """
 
-    def __init__(self, store: DynamoDBStore, tags: Sequence[str] = (), limit: int = 20) -> None:
-        """Watch the named chains; without tags, at most `limit` chains."""
+    def __init__(
+        self,
+        store: DynamoDBStore,
+        tags: Sequence[str] = (),
+        limit: int = 20,
+        run: Run | None = None,
+    ) -> None:
+        """Watch the named chains; without tags, at most `limit` chains, only of `run` if given."""
         self.tags = tuple(dict.fromkeys(validate_tag(tag) for tag in tags))
         self._store = store
         self._limit = limit
+        self._run = run
         self._previous: dict[str, Chain] = {}
         self._ended: dict[str, ChainStatus] = {}
 
-    def poll(self) -> WatchUpdate:
-        """Read the watched chains once; raise Unavailable if a retry may help."""
-        return self._poll_named() if self.tags else self._poll_nearest()
+    def poll(self, *, count: bool = False) -> WatchUpdate:
+        """Read the watched chains once; raise Unavailable if a retry may help.
+
+        Args:
+            count: Count the run, though chains of it are unfinished.
+        """
+        return self._poll_named() if self.tags else self._poll_nearest(count)
 
     def _poll_named(self) -> WatchUpdate:
         tags = [tag for tag in self.tags if tag not in self._ended]
@@ -62,21 +86,33 @@ class ChainWatcher:
         statuses = [ChainStatus(chain, at) for chain in chains]
         unfinished = tuple(status for status in statuses if not status.chain.final)
         snapshot = Snapshot(at, unfinished, invalid=tuple(invalid))
-        return self._update(snapshot, statuses, tuple(tag for tag in tags if tag not in found))
+        not_found = tuple(tag for tag in tags if tag not in found)
+        update = replace(self._update(snapshot, statuses), not_found=not_found)
+        counts = ChainCounts()
+        for status in (*update.ended, *unfinished):
+            counts.add_chain(status)
+        for error in invalid:
+            counts.add_invalid(error)
+        for tag in not_found:
+            counts.add("not_found", tag)
+        return replace(update, counts=counts)
 
-    def _poll_nearest(self) -> WatchUpdate:
-        snapshot = read_snapshot(self._store, self._limit)
+    def _poll_nearest(self, count: bool) -> WatchUpdate:
+        prefix = self._run.prefix if self._run else ""
+        snapshot = read_snapshot(self._store, self._limit, prefix)
         invalid = list(snapshot.invalid)
         gone = self._previous.keys() - {status.chain.tag for status in snapshot.chains}
         # A chain that left the snapshot unfinished has only moved behind nearer deadlines.
         ended = [c for c in read_valid(self._store.read, sorted(gone), invalid.append) if c.final]
         ended.sort(key=lambda chain: (chain.ended_at or 0, chain.tag))
         statuses = [*snapshot.chains, *(ChainStatus(chain, snapshot.at) for chain in ended)]
-        return self._update(replace(snapshot, invalid=tuple(invalid)), statuses)
+        # Counts decide about the end: the index lags, and lacks chains without a deadline.
+        counted = self._run if count or not snapshot.chains else None
+        counts = counted.count(self._store) if counted else None
+        update = self._update(replace(snapshot, invalid=tuple(invalid)), statuses)
+        return replace(update, counts=counts, run=self._run)
 
-    def _update(
-        self, snapshot: Snapshot, statuses: Sequence[ChainStatus], not_found: tuple[str, ...] = ()
-    ) -> WatchUpdate:
+    def _update(self, snapshot: Snapshot, statuses: Sequence[ChainStatus]) -> WatchUpdate:
         changed = tuple(
             status
             for status in statuses
@@ -86,7 +122,7 @@ class ChainWatcher:
         self._previous = {status.chain.tag: status.chain for status in snapshot.chains}
         while not self.tags and len(self._ended) > _ENDED_KEPT:
             del self._ended[next(iter(self._ended))]
-        return WatchUpdate(snapshot, tuple(reversed(self._ended.values())), changed, not_found)
+        return WatchUpdate(snapshot, tuple(reversed(self._ended.values())), changed)
 
 
 def _visible(chain: Chain | None) -> tuple[object, ...] | None:

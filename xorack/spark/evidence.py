@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -147,9 +147,9 @@ def proof_of(
         raise InvalidOption("written", f"{found} given, expected one of {', '.join(given)}")
     if observed is not None:
         return Proof("observed", observed.totals(), None)
-    outputs = given[kinds[0]]
-    outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
-    frames = [open_output(rows.tracking.spark, output) for output in outputs]
+    output = read if written is None else written
+    outputs: list[Any] = list(output) if isinstance(output, (list, tuple)) else [output]
+    frames = [open_output(rows.tracking.spark, one) for one in outputs]
     return Proof(kinds[0], total(rows, frames), per_chain(rows, frames))
 
 

@@ -103,7 +103,7 @@ _FIELDS: dict[str, Callable[[pa.Array], pa.Array]] = {
 
 def _stamps(rows: pa.RecordBatch, cells: int | None) -> Words:
     """Return the words of the rows' stamps."""
-    total = np.uint64(0)
+    total: Words = np.zeros((1, 1), np.uint64)
     for units, fold in FOLDS:
         if units in rows.schema.names:
             ids = pc.fill_null(rows.column(units), 0).to_numpy().view(np.uint64)
@@ -130,9 +130,9 @@ def _base64(words: Words) -> pa.Array:
     if padding := -length % 3:
         data = np.pad(data, ((0, 0), (0, padding)))
     size = (length + padding) // 3 * 4
-    text = np.frombuffer(b64encode(np.ascontiguousarray(data)), np.uint8)
+    text = np.frombuffer(b64encode(data.tobytes()), np.uint8)
     if padding:
         text = text.reshape(rows, size).copy()
         text[:, -padding:] = ord("=")
-    offsets = pa.py_buffer(np.arange(0, (rows + 1) * size, size, np.int32))
+    offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(size))
     return pa.Array.from_buffers(pa.string(), rows, [None, offsets, pa.py_buffer(text)])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Tracking"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_MAX_RUN_BYTES = 256
+_MAX_RUN_BYTES = 200
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Tracking:
 
     def __post_init__(self) -> None:
         _check_text("queue_url", self.queue_url, r"https?://[^/\s]+/\S+", "the URL of a queue")
-        expected = "a name of the run: a string without '/', of at most 256 bytes"
+        expected = "a name of the run: a string without '/', of at most 200 bytes"
         _check_text("run_id", self.run_id, r"[^/\0]+", expected)
         if len(self.run_id.encode(errors="replace")) > _MAX_RUN_BYTES or not self.run_id.strip():
             raise InvalidOption("run_id", f"{self.run_id!r}, expected {expected}")

@@ -1,0 +1,129 @@
+"""Runs: the chains whose tags begin with a run's name and a slash.
+
+The key of the table is the whole tag, so a run is counted by a scan of the table. The index of
+deadlines is cheaper, but it does not have the chains that have ended.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from xorack.aws import schema
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.errors import InvalidRequest, NotAChain
+from xorack.core.request import validate_tag
+from xorack.ops.status import STATUSES, ChainStatus
+
+__all__ = ["ChainCounts", "Run"]
+
+_FAILURES_KEPT = 10
+_ATTRIBUTES = (schema.STATUS, schema.FORMAT_NAME, "reason")
+"""Attributes that a count reads. DynamoDB bills whole items, but sends less."""
+
+
+@dataclass
+class ChainCounts:
+    """Numbers of chains by status.
+
+    Attributes:
+        by_status: Numbers by `STATUSES`, and of items that are not chains (``invalid``) and of
+            named tags without a chain (``not_found``).
+        failures: Tags and reasons of the first failed chains and invalid items, at most ten.
+    """
+
+    by_status: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, status: str, tag: str, reason: str | None = None) -> None:
+        """Count a chain, an invalid item or a tag without a chain."""
+        self.by_status[status] += 1
+        if status in ("failed", "invalid") and len(self.failures) < _FAILURES_KEPT:
+            self.failures.append((tag, reason or ""))
+
+    def add_chain(self, status: ChainStatus) -> None:
+        """Count a chain."""
+        self.add(status.chain.status, status.chain.tag, status.reason)
+
+    def add_invalid(self, error: NotAChain) -> None:
+        """Count an item that is not a chain."""
+        self.add("invalid", str(error.tag), error.reason)
+
+    @property
+    def chains(self) -> int:
+        """The number of chains, and of items that are not chains."""
+        return self.by_status.total() - self.by_status["not_found"]
+
+    @property
+    def unfinished(self) -> int:
+        """The number of chains that have not ended, or do not exist yet."""
+        return sum(self.by_status[status] for status in ("open", "pending", "not_found"))
+
+    @property
+    def failed(self) -> int:
+        """The number of failed chains, and of items that are not chains."""
+        return self.by_status["failed"] + self.by_status["invalid"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as a JSON object."""
+        return {
+            "chains": self.chains,
+            **{name: self.by_status[name] for name in (*STATUSES, "invalid", "not_found")},
+            "failures": [{"tag": tag, "reason": reason} for tag, reason in self.failures],
+        }
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a job.
+
+    Attributes:
+        name: The first part of its chains' tags, a valid tag without a slash.
+        chains: The number of its chains; None if it is not known.
+    """
+
+    name: str
+    chains: int | None = None
+
+    def __post_init__(self) -> None:
+        """Reject a name that no run has.
+
+        Raises:
+            InvalidRequest: The name is empty, no text of a tag, or has a slash.
+        """
+        try:
+            validate_tag(self.name)
+        except InvalidRequest as error:
+            raise InvalidRequest("run", self.name, error.expected) from error
+        if "/" in self.name:
+            raise InvalidRequest("run", self.name, "the run's name alone, without a slash")
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of its chains' tags."""
+        return f"{self.name}/"
+
+    def count(self, store: DynamoDBStore) -> ChainCounts:
+        """Count its chains by a scan of the whole table; raise Unavailable if a retry may help."""
+        counts = ChainCounts()
+        chains = store.scan(counts.add_invalid, prefix=self.prefix, attributes=_ATTRIBUTES)
+        for chain in chains:
+            counts.add(chain.status, chain.tag, chain.reason)
+        return counts
+
+    def has_ended(self, counts: ChainCounts) -> bool:
+        """Tell whether all its chains have ended.
+
+        Without the number of chains, those count that exist: messages that are still in the queue
+        may create more.
+
+        Raises:
+            InvalidRequest: The run has more chains than its number says.
+        """
+        if self.chains is None:
+            return bool(counts.chains) and not counts.unfinished
+        if counts.chains > self.chains:
+            expected = f"the number of chains of run {self.name}: it has {counts.chains:,}"
+            raise InvalidRequest("chains", self.chains, expected)
+        return counts.chains == self.chains and not counts.unfinished
