@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from types import SimpleNamespace
+
+import pytest
 
 import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
 from tests.spark.helpers import ROOT, Acker, block_with, chains_in, code_blocks, totals
+from xorack.spark import OutputDiffers
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SNIPPETS = code_blocks(README, "python")
@@ -19,7 +21,7 @@ def snippet(text):
 
 
 def test_every_snippet_has_a_test_here():
-    texts = ("acker.grant_send", 'step="open"', 'step="bill"', "tracker.start", 'event["token"]')
+    texts = ("acker.grant_send", "lines.start", "lines.finish", "tracker.start", 'event["token"]')
     texts += ("Request.stamp_", "aws_events_targets.SqsQueue")
     assert len({snippet(text) for text in texts}) == len(SNIPPETS) == len(texts)
 
@@ -54,28 +56,27 @@ def test_requests(aws, functions):
     assert totals(consumed(functions))["file13"] == ("acked", 4, 4)
 
 
-def test_spark(spark, queue, tmp_path, monkeypatch):
-    from pyspark.sql import functions as F
-
-    lines = spark.range(30).select(
-        (F.col("id") % 3).cast("string").alias("order"), F.col("id").alias("line")
-    )
-    lines.write.parquet(str(tmp_path / "lines"))
-    lines.where("order <> '2' OR line > 5").write.parquet(str(tmp_path / "billed"))
-
-    def parquet(name):
-        return spark.read.parquet(str(tmp_path / name))
-
-    here = SimpleNamespace(read=SimpleNamespace(parquet=parquet))
-    monkeypatch.setenv("AWS_ENDPOINT_URL", queue.endpoint)
-    for _ in range(2):  # a repeated job changes nothing
-        for text in ('step="open"', 'step="bill"'):
-            exec(snippet(text), {"spark": here, "queue_url": queue.queue_url})
-    assert len(queue.bodies) == 4
-    assert totals(Acker(queue.bodies).chains) == {
-        **dict.fromkeys("01", ("acked", 10, 10)),
-        "2": ("open", 10, 8),
+def test_spark(spark, queue, tmp_path):
+    rows = [(order, line, f"sku {line}", 1) for order in (17, 18) for line in range(5)]
+    names = {
+        "spark": spark,
+        "queue_url": queue.queue_url,
+        "orders": spark.createDataFrame(rows, "order long, line int, sku string, amount long"),
+        "path": str(tmp_path / "lines"),
+        "billed": str(tmp_path / "bills"),
     }
+    code = {text: block_with(SNIPPETS, text) for text in ("lines.start", "lines.finish")}
+    start = code["lines.start"].replace("s3://bucket", str(tmp_path))
+    exec(start, names)
+    # A job that loses a row sends nothing.
+    with pytest.raises(OutputDiffers, match="9 of 10 units"):
+        exec(code["lines.finish"].replace(".groupBy", ".limit(9).groupBy"), names)
+    assert len(queue.bodies) == 1
+    for _ in range(2):  # a repeated job changes nothing
+        for text in (start, code["lines.finish"]):
+            exec(text, names)
+    tags = [f"2026-01-31/order/{order}" for order in (17, 18)]
+    assert totals(Acker(queue.bodies).chains) == dict.fromkeys(tags, ("acked", 5, 5))
 
 
 def test_cdk():
