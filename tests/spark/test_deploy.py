@@ -15,9 +15,7 @@ from pathlib import Path
 import pytest
 
 import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
-from tests.spark.helpers import ROOT, block_with, code_blocks, run_process
-from xorack import traced, unit_id, xor
-from xorack.spark import request_id
+from tests.spark.helpers import ROOT, Acker, block_with, code_blocks, run_process, totals
 
 pytestmark = pytest.mark.spark
 
@@ -53,7 +51,7 @@ def commands(start):
 
 
 def test_every_block_has_a_test_here():
-    python = ("__version__", "aws_iam.Role", "SparkSession.builder")
+    python = ("__version__", "aws_iam.Role", "builder.getOrCreate", "builder.remote")
     assert {block("python", text) for text in python} == set(code_blocks(DOC, "python"))
     policies = ("sqs:SendMessage", "kms:Decrypt")
     assert {block("json", text) for text in policies} == set(code_blocks(DOC, "json"))
@@ -126,14 +124,16 @@ def test_the_cli_commands_are_valid_requests(service, operation):
 
 def test_the_jobs_use_the_uploaded_files():
     copies = [words[3:] for words in commands("aws s3")]
-    uploaded = {place + name.rpartition("/")[2] for name, place in copies}
+    uploaded = {
+        place + name.rpartition("/")[2] if place.endswith("/") else place for name, place in copies
+    }
     submit = api_request("emr-serverless", "start-job-run")[1]["jobDriver"]["sparkSubmit"]
     _, glue = api_request("glue", "create-job")
     assert {
         submit["entryPoint"],
         shlex.split(submit["sparkSubmitParameters"])[1],
         glue["Command"]["ScriptLocation"],
-        glue["DefaultArguments"]["--additional-python-modules"],
+        glue["DefaultArguments"]["--extra-py-files"],
     } == uploaded
 
 
@@ -171,15 +171,10 @@ def test_the_policy_equals_that_of_grant_send(own_key):
 
 
 def test_the_table_of_versions():
-    rows = re.findall(
-        r"^\| ((?:Glue|EMR) .*?) \| ([\d.]+) \| (.*?) \| (.*?) \|$", DOC, re.MULTILINE
-    )
+    rows = re.findall(r"^\| ((?:Glue|EMR) .*?) \| ([\d.]+) \| (.*?) \|$", DOC, re.MULTILINE)
     assert len(rows) == 5
-    for platform, spark, pythons, use in rows:
-        version = tuple(map(int, spark.split(".")))
-        assert version >= (3, 5), platform
-        assert "`send`" in use
-        assert ('format("xorack")' in use) == (version >= (4, 0)), platform
+    for platform, spark, pythons in rows:
+        assert tuple(map(int, spark.split("."))) >= (3, 5), platform
         newest = max(tuple(map(int, found.split("."))) for found in re.findall(r"3\.\d+", pythons))
         assert newest >= (3, 10), platform
     assert "`make test-spark35`" in DOC
@@ -214,7 +209,7 @@ def wheel(tmp_path_factory):
 def test_the_wheel_has_the_current_modules(wheel):
     assert re.fullmatch(r"xorack-[\d.]+-py3-none-any\.whl", wheel.name)
     names = zipfile.ZipFile(wheel).namelist()
-    assert "xorack/spark/sink.py" in names
+    assert "xorack/spark/tracking.py" in names
     assert "xorack/gone.py" not in names
 
 
@@ -232,9 +227,8 @@ def python_with(folder, *packages):
     return folder / "bin" / "python"
 
 
-BOTO3 = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")
-ARROW = ("pyarrow",)
-PANDAS = ("pandas", "numpy", "pytz", "tzdata")
+NEEDED = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")
+NEEDED += ("numpy", "pandas", "pyarrow", "pytz", "tzdata")
 
 
 def submit(python, folder, *arguments):
@@ -261,92 +255,52 @@ def submit(python, folder, *arguments):
     ).stdout  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_job_runs_with_the_wheel_and_boto3_alone(wheel, queue, tmp_path):
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    rows = {  # as `pipeline.split` writes them
-        f"file {number}": [{"at": (number << 40) + pos, "word": "w"} for pos in range(5 + number)]
-        for number in range(2)
-    }
-    for name in ("words", "files"):
-        (tmp_path / "words" / name).mkdir(parents=True)
-    table = pa.Table.from_pylist([row for words in rows.values() for row in words])
-    parquet.write_table(table, tmp_path / "words" / "words" / "0.parquet")
-    listed = [json.dumps({"number": at, "tag": tag}) for at, tag in enumerate(rows)]
-    (tmp_path / "words" / "files" / "0.json").write_text("\n".join(listed))
-    jobs = tmp_path / "jobs"
-    jobs.mkdir()
-    shutil.copy(wheel, jobs)
-    script = block("python", "SparkSession.builder")
-    script = script.replace("https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE", queue.queue_url)
-    (jobs / "count.py").write_text(script.replace("s3://BUCKET", str(tmp_path)))
-    # The job run of EMR Serverless, with this folder instead of the bucket.
-    request = api_request("emr-serverless", "start-job-run")[1]["jobDriver"]["sparkSubmit"]
-    version = wheel.name.split("-")[1]
-    parameters = request["sparkSubmitParameters"].replace("1.2.3", version)
-    parameters = shlex.split(parameters.replace("s3://my-bucket", str(tmp_path)))
-    entry = request["entryPoint"].replace("s3://my-bucket", str(tmp_path))
-    python = python_with(tmp_path / "python", *BOTO3)
-    out = submit(python, tmp_path, *parameters, entry, *request["entryPointArguments"])
-    assert "Sent(messages=1, requests=2, chains=2" in out
-    assert {(r.tag, r.id, r.stamp, r.finished) for r in queue.take()} == {
-        (
-            tag,
-            request_id("2026-11-21", "count", 0, "stamp", tag),
-            xor(*(traced(unit_id(row["at"])) for row in words)),
-            len(words),
-        )
-        for tag, words in rows.items()
-    }
-    # The command for other clusters has the same arguments.
-    ((*own, script, run, name),) = (words[1:] for words in commands("spark-submit"))
-    assert own == ["--py-files", "xorack-1.2.3-py3-none-any.whl"]
-    assert [script, run, name] == ["count.py", *request["entryPointArguments"]]
-
-
-WORKERS = """
-import sys
-from pyspark.sql import SparkSession
-import xorack
-from xorack.spark import fold, register, send, unit
-
-queue_url, own = sys.argv[1:]
-spark = SparkSession.builder.getOrCreate()
-assert ".whl/" in xorack.__file__ or ".zip/" in xorack.__file__, xorack.__file__
-words = spark.range(0, 30).selectExpr("cast(id % 3 as string) AS tag", "id AS pos")
-rows = fold(words, "tag", unit("tag", "pos"), count="finished")
-if own == "own":
-    def where(batches):
-        import pyarrow, xorack
-        for batch in batches:
-            yield pyarrow.RecordBatch.from_pylist([{"at": xorack.__file__}])
-    print("worker", rows.mapInArrow(where, "at string").first()["at"])
-print(send(rows, queue_url=queue_url, run_id="r", step="tasks", send_from="tasks"))
-register(spark)
-(rows.write.format("xorack").mode("append").option("queueUrl", queue_url)
-    .option("runId", "r").option("step", "format").save())
+START = """
+orders = [(order, line, f"sku {line}", 1) for order in (17, 18) for line in range(5)]
+schema = "order long, line int, sku string, amount long"
+spark.createDataFrame(orders, schema).write.parquet("s3://BUCKET/lines")
+lines.start("s3://BUCKET/lines")
 """
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("named", ["wheel", "zip"])
-def test_the_workers_import_the_library(wheel, queue, tmp_path, named):
-    """Spark does not put a wheel on the path of its workers; `send` does. It does so for a zip."""
-    archive = Path(
-        shutil.copy(wheel, tmp_path / (wheel.name if named == "wheel" else "xorack.zip"))
+def test_the_job_runs_with_the_wheel(wheel, queue, tmp_path):
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    shutil.copy(wheel, jobs / "xorack.zip")
+    script = block("python", "builder.getOrCreate").replace("rows = ", f"{START}rows = ")
+    script = script.replace("https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE", queue.queue_url)
+    (jobs / "bill.py").write_text(script.replace("s3://BUCKET", str(tmp_path)))
+    # The job run of EMR Serverless, with this folder instead of the bucket.
+    request = api_request("emr-serverless", "start-job-run")[1]["jobDriver"]["sparkSubmit"]
+    parameters, entry = (
+        request[name].replace("s3://my-bucket", str(tmp_path))
+        for name in ("sparkSubmitParameters", "entryPoint")
     )
-    (tmp_path / "job.py").write_text(WORKERS)
-    python = python_with(tmp_path / "python", *BOTO3, *ARROW, *PANDAS)
-    own = "own" if named == "zip" else "none"
-    out = submit(python, tmp_path, "--py-files", archive.name, "job.py", queue.queue_url, own)
-    assert ("worker" in out) == (named == "zip")
-    sent = {(r.tag, r.id, r.finished) for r in queue.take()}
-    assert sent == {
-        (tag, request_id("r", step, 0, "stamp", tag), 10)
-        for tag in "012"
-        for step in ("tasks", "format")
-    }
+    python = python_with(tmp_path / "python", *NEEDED)
+    arguments = (*shlex.split(parameters), entry, *request["entryPointArguments"])
+    out = submit(python, tmp_path, *arguments)
+    assert "Report(proof='written', chains=2, units=10, missing=0, messages=1, requests=2" in out
+    tags = [f"2026-11-21/order/{order}" for order in (17, 18)]
+    assert totals(Acker(queue.bodies).chains) == dict.fromkeys(tags, ("acked", 5, 5))
+    # The command for other clusters has the same arguments.
+    ((*own, script, run, name),) = (words[1:] for words in commands("spark-submit"))
+    assert own == ["--py-files", "xorack.zip"]
+    assert [script, run, name] == ["bill.py", *request["entryPointArguments"]]
+
+
+def test_a_connect_session_gets_the_package(connect):
+    remote = 'SparkSession.builder.remote("sc://HOST:15002").getOrCreate()'
+    exec(block("python", "builder.remote").replace(remote, "session"), {"session": connect})
+
+    def path(batches):
+        import sys
+
+        import pyarrow
+
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pydict({"folder": sys.path})
+
+    folders = connect.range(1).mapInArrow(path, "folder string").collect()
+    assert any(re.search(r"/xorack-\w{16}\.zip$", row["folder"]) for row in folders)

@@ -20,8 +20,9 @@ ORDER_TAGS = [f"2026-01-31/order/{order}" for order in (17, 18, 91)]
 
 
 @pytest.fixture
-def run(spark, queue, tmp_path):
+def run(each_session, queue, tmp_path):
     """Return a function that runs a snippet and returns the messages that it sent."""
+    spark = each_session
     for folder in ("arriving", "stream/lines"):
         (tmp_path / folder).mkdir(parents=True)
     spark.sql(f"CREATE DATABASE guide LOCATION '{tmp_path}/warehouse'")
