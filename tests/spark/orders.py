@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tests.support.queue_server import requests_in
 from xorack import unit_id
-from xorack.spark import Tracking, TrackedRows
+from xorack.spark import TrackedRows, Tracking
 
 SIZES = [1, 2, 5, 9, 17, 120]
 """Lines of the orders 1, 2, …; the last order's fill more than one stamp of 16 cells."""

@@ -61,7 +61,7 @@ def rewrite(part, change):
 JOBS = {
     "dropped before the aggregation": (lambda run: run.bill(run.read().where("line > 1")), 148),
     "one row dropped": (lambda run: run.bill(run.read().where("order > 1")), 153),
-    "dropped after the aggregation": (lambda run: run.bill(run.read()).where("sku > 'sku 0'"), 122),
+    "dropped after the aggregation": (lambda run: run.bill(run.read()).where("sku > 'sku 0'"), 123),
     "nothing counted": (lambda run: run.bill(run.read().limit(0)), 0),
     "nothing written": (lambda run: run.bill(run.read()).limit(0), 0),
     "counted twice by a join": (
@@ -196,9 +196,7 @@ def test_input_rows_that_nobody_started(run, tmp_path):
     with pytest.raises(OutputDiffers) as caught:
         run.rows.finish(by_order, rows=twice)
     assert caught.value.chains == (f"{tag(3)} (10 of 5)", f"{tag(77)} (1 of 0)")
-    assert as_set(run.sent()).keys() == {
-        (tag(order), "lines/finish") for order in (1, 2, 4, 5, 6)
-    }
+    assert as_set(run.sent()).keys() == {(tag(order), "lines/finish") for order in (1, 2, 4, 5, 6)}
     # Other rows, as many as were started.
     other = run.read().withColumn("line", F.when(F.expr("order = 3 and line = 1"), 99)
                                   .otherwise(F.col("line")))  # fmt: skip

@@ -153,13 +153,17 @@ def row_of(request, single):
     """Return the row that a request is made of, and the request."""
     allowed = FIELDS[request["op"]]
     row = {name: request[name] for name in ("op", "tag", "id")}
-    row |= {name: request[name] if name in allowed else None
-            for name in ("started", "finished", "timeout", "idle_timeout", "detail", "reason")}
+    row |= {
+        name: request[name] if name in allowed else None
+        for name in ("started", "finished", "timeout", "idle_timeout", "detail", "reason")
+    }
     fields = {name: value for name, value in row.items() if value is not None}
     if row["detail"] is not None:
         row["detail"] = json.dumps(row["detail"])
-    for ids, units, fold in ((request["first"], "units", "fold"),
-                             (request["second"], "units_2", "fold_2")):
+    for ids, units, fold in (
+        (request["first"], "units", "fold"),
+        (request["second"], "units_2", "fold_2"),
+    ):
         row[units] = signed(reduce(xor_int, ids)) if ids else None
         alone = len(ids) == 1 and single
         hashed = np.array([xxh64_long(id) for id in ids], np.uint64)

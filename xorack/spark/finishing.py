@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import XorAckError
-from xorack.spark.errors import InvalidOption, NotStarted, OutputDiffers, UnsuitableColumns
-from xorack.spark.evidence import open_output, unit_of
+from xorack.spark.errors import (
+    InvalidOption,
+    NotStarted,
+    OutputDiffers,
+    UnsuitableColumns,
+    plain_errors,
+)
+from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import fold_chains, fold_units
 from xorack.spark.record import read_claim, summarize
 from xorack.spark.starting import cells_of, keep_record, record_of, request_id
@@ -89,11 +95,13 @@ def _settle_chains(rows: TrackedRows, proof: Proof, frame: DataFrame, cells: int
     """Decide chain by chain which may finish, as the output differs from what was started."""
     unit = unit_of(rows, frame)
     read = fold_units(frame, rows.chain, unit, rows.prefix)
-    if proof.chains is None and proof.totals != (totals := summarize(read).totals):
+    written = per_chain(rows, proof.outputs)
+    if written is None and proof.totals != (totals := summarize(read).totals):
         raise OutputDiffers(rows.name, totals.count, proof.totals.count)
     started = record_of(rows).chains().where("count > 0").select(*_FOLDED)
-    verdicts = _verdicts(started, read, proof.chains).persist()
-    sums = {row["verdict"]: row for row in _sums(verdicts).collect()}
+    verdicts = _verdicts(started, read, written).persist()
+    with plain_errors():
+        sums = {row["verdict"]: row for row in _sums(verdicts).collect()}
     tags = {name: verdicts.where(F.col("verdict") == name).select("tag") for name in _VERDICTS}
     partial = None
     finished = started.join(tags["whole"], "tag", "left_semi")
@@ -107,12 +115,8 @@ def _settle_chains(rows: TrackedRows, proof: Proof, frame: DataFrame, cells: int
     if "differs" in sums:
         row = sums["differs"]
         examples = verdicts.where("verdict = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
-        chains = [
-            f"{one['tag']} ({one['written']:,} of {one['read']:,}"
-            f"{'' if one['started'] else ', never started'})"
-            for one in examples
-        ]
-        error = OutputDiffers(rows.name, row["read"], row["written"], chains)
+        chains = [f"{one['tag']} ({one['written']:,} of {one['due']:,})" for one in examples]
+        error = OutputDiffers(rows.name, row["due"], row["written"], chains)
     all_started = sum(row["started"] for row in sums.values())
     missing = all_started - units - (sums["differs"]["started"] if error else 0)
     return Settled(
@@ -131,7 +135,10 @@ def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) ->
     ]
     joined = reduce(lambda one, other: one.join(other, "tag", "full_outer"), folded)
     is_whole = F.col("written").eqNullSafe(F.col("started"))
-    is_read = F.col("written").eqNullSafe(F.col("read")) & F.col("started").isNotNull()
+    # An input with other rows than those that were started lacks no units: it is a wrong input.
+    is_read = F.col("written").eqNullSafe(F.col("read")) & (
+        F.coalesce(F.col("read.count"), F.lit(0)) < F.col("started.count")
+    )
     verdict = (
         F.when(is_whole, "whole")
         .when(is_read & F.col("read").isNull(), "absent")
@@ -139,11 +146,12 @@ def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) ->
         .otherwise("differs")
     )
     counts = [F.coalesce(F.col(f"{side}.count"), F.lit(0)).alias(side) for side in sides]
-    return joined.select("tag", verdict.alias("verdict"), *counts)
+    numbers = joined.select("tag", verdict.alias("verdict"), *counts)
+    return numbers.withColumn("due", F.least("started", "read"))
 
 
 def _sums(verdicts: DataFrame) -> DataFrame:
-    sums = [F.sum(side).alias(side) for side in ("started", "read", "written")]
+    sums = [F.sum(side).alias(side) for side in ("started", "due", "written")]
     return verdicts.groupBy("verdict").agg(F.count(F.lit(1)).alias("chains"), *sums)
 
 
