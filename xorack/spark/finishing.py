@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import XorAckError
-from xorack.spark.errors import (
-    InvalidOption,
-    NotStarted,
-    OutputDiffers,
-    UnsuitableColumns,
-    plain_errors,
-)
+from xorack.spark.errors import InvalidOption, NotStarted, OutputDiffers, plain_errors
 from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import fold_chains, fold_units
 from xorack.spark.record import read_claim, summarize
@@ -94,11 +88,12 @@ def _settle_batch(rows: TrackedRows, proof: Proof, given: Output | None) -> Sett
 def _settle_chains(rows: TrackedRows, proof: Proof, frame: DataFrame, cells: int | None) -> Settled:
     """Decide chain by chain which may finish, as the output differs from what was started."""
     unit = unit_of(rows, frame)
-    read = fold_units(frame, rows.chain, unit, rows.prefix)
+    started = record_of(rows).chains().where("count > 0").select(*_FOLDED)
+    # Rows of chains that failed at the start are in the input, and of no concern.
+    read = fold_units(frame, rows.chain, unit, rows.prefix).join(started, "tag", "left_semi")
     written = per_chain(rows, proof.outputs)
     if written is None and proof.totals != (totals := summarize(read).totals):
         raise OutputDiffers(rows.name, totals.count, proof.totals.count)
-    started = record_of(rows).chains().where("count > 0").select(*_FOLDED)
     verdicts = _verdicts(started, read, written).persist()
     with plain_errors():
         sums = {row["verdict"]: row for row in _sums(verdicts).collect()}
@@ -205,9 +200,18 @@ def advance(
     """Return the requests that finish units and start others; see `TrackedRows.advance`.
 
     Raises:
-        UnsuitableColumns: The output has a chain that was not started.
+        UnsuitableColumns: The output has a chain that was not started; nothing was kept.
     """
-    keep_record(following, written, {"step": "advance", "from": rows.name})
+    known = settled.finished if rows.batch_id is not None else record_of(rows).chains()
+    known = known.select("tag", F.lit(True).alias("known"))
+    text = f" of the output of {following.name!r} was not started by {rows.name!r}"
+    stranger = F.raise_error(F.concat(F.lit("xorack: chain "), "tag", F.lit(text)))
+
+    def of_known(folded: DataFrame) -> DataFrame:
+        tag = F.when(F.col("known"), F.col("tag")).otherwise(stranger)
+        return folded.join(known, "tag", "left").withColumn("tag", tag).drop("known")
+
+    keep_record(following, written, {"step": "advance", "cells": settled.cells}, of_known)
     started = (
         record_of(following)
         .chains()
@@ -216,17 +220,10 @@ def advance(
             F.col("count").alias("started"),
         )
     )
-    known = settled.finished if rows.batch_id is not None else record_of(rows).chains()
-    stranger = started.join(known.select("tag"), "tag", "left_anti").first()
-    if stranger is not None:
-        raise UnsuitableColumns(
-            f"chain {stranger['tag']!r} of the output of {following.name!r} was not started "
-            f"by {rows.name!r}"
-        )
     return settled.finished.join(started, "tag", "left").select(
         F.lit("stamp").alias("op"),
         "tag",
-        F.lit(request_id(rows, f"to/{following.name}")).alias("id"),
+        F.lit(request_id(rows, "advance")).alias("id"),
         *("units", "fold", "units_2", "fold_2", "started"),
         F.col("count").alias("finished"),
     )

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from xorack.core.hashing import unit_id
 from xorack.spark.errors import DuplicateUnits, plain_errors
 
 if TYPE_CHECKING:
@@ -23,11 +24,14 @@ __all__ = [
     "Record",
     "Summary",
     "Totals",
-    "claim_label",
     "folder_part",
     "read_claim",
     "summarize",
+    "write_claim",
 ]
+
+_FOLDER_CHARACTERS = 200
+"""Beyond it, names of folders are cut: file systems allow 255 bytes."""
 
 
 @dataclass(frozen=True)
@@ -150,29 +154,20 @@ class Record:
 
 def folder_part(key: str, value: str) -> str:
     """Return a folder's name, as Spark names partitions: any value is safe in it."""
-    return f"{key}={quote(value, safe='')}"
-
-
-def claim_label(spark: SparkSession, folder: str, claim: dict[str, Any]) -> dict[str, Any]:
-    """Claim a label's chains for who starts them, unless that was done before.
-
-    Args:
-        spark: The session.
-        folder: The label's folder.
-        claim: JSON values.
-
-    Returns:
-        The first claim.
-    """
-    if first := read_claim(spark, folder):
-        return first
-    _write_line(spark, f"{folder}/started_by", claim)
-    return claim
+    text = quote(value, safe="")
+    if len(text) > _FOLDER_CHARACTERS:
+        text = f"{text[:_FOLDER_CHARACTERS]}...{unit_id(text):016x}"
+    return f"{key}={text}"
 
 
 def read_claim(spark: SparkSession, folder: str) -> dict[str, Any] | None:
     """Return the claim of a label's chains; None if nobody has started them."""
     return next(iter(_lines(spark, f"{folder}/started_by")), None)
+
+
+def write_claim(spark: SparkSession, folder: str, claim: dict[str, Any]) -> None:
+    """Claim a label's chains for who starts them: JSON values."""
+    _write_line(spark, f"{folder}/started_by", claim)
 
 
 def _write_line(spark: SparkSession, path: str, line: dict[str, Any]) -> None:

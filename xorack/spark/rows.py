@@ -17,7 +17,7 @@ from xorack.spark.evidence import Observed, Output, proof_of
 from xorack.spark.finishing import advance, finish, settle
 from xorack.spark.sending import Sent, send
 from xorack.spark.starting import creates, keep_start
-from xorack.spark.units import parse_id, unit_column
+from xorack.spark.units import parse_id, signed, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -155,8 +155,8 @@ class TrackedRows:
             UnsuitableColumns: See `with_unit`.
         """
         wanted = frozenset(map(parse_id, ids))
-        signed = [(one - (1 << 64) if one >> 63 else one,) for one in sorted(wanted)]
-        asked = frame.sparkSession.createDataFrame(signed, f"`{self.unit_name}` long")
+        longs = [(signed(one),) for one in sorted(wanted)]
+        asked = frame.sparkSession.createDataFrame(longs, f"`{self.unit_name}` long")
         units = self.with_unit(frame)
         rows = units.join(F.broadcast(asked), self.unit_name, "left_semi").persist()
         with plain_errors():
@@ -246,13 +246,14 @@ class TrackedRows:
             What was finished and sent.
 
         Raises:
-            XorAckError: As `start` and `finish` do.
+            XorAckError: As `start` and `finish` do; but where an output differs, nothing was kept
+                or sent for any chain.
         """
         if (following.label, following.batch_id) != (self.label, self.batch_id):
             raise InvalidOption("following", f"label {following.label!r}, expected {self.label!r}")
         proof = proof_of(self, written, None, None)
         settled = settle(self, proof, rows)
-        sent = send(advance(self, following, settled, written), self.tracking.queue, settled.cells)
         if settled.error is not None:
             raise settled.error
+        sent = send(advance(self, following, settled, written), self.tracking.queue, settled.cells)
         return Report(proof.kind, settled.chains, settled.units, settled.missing, *sent)
