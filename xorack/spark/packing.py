@@ -57,7 +57,9 @@ def _texts(rows: pa.RecordBatch, cells: int | None) -> pa.Array:
 
 def _join(*parts: Any) -> pa.Array:
     """Concatenate texts row by row; null where one of them is."""
-    return pc.binary_join_element_wise(*parts, "")
+    # Sessions may have strings with large offsets.
+    texts = [part if isinstance(part, str) else part.cast(pa.string()) for part in parts]
+    return pc.binary_join_element_wise(*texts, "")
 
 
 def _quoted(name: str, values: pa.Array) -> pa.Array:
@@ -75,7 +77,7 @@ def _strings(column: pa.Array) -> pa.Array:
     if not pc.any(matches).as_py():
         return texts
     escaped = [json.dumps(text) for text in column.filter(matches).to_pylist()]
-    return pc.replace_with_mask(texts, matches, pa.array(escaped, texts.type))
+    return pc.replace_with_mask(texts, matches, pa.array(escaped))
 
 
 _FIELDS: dict[str, Callable[[pa.Array], pa.Array]] = {
