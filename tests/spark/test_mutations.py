@@ -152,7 +152,7 @@ def test_yesterdays_output_in_place_of_todays(run):
     yesterday = [(order + 100, line) for order, line in LINES]
     run.write_lines(yesterday, "yesterday")
     run.write(run.bill(run.read("yesterday")), "yesterdays_bills")
-    with pytest.raises(OutputDiffers, match="the output has 154 units .* but not those"):
+    with pytest.raises(OutputDiffers, match=r"the output has 154 units .* but not those"):
         run.rows.finish(str(run.root / "yesterdays_bills"))
     assert run.queue.bodies == []
     # Left in place, under today's: a table that was meant to be overwritten.

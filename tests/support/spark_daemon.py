@@ -5,7 +5,8 @@ import pandas  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 from pyspark.daemon import manager
 
-import xorack.spark.packing  # noqa: F401
+import pipeline.scan  # noqa: F401
+import xorack.spark.packing
 import xorack.spark.sending  # noqa: F401
 
 if __name__ == "__main__":

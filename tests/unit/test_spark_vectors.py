@@ -181,7 +181,7 @@ def test_packed_requests_parse_to_those_given(requests, cells, single):
         if request["op"] != "fail":
             if not any(stamp):
                 return
-            fields = {**fields, "stamp": stamp}
+            fields["stamp"] = stamp
         expected.append(Request(**fields))
     batch = pa.RecordBatch.from_pylist([row for row, _ in pairs], SCHEMA)
     # A task gets slices of batches.
@@ -205,4 +205,6 @@ def test_more_chains_than_are_packed_at_once():
     )
     bodies = pack_texts(request_texts(rows, 16))
     parsed = [request for body in bodies for request in parse(body).requests]
-    assert parsed == [Request("stamp", tag, "i", traced(id)) for tag, id in zip(tags, ids)]
+    assert parsed == [
+        Request("stamp", tag, "i", traced(id)) for tag, id in zip(tags, ids, strict=True)
+    ]

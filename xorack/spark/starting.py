@@ -13,14 +13,7 @@ from xorack.core.stamp import plain
 from xorack.spark.errors import LabelInUse, RowsChanged, UnsuitableColumns
 from xorack.spark.evidence import open_output, unit_of
 from xorack.spark.folding import fold_chains, fold_units
-from xorack.spark.record import (
-    Record,
-    Summary,
-    folder_part,
-    read_claim,
-    summarize,
-    write_claim,
-)
+from xorack.spark.record import Record, Summary, folder_part, read_line, summarize, write_line
 from xorack.spark.units import chain_columns, column_named, has_columns, tag_column
 
 if TYPE_CHECKING:
@@ -30,7 +23,15 @@ if TYPE_CHECKING:
     from xorack.spark.evidence import Output
     from xorack.spark.rows import TrackedRows
 
-__all__ = ["cells_of", "creates", "keep_record", "keep_start", "record_of", "request_id"]
+__all__ = [
+    "cells_of",
+    "claim_of",
+    "creates",
+    "keep_record",
+    "keep_start",
+    "record_of",
+    "request_id",
+]
 
 
 def record_of(rows: TrackedRows) -> Record:
@@ -49,21 +50,26 @@ def cells_of(rows: TrackedRows) -> int | None:
 def keep_start(
     rows: TrackedRows, written: Output, chains: DataFrame | None
 ) -> tuple[Summary, dict[str, Any]]:
-    """Keep the record of a start; see `TrackedRows.start`.
-
-    Returns:
-        The summary of the record and the facts in it: those of the first start of this run.
-    """
-    tracking, cells = rows.tracking, cells_of(rows)
-    folder = tracking.folder(rows.label)
-    first = read_claim(tracking.spark, folder)
-    if first is not None:
-        _check_claim(rows, first)
+    """Keep the record of a start; return its summary, and the facts of this run's first start."""
+    cells = cells_of(rows)
+    claim = {"name": rows.name, "cells": cells}
+    first = claim_of(rows)
+    if first is not None and first["name"] != rows.name:
+        raise LabelInUse(
+            f"rows named {first['name']!r} have started chains {rows.prefix} before: "
+            f"give {rows.name!r} another label"
+        )
+    if first is not None and first["cells"] != cells:
+        raise RowsChanged(
+            f"run {rows.tracking.run_id!r} started {rows.name!r} with {_form(first['cells'])} "
+            f"before, and now with {_form(cells)}"
+        )
     facts = None if chains is None else _facts(rows, chains)
-    given = {"step": "start", "with_facts": chains is not None, "cells": cells}
+    times = {"timeout": rows.tracking.timeout, "idle_timeout": rows.tracking.idle_timeout}
+    given = {**times, "cells": cells, "has_facts": facts is not None}
     kept = keep_record(rows, written, given, lambda folded: _with_facts(rows, folded, facts))
     if first is None:
-        write_claim(tracking.spark, folder, {"name": rows.name, "cells": cells})
+        write_line(rows.tracking.spark, _claim_folder(rows), claim)
     return kept
 
 
@@ -93,36 +99,23 @@ def keep_record(
         summary = summarize(complete(light.withColumn("fold", F.lit(None).cast("binary"))))
         if summary != before[0]:
             raise RowsChanged(
-                f"run {tracking.run_id!r} started {before[0].totals.count:,} rows named "
+                f"run {tracking.run_id!r} started {before[0].totals.rows:,} rows named "
                 f"{rows.name!r} in {before[0].chains:,} chains before, and now others: "
-                f"{summary.totals.count:,} in {summary.chains:,}; use another run_id"
+                f"{summary.totals.rows:,} in {summary.chains:,}; use another run_id"
             )
         return before
     folded = fold_chains(frame, rows.chain, unit, rows.prefix, given["cells"])
-    kept = {
-        "name": rows.name,
-        "chain": rows.chain,
-        "unit": rows.unit,
-        "source": written if isinstance(written, str) else None,
-        "timeout": tracking.timeout,
-        "idle_timeout": tracking.idle_timeout,
-        **given,
-    }
+    kept = {**given, "source": written if isinstance(written, str) else None}
     return record.write(complete(folded), kept), kept
 
 
-def _check_claim(rows: TrackedRows, first: dict[str, Any]) -> None:
-    """Make sure that these rows may create the chains of their label."""
-    if first["name"] != rows.name:
-        raise LabelInUse(
-            f"rows named {first['name']!r} have started chains {rows.prefix} before: "
-            f"give {rows.name!r} another label"
-        )
-    if first["cells"] != cells_of(rows):
-        raise RowsChanged(
-            f"run {rows.tracking.run_id!r} started {rows.name!r} with {_form(first['cells'])} "
-            f"before, and now with {_form(cells_of(rows))}"
-        )
+def claim_of(rows: TrackedRows) -> dict[str, Any] | None:
+    """Return which name starts the chains of a label, and with how many cells."""
+    return read_line(rows.tracking.spark, _claim_folder(rows))
+
+
+def _claim_folder(rows: TrackedRows) -> str:
+    return f"{rows.tracking.folder(rows.label)}/started_by"
 
 
 def _form(cells: int | None) -> str:
@@ -207,7 +200,7 @@ def creates(rows: TrackedRows, facts: dict[str, Any]) -> DataFrame:
         F.lit(facts["idle_timeout"]).cast("double").alias("idle_timeout"),
         "detail",
     )
-    if not facts["with_facts"]:
+    if not facts["has_facts"]:
         return created
     is_failed = F.col("failed").isNotNull()
     ended = chains.where(number == 0).select(
