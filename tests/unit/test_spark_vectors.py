@@ -22,6 +22,7 @@ from xorack.spark.units import signed
 from xorack.spark.vectors import Payloads, combine, hashes, single_units, stamp_words
 
 IDS = st.integers(1, 2**64 - 1)
+CHAIN = ["name", "day"]
 
 
 def stamp_of(ids, cells):
@@ -32,32 +33,36 @@ def stamp_of(ids, cells):
 
 
 def table_of(units):
-    """Return rows of ``name``, ``key`` and ``unit``: a row for each pair of a chain and an id."""
-    names = pa.array([f"chain {chain}" for chain, _ in units], pa.string())
-    keys = pa.array([chain for chain, _ in units], pa.int64())
+    """Return rows of ``name``, ``day`` and ``unit``: a row for each pair of a chain and an id."""
+    names = pa.array([f"chain {chain // 2}" for chain, _ in units], pa.string())
+    days = pa.array([chain % 2 for chain, _ in units], pa.int16())
     ids = pa.array([signed(id) for _, id in units], pa.int64())
-    return pa.table([names, keys, ids], ["name", "key", "unit"])
+    return pa.table([names, days, ids], [*CHAIN, "unit"])
 
 
 def folded(parts, cells):
     """Fold each part, then all of them together."""
-    first = [combine(single_units(table_of(part)), ["name"], cells) for part in parts if part]
-    return first and combine(pa.concat_tables(first), ["name"], cells)
+    first = [combine(single_units(table_of(part)), CHAIN, cells) for part in parts if part]
+    return first and combine(pa.concat_tables(first), CHAIN, cells)
 
 
 def stamps_in(table, cells):
     words = stamp_words(Payloads.of(table.column("fold").combine_chunks()), cells)
     stamps = [row.astype("<u8").tobytes() for row in words]
-    return dict(zip(table.column("name").to_pylist(), stamps, strict=True))
+    return dict(zip(chains_in(table), stamps, strict=True))
+
+
+def chains_in(table):
+    return [f"{row['name']}/{row['day']}" for row in table.select(CHAIN).to_pylist()]
 
 
 def check(parts, cells):
     table = folded(parts, cells)
     by_chain = {}
     for chain, id in (unit for part in parts for unit in part):
-        by_chain.setdefault(f"chain {chain}", []).append(id)
+        by_chain.setdefault(f"chain {chain // 2}/{chain % 2}", []).append(id)
     assert stamps_in(table, cells) == {c: stamp_of(ids, cells) for c, ids in by_chain.items()}
-    rows = {row["name"]: row for row in table.to_pylist()}
+    rows = dict(zip(chains_in(table), table.to_pylist(), strict=True))
     assert {name: row["count"] for name, row in rows.items()} == {
         name: len(ids) for name, ids in by_chain.items()
     }
@@ -94,6 +99,18 @@ def test_chains_about_the_size_of_a_stamp(sizes, tasks, rng):
 def test_a_chain_larger_than_any_stamp(cells):
     size = 1 + traced_length(cells) // 8
     check([[(1, id) for id in range(1, size)], [(1, size)], [(2, 5)]], cells)
+
+
+def test_more_chains_than_sixteen_bits_count():
+    units = [(chain, 1 + (chain * 7919 + 1) % 2**61) for chain in range(70_000)]
+    table = folded([units[::2], units[1::2], units[:1000]], 16)
+    assert table.num_rows == len(units)
+    twice = {f"chain {chain // 2}/{chain % 2}" for chain in range(1000)}
+    ids = {f"chain {chain // 2}/{chain % 2}": id for chain, id in units}
+    for name, units_, count in zip(
+        chains_in(table), table["units"].to_pylist(), table["count"].to_pylist(), strict=True
+    ):
+        assert (units_, count) == ((0, 2) if name in twice else (ids[name], 1))
 
 
 @given(st.lists(IDS, max_size=40))
