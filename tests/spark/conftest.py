@@ -9,10 +9,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.spark.helpers import ROOT
 from tests.support.functions import Functions
 from tests.support.queue_server import QueueServer
 
+ROOT = Path(__file__).resolve().parents[2]
 CONNECT = any(Path(pyspark.__file__).parent.glob("jars/spark-connect_*.jar"))
 """Whether PySpark brings the Connect server, as it does from 4.0 on."""
 

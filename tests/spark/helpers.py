@@ -8,15 +8,12 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterable
-from itertools import count as counting
 from pathlib import Path
 
 from pipeline import count, split
 from pipeline.words import counted
-from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.spark.acker import Acker as Acker  # noqa: PLC0414
 from tests.support.queue_server import requests_in
-from tests.support.services import Message, consume
-from xorack.acker.memory_store import MemoryStore
 from xorack.aws.dynamodb_store import DynamoDBStore
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,25 +43,6 @@ def run_process(command, *, cwd=ROOT, env=None, status=0):
 def prose(rng: random.Random, length: int) -> str:
     endings = ("", "", "\n", "\t", ".")
     return " ".join(rng.choice(_TOKENS) + rng.choice(endings) for _ in range(length))
-
-
-class Acker:
-    """An acker in memory that applies messages as the consumer does."""
-
-    def __init__(self, bodies: Iterable[str] = ()) -> None:
-        self.store, self.bus, self.letters = MemoryStore(), FakeBus(), FakeDeadLetters()
-        self.chains = self.store.chains
-        self._ids = counting()
-        self.apply(bodies)
-
-    def apply(self, bodies: Iterable[str]) -> None:
-        messages = [Message(str(next(self._ids)), body) for body in bodies]
-        done = consume(messages, self.store, self.bus, self.letters, policy=NO_WAIT)
-        assert not done.failed
-        assert not self.letters.letters
-
-    def statuses(self) -> Counter:
-        return Counter(chain.status for chain in self.chains.values())
 
 
 def write_files(root, contents):

@@ -80,7 +80,9 @@ def test_an_error_in_a_task_is_one_line(job, queue):
     _, lines, path, _ = job
     session = lines.tracking.spark
     broken = session.read.parquet(path).withColumn("line", F.expr("nullif(line, 5)"))
-    with pytest.raises(UnsuitableColumns, match=r"^unit column line is null; a unit needs a value$"):
+    with pytest.raises(
+        UnsuitableColumns, match=r"^unit column line is null; a unit needs a value$"
+    ):
         lines.start(broken)
     assert queue.bodies == []
 

@@ -79,7 +79,7 @@ class OutputDiffers(XorAckError):
     def __init__(self, name: str, started: int, written: int, chains: Sequence[str] = ()) -> None:
         count = f"{written:,} of {started:,} units of {name!r} are in the output"
         if written == started:
-            count = f"the output has {written:,} units of {name!r}, but not those of the input"
+            count = f"the output has {written:,} units of {name!r}, but not those that were started"
         which = f"; chains: {', '.join(chains)}" if chains else ""
         super().__init__(f"{count}: nothing was sent for what differs{which}")
         self.started = started

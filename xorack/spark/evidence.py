@@ -8,19 +8,20 @@ from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from xorack.spark.errors import InvalidOption, UnsuitableColumns, plain_errors
 from xorack.spark.record import Totals
-from xorack.spark.units import chain_columns, has_columns, tag_column, unit_column
+from xorack.spark.units import chain_columns, column_named, has_columns, tag_column, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from xorack.spark.rows import TrackedRows
 
-__all__ = ["Observed", "Output", "Proof", "open_output", "proof_of", "total", "unit_of"]
+__all__ = ["Observed", "Output", "Proof", "open_output", "per_chain", "proof_of", "unit_of"]
 
 Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
@@ -74,10 +75,27 @@ def open_output(spark: SparkSession, output: Output) -> DataFrame:
     Args:
         spark: The session.
         output: A frame that reads it, the path of Parquet files (with a ``/``), or a table's name.
+
+    Raises:
+        InvalidOption: There is nothing that can be read.
     """
     if not isinstance(output, str):
+        if not hasattr(output, "mapInArrow"):
+            raise InvalidOption("written", f"{output!r}, expected a frame, path or table's name")
         return output
-    return spark.read.parquet(output) if "/" in output else spark.table(output)
+    # Spark would take what it has in its cache for what lies on disk.
+    try:
+        if "/" in output:
+            spark.catalog.refreshByPath(output)
+            frame = spark.read.parquet(output)
+        else:
+            spark.catalog.refreshTable(output)
+            frame = spark.table(output)
+        _ = frame.schema
+    except AnalysisException as error:
+        problem = str(error).partition("\n")[0]
+        raise InvalidOption("written", f"{output!r} cannot be read: {problem}") from None
+    return frame
 
 
 def unit_of(rows: TrackedRows, frame: DataFrame) -> Column:
@@ -89,9 +107,9 @@ def unit_of(rows: TrackedRows, frame: DataFrame) -> Column:
     name = rows.unit_name
     if not has_columns(frame, [name]):
         return unit_column(frame, rows.name, rows.unit)
-    if dict(frame.dtypes)[name] != "bigint":
-        raise UnsuitableColumns(f"column {name} is {dict(frame.dtypes)[name]}, expected bigint")
-    column = F.col(name)
+    column, type_ = column_named(frame, name)
+    if type_.simpleString() != "bigint":
+        raise UnsuitableColumns(f"column {name} is {type_.simpleString()}, expected bigint")
     wrong = F.raise_error(F.lit(f"xorack: column {name} is null or 0: the row has no unit"))
     return F.when(column.isNull() | (column == 0), wrong).otherwise(column)
 
@@ -100,7 +118,7 @@ def evidence_of(rows: TrackedRows, frame: DataFrame) -> tuple[Column, Column]:
     """Return the XOR and the count of the units that a row of an output stands for."""
     xor, count = rows.evidence_names
     if has_columns(frame, [xor, count]):
-        return F.col(xor), F.col(count)
+        return F.col(xor).cast("long"), F.col(count).cast("long")
     try:
         return unit_of(rows, frame), F.lit(1).cast("long")
     except UnsuitableColumns as error:
@@ -131,12 +149,12 @@ class Proof(NamedTuple):
     Attributes:
         kind: ``written``, ``observed`` or ``read``.
         totals: The XOR and the count of the units in the output.
-        chains: The same by chain: ``tag``, ``units``, ``count``; None if that is unknown.
+        outputs: The frames that read the output; none if it was observed.
     """
 
     kind: str
     totals: Totals
-    chains: DataFrame | None
+    outputs: Sequence[DataFrame]
 
 
 def proof_of(
@@ -152,11 +170,13 @@ def proof_of(
         found = " and ".join(kinds) or "none of them"
         raise InvalidOption("written", f"{found} given, expected one of {', '.join(given)}")
     if observed is not None:
-        return Proof("observed", observed.totals(), None)
+        return Proof("observed", observed.totals(), ())
     output = read if written is None else written
     outputs: list[Any] = list(output) if isinstance(output, (list, tuple)) else [output]
+    if not outputs:
+        raise InvalidOption("written", "an empty list, expected one or more outputs")
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
-    return Proof(kinds[0], total(rows, frames), per_chain(rows, frames))
+    return Proof(kinds[0], total(rows, frames), frames)
 
 
 def per_chain(rows: TrackedRows, outputs: Sequence[DataFrame]) -> DataFrame | None:
@@ -165,7 +185,7 @@ def per_chain(rows: TrackedRows, outputs: Sequence[DataFrame]) -> DataFrame | No
     Returns:
         ``tag``, ``units`` and ``count``; None if an output lacks the columns of the chain.
     """
-    if not all(has_columns(frame, rows.chain) for frame in outputs):
+    if not outputs or not all(has_columns(frame, rows.chain) for frame in outputs):
         return None
     parts = [_by_tag(rows, frame) for frame in outputs]
     together = reduce(lambda one, other: one.unionByName(other), parts)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import XorAckError
-from xorack.spark.errors import InvalidOption, NotStarted, OutputDiffers, UnsuitableColumns
-from xorack.spark.evidence import open_output, unit_of
+from xorack.spark.errors import InvalidOption, NotStarted, OutputDiffers, plain_errors
+from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import fold_chains, fold_units
 from xorack.spark.record import summarize
 from xorack.spark.starting import cells_of, claim_of, keep_record, record_of, request_id
@@ -88,12 +88,15 @@ def _settle_batch(rows: TrackedRows, proof: Proof, given: Output | None) -> Sett
 def _settle_chains(rows: TrackedRows, proof: Proof, frame: DataFrame, cells: int | None) -> Settled:
     """Decide chain by chain which may finish, as the output differs from what was started."""
     unit = unit_of(rows, frame)
-    read = fold_units(frame, rows.chain, unit, rows.prefix)
-    if proof.chains is None and proof.totals != (totals := summarize(read).totals):
-        raise OutputDiffers(rows.name, totals.rows, proof.totals.rows)
     started = record_of(rows).chains().where("count > 0").select(*_FOLDED)
-    verdicts = _verdicts(started, read, proof.chains).persist()
-    sums = {row["verdict"]: row for row in _sums(verdicts).collect()}
+    # Rows of chains that failed at the start are in the input, and of no concern.
+    read = fold_units(frame, rows.chain, unit, rows.prefix).join(started, "tag", "left_semi")
+    written = per_chain(rows, proof.outputs)
+    if written is None and proof.totals != (totals := summarize(read).totals):
+        raise OutputDiffers(rows.name, totals.rows, proof.totals.rows)
+    verdicts = _verdicts(started, read, written).persist()
+    with plain_errors():
+        sums = {row["verdict"]: row for row in _sums(verdicts).collect()}
     tags = {name: verdicts.where(F.col("verdict") == name).select("tag") for name in _VERDICTS}
     partial = None
     finished = started.join(tags["whole"], "tag", "left_semi")
@@ -107,12 +110,8 @@ def _settle_chains(rows: TrackedRows, proof: Proof, frame: DataFrame, cells: int
     if "differs" in sums:
         row = sums["differs"]
         examples = verdicts.where("verdict = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
-        chains = [
-            f"{one['tag']} ({one['written']:,} of {one['read']:,}"
-            f"{'' if one['started'] else ', never started'})"
-            for one in examples
-        ]
-        error = OutputDiffers(rows.name, row["read"], row["written"], chains)
+        chains = [f"{one['tag']} ({one['written']:,} of {one['due']:,})" for one in examples]
+        error = OutputDiffers(rows.name, row["due"], row["written"], chains)
     all_started = sum(row["started"] for row in sums.values())
     missing = all_started - units - (sums["differs"]["started"] if error else 0)
     return Settled(
@@ -131,7 +130,10 @@ def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) ->
     ]
     joined = reduce(lambda one, other: one.join(other, "tag", "full_outer"), folded)
     is_whole = F.col("written").eqNullSafe(F.col("started"))
-    is_read = F.col("written").eqNullSafe(F.col("read")) & F.col("started").isNotNull()
+    # An input with other rows than those that were started lacks no units: it is a wrong input.
+    is_read = F.col("written").eqNullSafe(F.col("read")) & (
+        F.coalesce(F.col("read.count"), F.lit(0)) < F.col("started.count")
+    )
     verdict = (
         F.when(is_whole, "whole")
         .when(is_read & F.col("read").isNull(), "absent")
@@ -139,11 +141,12 @@ def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) ->
         .otherwise("differs")
     )
     counts = [F.coalesce(F.col(f"{side}.count"), F.lit(0)).alias(side) for side in sides]
-    return joined.select("tag", verdict.alias("verdict"), *counts)
+    numbers = joined.select("tag", verdict.alias("verdict"), *counts)
+    return numbers.withColumn("due", F.least("started", "read"))
 
 
 def _sums(verdicts: DataFrame) -> DataFrame:
-    sums = [F.sum(side).alias(side) for side in ("started", "read", "written")]
+    sums = [F.sum(side).alias(side) for side in ("started", "due", "written")]
     return verdicts.groupBy("verdict").agg(F.count(F.lit(1)).alias("chains"), *sums)
 
 
@@ -197,9 +200,18 @@ def advance(
     """Return the requests that finish units and start others; see `TrackedRows.advance`.
 
     Raises:
-        UnsuitableColumns: The output has a chain that was not started.
+        UnsuitableColumns: The output has a chain that was not started; nothing was kept.
     """
-    keep_record(following, written, {"cells": settled.cells})
+    known = settled.finished if rows.batch_id is not None else record_of(rows).chains()
+    known = known.select("tag", F.lit(True).alias("known"))
+    text = f" of the output of {following.name!r} was not started by {rows.name!r}"
+    stranger = F.raise_error(F.concat(F.lit("xorack: chain "), "tag", F.lit(text)))
+
+    def of_known(folded: DataFrame) -> DataFrame:
+        tag = F.when(F.col("known"), F.col("tag")).otherwise(stranger)
+        return folded.join(known, "tag", "left").withColumn("tag", tag).drop("known")
+
+    keep_record(following, written, {"cells": settled.cells}, of_known)
     started = (
         record_of(following)
         .chains()
@@ -208,17 +220,10 @@ def advance(
             F.col("count").alias("started"),
         )
     )
-    known = settled.finished if rows.batch_id is not None else record_of(rows).chains()
-    stranger = started.join(known.select("tag"), "tag", "left_anti").first()
-    if stranger is not None:
-        raise UnsuitableColumns(
-            f"chain {stranger['tag']!r} of the output of {following.name!r} was not started "
-            f"by {rows.name!r}"
-        )
     return settled.finished.join(started, "tag", "left").select(
         F.lit("stamp").alias("op"),
         "tag",
-        F.lit(request_id(rows, f"to/{following.name}")).alias("id"),
+        F.lit(request_id(rows, "advance")).alias("id"),
         *("units", "fold", "units_2", "fold_2", "started"),
         F.col("count").alias("finished"),
     )

@@ -24,7 +24,6 @@ _CHAINS_AT_ONCE = 4096
 """Chains whose stamps are in memory together."""
 _NOT_PLAIN = r"[^ !#-\[\]-~]"
 """Characters of a string that JSON in ASCII escapes."""
-_NOT_ASCII = r"[^ -~]"
 
 
 def request_texts(rows: pa.RecordBatch, cells: int | None) -> Iterator[str]:
@@ -58,7 +57,9 @@ def _texts(rows: pa.RecordBatch, cells: int | None) -> pa.Array:
 
 def _join(*parts: Any) -> pa.Array:
     """Concatenate texts row by row; null where one of them is."""
-    return pc.binary_join_element_wise(*parts, "")
+    # Sessions may have strings with large offsets.
+    texts = [part if isinstance(part, str) else part.cast(pa.string()) for part in parts]
+    return pc.binary_join_element_wise(*texts, "")
 
 
 def _quoted(name: str, values: pa.Array) -> pa.Array:
@@ -71,24 +72,12 @@ def _numbers(column: pa.Array) -> pa.Array:
 
 def _strings(column: pa.Array) -> pa.Array:
     """Return strings as JSON; few need more than quotes."""
-    return _escaped(column, _join('"', column, '"'), _NOT_PLAIN, json.dumps)
-
-
-def _objects(column: pa.Array) -> pa.Array:
-    """Return JSON objects in ASCII."""
-    return _escaped(column, column, _NOT_ASCII, lambda text: json.dumps(json.loads(text)))
-
-
-def _escaped(
-    column: pa.Array, texts: pa.Array, pattern: str, escape: Callable[[str], str]
-) -> pa.Array:
-    """Replace the texts of the values that match a pattern."""
-    matches = pc.fill_null(pc.match_substring_regex(column, pattern), fill_value=False)
+    texts = _join('"', column, '"')
+    matches = pc.fill_null(pc.match_substring_regex(column, _NOT_PLAIN), fill_value=False)
     if not pc.any(matches).as_py():
         return texts
-    return pc.replace_with_mask(
-        texts, matches, pa.array([escape(text) for text in column.filter(matches).to_pylist()])
-    )
+    escaped = [json.dumps(text) for text in column.filter(matches).to_pylist()]
+    return pc.replace_with_mask(texts, matches, pa.array(escaped))
 
 
 _FIELDS: dict[str, Callable[[pa.Array], pa.Array]] = {
@@ -96,7 +85,7 @@ _FIELDS: dict[str, Callable[[pa.Array], pa.Array]] = {
     "finished": _numbers,
     "timeout": _numbers,
     "idle_timeout": _numbers,
-    "detail": _objects,
+    "detail": lambda column: column,
     "reason": _strings,
 }
 

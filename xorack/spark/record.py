@@ -13,6 +13,7 @@ from urllib.parse import quote
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from xorack.core.hashing import unit_id
 from xorack.spark.errors import DuplicateUnits, plain_errors
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ __all__ = [
     "summarize",
     "write_line",
 ]
+
+_FOLDER_CHARACTERS = 200
+"""Beyond it, names of folders are cut: file systems allow 255 bytes."""
 
 
 class Totals(NamedTuple):
@@ -129,7 +133,10 @@ class Record:
 
 def folder_part(key: str, value: str) -> str:
     """Return a folder's name, as Spark names partitions: any value is safe in it."""
-    return f"{key}={quote(value, safe='')}"
+    text = quote(value, safe="")
+    if len(text) > _FOLDER_CHARACTERS:
+        text = f"{text[:_FOLDER_CHARACTERS]}...{unit_id(text):016x}"
+    return f"{key}={text}"
 
 
 def write_line(spark: SparkSession, path: str, line: dict[str, Any]) -> None:

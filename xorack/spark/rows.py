@@ -246,13 +246,14 @@ class TrackedRows:
             What was finished and sent.
 
         Raises:
-            XorAckError: As `start` and `finish` do.
+            XorAckError: As `start` and `finish` do; but where an output differs, nothing was kept
+                or sent for any chain.
         """
         if (following.label, following.batch_id) != (self.label, self.batch_id):
             raise InvalidOption("following", f"label {following.label!r}, expected {self.label!r}")
         proof = proof_of(self, written, None, None)
         settled = settle(self, proof, rows)
-        sent = send(advance(self, following, settled, written), self.tracking.queue, settled.cells)
         if settled.error is not None:
             raise settled.error
+        sent = send(advance(self, following, settled, written), self.tracking.queue, settled.cells)
         return Report(proof.kind, settled.chains, settled.units, settled.missing, *sent)

@@ -61,7 +61,7 @@ def send(requests: DataFrame, queue: Queue, cells: int | None) -> Sent:
         requests: A request a row. ``op``, ``tag`` and ``id``; ``units`` and ``fold``, which its
             stamp is made of, and optionally ``units_2`` and ``fold_2``, which are XORed into it;
             optionally ``started``, ``finished``, ``timeout``, ``idle_timeout``, ``detail`` (a JSON
-            object), ``reason``. A null leaves a field out.
+            object in ASCII), ``reason``. A null leaves a field out.
         queue: The queue.
         cells: The cells of each table of traced stamps; None for plain stamps.
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from xorack.spark.errors import LabelInUse, RowsChanged
+from xorack.core.request import Request
+from xorack.core.stamp import plain
+from xorack.spark.errors import LabelInUse, RowsChanged, UnsuitableColumns
 from xorack.spark.evidence import open_output, unit_of
 from xorack.spark.folding import fold_chains, fold_units
 from xorack.spark.record import Record, Summary, folder_part, read_line, summarize, write_line
 from xorack.spark.units import chain_columns, column_named, has_columns, tag_column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
@@ -27,8 +32,6 @@ __all__ = [
     "record_of",
     "request_id",
 ]
-
-_DETAIL_BYTES = 4096
 
 
 def record_of(rows: TrackedRows) -> Record:
@@ -63,18 +66,26 @@ def keep_start(
         )
     facts = None if chains is None else _facts(rows, chains)
     times = {"timeout": rows.tracking.timeout, "idle_timeout": rows.tracking.idle_timeout}
-    kept = keep_record(
-        rows, written, {**times, "cells": cells, "has_facts": facts is not None}, facts
-    )
+    given = {**times, "cells": cells, "has_facts": facts is not None}
+    kept = keep_record(rows, written, given, lambda folded: _with_facts(rows, folded, facts))
     if first is None:
         write_line(rows.tracking.spark, _claim_folder(rows), claim)
     return kept
 
 
 def keep_record(
-    rows: TrackedRows, written: Output, given: dict[str, Any], facts: DataFrame | None = None
+    rows: TrackedRows,
+    written: Output,
+    given: dict[str, Any],
+    complete: Callable[[DataFrame], DataFrame],
 ) -> tuple[Summary, dict[str, Any]]:
     """Fold what was written and keep the record, or compare it with the record that is there.
+
+    Args:
+        rows: The rows that start.
+        written: What was written.
+        given: Facts to keep; ``cells`` are those of the stamps.
+        complete: Makes the chains of the record of those of the fold.
 
     Raises:
         RowsChanged: The record is of other rows.
@@ -84,9 +95,8 @@ def keep_record(
     unit = unit_of(rows, frame)
     before = record.read()
     if before is not None:
-        folded = fold_units(frame, rows.chain, unit, rows.prefix)
-        folded = folded.withColumn("fold", F.lit(None).cast("binary"))
-        summary = summarize(_with_facts(rows, folded, facts))
+        light = fold_units(frame, rows.chain, unit, rows.prefix)
+        summary = summarize(complete(light.withColumn("fold", F.lit(None).cast("binary"))))
         if summary != before[0]:
             raise RowsChanged(
                 f"run {tracking.run_id!r} started {before[0].totals.rows:,} rows named "
@@ -96,7 +106,7 @@ def keep_record(
         return before
     folded = fold_chains(frame, rows.chain, unit, rows.prefix, given["cells"])
     kept = {**given, "source": written if isinstance(written, str) else None}
-    return record.write(_with_facts(rows, folded, facts), kept), kept
+    return record.write(complete(folded), kept), kept
 
 
 def claim_of(rows: TrackedRows) -> dict[str, Any] | None:
@@ -117,32 +127,44 @@ def _facts(rows: TrackedRows, chains: DataFrame) -> DataFrame:
     columns = chain_columns(chains, rows.chain)
     texts = [
         column_named(chains, name)[0].cast("string").alias(name)
-        if has_columns(chains, [name])
+        if name not in rows.chain and has_columns(chains, [name])
         else F.lit(None).cast("string").alias(name)
         for name in ("detail", "failed")
     ]
     selected = chains.select(*columns, *texts)
     tag = tag_column(selected, rows.prefix, len(columns)).alias("tag")
-    # Spark writes the object again, so what it reads leniently goes out as valid JSON.
-    detail = F.get_json_object("detail", "$")
-    wrong = F.raise_error(
-        F.concat(
-            F.lit("xorack: detail of chain "),
-            F.col("tag"),
-            F.lit(f" is not a JSON object of at most {_DETAIL_BYTES} bytes"),
-        )
-    )
-    is_wrong = F.col("detail").isNotNull() & (
-        detail.isNull() | ~detail.startswith("{") | (F.octet_length(detail) > _DETAIL_BYTES)
-    )
-    reason = F.substring("failed", 1, 250)
+    reason = F.substring(F.translate("failed", "\0", ""), 1, 250)
+    number = F.count(F.lit(1))
+    message = F.concat(F.lit("xorack: "), number.cast("string"), F.lit(" rows about chain "), "tag")
     return (
-        selected.select(tag, "detail", "failed")
-        .select(
-            "tag", F.when(is_wrong, wrong).otherwise(detail).alias("detail"), reason.alias("failed")
+        selected.select(tag, "detail", reason.alias("failed"))
+        .groupBy("tag")
+        .agg(
+            F.when(number > 1, F.raise_error(message)).otherwise(F.first("detail")).alias("detail"),
+            F.first("failed").alias("failed"),
         )
-        .dropDuplicates(["tag"])
+        .mapInArrow(_check_details, "tag string, detail string, failed string")
     )
+
+
+def _check_details(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in batches:
+        tag, detail, failed = batch.columns
+        texts = [_detail(*pair) for pair in zip(tag.to_pylist(), detail.to_pylist(), strict=True)]
+        columns = [tag, pa.array(texts, pa.string()), failed]
+        yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _detail(tag: str, text: str | None) -> str | None:
+    """Return the detail of a chain as JSON in ASCII."""
+    try:
+        detail = None if text is None else json.loads(text)
+        Request("create", tag, "id", plain(1), detail=detail)
+    except (ValueError, RecursionError) as error:
+        raise UnsuitableColumns(f"detail of chain {tag}: {error}") from None
+    return None if detail is None else json.dumps(detail)
 
 
 def _with_facts(rows: TrackedRows, folded: DataFrame, facts: DataFrame | None) -> DataFrame:

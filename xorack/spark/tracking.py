@@ -76,7 +76,7 @@ class Tracking:
         check_cells(self.cells)
         times = {"timeout": self.timeout, "idle_timeout": self.idle_timeout}
         given = {name: seconds for name, seconds in times.items() if seconds is not None}
-        Request("create", "tag", "id", stamp=plain(1), **given)  # type: ignore[arg-type]
+        Request("create", self.run_id, "id", stamp=plain(1), **given)  # type: ignore[arg-type]
 
     @property
     def queue(self) -> Queue:
@@ -145,7 +145,7 @@ def _check_text(option: str, value: object, pattern: str, expected: str) -> None
 
 
 def _names(option: str, value: str | Sequence[str]) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else tuple(value)
+    names = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise InvalidOption(option, f"{value!r}, expected the names of one or more columns")
     if len(set(names)) < len(names):

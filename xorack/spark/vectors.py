@@ -37,7 +37,8 @@ class Payloads(NamedTuple):
 
     @classmethod
     def of(cls, column: pa.Array) -> Payloads:
-        """Read a binary column without copying it."""
+        """Read a binary column; sessions may have columns with large offsets."""
+        column = column.cast(pa.binary())
         offsets = np.frombuffer(column.buffers()[1], np.int32)
         offsets = offsets[column.offset : column.offset + len(column) + 1].astype(np.int64)
         data = column.buffers()[2] or b""

@@ -1,0 +1,85 @@
+"""A user's jobs: one writes the lines of orders, another bills them by sku."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pyspark.sql import functions as F
+
+from tests.support.queue_server import requests_in
+from xorack import unit_id
+from xorack.spark import TrackedRows, Tracking
+
+SIZES = [1, 2, 5, 9, 17, 120]
+"""Lines of the orders 1, 2, …; the last order's fill more than one stamp of 16 cells."""
+LINES = [(order, line) for order, size in enumerate(SIZES, 1) for line in range(1, size + 1)]
+UNITS = {unit_id("lines", *keys): keys for keys in LINES}
+
+
+def lines_of(spark, keys=LINES, files=3):
+    """Return lines in some partitions: an order's lines are in all of them."""
+    rows = spark.createDataFrame(list(keys), "order int, line int").repartition(files, "line")
+    sku = F.concat(F.lit("sku "), (F.col("order") * 7 + F.col("line")) % 5)
+    return rows.select("*", sku.alias("sku"), (F.col("line") * 10).alias("amount"))
+
+
+@dataclass
+class Run:
+    """A run of the jobs in a folder, with the queue that they send to."""
+
+    spark: object
+    queue: object
+    root: Path
+    options: dict = field(default_factory=dict)
+    run_id: str = "2026-01-31"
+
+    @property
+    def tracking(self) -> Tracking:
+        records = str(self.root / "records")
+        return Tracking(self.spark, self.queue.queue_url, self.run_id, records, **self.options)
+
+    @property
+    def rows(self) -> TrackedRows:
+        return self.tracking.rows("lines", chain="order", unit=["order", "line"])
+
+    def again(self, **changes) -> Run:
+        return replace(self, **changes)
+
+    def write(self, frame, name, **options) -> str:
+        path = str(self.root / name)
+        frame.write.mode("overwrite").parquet(path, **options)
+        return path
+
+    def write_lines(self, keys=LINES, name="lines") -> str:
+        return self.write(lines_of(self.spark, keys), name)
+
+    def read(self, name="lines"):
+        return self.spark.read.parquet(str(self.root / name))
+
+    def bill(self, lines, *by, rows=None):
+        """Return bills by sku, or by other columns, with the evidence of the lines."""
+        rows = rows or self.rows
+        billed = lines.transform(rows.with_unit).groupBy(*(by or ["sku"]))
+        return billed.agg(F.sum("amount").alias("amount"), *rows.evidence())
+
+    def sent(self) -> list[str]:
+        """Return the bodies of the messages since the last call."""
+        bodies, self.queue.bodies = self.queue.bodies, []
+        return bodies
+
+
+def tag(order, run="2026-01-31") -> str:
+    return f"{run}/order/{order}"
+
+
+def as_set(bodies):
+    """Return the requests of messages, to compare runs: their order is free."""
+    requests = requests_in(bodies)
+    distinct = {(r.tag, r.id): r for r in requests}
+    assert len(distinct) == len(requests)
+    return distinct
+
+
+def part_files(path) -> list[Path]:
+    return sorted(Path(path).glob("*.parquet"))

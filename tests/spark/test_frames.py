@@ -1,0 +1,260 @@
+"""Any user's frame: types, names, formats, skew and partitions."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.acker import Acker
+from tests.spark.orders import LINES, Run, lines_of
+from xorack import traced, unit_id, xor
+from xorack.spark import DuplicateUnits, NotStarted, OutputDiffers, RowsChanged, UnsuitableColumns
+from xorack.spark.units import quoted, tag_text
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def run(spark, queue, tmp_path):
+    return Run(spark, queue, tmp_path)
+
+
+@pytest.fixture
+def configure(spark):
+    """Return a function that sets options of the session until the test ends."""
+    before = {}
+
+    def set_option(option, value):
+        before.setdefault(option, spark.conf.get(option, None))
+        spark.conf.set(option, value)
+
+    yield set_option
+    for option, value in before.items():
+        spark.conf.unset(option) if value is None else spark.conf.set(option, value)
+
+
+UTC = timezone.utc
+TYPES = {
+    "tinyint": [-1, 7],
+    "smallint": [-300, 0],
+    "int": [17, 2**31 - 1],
+    "bigint": [-(2**63), 5],
+    "boolean": [True, False],
+    "string": ["", "é/%\n"],
+    "binary": [b"", b"\x00\xff"],
+    "date": [date(1969, 12, 31), date(2026, 1, 31)],
+    "timestamp": [datetime(1969, 1, 1, 1, 2, 3, 4, UTC), datetime(2026, 1, 31, 12, tzinfo=UTC)],
+    "timestamp_ntz": [datetime(1969, 1, 1), datetime(2026, 1, 31, 12, 0, 0, 5)],
+    "decimal(9,2)": [Decimal("1.50"), Decimal("-100.00")],
+    "decimal(38,0)": [Decimal(10**37), Decimal(0)],
+}
+NAMES = ["_hash", "count", "unit", "key", "c0", "tag", "units", "fold", "xor", "a.b", "a`b", "a b"]
+"""Names of our own columns in between, and names that need quotes."""
+
+
+def test_columns_of_any_type_and_name(run, configure):
+    """Of each type, one is a chain column and all are unit columns: twelve sets of chains."""
+    configure("spark.sql.execution.arrow.maxRecordsPerBatch", "3")
+    values = [tuple(pair[row] for pair in TYPES.values()) for row in (0, 1)]
+    schema = ", ".join(f"x{i} {kind}" for i, kind in enumerate(TYPES))
+    frame = run.spark.createDataFrame(values, schema).toDF(*NAMES).crossJoin(
+        run.spark.range(5).withColumnRenamed("id", "ID")
+    )  # fmt: skip
+    path = run.write(frame, "frame")
+    rows = run.tracking.rows("n", chain=NAMES[::-1], unit=["id", *NAMES])
+    written = rows.with_unit(run.spark.read.parquet(path))
+    rows.start(path)
+    acker = Acker(run.sent())
+    expected = {
+        tag_text(rows.prefix, *row[::-1]): xor(
+            *(traced(unit_id("n", number, *row)) for number in range(5))
+        )
+        for row in values
+    }
+    assert {tag: chain.stamp for tag, chain in acker.chains.items()} == expected
+    # The output has all columns, and its evidence.
+    grouped = written.groupBy(*map(quoted, NAMES)).agg(*rows.evidence())
+    with pytest.raises(OutputDiffers) as caught:
+        rows.finish(grouped.where(F.col("_hash") == 7))
+    (one,) = caught.value.chains
+    assert one.endswith(" (0 of 5)")
+    assert rows.finish(grouped).units == 10
+    acker.apply(run.sent())
+    assert set(acker.statuses()) == {"acked"}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_chain_column_of_each_type(run, kind):
+    """Types pass Python's workers and the record unchanged."""
+    from xorack.spark.folding import fold_chains
+    from xorack.spark.units import unit_column
+
+    frame = run.spark.createDataFrame([(value,) for value in TYPES[kind]], f"`count` {kind}")
+    folded = fold_chains(frame, ["COUNT"], unit_column(frame, "n", ["count"]), "r/l/", 16)
+    assert {row["tag"] for row in folded.select("tag").collect()} == {
+        tag_text("r/l/", value) for value in TYPES[kind]
+    }
+
+
+def test_columns_that_are_unsuitable(run):
+    frame = lines_of(run.spark).withColumn("price", F.lit(1.5))
+    run_rows = run.tracking.rows
+    for rows, given, problem in [
+        (run_rows("a", chain="order", unit="price"), frame, "unit column price is of the type dou"),
+        (run_rows("a", chain="price", unit="line"), frame, "chain column price is of the type do"),
+        (run_rows("a", chain="order", unit="nr"), frame, "column nr is not in the frame, which ha"),
+        (
+            run_rows("a", chain="order", unit="line"),
+            frame.withColumn("line", F.when(F.col("line") < 9, F.col("line"))),
+            "unit column line is null; a unit needs a value$",
+        ),
+        (
+            run_rows("a", chain="sku", unit="line"),
+            frame.withColumn("sku", F.when(F.col("line") < 9, F.col("sku"))),
+            "chain column sku is null; a chain needs a value$",
+        ),
+        (run.rows, frame.withColumn("xorack_lines", F.lit("1")), "column xorack_lines is string, "),
+        (run.rows, frame.withColumn("XORACK_lines", F.col("line")), "xorack_lines is int, expec"),
+        (
+            run.rows,
+            frame.withColumn("xorack_lines", F.col("line").cast("long") - 1),
+            "column xorack_lines is null or 0: the row has no unit$",
+        ),
+        (
+            run.rows,
+            frame.withColumn("xorack_lines", F.lit(None).cast("long")),
+            "column xorack_lines is null or 0: the row has no unit$",
+        ),
+    ]:
+        with pytest.raises(UnsuitableColumns, match=problem) as caught:
+            rows.start(given)
+        assert "\n" not in str(caught.value)
+    assert run.queue.bodies == []
+    with pytest.raises(NotStarted):
+        run.rows.finish(frame)
+
+
+def test_an_output_with_values_that_are_unsuitable(run):
+    run.rows.start(lines_of(run.spark))
+    run.sent()
+    lost = lines_of(run.spark).where("line > 1")
+    for column, value, problem in [
+        ("line", F.lit(None).cast("int"), "unit column line is null"),
+        ("order", F.when(F.col("line") < 9, F.col("order")), "chain column order is null"),
+    ]:
+        output = lost.transform(run.rows.with_unit).withColumn(column, value)
+        if column == "line":
+            output = output.drop("xorack_lines")
+        with pytest.raises(UnsuitableColumns, match=problem) as caught:
+            run.rows.finish(output, rows=lines_of(run.spark))
+        assert "\n" not in str(caught.value)
+    assert run.queue.bodies == []
+    # What is named like a chain's column and is none does not matter to an output that agrees.
+    bills = run.bill(lines_of(run.spark)).withColumn("order", F.lit(0.5))
+    assert run.rows.finish(bills).missing == 0
+
+
+def test_nothing(run):
+    """No rows: no message, no error, whatever the job."""
+    nothing = lines_of(run.spark).where("line < 0")
+    invoices = run.tracking.rows("invoices", chain="order", unit="order")
+    path = run.write(nothing, "lines")
+    assert run.rows.start(path).requests == 0
+    billed = run.bill(run.read())
+    observed = run.rows.observe(billed)
+    observed.frame.write.format("noop").mode("overwrite").save()
+    assert run.rows.finish(observed=observed).messages == 0
+    by_order = run.bill(run.read(), "order")
+    assert run.rows.advance(invoices, by_order).messages == 0
+    assert invoices.finish(run.write(by_order, "by_order")).chains == 0
+    assert run.queue.bodies == []
+    with pytest.raises(RowsChanged, match=r"started 0 rows .* and now others: 154 in 6"):
+        run.rows.start(lines_of(run.spark))
+
+
+def test_one_chain_with_nearly_all_rows(run, configure):
+    """Of 200,000 rows in 2,000 chains, one has 90 %; others have as many units as a stamp words."""
+    configure("spark.sql.execution.arrow.maxRecordsPerBatch", "1777")
+    large, sizes = 180_000, [1, 2, 79, 80, 81, 82, 161, 162, 500]
+    small = sum(sizes)
+    number = F.col("id") - large
+    chain = F.when(number < 0, 0).otherwise(2000 - F.pmod(number, F.lit(1990)))
+    at = 0
+    for i, size in enumerate(sizes, 1):
+        chain = F.when((number >= at) & (number < at + size), i).otherwise(chain)
+        at += size
+    frame = run.spark.range(0, 200_000, numPartitions=3).withColumn("chain", chain)
+    rows = run.tracking.rows("n", chain="chain", unit="id")
+    assert rows.start(frame).chains == 2000
+    acker = Acker(run.sent())
+    at = large
+    for i, size in enumerate(sizes, 1):
+        units = [traced(unit_id("n", id)) for id in range(at, at + size)]
+        assert acker.chains[f"{rows.prefix}{i}"].stamp == xor(*units, bytes(648)), size
+        at += size
+    assert acker.chains[f"{rows.prefix}0"].started == large
+    sampled = run.spark.range(0, large).withColumn("chain", F.lit(0))
+    other = run.tracking.rows("n", chain="chain", unit="id", label="alone")
+    assert other.start(sampled).units == large
+    alone = Acker(run.sent()).chains[f"{other.prefix}0"]
+    assert alone.stamp == acker.chains[f"{rows.prefix}0"].stamp
+    assert small < 2000
+
+
+def _chance():
+    return random.random()  # random.random itself is pickled with its state
+
+
+def test_a_frame_that_is_not_deterministic(run):
+    """Each reading has other rows: what was kept is what was sent, and the output differs."""
+    chance = F.udf(_chance, "double").asNondeterministic()
+    frame = run.spark.range(1000).withColumn("order", F.col("id") % 7).where(chance() < 0.5)
+    rows = run.tracking.rows("n", chain="order", unit="id")
+    report = rows.start(frame)
+    acker = Acker(run.sent())
+    assert sum(chain.started for chain in acker.chains.values()) == report.units
+    with pytest.raises(OutputDiffers):
+        rows.finish(frame.select("id"), rows=frame)
+    with pytest.raises(RowsChanged):
+        rows.start(frame)
+    assert run.queue.bodies == []
+
+
+def test_rows_that_are_not_told_apart(run):
+    frame = lines_of(run.spark)
+    rows = run.tracking.rows("n", chain="order", unit="order")
+    expected = r"^the units of chain '2026-01-31/order/[26]' cancel each other out: the unit col"
+    with pytest.raises(DuplicateUnits, match=expected):
+        rows.start(frame)
+    assert run.queue.bodies == []
+
+
+@pytest.mark.parametrize("format_", ["orc", "json", "csv"])
+def test_other_formats(run, format_):
+    """A frame reads them back; CSV has the evidence as text."""
+    run.rows.start(lines_of(run.spark))
+    path = str(run.root / "billed")
+    options = {"header": "true"} if format_ == "csv" else {}
+    run.bill(lines_of(run.spark)).write.format(format_).options(**options).save(path)
+    billed = run.spark.read.format(format_).options(**options).load(path)
+    assert run.rows.finish(billed).units == len(LINES)
+    acker = Acker(run.sent())
+    assert set(acker.statuses()) == {"acked"}
+
+
+def test_sessions_with_large_types_and_upper_case(run, configure):
+    """Arrow's large types, a catalog that keeps another case, and names of any case."""
+    configure("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    lines = run.tracking.rows("Lines", chain="ORDER", unit=["Order", "LINE"], label="ü")
+    frame = lines_of(run.spark).transform(lines.with_unit)
+    lines.start(frame.toDF(*map(str.lower, frame.columns)))
+    acker = Acker(run.sent())
+    assert f"{run.run_id}/ü/6" in acker.chains
+    billed = frame.groupBy("sku").agg(*lines.evidence())
+    assert lines.finish(billed.toDF(*map(str.upper, billed.columns))).units == len(LINES)
+    acker.apply(run.sent())
+    assert set(acker.statuses()) == {"acked"}

@@ -1,0 +1,222 @@
+"""A job that loses rows, or writes others, acks nothing: its output is compared with the start."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.acker import Acker
+from tests.spark.orders import LINES, SIZES, UNITS, Run, as_set, part_files, tag
+from tests.support.queue_server import QueueServer
+from xorack.spark import InvalidOption, OutputDiffers
+
+pytestmark = pytest.mark.spark
+
+ALL = len(LINES)
+
+
+@pytest.fixture(scope="module")
+def run(spark, tmp_path_factory):
+    """Start the lines, and bill them by sku, and by order and sku."""
+    with QueueServer() as queue:
+        run = Run(spark, queue, tmp_path_factory.mktemp("run"))
+        path = run.write_lines()
+        report = run.rows.start(path)
+        assert (report.chains, report.units, report.missing) == (len(SIZES), ALL, 0)
+        run.started = run.sent()
+        run.write(run.bill(run.read()).repartition(3, "sku"), "by_sku")
+        run.write(run.bill(run.read(), "order", "sku").repartition(3, "order"), "by_order")
+        yield run
+
+
+@pytest.fixture
+def copied(run, tmp_path):
+    """Return a function that copies an output, for a test to break."""
+
+    def copy(name):
+        return shutil.copytree(run.root / name, tmp_path / name)
+
+    return copy
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_acked(run):
+    yield
+    acker = Acker(run.started)
+    acker.apply(run.sent())
+    assert acker.statuses() == {"open": len(SIZES)}
+
+
+def rewrite(part, change):
+    """Change the rows of a part file, as somebody would with another tool."""
+    table = change(pq.read_table(part))
+    part.with_name(f".{part.name}.crc").unlink()
+    pq.write_table(table, part)
+
+
+JOBS = {
+    "dropped before the aggregation": (lambda run: run.bill(run.read().where("line > 1")), 148),
+    "one row dropped": (lambda run: run.bill(run.read().where("order > 1")), 153),
+    "dropped after the aggregation": (lambda run: run.bill(run.read()).where("sku > 'sku 0'"), 123),
+    "nothing counted": (lambda run: run.bill(run.read().limit(0)), 0),
+    "nothing written": (lambda run: run.bill(run.read()).limit(0), 0),
+    "counted twice by a join": (
+        lambda run: run.bill(run.read().join(run.spark.range(2), how="cross")),
+        2 * ALL,
+    ),
+    "counted three times by a join": (
+        lambda run: run.bill(run.read().join(run.spark.range(3), how="cross")),
+        3 * ALL,
+    ),
+    "a wrong unit column": (
+        lambda run: run.bill(run.read().withColumn("line", F.col("line") + 1)),
+        ALL,
+    ),
+    "rows of another name": (
+        lambda run: (
+            run.bill(
+                run.read(), rows=run.tracking.rows("x", chain="order", unit=["order", "line"])
+            ).withColumnsRenamed({"xorack_x_xor": "xorack_lines_xor",
+                                  "xorack_x_count": "xorack_lines_count"})
+        ),
+        ALL,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_that_loses_rows(run, tmp_path, name):
+    broken, written = JOBS[name]
+    path = str(tmp_path / "billed")
+    broken(run).write.parquet(path)
+    with pytest.raises(OutputDiffers) as caught:
+        run.rows.finish(path)
+    told = caught.value
+    assert (told.written, told.started, told.chains) == (written, ALL, ())
+    expected = (
+        "the output has 154 units of 'lines', but not those"
+        if written == ALL
+        else f"{written} of {ALL} units of 'lines' are in the output: nothing was sent"
+    )
+    assert str(told).startswith(expected)
+    assert "\n" not in str(told)
+    assert run.queue.bodies == []
+
+
+FILES = {
+    "rows removed": lambda parts: rewrite(parts[0], lambda table: table.slice(1)),
+    "a part file lost": lambda parts: parts[0].unlink(),
+    "a part file twice": lambda parts: shutil.copy(parts[0], parts[0].with_name("copy.parquet")),
+    "a part file three times": lambda parts: [
+        shutil.copy(parts[0], parts[0].with_name(f"copy{i}.parquet")) for i in range(2)
+    ],
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_written_files_that_are_damaged(run, copied, name):
+    path = copied("by_sku")
+    FILES[name](part_files(path))
+    with pytest.raises(OutputDiffers, match=r"\d+ of 154 units of 'lines' are in the output"):
+        run.rows.finish(str(path))
+    assert run.queue.bodies == []
+
+
+@pytest.mark.parametrize("rest", ["nothing", "an empty folder"])
+def test_all_files_lost(run, copied, rest):
+    path = copied("by_sku")
+    shutil.rmtree(path)
+    if rest != "nothing":
+        path.mkdir()
+    with pytest.raises(InvalidOption, match=rf"^option written: '{path}' cannot be read: .*$"):
+        run.rows.finish(str(path))
+    assert run.queue.bodies == []
+
+
+def test_a_file_lost_that_spark_has_in_its_cache(run, copied):
+    """The evidence is what lies on disk."""
+    path = copied("by_sku")
+    cached = run.spark.read.parquet(str(path)).cache()
+    assert cached.count() == 5
+    part_files(path)[0].unlink()
+    with pytest.raises(OutputDiffers):
+        run.rows.finish(str(path))
+    cached.unpersist()
+
+
+def test_yesterdays_output_in_place_of_todays(run):
+    yesterday = [(order + 100, line) for order, line in LINES]
+    run.write_lines(yesterday, "yesterday")
+    run.write(run.bill(run.read("yesterday")), "yesterdays_bills")
+    with pytest.raises(OutputDiffers, match=r"the output has 154 units .* but not those"):
+        run.rows.finish(str(run.root / "yesterdays_bills"))
+    assert run.queue.bodies == []
+    # Left in place, under today's: a table that was meant to be overwritten.
+    both = [str(run.root / name) for name in ("by_sku", "yesterdays_bills")]
+    with pytest.raises(OutputDiffers, match="308 of 154 units"):
+        run.rows.finish(both)
+    assert run.queue.bodies == []
+
+
+def test_chains_that_differ_are_named(run, copied):
+    """With the chain's column in the output, whole orders finish, and the others are told."""
+    path = copied("by_order")
+    for part in part_files(path):
+        rewrite(part, lambda table: table.filter(
+            [not (o == 6 and s == "sku 0") and o != 2 for o, s in
+             zip(*(table[name].to_pylist() for name in ("order", "sku")), strict=True)]
+        ))  # fmt: skip
+    with pytest.raises(OutputDiffers) as caught:
+        run.rows.finish(str(path))
+    assert caught.value.chains == (f"{tag(2)} (0 of 2)", f"{tag(6)} (96 of 120)")
+    assert (caught.value.written, caught.value.started) == (96, 122)
+    assert str(caught.value).startswith("96 of 122 units of 'lines' are in the output")
+    bodies = run.sent()
+    assert as_set(bodies).keys() == {(tag(order), "lines/finish") for order in (1, 3, 4, 5)}
+    acker = Acker(run.started)
+    acker.apply(bodies)
+    assert acker.statuses() == {"acked": 4, "open": 2}
+    # Billed again, the rest follows: the same requests, and those of the two orders.
+    assert run.rows.finish(str(run.root / "by_order")).units == ALL
+    again = run.sent()
+    assert as_set(again).items() >= as_set(bodies).items()
+    acker.apply(again)
+    assert acker.statuses() == {"acked": 6}
+
+
+def test_input_rows_that_nobody_started(run, tmp_path):
+    """A part file of the lines lies there twice, or lines were added: that is no missing unit."""
+    twice = run.read().unionAll(run.read().where("order = 3"))
+    twice = twice.unionAll(run.spark.createDataFrame([(77, 1, "s", 1)], run.read().schema))
+    by_order = run.write(run.bill(twice, "order"), str(tmp_path / "by_order"))
+    with pytest.raises(OutputDiffers) as caught:
+        run.rows.finish(by_order, rows=twice)
+    assert caught.value.chains == (f"{tag(3)} (10 of 5)", f"{tag(77)} (1 of 0)")
+    assert as_set(run.sent()).keys() == {(tag(order), "lines/finish") for order in (1, 2, 4, 5, 6)}
+    # Other rows, as many as were started.
+    other = run.read().withColumn("line", F.when(F.expr("order = 3 and line = 1"), 99)
+                                  .otherwise(F.col("line")))  # fmt: skip
+    by_sku = run.write(run.bill(other), str(tmp_path / "by_sku"))
+    with pytest.raises(OutputDiffers) as caught:
+        run.rows.finish(by_sku, rows=other)
+    assert caught.value.chains == (f"{tag(3)} (5 of 5)",)
+    assert len(as_set(run.sent())) == 5
+
+
+def test_nobody_can_say_what_was_read(run):
+    """Without ``rows``, and with a frame given to start, whether the input lacked rows is open."""
+    frame_run = run.again(run_id="frames")
+    frame_run.rows.start(run.read())
+    frame_run.sent()
+    by_sku = frame_run.bill(run.read().where("line > 1"))
+    with pytest.raises(OutputDiffers, match=r"148 of 154 .* no rows= says what this job read"):
+        frame_run.rows.finish(by_sku)
+    assert run.queue.bodies == []
+
+
+def test_units_count_each_chains_units():
+    assert Counter(order for order, _ in UNITS.values()) == dict(enumerate(SIZES, 1))

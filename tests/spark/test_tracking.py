@@ -1,0 +1,469 @@
+"""A user's jobs in batch, from the start of the rows to the acks of their chains."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.acker import Acker
+from tests.spark.orders import LINES, SIZES, UNITS, Run, as_set, lines_of, part_files, tag
+from tests.support.queue_server import requests_in
+from xorack import plain, traced, unit_id, xor
+from xorack.core.request import Request
+from xorack.spark import (
+    DuplicateUnits,
+    InvalidOption,
+    LabelInUse,
+    NotSent,
+    NotStarted,
+    OutputDiffers,
+    Report,
+    RowsChanged,
+    UnsuitableColumns,
+    evidence,
+)
+
+pytestmark = pytest.mark.spark
+
+ALL, ORDERS = len(LINES), len(SIZES)
+
+
+@pytest.fixture
+def run(spark, queue, tmp_path):
+    return Run(spark, queue, tmp_path)
+
+
+def stamps(op, id, make, counter):
+    """Return the requests that stamp all lines of each order, made in plain Python."""
+    requests = {}
+    for order, size in enumerate(SIZES, 1):
+        ids = [unit_id("lines", order, line) for line in range(1, size + 1)]
+        stamp = xor(*map(make, ids), bytes(len(make(1))))
+        requests[tag(order), id] = Request(op, tag(order), id, stamp, **{counter: size})
+    return requests
+
+
+@pytest.mark.parametrize("cells", [16, 64, None])
+def test_a_stored_proof(run, cells):
+    """Requests are those of plain Python; repeated, they are the same; another run has others."""
+    run.options = {"stamps": "plain"} if cells is None else {"cells": cells}
+    make = plain if cells is None else lambda id: traced(id, cells)
+    lines = run.rows
+    path = run.write_lines()
+    report = lines.start(path)
+    started = run.sent()
+    assert report == Report("written", ORDERS, ALL, 0, len(started), ORDERS, sum(map(len, started)))
+    assert as_set(started) == stamps("create", "lines/start", make, "started")
+
+    billed = run.write(run.bill(run.read()), "billed")
+    report = lines.finish(billed)
+    finished = run.sent()
+    assert report == Report(
+        "written", ORDERS, ALL, 0, len(finished), ORDERS, sum(map(len, finished))
+    )
+    assert as_set(finished) == stamps("stamp", "lines/finish", make, "finished")
+    acker = Acker(started)
+    assert acker.statuses() == {"open": ORDERS}
+    acker.apply(finished)
+    assert acker.statuses() == {"acked": ORDERS}
+
+    lines.start(path)
+    assert as_set(run.sent()) == as_set(started)
+    # The input may be gone once its output is proved; the record is kept apart.
+    shutil.rmtree(path)
+    lines.finish(billed)
+    assert as_set(run.sent()) == as_set(finished)
+    acker.apply(started + finished)
+    assert acker.statuses() == {"acked": ORDERS}
+
+
+def test_runs(run):
+    path = run.write_lines()
+    run.rows.start(path)
+    today = as_set(run.sent())
+    tomorrow = run.again(run_id="2026-02-01")
+    with pytest.raises(NotStarted, match=r"^run '2026-02-01' has not started rows named 'lines'$"):
+        tomorrow.rows.finish(path)
+    tomorrow.rows.start(path)
+    assert {t for t, _ in as_set(run.sent())} == {tag(n, "2026-02-01") for n in range(1, 7)}
+    run.write_lines(LINES[1:])
+    expected = r"^run '2026-01-31' started 154 rows named 'lines' in 6 chains before, and now .*: "
+    with pytest.raises(RowsChanged, match=rf"{expected}153 in 5; use another run_id$"):
+        run.rows.start(path)
+    with pytest.raises(RowsChanged, match="with stamps of 16 cells before, and now with plain st"):
+        run.again(options={"stamps": "plain"}).rows.start(path)
+    other = run.tracking.rows("others", chain="order", unit=["order", "line"])
+    with pytest.raises(LabelInUse, match="rows named 'lines' have started chains 2026-01-31/order"):
+        other.start(path)
+    assert run.queue.bodies == []
+    assert len(today) == ORDERS
+
+
+def test_a_start_that_failed_claims_nothing(run):
+    """It can be repeated with other columns, rows and names: nothing was kept."""
+    path = run.write_lines()
+    with pytest.raises(UnsuitableColumns, match="column nr is not in the frame"):
+        run.tracking.rows("typo", chain="order", unit="nr").start(path)
+    by_order = run.tracking.rows("lines", chain="order", unit="sku")
+    expected = r"^the units of chain '2026-01-31/order/\d' cancel each other out: the unit columns "
+    with pytest.raises(DuplicateUnits, match=expected):
+        by_order.start(run.read().unionAll(run.read()))
+    assert run.queue.bodies == []
+    with pytest.raises(NotStarted):
+        by_order.finish(path)
+    assert run.rows.start(path).requests == ORDERS
+
+
+def test_a_record_that_is_half_written_is_made_anew(run):
+    path = run.write_lines()
+    run.rows.start(path)
+    started = as_set(run.sent())
+    (summary,) = Path(run.root).glob("records/*/*/*/summary")
+    shutil.rmtree(summary)
+    for part in part_files(summary.parent / "chains")[1:]:
+        part.unlink()
+    with pytest.raises(NotStarted):
+        run.rows.finish(path)
+    run.rows.start(path)
+    assert as_set(run.sent()) == started
+
+
+def test_a_queue_that_does_not_accept_all(run):
+    path = run.write_lines()
+    run.queue.refuse = lambda count: True
+    with pytest.raises(NotSent):
+        run.rows.start(path)
+    run.queue.refuse = lambda count: False
+    run.rows.start(path)
+    assert as_set(run.sent()).keys() == {(tag(n), "lines/start") for n in range(1, 7)}
+
+
+def test_rows_missing_in_the_input(run):
+    """Partial stamps name what is missing; each repetition sends what came back."""
+    path = run.write_lines()
+    run.rows.start(path)
+    acker = Acker(run.sent())
+    # Of order 1 all lines, of order 4 one, of order 6 three.
+    lost = [(1, 1), (4, 9), (6, 1), (6, 60), (6, 120)]
+    back = [(1, 1), (6, 60)]
+    steps = [
+        ([keys for keys in LINES if keys not in lost], lost),
+        ([keys for keys in LINES if keys not in lost], lost),
+        ([keys for keys in LINES if keys not in lost or keys in back], lost[1:3] + lost[4:]),
+        (LINES, []),
+        (LINES, []),
+    ]
+    sent = {}
+    for keys, missing in steps:
+        run.write_lines(keys)
+        billed = run.write(run.bill(run.read()), "billed")
+        report = run.rows.finish(billed)
+        assert (report.missing, report.units) == (len(missing), ALL - len(missing))
+        requests = run.sent()
+        assert as_set(requests).items() >= sent.items()
+        sent = as_set(requests)
+        acker.apply(requests)
+        ids = {id for some in acker.outstanding().values() for id in some}
+        assert {UNITS[id] for id in ids} == set(missing)
+    assert acker.statuses() == {"acked": ORDERS}
+    found = run.rows.rows_of(lines_of(run.spark), [unit_id("lines", *keys) for keys in lost] + [7])
+    assert {(row["order"], row["line"]) for row in found.rows.collect()} == set(lost)
+    assert found.unknown == {7}
+    found.rows.unpersist()
+
+
+def test_rows_missing_chain_by_chain(run):
+    """With the chains in the output, of plain stamps, and of the read rows alone."""
+    run.options = {"stamps": "plain"}
+    run.rows.start(run.write_lines())
+    acker = Acker(run.sent())
+    run.write_lines(LINES[1:5])
+    report = run.rows.finish(read=run.bill(run.read(), "order"))
+    assert (report.proof, report.chains, report.units, report.missing) == ("read", 2, 4, 150)
+    acker.apply(run.sent())
+    assert acker.statuses() == {"acked": 1, "open": 5}
+    run.write_lines()
+    report = run.rows.finish(run.write(run.bill(run.read(), "order"), "billed"))
+    assert (report.proof, report.units, report.missing) == ("written", ALL, 0)
+    acker.apply(run.sent())
+    assert acker.statuses() == {"acked": ORDERS}
+
+
+def test_an_observed_proof(run, monkeypatch):
+    lines = run.rows
+    lines.start(run.write_lines())
+    acker = Acker(run.sent())
+    lost = lines.observe(run.bill(run.read()).where("sku > 'sku 0'"))
+    assert lost.frame.columns == ["sku", "amount"]
+    lost.frame.write.format("noop").mode("overwrite").save()
+    with pytest.raises(OutputDiffers, match=r"^123 of 154 units of 'lines' are in the output"):
+        lines.finish(observed=lost)
+    nothing = lines.observe(run.bill(run.read()).limit(0))
+    nothing.frame.write.format("noop").mode("overwrite").save()
+    with pytest.raises(OutputDiffers, match=r"^0 of 154 units"):
+        lines.finish(observed=nothing)
+    monkeypatch.setattr(evidence, "_PATIENCE_SECONDS", 0.1)
+    with pytest.raises(InvalidOption, match="option observed: its frame was not written"):
+        lines.finish(observed=lines.observe(run.bill(run.read())))
+    monkeypatch.undo()
+    assert run.queue.bodies == []
+    observed = lines.observe(run.bill(run.read()))
+    observed.frame.write.json(str(run.root / "billed"))
+    assert lines.finish(observed=observed).proof == "observed"
+    acker.apply(run.sent())
+    assert acker.statuses() == {"acked": ORDERS}
+
+
+def test_several_outputs_and_an_append(run):
+    """Rows put aside are evidence too. A table with other runs' rows is read by a filter."""
+    lines, path = run.rows, run.write_lines()
+    lines.start(path)
+    acker = Acker(run.sent())
+    spark = run.spark
+    good, bad = run.read().where("line <> 5"), run.read().where("line = 5")
+    day = run.bill(good).withColumn("day", F.lit("31"))
+    # Yesterday's lines had the same keys: its run was another.
+    yesterday = day.where("sku = 'sku 1'").withColumn("day", F.lit("30"))
+    spark.sql("create database if not exists sales")
+    try:
+        yesterday.write.saveAsTable("sales.bills")
+        day.write.mode("append").saveAsTable("sales.bills")
+        aside = run.write(bad, "aside")
+        today = spark.table("sales.bills").where("day = '31'")
+        for wrong in ("sales.bills", ["sales.bills", aside], today, [today, aside, aside], aside):
+            with pytest.raises(OutputDiffers):
+                lines.finish(wrong)
+        assert run.queue.bodies == []
+        assert lines.finish([today, aside]).units == ALL
+        acker.apply(run.sent())
+        assert acker.statuses() == {"acked": ORDERS}
+        # A table as the input of the next run.
+        run.read().write.saveAsTable("sales.lines")
+        next_run = run.again(run_id="next")
+        next_run.rows.start("sales.lines")
+        run.sent()
+        spark.read.table("sales.lines").where("line < 120").write.saveAsTable("sales.some_lines")
+        report = next_run.rows.finish("sales.some_lines", rows="sales.some_lines")
+        assert (report.missing, len(as_set(run.sent()))) == (1, ORDERS)
+    finally:
+        spark.sql("drop database sales cascade")
+
+
+def test_a_job_in_between(run):
+    """Invoices have the keys of their lines; both are in the chains of the orders."""
+    lines, tracking = run.rows, run.tracking
+    invoices = tracking.rows("invoices", chain="order", unit=["order", "line"])
+    path = run.write_lines()
+    lines.start(path)
+    acker = Acker(run.sent())
+    invoiced = run.bill(run.read(), "order", "line")
+    short = run.write(invoiced.where("line <> 7"), "short")
+    with pytest.raises(OutputDiffers) as caught:
+        lines.advance(invoices, short)
+    assert caught.value.chains == tuple(
+        f"{tag(n)} ({SIZES[n - 1] - 1} of {SIZES[n - 1]})" for n in (4, 5, 6)
+    )
+    other = tracking.rows("invoices", chain="order", unit=["order", "line"], label="invoice")
+    with pytest.raises(InvalidOption, match="label 'invoice', expected 'order'"):
+        lines.advance(other, short)
+    with pytest.raises(NotStarted):
+        invoices.finish(short)
+    whole = run.write(invoiced, "invoices")
+    # Nothing of the attempt that failed is in the way of the repetition.
+    before = run.sent()
+    report = lines.advance(invoices, whole)
+    assert (report.chains, report.units, report.missing) == (ORDERS, ALL, 0)
+    advanced = run.sent()
+    lines.advance(invoices, whole)
+    assert as_set(run.sent()) == as_set(advanced)
+    for number in range(1, 7):
+        (request,) = (r for r in requests_in(advanced) if r.tag == tag(number))
+        assert (request.started, request.finished) == (SIZES[number - 1],) * 2
+    acker.apply(before + advanced)
+    assert acker.statuses() == {"open": ORDERS}
+    mailed = run.write(run.bill(run.spark.read.parquet(whole), "order", rows=invoices), "mailed")
+    invoices.finish(mailed)
+    acker.apply(run.sent())
+    assert acker.statuses() == {"acked": ORDERS}
+
+
+def test_a_job_in_between_has_the_stamps_of_the_start(run):
+    """The next job may be configured otherwise; a chain has stamps of one length."""
+    run.rows.start(run.write_lines())
+    acker = Acker(run.sent())
+    plainly = run.again(options={"stamps": "plain"})
+    invoices = plainly.tracking.rows("i" * 64, chain="order", unit="order")
+    whole = run.write(run.bill(run.read(), "order"), "invoices")
+    plainly.rows.advance(invoices, whole)
+    acker.apply(run.sent())
+    assert {len(chain.stamp) for chain in acker.chains.values()} == {648}
+    invoices.finish(whole)
+    acker.apply(run.sent())
+    assert acker.statuses() == {"acked": ORDERS}
+
+
+def test_facts_about_chains(run):
+    """Chains without rows are acked, failed ones fail, with or without rows."""
+    run.write_lines()
+    chains = run.spark.createDataFrame(
+        [
+            (1, '{"a": [1, "é\\u0000"], "a": 2}', None),
+            (2, None, "unreadable \0: é" + "x" * 300),
+            (7, '{"empty": true}', None),
+            (8, None, ""),
+        ],
+        "order long, detail string, failed string",
+    )
+    report = run.rows.start(str(run.root / "lines"), chains)
+    assert (report.chains, report.units) == (ORDERS - 1, ALL - 2)
+    started = run.sent()
+    acker = Acker(started)
+    statuses = {t: chain.status for t, chain in acker.chains.items()}
+    assert statuses == {
+        **{tag(n): "open" for n in (1, 3, 4, 5, 6)},
+        **{tag(2): "failed", tag(7): "acked", tag(8): "failed"},
+    }
+    details = {event["tag"]: event.get("detail") for event in acker.bus.events}
+    assert details[tag(7)] == {"empty": True}
+    reasons = {event["tag"]: event.get("reason") for event in acker.bus.events}
+    assert reasons[tag(2)] == "unreadable : é" + "x" * 236
+    # The rows of the failed chain are left out; that is no loss, nor what its input lacks.
+    run.write_lines(LINES[1:])
+    report = run.rows.finish(run.bill(run.read().where("order <> 2")))
+    assert (report.units, report.missing) == (ALL - 3, 1)
+    acker.apply(run.sent())
+    assert acker.chains[tag(1)].status == "open"
+    run.write_lines()
+    run.rows.finish(run.bill(run.read().where("order <> 2")))
+    acker.apply(run.sent())
+    assert acker.statuses() == {"acked": 6, "failed": 2}
+    event = next(event for event in acker.bus.events if event["tag"] == tag(1))
+    assert event["detail"] == {"a": 2}
+    run.rows.start(str(run.root / "lines"), chains)
+    assert as_set(run.sent()) == as_set(started)
+
+
+@pytest.mark.parametrize(
+    ("detail", "problem"),
+    [
+        ("{", "Expecting property name"),
+        ("[1]", "a JSON object of at most 4096 bytes"),
+        ("'a'", "Expecting value"),
+        ('{"a": NaN}', "a JSON object"),
+        ('{"a": "\\ud800"}', "without lone surrogates"),
+        ('{"a": "' + "x" * 4090 + '"}', "4098 bytes"),
+        ("[" * 5000, "recursion"),
+    ],
+)
+def test_detail_that_is_invalid(run, detail, problem):
+    chains = run.spark.createDataFrame([(9, detail)], "order int, detail string")
+    with pytest.raises(UnsuitableColumns) as caught:
+        run.rows.start(lines_of(run.spark), chains)
+    assert "detail of chain 2026-01-31/order/9" in str(caught.value)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert run.queue.bodies == []
+
+
+def test_facts_that_name_a_chain_twice(run):
+    chains = run.spark.createDataFrame([(5, None), (5, "late")], "order int, failed string")
+    with pytest.raises(UnsuitableColumns, match=f"2 rows about chain {tag(5)}$"):
+        run.rows.start(lines_of(run.spark), chains)
+    assert run.queue.bodies == []
+    # A chain column of that name is no fact.
+    run.write_lines()
+    failed = run.read().withColumnRenamed("order", "failed").withColumn("detail", F.col("line"))
+    rows = run.tracking.rows("failed", chain=["failed", "detail"], unit=["failed", "detail"])
+    rows.start(failed, failed.select("failed", "detail"))
+    assert {r.op for r in requests_in(run.sent())} == {"create"}
+
+
+def test_odd_names(run):
+    """Runs, labels and values of any characters; records stay inside their folder."""
+    odd = run.again(run_id="../.. 50%=é*{}" + "ü" * 60)
+    label = "../x/%é?" + "y" * 300
+    with pytest.raises(InvalidOption, match="run_id"):
+        _ = odd.tracking
+    odd.run_id = odd.run_id.replace("/", "")
+    values = ["a/b", "50%", "..", 'qu"ote\n\x01', "日本" * 400, ""]
+    frame = run.spark.createDataFrame(
+        [(value, date(2026, 1, n + 1), n) for n, value in enumerate(values)],
+        "a string, b date, n int",
+    )
+    rows = odd.tracking.rows("-", chain=["a", "b"], unit="n", label=label)
+    rows.start(frame)
+    acker = Acker(run.sent())
+    prefix = f"{odd.run_id}/../x%2F%25é?{'y' * 300}/".replace("../x", "..%2Fx")
+    assert acker.chains.keys() >= {f"{prefix}a%2Fb/2026-01-01", f"{prefix}50%25/2026-01-02"}
+    assert len(acker.chains) == len(values)
+    rows.finish(frame)
+    acker.apply(run.sent())
+    assert acker.statuses() == {"acked": len(values)}
+    assert [path.name for path in run.root.iterdir()] == ["records"]
+    assert max(len(path.name) for path in run.root.rglob("*")) <= 255
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"run_id": "\ud800"}, "tag"),
+        ({"run_id": " "}, "run_id"),
+        ({"records": ""}, "records"),
+        ({"queue_url": "stamps"}, "queue_url"),
+        ({"stamps": "none"}, "stamps"),
+        ({"cells": 17}, "cells"),
+        ({"timeout": 0}, "timeout"),
+    ],
+)
+def test_options_that_are_invalid(spark, change, problem):
+    from xorack.spark import Tracking
+
+    options = {"queue_url": "http://q/1/stamps", "run_id": "r", "records": "/r", **change}
+    with pytest.raises(ValueError, match=f"^(option )?{problem}: ") as caught:
+        Tracking(spark, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"name": "a b"}, "name"),
+        ({"name": ""}, "name"),
+        ({"chain": ""}, "chain"),
+        ({"chain": []}, "chain"),
+        ({"chain": 5}, "chain"),
+        ({"unit": ["a", "a"]}, "unit"),
+        ({"unit": None}, "unit"),
+        ({"label": ""}, "label"),
+    ],
+)
+def test_names_that_are_invalid(run, arguments, problem):
+    given = {"name": "n", "chain": "c", "unit": "u", **arguments}
+    with pytest.raises(InvalidOption, match=f"^option {problem}: "):
+        run.tracking.rows(given.pop("name"), **given)
+
+
+def test_outputs_that_are_invalid(run):
+    lines = run.rows
+    lines.start(run.write_lines())
+    run.sent()
+    frame = run.read()
+    for given, problem in [
+        ((), "none of them given, expected one of written, observed, read"),
+        (([],), "an empty list"),
+        ((Path("/x"),), r"PosixPath\('/x'\), expected a frame, path or table's name"),
+        (("no_such_table",), "'no_such_table' cannot be read: "),
+    ]:
+        with pytest.raises(InvalidOption, match=f"^option written: {problem}"):
+            lines.finish(*given)
+    with pytest.raises(InvalidOption, match="written and read given"):
+        lines.finish(frame, read=frame)
+    with pytest.raises(UnsuitableColumns, match="neither the evidence of 'lines'"):
+        lines.finish(frame.select("sku"))
+    with pytest.raises(InvalidOption, match="option batch_id: -1"):
+        lines.batch(-1)
+    assert run.queue.bodies == []
