@@ -106,7 +106,7 @@ def unit_of(rows: TrackedRows, frame: DataFrame) -> Column:
     """
     name = rows.unit_name
     if not has_columns(frame, [name]):
-        return unit_column(frame, rows.name, rows.unit)
+        return unit_column(frame, rows.salt, rows.unit)
     column, type_ = column_named(frame, name)
     if type_.simpleString() != "bigint":
         raise UnsuitableColumns(f"column {name} is {type_.simpleString()}, expected bigint")

@@ -150,32 +150,41 @@ def _sums(verdicts: DataFrame) -> DataFrame:
     return verdicts.groupBy("verdict").agg(F.count(F.lit(1)).alias("chains"), *sums)
 
 
-def finish(rows: TrackedRows, settled: Settled) -> DataFrame:
-    """Return the requests that finish chains.
+def finish(
+    rows: TrackedRows, settled: Settled, step: str = "finish", started: DataFrame | None = None
+) -> DataFrame:
+    """Return the requests that finish chains, and start other units of these in the same stamp.
 
     A chain that finishes in part leaves a record, so that a repeated run, with the missing rows
     back, sends what is left: under the id of the next attempt.
+
+    Args:
+        rows: The rows that finish.
+        settled: Which chains finish, and how far.
+        step: The step that the requests' ids name.
+        started: ``tag``, ``units``, ``count`` and ``fold`` of the units that start.
     """
-    step = request_id(rows, "finish")
+    step = request_id(rows, step)
     if rows.batch_id is not None:
-        return _rest(settled.finished, None, step)
+        return _rest(settled.finished, None, step, started)
     record = record_of(rows)
     attempts = record.attempts()
     if settled.partial is not None:
-        record.add_attempt(_rest(settled.partial, attempts, step))
+        record.add_attempt(_rest(settled.partial, attempts, step, started))
         attempts = record.attempts()
-    rest = _rest(settled.finished, attempts, step)
+    rest = _rest(settled.finished, attempts, step, started)
     if attempts is None:
         return rest
     return rest.unionByName(attempts.select(*rest.columns))
 
 
-def _rest(finished: DataFrame, attempts: DataFrame | None, step: str) -> DataFrame:
+def _rest(
+    finished: DataFrame, attempts: DataFrame | None, step: str, started: DataFrame | None
+) -> DataFrame:
     """Return the requests that finish chains beyond what earlier attempts finished."""
     if attempts is None:
-        null = F.lit(None)
-        before = finished.withColumns({"n": null.cast("int"), "units_2": null.cast("long")})
-        before = before.withColumns({"fold_2": null.cast("binary"), "had": F.lit(0).cast("long")})
+        nulls = ("CAST(NULL AS int) AS n", "CAST(NULL AS long) AS units_2")
+        before = finished.selectExpr("*", *nulls, "CAST(NULL AS binary) AS fold_2", "0L AS had")
     else:
         last = attempts.groupBy("tag").agg(
             F.max("attempt").alias("n"),
@@ -184,12 +193,24 @@ def _rest(finished: DataFrame, attempts: DataFrame | None, step: str) -> DataFra
             F.max_by("count", "attempt").alias("had"),
         )
         before = finished.join(last, "tag", "left").fillna(0, ["had"])
+    if started is None:
+        before = before.selectExpr("*", "CAST(NULL AS long) AS started")
+    else:
+        # What starts goes with a chain's first attempt, which has nothing to take off.
+        first = started.toDF(*("tag" if c == "tag" else f"{c}_s" for c in started.columns))
+        before = before.join(first, "tag", "left").withColumns(
+            {
+                "units_2": F.coalesce("units_2", "units_s"),
+                "fold_2": F.coalesce("fold_2", "fold_s"),
+                "started": F.when(F.col("n").isNull(), F.col("count_s")),
+            }
+        )
     number = F.concat(F.lit(f"{step}/"), (F.col("n") + 1).cast("string"))
     return before.where("count > had").select(
         F.lit("stamp").alias("op"),
         "tag",
         F.coalesce(number, F.lit(step)).alias("id"),
-        *("units", "fold", "units_2", "fold_2", "count"),
+        *("units", "fold", "units_2", "fold_2", "count", "started"),
         (F.col("count") - F.col("had")).alias("finished"),
     )
 
@@ -212,18 +233,5 @@ def advance(
         return folded.join(known, "tag", "left").withColumn("tag", tag).drop("known")
 
     keep_record(following, written, {"cells": settled.cells}, of_known)
-    started = (
-        record_of(following)
-        .chains()
-        .select(
-            *("tag", F.col("units").alias("units_2"), F.col("fold").alias("fold_2")),
-            F.col("count").alias("started"),
-        )
-    )
-    return settled.finished.join(started, "tag", "left").select(
-        F.lit("stamp").alias("op"),
-        "tag",
-        F.lit(request_id(rows, "advance")).alias("id"),
-        *("units", "fold", "units_2", "fold_2", "started"),
-        F.col("count").alias("finished"),
-    )
+    started = record_of(following).chains().select(*_FOLDED)
+    return finish(rows, settled, "advance", started)

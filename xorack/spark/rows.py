@@ -89,6 +89,11 @@ class TrackedRows:
         return f"{self.tracking.run_id}/{self.label}/"
 
     @property
+    def salt(self) -> str:
+        """The first part of the unit ids: a stale output of another run is no evidence."""
+        return f"{self.tracking.run_id}/{self.name}"
+
+    @property
     def unit_name(self) -> str:
         """The column that `with_unit` adds."""
         return f"xorack_{self.name}"
@@ -111,14 +116,15 @@ class TrackedRows:
     def with_unit(self, frame: DataFrame) -> DataFrame:
         """Add the unit of each row, a long in the column ``xorack_{name}``.
 
-        The unit equals ``xorack.unit_id(name, *values)`` of the unit columns.
+        The unit equals ``xorack.unit_id("{run_id}/{name}", *values)`` of the unit columns: rows of
+        another run or name have other units.
 
         Raises:
             UnsuitableColumns: The frame lacks a unit column, or one has another type than an
                 integer, string, binary, boolean, date, timestamp or decimal. A null fails the
                 job, with a message that names the column.
         """
-        return frame.withColumn(self.unit_name, unit_column(frame, self.name, self.unit))
+        return frame.withColumn(self.unit_name, unit_column(frame, self.salt, self.unit))
 
     def evidence(self) -> tuple[Column, Column]:
         """Return two aggregates of the rows of a group, for ``agg``: the XOR and the count.

@@ -173,7 +173,7 @@ def _with_facts(rows: TrackedRows, folded: DataFrame, facts: DataFrame | None) -
         null = F.lit(None).cast("string")
         return folded.withColumn("detail", null).withColumn("failed", null)
     has_units = F.col("failed").isNull() & F.col("count").isNotNull()
-    root = F.xxhash64(F.lit(rows.name), F.col("tag"))
+    root = F.xxhash64(F.lit(rows.salt), F.col("tag"))
     return folded.join(facts, "tag", "full_outer").select(
         "tag",
         F.when(has_units, F.col("units")).otherwise(root).alias("units"),
