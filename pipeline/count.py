@@ -15,12 +15,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.commands import Options, run
+from pipeline.commands import run
 from pipeline.data import counts_of, read, totals, words_in
 from pipeline.folder import absolute, claim
 from xorack.spark import TrackedRows
 
-_OPTIONS: Options = {
+_OPTIONS = {
     "words": {"required": True, "metavar": "DIR", "help": "the folder that split wrote"},
     "counts": {"required": True, "metavar": "OUT", "help": "the folder to write to"},
 }
@@ -34,13 +34,7 @@ def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict
     counts.write.mode("append").parquet(place)
     written = read(spark, place, counts.schema)
     report = words.finish(written, rows=rows)
-    return {
-        **totals(written),
-        "missing": report.missing,
-        "chains": report.chains,
-        "messages": report.messages,
-        "requests": report.requests,
-    }
+    return {**vars(report), **totals(written)}
 
 
 main = partial(run, count, _OPTIONS)

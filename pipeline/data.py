@@ -23,17 +23,6 @@ from pipeline.reading import Encoding
 from pipeline.scan import scan_database
 from xorack.spark import TrackedRows
 
-__all__ = [
-    "WORDS",
-    "chains_in",
-    "counts_of",
-    "files_in",
-    "read",
-    "totals",
-    "words_in",
-    "write_words",
-]
-
 WORDS = "file string, position long, word string, error string"
 _FILES = "file string, path string, bytes long, error string, repairs string"
 _DETAIL_BYTES = 4096

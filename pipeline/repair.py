@@ -3,16 +3,12 @@
     python -m pipeline.repair --database DIR --words DIR --counts DIR --repaired OUT --events FILE
         --records DIR --queue-url URL --run-id ID
 
-``--events`` has `failed` events, one a line, as EventBridge delivers them or their details.
-``--tag``, which may be repeated, names a chain without an event. The job reads these files again
-from the database. The words that ``--words`` lack were lost before they were counted: the events
-do not decide that, as stamps can be late or lost though the words are counted. The job writes
-
-    OUT/words, OUT/files   the lost words of these files, as split does
-    OUT/counts             the counts that there were, and those of the lost words, together
-
-and then starts and finishes a chain a file. A file without lost words is acked at once. To repair
-OUT in turn, give ``--words DIR --words OUT --counts OUT/counts``.
+The job reads the files of failed chains again from the database. A word that is not in ``--words``
+was lost before it was counted. Events do not decide that: stamps can be lost though words are
+counted. It writes the lost words of these files to OUT/words and OUT/files, as split does, and the
+counts that there were together with theirs to OUT/counts. Then it starts and finishes a chain a
+file; one without lost words is acked at once. To repair OUT in turn, give ``--words DIR --words OUT
+--counts OUT/counts``.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.commands import FILES, Options, run
+from pipeline.commands import FILES, run
 from pipeline.data import chains_in, counts_of, files_in, read, totals, words_in, write_words
 from pipeline.errors import JobError
 from pipeline.folder import InputFile, absolute, claim, list_files
@@ -35,7 +31,7 @@ from pipeline.reading import encoding_named
 from xorack import unit_id
 from xorack.spark import TrackedRows
 
-_OPTIONS: Options = {
+_OPTIONS = {
     "database": {"required": True, "metavar": "DIR", "help": "the folder that split read"},
     "words": {
         "required": True,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,8 +15,6 @@ from pyspark.sql import functions as F
 from pipeline.errors import UnreadableFile
 from pipeline.folder import InputFile, opened, shown
 from pipeline.reading import PIECE, Encoding, read_words
-
-__all__ = ["PIECES", "Part", "batch_of", "scan_database", "tasks_of", "words_of"]
 
 PIECES = "file string, position long, text string, error string"
 """The words of a piece and the position of the first; or why a file cannot be read."""
@@ -28,34 +25,26 @@ _FILE_COSTS = 64 << 10
 """The bytes that can be read in the time that it takes to open a file."""
 
 _Row = tuple[str, int, str | None, str | None]
+_Part = tuple[str, bytes, int, int, int]
+"""Relative path, path, first byte, byte after the last, and size of the file."""
 
 
-class Part(NamedTuple):
-    """The bytes from start to before end of a file; the names are those of `InputFile`."""
-
-    relative: str
-    path: bytes
-    start: int
-    end: int
-    size: int
-
-
-def tasks_of(files: Iterable[InputFile], encoding: Encoding) -> list[list[Part]]:
+def tasks_of(files: Iterable[InputFile], encoding: Encoding) -> list[list[_Part]]:
     """Divide readable files among tasks: large ones are cut, small ones share a task.
 
     The words and their positions do not depend on the division.
     """
-    tasks: list[list[Part]] = []
+    tasks: list[list[_Part]] = []
     free = 0
     for relative, path, size, _ in files:
-        step = _TASK_BYTES if encoding.unit else max(size, 1)
+        step = _TASK_BYTES if encoding.can_be_cut else max(size, 1)
         for start in range(0, max(size, 1), step):
             end = min(start + step, size)
             cost = end - start + _FILE_COSTS
             if cost > free:
                 tasks.append([])
                 free = _TASK_BYTES + _FILE_COSTS
-            tasks[-1].append(Part(relative, path, start, end, size))
+            tasks[-1].append((relative, path, start, end, size))
             free -= cost
     return tasks
 
@@ -74,7 +63,7 @@ def scan_database(spark: SparkSession, files: Iterable[InputFile], encoding: Enc
     return words_of(numbers.mapInArrow(scan, PIECES))
 
 
-def _scan_parts(parts: Iterable[Part], encoding: Encoding) -> Iterator[pa.RecordBatch]:
+def _scan_parts(parts: Iterable[_Part], encoding: Encoding) -> Iterator[pa.RecordBatch]:
     rows: list[_Row] = []
     gathered = 0
     for name, path, start, end, size in parts:

@@ -15,13 +15,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.commands import FILES, Options, run
+from pipeline.commands import FILES, run
 from pipeline.data import chains_in, words_in, write_words
 from pipeline.folder import absolute, claim, list_files
 from pipeline.reading import encoding_named
 from xorack.spark import TrackedRows
 
-_OPTIONS: Options = {
+_OPTIONS = {
     "database": {"required": True, "metavar": "DIR", "help": "a folder tree of text files"},
     "words": {"required": True, "metavar": "OUT", "help": "the folder to write to"},
     "glob": {"default": "*", "metavar": "PATTERN", "help": "of names; with a /, of paths in DIR"},
@@ -45,14 +45,8 @@ def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict
     write_words(spark, place, files, encoding)
     chains = chains_in(spark, place)
     report = words.start(words_in(spark, place), chains)
-    return {
-        "files": len(files),
-        "words": report.units,
-        "bytes": sum(file.size for file in files),
-        "failed": chains.where("failed IS NOT NULL").count(),
-        "messages": report.messages,
-        "requests": report.requests,
-    }
+    failed = chains.where("failed IS NOT NULL").count()
+    return {**vars(report), "files": len(files), "words": report.units, "failed": failed}
 
 
 main = partial(run, split, _OPTIONS)

@@ -8,8 +8,6 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from pipeline import repair
@@ -17,6 +15,7 @@ from tests.spark.helpers import (
     Acker,
     count_words,
     counts_in,
+    delete_rows,
     last_summary,
     prose,
     run_count,
@@ -73,15 +72,11 @@ def failed_events(acker, reason="timed out"):
 def runs(spark, tmp_path_factory):
     root = tmp_path_factory.mktemp("repair")
     write_files(root / "db", {**TEXTS, "bad.txt": b"caf\xe9"})
-    lost = set()
     with QueueServer() as server:
         assert run_split(server, root / "db", root / "w") == 0
         split_sent, server.bodies = server.bodies, []
-        for part in (root / "w" / "words").glob("*.parquet"):
-            rows = pq.read_table(part).to_pylist()
-            left = [row for row in rows if row["word"] not in (FEW, MANY)]
-            lost |= {(r["file"], r["position"], r["word"]) for r in rows if r not in left}
-            pq.write_table(pa.Table.from_pylist(left, pq.read_schema(part)), part)
+        gone = delete_rows(root / "w" / "words", lambda row: row["word"] in (FEW, MANY))
+        lost = {(row["file"], row["position"], row["word"]) for row in gone}
         assert run_count(server, root / "w", root / "c") == 0
         return Runs(root, split_sent, server.bodies, lost)
 

@@ -185,8 +185,7 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
     # The table, after SQS delivered everything once, and again after a second time.
     texts = first | {"old.txt": "four"} | dict.fromkeys(["b0.txt", "b1.txt"], "five Six five")
     expected = {
-        f"r/file/{name}": ("acked", *[counted(text).total()] * 2)
-        for name, text in texts.items()
+        f"r/file/{name}": ("acked", *[counted(text).total()] * 2) for name, text in texts.items()
     }
     for expected_events in (dict.fromkeys([*expected, "r/file/bad.txt"], 1), {}):
         apply(functions, queue.bodies)
