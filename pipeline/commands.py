@@ -1,19 +1,22 @@
 """What the command lines of the jobs share."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
 import time
 import traceback
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from pipeline.errors import JobError
 from pipeline.folder import absolute
+from pipeline.session import session
+from xorack.core.errors import XorAckError
+from xorack.spark import TrackedRows, Tracking
 
 _COMMON = {
     "queue-url": {"required": True, "metavar": "URL", "help": "the stack's output QueueUrl"},
@@ -34,17 +37,11 @@ FILES = {
 """Options of the jobs that start chains of files."""
 
 
-def run(
-    job: Callable[..., dict[str, Any]],
-    options: Mapping[str, Mapping[str, Any]],
-    argv: Sequence[str] | None = None,
-) -> int:
+def run(job: Callable[..., dict[str, Any]], options: dict[str, Any], argv: Any = None) -> int:
     """Run a job and print its summary, or its error in one line; return the exit status.
 
-    Args:
-        job: Takes the session, the words as rows to track, and the arguments.
-        options: Of the job: by name the arguments of `ArgumentParser.add_argument`.
-        argv: The arguments; None for those of the process.
+    The job takes the session, the words as rows to track, and the arguments. Its options are
+    arguments of `ArgumentParser.add_argument` by name.
     """
     name = job.__name__
     parser = ArgumentParser(prog=name, description=job.__doc__)
@@ -53,8 +50,6 @@ def run(
     arguments = parser.parse_args(argv)
     begun = time.monotonic()
     try:
-        from pipeline.session import session
-
         spark = session(f"xorack {name}", verbose=arguments.verbose)
         summary = job(spark, _tracked_words(spark, arguments), arguments)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - one line for the user
@@ -71,9 +66,7 @@ def run(
     return 0
 
 
-def _tracked_words(spark: Any, arguments: Namespace) -> Any:
-    from xorack.spark import Tracking
-
+def _tracked_words(spark: SparkSession, arguments: Namespace) -> TrackedRows:
     names = {field.name for field in fields(Tracking)} - {"records"}
     given = {k: v for k, v in vars(arguments).items() if k in names and v is not None}
     tracking = Tracking(spark, records=absolute(arguments.records), **given)
@@ -83,11 +76,8 @@ def _tracked_words(spark: Any, arguments: Namespace) -> Any:
 
 def _reason(error: BaseException) -> str:
     """Return what went wrong in one line, with options as the command line spells them."""
-    from xorack.core.errors import XorAckError
-
     if isinstance(error, (JobError, XorAckError)):
         text = " ".join(str(error).split())
         return re.sub(r"^option (\w+):", lambda m: f"--{m[1].replace('_', '-')}:", text)
     java = getattr(error, "java_exception", None)  # of Java's errors the message, not the trace
-    lines = str((java and java.getMessage()) or error).split("\n")
-    return lines[0] or type(error).__name__
+    return str((java and java.getMessage()) or error).split("\n")[0] or type(error).__name__

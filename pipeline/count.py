@@ -6,12 +6,9 @@ A chain is finished when the counts on disk hold the evidence of all of its word
 that died, give the same ``--run-id``: it writes the counts anew and sends the same requests.
 """
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from functools import partial
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -26,7 +23,7 @@ _OPTIONS = {
 }
 
 
-def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, Any]:
+def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
     """Count the words that split wrote, and finish their chains."""
     rows, place = words_in(spark, absolute(arguments.words)), absolute(arguments.counts)
     counts = counts_of(rows, words)

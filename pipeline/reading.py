@@ -9,8 +9,6 @@ Several tasks can share a file in UTF-8, or in an encoding of one byte a charact
 file in another one (UTF-16, Shift JIS, ISO 2022, ...).
 """
 
-from __future__ import annotations
-
 import codecs
 import importlib
 from collections.abc import Iterator
@@ -51,19 +49,10 @@ def read_words(
 ) -> Iterator[tuple[int, bytes]]:
     """Read the words that begin in a part of a file.
 
-    Args:
-        file: The file, open for reading.
-        start: A multiple of `PIECE`; 0 if the file cannot be cut.
-        end: A multiple of `PIECE`, or ``size``, as it must be if the file cannot be cut.
-        size: The file's size in bytes.
-        encoding: The encoding of the text.
-
-    Yields:
-        Of each piece with words, the position of the first one, and the words, `normalized`.
-
-    Raises:
-        UnreadableFile: It is not text in this encoding, is shorter than ``size``, or has a word of
-            more than a million characters.
+    The part begins and ends at multiples of `PIECE`, or with the file. Of each piece with words, it
+    yields the position of the first one, and the words, `normalized`. Raises `UnreadableFile` if
+    the file is not text in this encoding, has fewer bytes than its size, or a word of more than a
+    million characters.
     """
     decoder = codecs.getincrementaldecoder(encoding.name)()
     at, inside = _begin(file, start, size, encoding)
@@ -95,11 +84,10 @@ def _decode(decoder: Any, data: bytes, at: int, encoding: Encoding, is_last: boo
     """Decode the bytes of a piece, which begins at a byte of the file."""
     try:
         return decoder.decode(data, final=encoding.can_be_cut or is_last)
-    except UnicodeDecodeError as error:
-        place = f"at byte {at + error.start}" if encoding.can_be_cut else f"from byte {at} on"
-        raise UnreadableFile(f"is not {encoding.name}: {error.reason} {place}") from None
     except UnicodeError as error:
-        raise UnreadableFile(f"is not {encoding.name}: {error}") from None
+        at += getattr(error, "start", 0) if encoding.can_be_cut else 0
+        why = getattr(error, "reason", error)
+        raise UnreadableFile(f"is not {encoding.name}: {why}, from byte {at} on") from None
 
 
 def _begin(file: BinaryIO, start: int, size: int, encoding: Encoding) -> tuple[int, bool]:

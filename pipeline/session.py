@@ -1,7 +1,5 @@
 """The Spark session: that of spark-submit, EMR or Glue, else a local one."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -2,16 +2,13 @@
 
     python -m pipeline.split --database DIR --words OUT --records DIR --queue-url URL --run-id ID
 
-``spark-submit pipeline/split.py`` takes the same options. To repeat a run that died, give the same
-``--run-id``: it writes the words anew and sends the same requests.
+To repeat a run that died, give the same ``--run-id``: it writes the words anew and sends the same
+requests.
 """
-
-from __future__ import annotations
 
 import sys
 from argparse import Namespace
 from functools import partial
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -25,18 +22,13 @@ _OPTIONS = {
     "database": {"required": True, "metavar": "DIR", "help": "a folder tree of text files"},
     "words": {"required": True, "metavar": "OUT", "help": "the folder to write to"},
     "glob": {"default": "*", "metavar": "PATTERN", "help": "of names; with a /, of paths in DIR"},
-    "exclude": {
-        "action": "append",
-        "default": [],
-        "metavar": "PATTERN",
-        "help": "files not to read",
-    },
+    "exclude": {"action": "append", "default": [], "metavar": "PATTERN", "help": "other files"},
     "hidden": {"action": "store_true", "help": "read names that begin with a dot, too"},
     **FILES,
 }
 
 
-def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, Any]:
+def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
     """Write the words of text files, and start a chain a file."""
     encoding, place = encoding_named(arguments.encoding), absolute(arguments.words)
     chosen = {"exclude": arguments.exclude, "hidden": arguments.hidden}

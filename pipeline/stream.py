@@ -10,18 +10,11 @@ Three queries, each with a checkpoint of its own in OUT/checkpoints:
 
 In OUT/words, a file is a row without a word, with an error if it cannot be read, and a row a word.
 They are in one Parquet file, so in one batch. A batch that is repeated after a kill has the same
-rows and sends the same requests. Stamps may come before the ``create``: a chain waits for it.
-
-Files must be put into the folder whole (written elsewhere, then moved), must not change, and need
-names of their own. Without ``--available-now`` it runs until SIGTERM or SIGINT, which let the
-current batches end; a second signal does not. docs/streaming.md has the rest.
+rows and sends the same requests. docs/streaming.md has the rest.
 """
-
-from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from argparse import Namespace
 from collections import Counter
@@ -41,7 +34,7 @@ from pipeline.errors import UnreadableFile
 from pipeline.folder import absolute, claim
 from pipeline.reading import Encoding, encoding_named, read_words
 from pipeline.scan import PIECES, batch_of, words_of
-from xorack.spark import TrackedRows
+from xorack.spark import Report, TrackedRows
 
 _OPTIONS = {
     "files": {"required": True, "metavar": "DIR", "help": "where files arrive"},
@@ -51,39 +44,34 @@ _OPTIONS = {
     "files-per-batch": {"type": int, "default": 1_000, "metavar": "N", "help": "(default: 1000)"},
     **FILES,
 }
-_STOP_SECONDS = 60.0
-"""How long a current batch may take when the streams are told to stop."""
 
 
 @dataclass
 class _Batches:
-    """What the queries do with their batches; `error` is that of a batch that failed."""
+    """What the queries do with their batches, and the error of one that failed."""
 
     words: TrackedRows
     out: str
     done: Counter[str] = field(default_factory=Counter)
     error: Exception | None = None
 
-    def start(self, batch: DataFrame, number: int) -> int:
+    def start(self, batch: DataFrame, number: int) -> Report:
         files = batch.where("word IS NULL").select("file", F.col("error").alias("failed"))
-        return self.words.batch(number).start(batch.where("word IS NOT NULL"), files).messages
+        return self.words.batch(number).start(batch.where("word IS NOT NULL"), files)
 
-    def count(self, batch: DataFrame, number: int) -> int:
+    def count(self, batch: DataFrame, number: int) -> Report:
         rows, place = batch.where("word IS NOT NULL"), f"{self.out}/counts/batch={number}"
         counts = counts_of(rows, self.words)
         counts.write.mode("overwrite").parquet(place)  # no query reads it
         written = read(self.words.tracking.spark, place, counts.schema)
-        return self.words.batch(number).finish(written, rows=rows).messages
+        return self.words.batch(number).finish(written, rows=rows)
 
-    def process(self, work: Callable[[DataFrame, int], int], batch: DataFrame, number: int) -> None:
+    def process(self, work: Callable[..., Report], batch: DataFrame, number: int) -> None:
         try:
-            self.done["messages"] += work(batch.persist(), number)
-            self.done["batches"] += 1
+            self.done.update(batches=1, messages=work(batch, number).messages)
         except Exception as error:
             self.error = error
             raise
-        finally:
-            batch.unpersist()
 
 
 def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, Any]:
@@ -137,26 +125,23 @@ def _scanner(encoding: Encoding) -> Callable[[Iterator[pa.RecordBatch]], Any]:
 
 def _run_until_stopped(spark: SparkSession, writers: Iterable[Any], interval: str) -> None:
     """Run the queries until a signal, or until one of them ends."""
-    stopped = threading.Event()
+    signals: list[int] = []
 
     def stop(number: int, frame: object) -> None:
-        stopped.set()
+        signals.append(number)
         signal.signal(number, signal.default_int_handler)  # a second signal interrupts
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     queries = [writer.trigger(processingTime=interval).start() for writer in writers]
     try:
-        # Python takes no signals while it waits in Java.
-        while not stopped.is_set() and not spark.streams.awaitAnyTermination(1):
-            pass
+        while not signals and not spark.streams.awaitAnyTermination(1):
+            pass  # Python takes no signals while it waits in Java
     finally:
-        deadline = time.monotonic() + _STOP_SECONDS
+        end = time.monotonic() + 60
         for query in queries:
             # Stopping in the middle of a batch is safe, but repeats it later.
-            while query.isActive and query.status["isTriggerActive"]:
-                if time.monotonic() > deadline:
-                    break
+            while query.isActive and query.status["isTriggerActive"] and time.monotonic() < end:
                 time.sleep(0.1)
             query.stop()
 

@@ -22,10 +22,10 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-
-from xorack.spark import fold, stamp_of, unit
 from xorack.spark.datasource import XorackDataSource, _columns, _Writer
 from xorack.spark.requests import Options
+
+from xorack.spark import fold, stamp_of, unit
 
 CHAINS = 30
 UNITS = 200

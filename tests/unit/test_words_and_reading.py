@@ -85,10 +85,10 @@ def test_words_do_not_depend_on_the_cuts_of_a_file(text, encoding, piece, cuts):
 @pytest.mark.parametrize(
     ("data", "encoding", "message"),
     [
-        (b"ab\xff", "utf-8", "is not utf-8: invalid start byte at byte 2"),
-        (b"ab\xe2\x82", "utf-8", "is not utf-8: unexpected end of data at byte 2"),
-        (b"ab\x81", "cp1252", "is not cp1252: .* at byte 2"),
-        (b"\xff\xfea\0b", "utf-16", "is not utf-16: truncated data from byte 0"),
+        (b"ab\xff", "utf-8", "is not utf-8: invalid start byte, from byte 2"),
+        (b"ab\xe2\x82", "utf-8", "is not utf-8: unexpected end of data, from byte 2"),
+        (b"ab\x81", "cp1252", "is not cp1252: .*, from byte 2"),
+        (b"\xff\xfea\0b", "utf-16", "is not utf-16: truncated data, from byte 0"),
         (b"a\0\0\xd8b\0", "utf-16-le", "is not utf-16-le: illegal .*surrogate"),
         (b"a\x82", "shift_jis", "is not shift-jis: incomplete multibyte sequence"),
     ],
