@@ -34,7 +34,6 @@ FILES = {
     "stamps": {"choices": ("traced", "plain"), "help": "plain: cheaper, and name no words"},
     "cells": {"type": int, "metavar": "N", "help": "more cells name more words (default: 16)"},
 }
-"""Options of the jobs that start chains of files."""
 
 
 def run(job: Callable[..., dict[str, Any]], options: dict[str, Any], argv: Any = None) -> int:

@@ -2,8 +2,8 @@
 
     python -m pipeline.count --words DIR --counts OUT --records DIR --queue-url URL --run-id ID
 
-A chain is finished when the counts on disk hold the evidence of all of its words. To repeat a run
-that died, give the same ``--run-id``: it writes the counts anew and sends the same requests.
+A chain is acked once the counts on disk hold the evidence of all of its words. Repeat a run that
+died with the same ``--run-id``: it writes anew and sends the same requests.
 """
 
 import sys

@@ -4,11 +4,10 @@
         --records DIR --queue-url URL --run-id ID
 
 The job reads the files of failed chains again from the database. A word that is not in ``--words``
-was lost before it was counted. Events do not decide that: stamps can be lost though words are
-counted. It writes the lost words of these files to OUT/words and OUT/files, as split does, and the
-counts that there were together with theirs to OUT/counts. Then it starts and finishes a chain a
-file; one without lost words is acked at once. To repair OUT in turn, give ``--words DIR --words OUT
---counts OUT/counts``.
+was lost before it was counted: stamps can be lost though words are counted, so events do not decide
+that. It writes the lost words to OUT/words and OUT/files, as split does, and all counts to
+OUT/counts. Then it starts and finishes a chain a file, which is acked at once if no word was lost.
+To repair OUT in turn, give ``--words DIR --words OUT --counts OUT/counts``.
 """
 
 import json

@@ -17,7 +17,6 @@ _PARTS = "file string, path binary, start long, end long, size long"
 _TASK_BYTES = 16 * PIECE
 _FILE_COSTS = 64 << 10
 """The bytes that can be read in the time that it takes to open a file."""
-_BATCH_BYTES = 1 << 20
 
 
 def scan_database(spark: SparkSession, files: Iterable[InputFile], encoding: Encoding) -> DataFrame:
@@ -46,7 +45,7 @@ def _scan_parts(parts: Iterable[Any], encoding: Encoding) -> Iterator[pa.RecordB
                 for position, text in read_words(opened_file, start, end, size, encoding):
                     rows.append((file, position, text.decode(), None))
                     gathered += len(text)
-                    if gathered >= _BATCH_BYTES:
+                    if gathered >= PIECE:
                         yield batch_of(rows)
                         rows, gathered = [], 0
         except UnreadableFile as error:

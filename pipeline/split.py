@@ -2,8 +2,7 @@
 
     python -m pipeline.split --database DIR --words OUT --records DIR --queue-url URL --run-id ID
 
-To repeat a run that died, give the same ``--run-id``: it writes the words anew and sends the same
-requests.
+Repeat a run that died with the same ``--run-id``: it writes anew and sends the same requests.
 """
 
 import sys

@@ -90,8 +90,9 @@ def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     found = words_of(files.select("path", "content").mapInArrow(scan, PIECES))
     written = spark.readStream.schema(WORDS).parquet(f"{out}/words")
     batches = _Batches(words, out)
+    sink = found.writeStream.format("parquet").option("maxRecordsPerFile", 0)
     writers = {
-        "words": found.writeStream.format("parquet").option("path", f"{out}/words"),
+        "words": sink.option("path", f"{out}/words"),
         "starts": written.writeStream.foreachBatch(partial(batches.process, batches.start)),
         "counts": written.writeStream.foreachBatch(partial(batches.process, batches.count)),
     }
@@ -102,7 +103,7 @@ def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
             for writer in writers.values():  # the later ones read what the first has written
                 writer.trigger(availableNow=True).start().awaitTermination()
         else:
-            _run_until_stopped(spark, writers.values(), f"{round(arguments.every * 1000)} ms")
+            _run_until_stopped(spark, writers.values(), f"{arguments.every:f} seconds")
     except Exception as error:  # noqa: BLE001 - raised again
         raise batches.error or error from None  # Spark's own has a batch's traceback as text
     return dict(batches.done)

@@ -194,6 +194,7 @@ FAILED = {"tag": "r1/file/a.txt", "status": "failed"}
     ("more", "message"),
     [
         ([], "repair: which chains? give --tag or --events"),
+        (["--events", "-"], "which chains?"),  # nothing on stdin
         (["--events", "/no/such"], "--events /no/such: No such file or directory"),
         (["--tag", "r1/file/b"], "'r1/file/b' is not a chain of --words"),
         (["--tag", "r1/file/a.txt", "--counts", "{folder}/w/words"], "are not those of"),
