@@ -134,17 +134,23 @@ def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
     Raises `JobError`, with the option, if another run wrote to it or it has other files.
     """
     system, root, _ = _file_system(place)
-    mark = f"{root.rstrip('/')}/_run"
-    before = None
-    if system.get_file_info(mark).is_file:
-        with system.open_input_file(mark) as file:
-            before = file.read().decode()
-    elif system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+    before = run_of(place)
+    if before is None and system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
         raise JobError(f"{option} {place} exists already: give another folder")
     if before not in (None, run_id):
         raise JobError(f"{option} {place} exists already, from the run {before!r}")
     if before is None or not keep:
         system.create_dir(root)
         system.delete_dir_contents(root)
-        with system.open_output_stream(mark) as file:
+        with system.open_output_stream(f"{root.rstrip('/')}/_run") as file:
             file.write(run_id.encode())
+
+
+def run_of(place: str) -> str | None:
+    """Return which run claimed a folder, if any."""
+    system, root, _ = _file_system(place)
+    mark = f"{root.rstrip('/')}/_run"
+    if not system.get_file_info(mark).is_file:
+        return None
+    with system.open_input_file(mark) as file:
+        return str(file.read().decode())

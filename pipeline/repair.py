@@ -13,6 +13,7 @@ To repair OUT in turn, give ``--words DIR --words OUT --counts OUT/counts``.
 import json
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from functools import partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F
 from pipeline.commands import FILES, run
 from pipeline.data import chains_in, counts_of, files_in, read, totals, words_in, write_words
 from pipeline.errors import JobError
-from pipeline.folder import InputFile, absolute, claim, list_files
+from pipeline.folder import InputFile, absolute, claim, list_files, run_of
 from pipeline.reading import encoding_named
 from xorack import unit_id
 from xorack.spark import TrackedRows
@@ -51,7 +52,8 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     before = read(spark, absolute(arguments.counts), schema)
     xor, number = words.evidence_names
     sums = (F.bit_xor(xor).alias(xor), F.sum(number).alias(number))
-    if before.agg(*sums).first() != counts_of(counted, words).agg(*sums).first():
+    of_runs = [counts_of(words_in(spark, one), _of_run(words, run_of(one))) for one in places]
+    if before.agg(*sums).first() != reduce(DataFrame.unionByName, of_runs).agg(*sums).first():
         raise JobError(f"--counts {arguments.counts} are not those of --words {', '.join(places)}")
     files = _files(spark, places, failed, arguments.database)
     repairs = {file.relative: tag for tag, file in files.items()}
@@ -67,19 +69,31 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     after = read(spark, f"{out}/counts", schema)
     # The lost words are what the new counts have and the old ones have not.
     finished = words.finish([after, before.withColumn(number, -F.col(number))], rows=rows)
-    named = words.with_unit(rows).withColumn("id", F.format_string("%016x", words.unit_name))
-    named = named.select("id", "file", "position", "word").orderBy("file", "position")
-    found = words.rows_of(rows, [id for _, ids in failed.values() for id in ids])
-    roots = {unit_id(words.name, tag) for tag in failed}  # the units of chains without words
+    named, unknown = [], set()
+    for lost_in in sorted({tag.partition("/")[0] for tag in failed}):
+        ids = {tag: of for tag, (_, of) in failed.items() if tag.startswith(f"{lost_in}/")}
+        theirs = rows.where(F.col("file").isin([files[tag].relative for tag in ids]))
+        lost_by = _of_run(words, lost_in)
+        rows_by_id = lost_by.with_unit(theirs).orderBy("file", "position")
+        id = F.format_string("%016x", words.unit_name).alias("id")
+        named += rows_by_id.select(id, "file", "position", "word").limit(1000).collect()
+        found = lost_by.rows_of(theirs, [one for of in ids.values() for one in of])
+        roots = {unit_id(lost_by.salt, tag) for tag in ids}  # the units of chains without words
+        unknown |= found.unknown - roots
     return {
         **totals(after),
         "missing": report.units,
         "messages": report.messages + finished.messages,
         "requests": report.requests + finished.requests,
         "repaired": sorted(failed),
-        "named": [row.asDict() for row in named.limit(1000).collect()],
-        "unknown": sorted(f"{id:016x}" for id in found.unknown - roots),
+        "named": [row.asDict() for row in named[:1000]],
+        "unknown": sorted(f"{id:016x}" for id in unknown),
     }
+
+
+def _of_run(words: TrackedRows, run_id: str | None) -> TrackedRows:
+    """Return the words as those of another run, which have other units."""
+    return replace(words, tracking=replace(words.tracking, run_id=run_id or "-"))
 
 
 def _events(path: str) -> _Failed:

@@ -14,7 +14,7 @@ from xorack.spark import TrackedRows, Tracking
 SIZES = [1, 2, 5, 9, 17, 120]
 """Lines of the orders 1, 2, …; the last order's fill more than one stamp of 16 cells."""
 LINES = [(order, line) for order, size in enumerate(SIZES, 1) for line in range(1, size + 1)]
-UNITS = {unit_id("lines", *keys): keys for keys in LINES}
+UNITS = {unit_id("2026-01-31/lines", *keys): keys for keys in LINES}
 
 
 def lines_of(spark, keys=LINES, files=3):

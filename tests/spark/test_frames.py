@@ -71,7 +71,7 @@ def test_columns_of_any_type_and_name(run, configure):
     acker = Acker(run.sent())
     expected = {
         tag_text(rows.prefix, *row[::-1]): xor(
-            *(traced(unit_id("n", number, *row)) for number in range(5))
+            *(traced(unit_id(rows.salt, number, *row)) for number in range(5))
         )
         for row in values
     }
@@ -193,7 +193,7 @@ def test_one_chain_with_nearly_all_rows(run, configure):
     acker = Acker(run.sent())
     at = large
     for i, size in enumerate(sizes, 1):
-        units = [traced(unit_id("n", id)) for id in range(at, at + size)]
+        units = [traced(unit_id(rows.salt, id)) for id in range(at, at + size)]
         assert acker.chains[f"{rows.prefix}{i}"].stamp == xor(*units, bytes(648)), size
         at += size
     assert acker.chains[f"{rows.prefix}0"].started == large

@@ -149,9 +149,9 @@ def test_a_file_lost_that_spark_has_in_its_cache(run, copied):
 
 
 def test_yesterdays_output_in_place_of_todays(run):
-    yesterday = [(order + 100, line) for order, line in LINES]
-    run.write_lines(yesterday, "yesterday")
-    run.write(run.bill(run.read("yesterday")), "yesterdays_bills")
+    """It has the same keys: only the run tells its units apart."""
+    yesterday = run.again(run_id="2026-01-30")
+    run.write(yesterday.bill(run.read()), "yesterdays_bills")
     with pytest.raises(OutputDiffers, match=r"the output has 154 units .* but not those"):
         run.rows.finish(str(run.root / "yesterdays_bills"))
     assert run.queue.bodies == []

@@ -141,7 +141,7 @@ def lose_words(folder):
     """Delete the words `two` and `six`; return the ids of their units by tag."""
     lost: dict[str, set] = {}
     for row in delete_rows(folder, lambda row: row["word"] in ("two", "six")):
-        id = unit_id("words", row["file"], row["position"], row["word"])
+        id = unit_id("r1/words", row["file"], row["position"], row["word"])
         lost.setdefault(f"r1/file/{row['file']}", set()).add(id)
     return lost
 

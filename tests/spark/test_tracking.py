@@ -41,7 +41,7 @@ def stamps(op, id, make, counter):
     """Return the requests that stamp all lines of each order, made in plain Python."""
     requests = {}
     for order, size in enumerate(SIZES, 1):
-        ids = [unit_id("lines", order, line) for line in range(1, size + 1)]
+        ids = [unit_id("2026-01-31/lines", order, line) for line in range(1, size + 1)]
         stamp = xor(*map(make, ids), bytes(len(make(1))))
         requests[tag(order), id] = Request(op, tag(order), id, stamp, **{counter: size})
     return requests
@@ -170,7 +170,7 @@ def test_rows_missing_in_the_input(run):
         ids = {id for some in acker.outstanding().values() for id in some}
         assert {UNITS[id] for id in ids} == set(missing)
     assert acker.statuses() == {"acked": ORDERS}
-    found = run.rows.rows_of(lines_of(run.spark), [unit_id("lines", *keys) for keys in lost] + [7])
+    found = run.rows.rows_of(lines_of(run.spark), [unit_id("2026-01-31/lines", *keys) for keys in lost] + [7])
     assert {(row["order"], row["line"]) for row in found.rows.collect()} == set(lost)
     assert found.unknown == {7}
     found.rows.unpersist()
@@ -287,6 +287,26 @@ def test_a_job_in_between(run):
     assert acker.statuses() == {"open": ORDERS}
     mailed = run.write(run.bill(run.spark.read.parquet(whole), "order", rows=invoices), "mailed")
     invoices.finish(mailed)
+    acker.apply(run.sent())
+    assert acker.statuses() == {"acked": ORDERS}
+
+
+def test_a_job_in_between_is_repeated_with_the_missing_rows_back(run):
+    path = run.write_lines()
+    run.rows.start(path)
+    acker = Acker(run.sent())
+    parcels = run.tracking.rows("parcels", chain="order", unit="order")
+    less = run.read().where("line > 1 OR order < 4")
+    few = run.write(run.bill(less, "order"), "few")
+    assert run.rows.advance(parcels, few, rows=less).missing == 3
+    acker.apply(run.sent())
+    assert acker.statuses() == {"open": ORDERS}
+    whole = run.write(run.bill(run.read(), "order"), "whole")
+    for _ in range(2):
+        assert run.rows.advance(parcels, whole).missing == 0
+        acker.apply(run.sent())
+    assert acker.statuses() == {"open": ORDERS}
+    parcels.finish(whole)
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": ORDERS}
 

@@ -67,9 +67,9 @@ def test_rows_that_are_lost_on_disk_and_come_back(job, queue):
     assert lines.finish(f"{folder}/billed", rows=less).missing == 3
     acker = Acker(queue.bodies)
     ids = {id for c in acker.chains.values() if c.status == "open" for id in peel(c.stamp).ids}
-    found = lines.rows_of(session.read.parquet(path), [*ids, unit_id("lines", 9, 9)])
+    found = lines.rows_of(session.read.parquet(path), [*ids, unit_id("r/lines", 9, 9)])
     assert {row["line"] for row in found.rows.collect()} == {3, 50, 51}
-    assert found.unknown == {unit_id("lines", 9, 9)}
+    assert found.unknown == {unit_id("r/lines", 9, 9)}
     bill(lines, path).write.parquet(f"{folder}/all")
     lines.finish(f"{folder}/all")
     acker.apply(queue.bodies)
