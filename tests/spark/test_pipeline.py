@@ -61,16 +61,19 @@ def test_readable_files_become_acked_chains(spark, database, queue, tmp_path, ca
     files = len(texts) + 3
     assert summary.pop("seconds") > 0
     assert summary.pop("messages") == len(queue.bodies)
-    assert summary.pop("bytes") > 0
+    assert summary.pop("bytes") == sum(map(len, queue.bodies))
     # A create a file; another request ends those without words, or without readable ones.
-    assert summary == {"files": files, "words": total, "failed": 3, "requests": files + 5}
+    assert summary == {
+        **{"proof": "written", "chains": len(texts) - 2, "units": total, "missing": 0},
+        **{"files": files, "words": total, "failed": 3, "requests": files + 5},
+    }
     acker = Acker(queue.bodies)
     queue.bodies.clear()
     assert acker.statuses() == {"acked": 2, "failed": 3, "open": len(texts) - 2}
     events = {event["tag"].removeprefix("r1/file/"): event for event in acker.bus.events}
     for name, reason in {
-        "latin.txt": "latin.txt is not utf-8: unexpected end of data at byte 3",
-        "bad end.txt": "bad end.txt is not utf-8: invalid start byte at byte",
+        "latin.txt": "latin.txt is not utf-8: unexpected end of data, from byte 3",
+        "bad end.txt": "bad end.txt is not utf-8: invalid start byte, from byte",
         "gone.txt": "gone.txt cannot be read: No such file",
     }.items():
         assert reason in events[name]["reason"]

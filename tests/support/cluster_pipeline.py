@@ -28,19 +28,21 @@ BEFORE, AFTER = "two", "t w"
 """The end of a file before and after its change: one more word in as many bytes."""
 
 
-def stumbling(folder: Path) -> Callable[..., Any]:
+def stumbling(folder: Path, database: Path) -> Callable[..., Any]:
     """Wrap `scan_database` so that its tasks fail."""
     original = data.scan_database
 
-    def scan_database(spark: Any, files: Any, encoding: Any) -> Any:
-        frame = original(spark, files, encoding)
-        first = [task[0][1] for task in scan.tasks_of(files, encoding)]
+    def scan_database(*given: Any) -> Any:
+        frame = original(*given)
 
         def stumble(batches: Iterator[Any]) -> Iterator[Any]:
-            yield from batches
+            files = set()
+            for batch in batches:
+                files.update(batch.column(0).to_pylist())
+                yield batch
             number = TaskContext.get().partitionId()
             if number in MISHAPS and once(folder, MISHAPS[number]):
-                file = Path(os.fsdecode(first[number]))
+                file = database / min(files)
                 file.write_text(file.read_text().removesuffix(BEFORE) + AFTER)
                 if MISHAPS[number] == "killed":
                     kill_executor()
@@ -55,8 +57,8 @@ def main(master: str, database: str, out: str, queue_url: str, place: str) -> in
     given = [f"--conf {key}={value}" for key, value in ONE_CORE_AND_SPECULATION.items()]
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*given, "pyspark-shell"])
     os.environ["SPARK_MASTER"] = master
-    scan._TASK_BYTES = 2 * scan._FILE_COSTS
-    data.scan_database = stumbling(Path(place))
+    scan._TASK_BYTES = 2 * scan._FILE_COSTS  # two files a task
+    data.scan_database = stumbling(Path(place), Path(database))
     common = ["--queue-url", queue_url, "--run-id", "r", "--records", f"{out}/records"]
     words = ["--words", f"{out}/words"]
     return split.main(["--database", database, *words, *common]) or count.main(
