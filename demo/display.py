@@ -168,7 +168,7 @@ def print_result(out: Console, result: Result) -> None:
     words = [f"{count:>{width},}  {printable(word)}" for word, count in result.commonest]
     _print_list(out, "commonest words", words, len(words))
     lost, by_events = (result.count.get(name, 0) for name in ("missing", "by_events"))
-    title = f"lost words: {by_events:,} of {lost:,} named by failed chains' events, all repaired"
+    title = f"lost words: the events name {by_events:,} of {lost:,}, the repair counted all"
     _print_list(out, title, map(_lost_word, result.count.get("named", ())), lost)
     unacked = (f"  {printable(': '.join(chain))}" for chain in result.unacked)
     _print_list(out, "not acked", unacked, len(result.unacked), style="bold red")

@@ -186,7 +186,8 @@ class Demo:
         folders = self._folders("words", "counts")
         summary = self._run_job("count", "words to counts", result, folders)
         if summary["missing"] != lost:
-            raise DemoFailed(f"count misses {summary['missing']:,} words, but lost are {lost:,}")
+            missing = plural(summary["missing"], "missing word")
+            raise DemoFailed(f"count reports {missing}, but {lost:,} were deleted")
         return summary
 
     def _repair(

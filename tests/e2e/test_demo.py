@@ -134,6 +134,7 @@ def test_a_failure_is_explained_in_one_line(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_lost_words_are_named_and_repaired(demo_work, database):
     done, progress, rows, words = demo(demo_work, "--dir", database, "--lose", 3)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -90,7 +90,7 @@ def test_the_table_has_the_repair_and_the_first_lost_words():
     lines = printed(repaired)
     assert repaired.ok
     assert "chains acked        3 of 3, 2 by their repair" in lines
-    title = "lost words: 29 of 31 named by failed chains' events, all repaired"
+    title = "lost words: the events name 29 of 31, the repair counted all"
     at = lines.index(title)
     assert lines[at + 1] == f"  {ID}  a\\tb, position 1,234: wo\\nrd"
     assert len(lines) == at + 1 + 20 + 1
