@@ -108,7 +108,7 @@ def test_plain_lines_are_few(capsys):
     display.begin("split", "files to words")
     for opened in range(0, 101):
         display.chains(Progress(opened), 100)
-    display.end("split", "done")
+    display.end("split", "done\x1b[1m")
     for acked in range(0, 100):
         display.chains(Progress(100, acked, 1), 100)
     display.chains(Progress(100, 99, 1), 100)
@@ -116,7 +116,7 @@ def test_plain_lines_are_few(capsys):
     assert all(float(line[:6]) >= 0 and line[6:10] == " s  " for line in lines)
     texts = [line[10:] for line in lines]
     assert texts[0] == "split: files to words ..."
-    assert "split: done" in texts
+    assert "split: done\\x1b[1m" in texts
     assert texts[-1] == "chains: 100 of 100 opened, 99 acked, 1 failed"
     assert "chains: 100 of 100 opened, 0 acked" in texts
     assert len(texts) < 8
