@@ -73,8 +73,9 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database
     expected = assert_words(rows, words)
     assert len(words) == 10
     assert dict(expected.most_common(2)).items() <= words.items()
-    # Every file's create, two files' stamps, and a write after each event.
-    assert rows["DynamoDB writes"] == str(5 + 2 + 5)
+    # Every file's create, two files' stamps, and a write after each event. The other three end by
+    # requests that may come in another batch than their creates.
+    assert 5 + 2 + 5 <= int(rows["DynamoDB writes"]) <= 5 + 2 + 5 + 3
     assert int(rows["SQS messages"]) <= 4
     assert int(rows["Lambda invocations"]) >= 2
     assert "Lambda errors" not in rows
