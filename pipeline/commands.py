@@ -70,7 +70,7 @@ def _tracked_words(spark: SparkSession, arguments: Namespace) -> TrackedRows:
     given = {k: v for k, v in vars(arguments).items() if k in names and v is not None}
     tracking = Tracking(spark, records=absolute(arguments.records), **given)
     tracking.check()
-    return tracking.rows("words", chain="file", unit=["file", "position"])
+    return tracking.rows("words", chain="file", unit=["file", "position", "word"])
 
 
 def _reason(error: BaseException) -> str:

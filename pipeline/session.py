@@ -28,7 +28,6 @@ def session(name: str, *, verbose: bool = False) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.master": os.environ.get("SPARK_MASTER", f"local[{cores}]"),
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": max(2, cores),
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,

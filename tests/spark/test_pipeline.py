@@ -80,7 +80,8 @@ def test_readable_files_become_acked_chains(spark, database, queue, tmp_path, ca
         assert events[name]["detail"]["path"].endswith(f"my data/{name}")
     # An open chain's stamp holds its words, under the ids that plain Python computes.
     few = acker.chains["r1/file/plain.txt"]
-    assert peel(few.stamp).ids == {unit_id("words", "plain.txt", pos) for pos in range(5)}
+    expected = {unit_id("words", "plain.txt", *row) for row in enumerate(words(texts["plain.txt"]))}
+    assert peel(few.stamp).ids == expected
     assert few.deadline
 
     compact(spark, tmp_path / "w" / "words")
@@ -177,10 +178,11 @@ def test_encodings(spark, queue, tmp_path, encoding, capfd):
     ],
 )
 def test_stamps_equal_those_of_plain_python(database, queue, tmp_path, options, stamp):
-    root, _ = database
+    root, texts = database
     assert run_split(queue, root, tmp_path / "w", "--glob", "plain.txt", *options) == 0
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
-    stamps = xor(*(stamp(unit_id("words", "plain.txt", position)) for position in range(5)))
+    rows = enumerate(words(texts["plain.txt"]))
+    stamps = xor(*(stamp(unit_id("words", "plain.txt", *row)) for row in rows))
     requests = [(r.op, r.tag, r.started, r.finished, r.stamp) for r in queue.take()]
     tag = "r1/file/plain.txt"
     assert requests == [("create", tag, 5, 0, stamps), ("stamp", tag, 0, 5, stamps)]
