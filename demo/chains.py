@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from demo.errors import DemoFailed
+from demo.loss import LostWord
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.sqs import send
 from xorack.core.chain import Chain
@@ -71,20 +70,18 @@ class ChainMonitor:
         self._stop.set()
         self._pool.shutdown()
 
-    def wait(self, patience_seconds: float, ended: int | None = None) -> bool:
+    def wait(self, patience_seconds: float, outstanding: int = 0) -> bool:
         """Wait until chains have ended and no event is pending.
 
         Args:
             patience_seconds: Gives up after so long without a change.
-            ended: The number of chains to wait for; by default the expected ones.
+            outstanding: Units that will not finish: their chains are not awaited.
 
         Returns:
-            True if they have ended.
+            True if all other chains have ended.
         """
-        awaited = self.expected if ended is None else ended
         before, deadline = self.progress, time.monotonic() + patience_seconds
-        # The consumer publishes an event before it marks it as published.
-        while self.progress.ended < awaited or any(c.event_pending for c in self.store.scan()):
+        while not self._has_ended(outstanding):
             if self._thread.done():
                 self._thread.result()  # raises its error
             if self.progress != before:
@@ -93,6 +90,18 @@ class ChainMonitor:
                 return False
             time.sleep(_PAUSE_SECONDS)
         return True
+
+    def _has_ended(self, outstanding: int) -> bool:
+        chains = list(self.store.scan())
+        # The consumer publishes an event before it marks it as published.
+        if any(chain.event_pending or chain.status == "pending" for chain in chains):
+            return False
+        left = [chain.started - chain.finished for chain in chains if chain.status == "open"]
+        return self.progress.ended + len(left) >= self.expected and sum(left) <= outstanding
+
+    def incomplete(self) -> list[str]:
+        """Return the sorted tags of the chains that have not ended."""
+        return sorted(chain.tag for chain in self.store.scan() if chain.status == "open")
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -129,23 +138,6 @@ def why_unacked(chain: Chain, has_event: bool) -> str | None:
     return None if has_event else "acked, but its event did not come"
 
 
-def incomplete_chains(words: Path, counts: Path) -> list[str]:
-    """Return the sorted tags of the files of which ``count`` counted fewer words than ``split``."""
-    finished = {row["tag"]: row["finished"] for row in _rows(counts / "_tracking")}
-    return sorted(
-        row["tag"]
-        for row in _rows(words / "files")
-        if "error" not in row and finished.get(row["tag"], 0) < row["words"]
-    )
-
-
-def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a folder of JSON lines, without nulls: see `pipeline.layout`."""
-    for part in sorted(folder.glob("part-*.json")):
-        with part.open(encoding="utf-8") as lines:
-            yield from map(json.loads, lines)
-
-
 def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None:
     """Move the deadlines of chains to now, and invoke the sweeper until all expected have ended.
 
@@ -163,14 +155,17 @@ def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None
     raise DemoFailed(f"some of the {len(tags):,} incomplete files have no event `failed`")
 
 
-def check_repair(summary: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> None:
-    """Check that the repair found every unit that the failed events name.
+def check_repair(summary: Mapping[str, Any], lost: Sequence[LostWord]) -> None:
+    """Check that the repair counted just the lost words, and knows every unit of the events.
 
     Raises:
-        DemoFailed: The repair did not find a unit.
+        DemoFailed: It did not.
     """
-    units = {unit for event in events for unit in event["detail"].get("outstanding", ())}
-    unknown = sorted(units - {word["id"] for word in summary["named"]})
+    if summary["unknown"]:
+        raise DemoFailed(f"the repair did not find units that events name: {summary['unknown']}")
     # The summary lists only the first of very many words.
-    if unknown and len(summary["named"]) == summary["missing"]:
-        raise DemoFailed(f"the events name units that the repair did not find: {unknown}")
+    listed = [LostWord(one["file"], one["position"], one["word"]) for one in summary["named"]]
+    if summary["missing"] != len(lost) or not {*listed} <= {*lost}:
+        raise DemoFailed(
+            f"the repair counted {summary['missing']:,} words, not the {len(lost):,} that were lost"
+        )

@@ -57,7 +57,7 @@ class Display:
 
     def _print(self, text: str) -> None:
         with self._lock:
-            print(f"{time.monotonic() - self._begun:6.1f} s  {text}", flush=True)
+            print(f"{time.monotonic() - self._begun:6.1f} s  {printable(text)}", flush=True)
 
 
 class _LiveDisplay(Display):
@@ -167,9 +167,9 @@ def print_result(out: Console, result: Result) -> None:
     width = len(f"{result.commonest[0][1]:,}") + 2 if result.commonest else 0
     words = [f"{count:>{width},}  {printable(word)}" for word, count in result.commonest]
     _print_list(out, "commonest words", words, len(words))
-    title = "lost, named by the failed chains' events, counted by the repair"
-    lost = map(_lost_word, result.count.get("named", ()))
-    _print_list(out, title, lost, result.count.get("missing", 0))
+    lost, by_events = (result.count.get(name, 0) for name in ("missing", "by_events"))
+    title = f"lost words: the events name {by_events:,} of {lost:,}, the repair counted all"
+    _print_list(out, title, map(_lost_word, result.count.get("named", ())), lost)
     unacked = (f"  {printable(': '.join(chain))}" for chain in result.unacked)
     _print_list(out, "not acked", unacked, len(result.unacked), style="bold red")
 
@@ -196,8 +196,8 @@ def _rows(result: Result) -> Iterator[tuple[str, str, str]]:
 
 
 def _lost_word(word: Mapping[str, Any]) -> str:
-    place = f"{printable(_relative(word['path']))}, position {word['position']:,}"
-    return f"  {word['id']}  {place}: {printable(word['word'])}"
+    place = f"{word['file']}, position {word['position']:,}"
+    return f"  {word['id']}  {printable(place)}: {printable(word['word'])}"
 
 
 def _print_list(

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,20 +16,23 @@ from pathlib import Path
 from typing import Any
 
 from demo.assembly import synthesise
-from demo.chains import ChainMonitor, check_repair, end_chains, incomplete_chains, why_unacked
+from demo.chains import ChainMonitor, check_repair, end_chains, why_unacked
 from demo.children import Children, interruptible
 from demo.database import Database, copy_standard_library
 from demo.display import Display, Result
 from demo.errors import DemoFailed
+from demo.loss import LostWord, lose_words
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.local.deploy import Stack, deploy, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
 from xorack.local.java import java_home
+from xorack.ops.text import plural
 
 ROOT = Path(__file__).resolve().parents[1]
-_OUTPUTS = ("words", "counts", "repaired", "database", "tmp")
+_OUTPUTS = ("words", "counts", "repaired", "records", "database", "tmp")
 _PATIENCE_SECONDS = 30.0
 _COMMONEST = 10
+_LISTED = 5
 # Settings of another Spark on this machine: the demo uses the one in its environment.
 _OTHER_SPARK = ("HADOOP_", "PYSPARK_", "SPARK_", "_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 
@@ -70,7 +73,7 @@ class Demo:
         database: The user's files; None for the sources of Python's standard library.
         work: The folder for everything that the demo makes.
         port: Port of the embedded AWS; None for a free one.
-        lose: Number of words that the count loses and the repair counts.
+        lose: Number of words to lose between the jobs; the repair counts them.
         display: The display of the progress.
     """
 
@@ -104,10 +107,11 @@ class Demo:
                 self.seconds["set up"] = time.monotonic() - self.begun
                 with ChainMonitor(self.store, events, sqs, database.files, show) as monitor:
                     split = self._split(database)
-                    monitor.expected = int(split["chains"])
-                    count = self._count()
-                    if self.lose:
-                        count = self._repair(monitor) or count
+                    monitor.expected = int(split["files"])
+                    lost = self._lose_words() if self.lose else []
+                    count = self._count(len(lost))
+                    if lost:
+                        count = self._repair(monitor, database, lost)
                     monitor.wait(_PATIENCE_SECONDS)
                 return self._result(monitor, split, count)
 
@@ -160,50 +164,66 @@ class Demo:
         return {**inherited, **folders, "JAVA_HOME": str(java), "PYTHONUNBUFFERED": "1"}
 
     def _split(self, database: Database) -> dict[str, Any]:
-        options = {"database": database.folder, "encoding": self.encoding, **self._folders("words")}
+        options = {**self._source(database), **self._folders("words")}
         return self._run_job("split", "files to words", "{files:,} files, {words:,} words", options)
 
-    def _count(self) -> dict[str, Any]:
-        exception = f", except {self.lose:,} words" if self.lose else ""
-        options = {"lose": self.lose, **self._folders("words", "counts")}
-        result = f"{{distinct:,}} different words{exception}"
-        return self._run_job("count", f"words to counts{exception}", result, options)
+    def _lose_words(self) -> list[LostWord]:
+        """Delete words that ``split`` wrote, before ``count`` reads them."""
+        doing = f"deleting {plural(self.lose, 'word')} that split wrote, before count reads them"
+        self.display.begin("loss", doing)
+        lost = lose_words(self.work / "words", self.lose)
+        result = f"deleted {plural(len(lost), 'word')} of {_files(lost)}"
+        no_more = ": there are no more" if len(lost) < self.lose else ""
+        self.display.end("loss", result + no_more)
+        for word in lost[:_LISTED]:
+            self.display.end("loss", f"{word.file}, position {word.position:,}: {word.word}")
+        if len(lost) > _LISTED:
+            self.display.end("loss", f"and {len(lost) - _LISTED:,} more")
+        return lost
 
-    def _repair(self, monitor: ChainMonitor) -> dict[str, Any] | None:
-        """Fail the incomplete chains and count their words; return the job's summary."""
-        tags = incomplete_chains(self.work / "words", self.work / "counts")
-        if not tags:  # the database has no words
-            return None
-        events = self._fail(monitor, tags)
-        named = self.work / "failed.jsonl"
-        named.write_text("".join(json.dumps(event) + "\n" for event in events))
-        summary = self._run_job(
-            "repair",
-            "counting just the words that the failed files miss",
-            f"{{missing:,}} words, {len(tags):,} new chains",
-            {"events": named, **self._folders("words", "counts", "repaired")},
-        )
-        check_repair(summary, events)
-        monitor.expected += len(summary["repaired"])
+    def _count(self, lost: int) -> dict[str, Any]:
+        result = "{distinct:,} different words" + (", {missing:,} missing" if lost else "")
+        folders = self._folders("words", "counts")
+        summary = self._run_job("count", "words to counts", result, folders)
+        if summary["missing"] != lost:
+            missing = plural(summary["missing"], "missing word")
+            raise DemoFailed(f"count reports {missing}, but {lost:,} were deleted")
         return summary
 
-    def _fail(self, monitor: ChainMonitor, tags: list[str]) -> list[dict[str, Any]]:
+    def _repair(
+        self, monitor: ChainMonitor, database: Database, lost: list[LostWord]
+    ) -> dict[str, Any]:
+        """Fail the incomplete chains and count their words; return the job's summary."""
+        events = self._fail(monitor, lost)
+        named = self.work / "failed.jsonl"
+        named.write_text("".join(json.dumps(event) + "\n" for event in events))
+        folders = self._folders("words", "counts", "repaired")
+        summary = self._run_job(
+            "repair",
+            "reading the failed files again, to count the lost words",
+            f"{{missing:,}} words counted, in {plural(len(events), 'new chain')}",
+            {"events": named, "run-id": "repair", **self._source(database), **folders},
+        )
+        check_repair(summary, lost)
+        monitor.expected += len(summary["repaired"])
+        return {**summary, "by_events": _units(events)}
+
+    def _fail(self, monitor: ChainMonitor, lost: list[LostWord]) -> list[dict[str, Any]]:
         """End the incomplete chains by their deadline and return their events."""
-        incomplete = f"{len(tags):,} incomplete files"
-        self.display.begin("failed", f"awaiting all but {incomplete}, then the sweeper")
-        if not monitor.wait(_PATIENCE_SECONDS, monitor.expected - len(tags)):
-            raise DemoFailed(f"some files besides the {incomplete} did not end")
-        acked = monitor.progress.acked
+        doing = f"waiting for the other files, then moving the deadlines of {_files(lost)} to now"
+        self.display.begin("failed", doing)
+        if not monitor.wait(_PATIENCE_SECONDS, len(lost)):
+            raise DemoFailed(f"some files besides the {_files(lost)} with lost words did not end")
+        acked, tags = monitor.progress.acked, monitor.incomplete()
         end_chains(self.stack, monitor, tags)
         events = [monitor.events[tag] for tag in tags]
-        for event in events:
-            if event["detail-type"] != "failed":
-                tag = event["detail"]["tag"]
-                raise DemoFailed(f"{tag} is acked, though words of it were not counted")
-        units = sum(len(event["detail"].get("outstanding", ())) for event in events)
-        named = f"{len(tags):,} files, by their deadline; their events name {units:,} words"
-        self.display.end("failed", f"{named} (the other files: {acked:,} acked)")
+        units = plural(_units(events), "lost word")
+        result = f"{plural(len(tags), 'file')}, at their deadline; their events name {units}"
+        self.display.end("failed", f"{result} (the other files: {acked:,} acked)")
         return events
+
+    def _source(self, database: Database) -> dict[str, object]:
+        return {"database": database.folder, "encoding": self.encoding}
 
     def _folders(self, *names: str) -> dict[str, Path]:
         return {name: self.work / name for name in names}
@@ -214,8 +234,8 @@ class Demo:
         """Run a job of `pipeline`, return its summary and show it in the format `result`."""
         self.display.begin(name, doing)
         begun = time.monotonic()
-        job = {**options, "queue-url": self.stack.queue_url, "run-id": "demo"}
-        arguments = [f"--{option}={value}" for option, value in job.items()]
+        job = {"queue-url": self.stack.queue_url, "run-id": "demo", **self._folders("records")}
+        arguments = [f"--{option}={value}" for option, value in {**job, **options}.items()]
         command = [sys.executable, "-m", f"pipeline.{name}", *arguments, "--json"]
         log = self.work / f"{name}.log"
         output = self.children.run(command, cwd=ROOT, environ=self.environ, log=log)
@@ -228,7 +248,7 @@ class Demo:
         self, monitor: ChainMonitor, split: Mapping[str, Any], count: Mapping[str, Any]
     ) -> Result:
         chains = {chain.tag: chain for chain in self.store.scan()}
-        repaired = {chain["repairs"] for chain in count.get("repaired", ())}
+        repaired = set(count.get("repaired", ()))
         # A repaired chain counts by its second attempt.
         unacked: list[tuple[str, str, str]] = [
             (tag, chain.status, reason)
@@ -238,10 +258,18 @@ class Demo:
         acked = len(chains) - len(repaired) - len(unacked)
         if lost := int(split["files"]) + len(repaired) - len(chains):
             unacked.append((f"{lost} files", "missing", "have no chain in the table"))
-        counts = self.work / ("repaired" if repaired else "counts")
+        counts = self.work / ("repaired/counts" if repaired else "counts")
         commonest, used = _commonest(counts), usage(self.stack)
         self.seconds["all"] = time.monotonic() - self.begun
         return Result(split, count, acked, unacked, used, counts, commonest, self.seconds)
+
+
+def _files(lost: Iterable[LostWord]) -> str:
+    return plural(len({word.file for word in lost}), "file")
+
+
+def _units(events: Iterable[Mapping[str, Any]]) -> int:
+    return sum(len(event["detail"].get("outstanding", ())) for event in events)
 
 
 def _commonest(counts: Path) -> list[tuple[str, int]]:

@@ -68,13 +68,14 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database
     assert "chains: 5 of 5 opened, 4 acked, 1 failed" in progress
     assert (rows["files"], rows["chains acked"]) == ("5", "4 of 5")
     (line,) = (line for line in done.stdout.splitlines() if "failed:" in line)
-    assert line.startswith(f"  texts/bad.txt: failed: {database}/bad.txt ")
+    assert line.startswith(f"  demo/file/bad.txt: failed: {database}/bad.txt ")
     assert "utf-8" in line
     expected = assert_words(rows, words)
     assert len(words) == 10
     assert dict(expected.most_common(2)).items() <= words.items()
-    # Every file's create, two files' stamps, and a write after each event.
-    assert rows["DynamoDB writes"] == str(5 + 2 + 5)
+    # Every file's create, two files' stamps, and a write after each event. The other three end by
+    # requests that may come in another batch than their creates.
+    assert 5 + 2 + 5 <= int(rows["DynamoDB writes"]) <= 5 + 2 + 5 + 3
     assert int(rows["SQS messages"]) <= 4
     assert int(rows["Lambda invocations"]) >= 2
     assert "Lambda errors" not in rows
@@ -134,6 +135,7 @@ def test_a_failure_is_explained_in_one_line(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_lost_words_are_named_and_repaired(demo_work, database):
     done, progress, rows, words = demo(demo_work, "--dir", database, "--lose", 3)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -141,11 +143,12 @@ def test_lost_words_are_named_and_repaired(demo_work, database):
     lost = re.findall(r"^  [0-9a-f]{16}  (.+), position (\d+): (\w+)$", done.stdout, re.MULTILINE)
     assert len(lost) == 3
     for path, position, word in lost:
-        assert plain_words(Path(ROOT, path).read_text())[int(position)] == word
-    incomplete = {path for path, _, _ in lost}
-    assert (
-        f"failed: {len(incomplete)} files, by their deadline; their events name 3 words" in progress
-    )
-    assert f"(the other files: {len(TEXTS) - len(incomplete)} acked)" in progress
-    assert rows["chains acked"] == f"4 of 4, {len(incomplete)} by their repair"
-    assert sum(read_counts(demo_work / "counts").values()) == expected.total() - 3
+        assert plain_words((database / path).read_text())[int(position)] == word
+        assert f"loss: {path}, position {position}: {word}\n" in progress
+    assert "loss: deleted 3 words of 2 files\n" in progress
+    before = read_counts(demo_work / "counts")
+    assert f"count: {len(before)} different words, 3 missing" in progress
+    assert "failed: 2 files, at their deadline; their events name 3 lost words" in progress
+    assert "(the other files: 2 acked)" in progress
+    assert rows["chains acked"] == "4 of 4, 2 by their repair"
+    assert sum(before.values()) == expected.total() - 3

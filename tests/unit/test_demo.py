@@ -73,7 +73,7 @@ def test_a_users_folder_has_the_files_that_the_jobs_read(tmp_path, monkeypatch):
     ("name", "message"),
     [
         ("gone", "gone: No such file or directory"),
-        ("file", "file is not a folder"),
+        ("file", "file: Not a directory"),
         ("empty", "empty has no files"),
     ],
 )

@@ -2,29 +2,33 @@
 
 import io
 import json
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from demo.chains import ChainMonitor, Progress, check_repair, incomplete_chains, why_unacked
+from demo.chains import ChainMonitor, Progress, check_repair, why_unacked
 from demo.display import Display, Result, open_display, print_result
 from demo.errors import DemoFailed
+from demo.loss import LostWord, lose_words
 from xorack.cli.commands import run as run_command
 from xorack.core.chain import Chain
 from xorack.local.deploy import Usage
 
-ID, OTHER = "00000000000000aa", "00000000000000bb"
+ID = "00000000000000aa"
 
 
-def lost_word(unit, position=1234, word="w"):
-    return {"tag": "db/a~2", "id": unit, "path": "/db/a", "position": position, "word": word}
-
-
-def summary(*words, missing, repaired=1):
-    chains = [{"tag": f"db/{n}~2", "repairs": f"db/{n}"} for n in range(repaired)]
-    return {"missing": missing, "named": words, "repaired": chains}
+def summary(*words, missing, unknown=(), by_events=0):
+    """The summary of a repair of two chains."""
+    named = [{"id": ID, **word._asdict()} for word in words]
+    repaired = ["demo/file/a", "demo/file/b"]
+    return {
+        **{"missing": missing, "named": named, "repaired": repaired},
+        **{"unknown": unknown, "by_events": by_events},
+    }
 
 
 def result(*, words=12_345, repair=None, errors=0, **fields):
@@ -81,13 +85,14 @@ def test_unacked_chains_are_listed_with_their_reasons():
 
 
 def test_the_table_has_the_repair_and_the_first_lost_words():
-    lost = [lost_word(ID, position, "wo\nrd") for position in range(1234, 1264)]
-    repaired = result(repair=summary(*lost, missing=31, repaired=2))
+    lost = [LostWord("a\tb", position, "wo\nrd") for position in range(1234, 1264)]
+    repaired = result(repair=summary(*lost, missing=31, by_events=29))
     lines = printed(repaired)
     assert repaired.ok
     assert "chains acked        3 of 3, 2 by their repair" in lines
-    at = lines.index("lost, named by the failed chains' events, counted by the repair")
-    assert lines[at + 1] == f"  {ID}  /db/a, position 1,234: wo\\nrd"
+    title = "lost words: the events name 29 of 31, the repair counted all"
+    at = lines.index(title)
+    assert lines[at + 1] == f"  {ID}  a\\tb, position 1,234: wo\\nrd"
     assert len(lines) == at + 1 + 20 + 1
     assert lines[-1] == "  and 11 more"
 
@@ -103,7 +108,7 @@ def test_plain_lines_are_few(capsys):
     display.begin("split", "files to words")
     for opened in range(0, 101):
         display.chains(Progress(opened), 100)
-    display.end("split", "done")
+    display.end("split", "done\x1b[1m")
     for acked in range(0, 100):
         display.chains(Progress(100, acked, 1), 100)
     display.chains(Progress(100, 99, 1), 100)
@@ -111,7 +116,7 @@ def test_plain_lines_are_few(capsys):
     assert all(float(line[:6]) >= 0 and line[6:10] == " s  " for line in lines)
     texts = [line[10:] for line in lines]
     assert texts[0] == "split: files to words ..."
-    assert "split: done" in texts
+    assert "split: done\\x1b[1m" in texts
     assert texts[-1] == "chains: 100 of 100 opened, 99 acked, 1 failed"
     assert "chains: 100 of 100 opened, 0 acked" in texts
     assert len(texts) < 8
@@ -160,22 +165,28 @@ class FakeQueue:
         pass
 
 
+EVENTS = {"a": "acked", "b": "failed"}
+
+
 def event(tag, status):
     return {"detail": {"tag": tag, "status": status}}
 
 
 def test_the_monitor_counts_opened_and_ended_chains_once():
-    table = FakeTable(*(Chain(tag, status="open", created_at=1) for tag in "abc"))
-    queue = FakeQueue(event("a", "acked"), event("b", "failed"), event("a", "acked"))
+    ended = [Chain(tag, status=status, created_at=1) for tag, status in EVENTS.items()]
+    table = FakeTable(*ended, Chain("c", status="open", created_at=1, started=9, finished=7))
+    queue = FakeQueue(*(event(*one) for one in EVENTS.items()), event("a", "acked"))
     shown = []
     with ChainMonitor(table, "url", queue, 3, lambda *numbers: shown.append(numbers)) as monitor:
-        assert monitor.wait(10, ended=2)
+        assert monitor.wait(10, outstanding=2)
+        assert monitor.incomplete() == ["c"]
         assert monitor.progress == Progress(3, 1, 1)
         assert shown[-1] == (monitor.progress, 3)
         assert monitor.events["b"] == event("b", "failed")
-        assert not monitor.wait(0.01)
-        table.chains = [Chain("a", status="acked", event_pending=True)]
-        assert not monitor.wait(0.01, ended=2)  # an event is pending
+        assert not monitor.wait(0.01, outstanding=1)
+        for chain in (Chain("a", status="acked", event_pending=True), Chain("d")):
+            table.chains = [*ended, chain]
+            assert not monitor.wait(0.01, outstanding=2)
         queue.broken = True
         with pytest.raises(ConnectionError, match="the queue is gone"):
             monitor.wait(10)
@@ -194,26 +205,74 @@ def test_why_a_chain_is_not_acked(chain, has_event, reason):
     assert why_unacked(chain, has_event) == reason
 
 
-def test_the_repair_finds_the_units_that_the_events_name():
-    events = [{"detail": {"outstanding": [unit]}} for unit in (ID, OTHER)] + [{"detail": {}}]
-    check_repair(summary(lost_word(ID), lost_word(OTHER), missing=2), events)
-    with pytest.raises(DemoFailed, match=OTHER):
-        check_repair(summary(lost_word(ID), missing=1), events)
-    # The summary lists only the first of very many words.
-    check_repair(summary(lost_word(ID), missing=5000), events)
+LOST = [LostWord("a", 1, "one"), LostWord("b", 2, "two")]
 
 
-def test_chains_with_fewer_counted_words_are_incomplete(tmp_path):
-    files = {"db/a": {"words": 3}, "db/b": {"words": 2}, "db/c": {"words": 1}, "db/d": {"words": 0}}
-    files["db/bad"] = {"words": 0, "error": "cannot be read"}
-    (tmp_path / "w" / "files").mkdir(parents=True)
-    (tmp_path / "c" / "_tracking").mkdir(parents=True)
-    lines = [json.dumps({"tag": tag, **row}) for tag, row in files.items()]
-    (tmp_path / "w" / "files" / "part-0.json").write_text("\n".join(lines))
-    for part, (tag, finished) in enumerate((("db/a", 3), ("db/b", 1))):  # of several Spark tasks
-        line = json.dumps({"tag": tag, "finished": finished}) + "\n"
-        (tmp_path / "c" / "_tracking" / f"part-{part}.json").write_text(line)
-    assert incomplete_chains(tmp_path / "w", tmp_path / "c") == ["db/b", "db/c"]
+@pytest.mark.parametrize(
+    ("repaired", "error"),
+    [
+        (summary(*LOST, missing=2), None),
+        (summary(LOST[1], missing=2), None),  # it lists only the first of very many words
+        (summary(LOST[0], missing=1), "the repair counted 1 words, not the 2 that were lost"),
+        (summary(LOST[0]._replace(position=7), LOST[1], missing=2), "the repair counted 2 words"),
+        (summary(*LOST, missing=2, unknown=[ID]), ID),
+    ],
+)
+def test_a_repair_counts_just_the_lost_words(repaired, error):
+    with pytest.raises(DemoFailed, match=error) if error else nullcontext():
+        check_repair(repaired, LOST)
+
+
+WORDS = [
+    *({"file": "a", "position": at, "word": f"a{at}"} for at in range(6)),
+    {"file": "bad", "position": 0, "word": "lost already"},
+    {"file": "bad", "position": -1, "word": None},
+    {"file": "c", "position": 0, "word": "c0"},
+    *({"file": "d", "position": at, "word": f"d{at}"} for at in range(3)),
+]
+GOOD = sorted((row["file"], row["position"], row["word"]) for row in WORDS if row["file"] != "bad")
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A folder as split leaves it; the words of a file are in several parts."""
+    folder = tmp_path / "run=1"
+    schema = pa.schema({"file": pa.string(), "position": pa.int64(), "word": pa.string()})
+    for part, rows in enumerate((WORDS[:4], WORDS[4:], [])):
+        (folder / "words").mkdir(parents=True, exist_ok=True)
+        path = folder / "words" / f"part-0000{part}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema), path)
+        path.with_name(f".{path.name}.crc").touch()
+    files = [{"file": name, "error": "?" if name == "bad" else None} for name in (*"acd", "bad")]
+    (folder / "files").mkdir()
+    pq.write_table(pa.Table.from_pylist(files), folder / "files" / "part-00000.parquet")
+    return folder
+
+
+def words_left(folder):
+    parts = (folder / "words").glob("part-*.parquet")
+    return [row for part in sorted(parts) for row in pq.ParquetFile(part).read().to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("number", "files"),
+    [(1, "c"), (2, "ad"), (3, "acd"), (5, "aacdd"), (10, "aaaaaacddd"), (11, "aaaaaacddd")],
+)
+def test_lost_words_are_of_many_files_and_gone_from_the_disk(written, number, files):
+    lost = lose_words(written, number)
+    assert "".join(word.file for word in lost) == files
+    left = [row for row in WORDS if (row["file"], row["position"], row["word"]) not in lost]
+    assert words_left(written) == left
+    assert set(lost) <= set(GOOD)
+    assert len(set(lost)) == len(files)
+    # Spark rejects a file that differs from its checksum.
+    assert len(list((written / "words").glob(".*.crc"))) == (2 if number == 1 else 1)
+
+
+def test_nothing_is_lost_where_there_are_no_words(written):
+    for part in (written / "words").glob("part-*.parquet"):
+        part.unlink()
+    assert lose_words(written, 3) == []
 
 
 @pytest.mark.parametrize("lose", ["", "-1", "some", "1.5", "99999999"])
