@@ -1,129 +1,103 @@
-"""What the command lines of the jobs have in common."""
+"""What the command lines of the jobs share."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline.errors import JobError
+from pipeline.folder import absolute
 
-__all__ = ["absolute", "add_common", "run", "sink_options"]
+Options = Mapping[str, Mapping[str, Any]]
+"""Arguments of `argparse.ArgumentParser.add_argument` by option."""
 
-
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """The options that both jobs have."""
-    parser.add_argument(
-        "--queue-url",
-        required=True,
-        metavar="URL",
-        help="the queue that stamps are sent to (the stack's output QueueUrl)",
-    )
-    parser.add_argument(
-        "--run-id",
-        required=True,
-        metavar="ID",
-        help="a name for this run; to repeat a run that died, give the same again",
-    )
-    parser.add_argument("--region", help="the queue's region, if its URL does not say")
-    parser.add_argument("--endpoint-url", metavar="URL", help="another endpoint than AWS's own")
-    parser.add_argument(
-        "--send-from",
-        choices=("driver", "tasks"),
-        default="driver",
-        help="tasks: for very many files, send from the tasks, several at a time",
-    )
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    parser.add_argument("--verbose", action="store_true", help="show Spark's log and full errors")
-
-
-def sink_options(arguments: argparse.Namespace, step: str) -> dict[str, Any]:
-    """The options of `xorack.spark.send` for a step; checked, and the queue is there.
-
-    Args:
-        arguments: With the options of `add_common`.
-        step: The step's name.
-
-    Returns:
-        What `send` is given besides the rows.
-
-    Raises:
-        InvalidOption: One is wrong, or there is no such queue.
-    """
-    from xorack.spark import Options, check_queue
-
-    options = {
-        "queue_url": arguments.queue_url,
-        "run_id": arguments.run_id,
-        "step": step,
-        "region": arguments.region,
-        "endpoint_url": arguments.endpoint_url,
-        "send_from": arguments.send_from,
-    }
-    check_queue(Options.of(options, camel_case=False))
-    return options
+_COMMON: Options = {
+    "queue-url": {"required": True, "metavar": "URL", "help": "the stack's output QueueUrl"},
+    "run-id": {"required": True, "metavar": "ID", "help": "names this run and its repeats"},
+    "records": {"required": True, "metavar": "DIR", "help": "the records of what was started"},
+    "region": {"help": "the queue's region, if its URL does not say"},
+    "endpoint-url": {"metavar": "URL", "help": "another endpoint than AWS's own"},
+    "json": {"action": "store_true", "help": "print the summary as JSON"},
+    "verbose": {"action": "store_true", "help": "show Spark's log and full errors"},
+}
+FILES: Options = {
+    "encoding": {"default": "UTF-8", "help": "of the files (default: UTF-8)"},
+    "timeout": {"type": float, "metavar": "SECONDS", "help": "until a chain fails"},
+    "idle-timeout": {"type": float, "metavar": "SECONDS", "help": "the same, since a stamp"},
+    "stamps": {"choices": ("traced", "plain"), "default": "traced", "help": "plain name no words"},
+    "cells": {"type": int, "default": 16, "metavar": "N", "help": "more cells name more words"},
+}
+"""Options of the jobs that start chains of files."""
 
 
 def run(
-    name: str, job: Callable[[argparse.Namespace], dict[str, Any]], arguments: argparse.Namespace
+    job: Callable[..., dict[str, Any]], options: Options, argv: Sequence[str] | None = None
 ) -> int:
-    """Do a job, print its summary, and say in one line what was wrong.
+    """Run a job and print its summary, or its error in one line on stderr.
 
     Args:
-        name: The job's name.
-        job: Takes the arguments and returns the summary.
-        arguments: The command line's.
+        job: Takes the session, the words as rows to track, and the arguments; returns the summary.
+        options: The job's own.
+        argv: The arguments; None for those of the process.
 
     Returns:
-        The exit status: 0, or 1 with the reason on stderr.
+        The exit status.
     """
-    from xorack.core.errors import XorAckError
-
+    name = job.__name__
+    parser = argparse.ArgumentParser(prog=name, description=(job.__doc__ or "").partition("\n")[0])
+    for option, settings in {**options, **_COMMON}.items():
+        parser.add_argument(f"--{option}", **settings)
+    arguments = parser.parse_args(argv)
     begun = time.monotonic()
     try:
-        summary = job(arguments)
-    except (JobError, XorAckError) as error:
-        return _failed(name, _as_argument(str(error)), arguments, error)
+        from pipeline.session import session
+
+        spark = session(f"xorack {name}", verbose=arguments.verbose)
+        summary = job(spark, _tracked_words(spark, arguments), arguments)
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
-    except Exception as error:  # noqa: BLE001 - Spark's: the user gets its reason, not its trace
-        from pipeline.layout import reason_of
-
-        return _failed(name, reason_of(error), arguments, error)
+    except Exception as error:  # noqa: BLE001 - the user gets its reason, not its trace
+        if arguments.verbose:
+            traceback.print_exception(error)
+        print(f"{name}: {_reason(error)}", file=sys.stderr)
+        return 1
     summary["seconds"] = round(time.monotonic() - begun, 1)
+    lists = {key: summary.pop(key) for key in list(summary) if isinstance(summary[key], list)}
     if arguments.json:
-        print(json.dumps(summary))
-    else:
-        print(f"{name}: " + ", ".join(f"{value} {key}" for key, value in summary.items()))
+        print(json.dumps({**summary, **lists}))
+        return 0
+    for key, values in lists.items():
+        for value in values[:20]:
+            print(f"{key}: {value}")
+    print(f"{name}: " + ", ".join(f"{value} {key}" for key, value in summary.items()))
     return 0
 
 
-def _as_argument(reason: str) -> str:
-    """A message about an option of the sink, with the option as the command line spells it."""
-    return re.sub(
-        r"^option (\w+):",
-        lambda m: "--" + re.sub(r"_|(?=[A-Z])", "-", m[1]).lower() + ":",
-        reason,
-    )
+def _tracked_words(spark: Any, arguments: argparse.Namespace) -> Any:
+    from xorack.spark import Tracking
+
+    names = ("queue_url", "run_id", "region", "endpoint_url", "timeout", "idle_timeout", "stamps")
+    known = {name: getattr(arguments, name, None) for name in (*names, "cells")}
+    given = {name: value for name, value in known.items() if value is not None}
+    tracking = Tracking(spark, records=absolute(arguments.records), **given)
+    tracking.check()
+    return tracking.rows("words", chain="file", unit=["file", "position"])
 
 
-def _failed(name: str, reason: str, arguments: argparse.Namespace, error: BaseException) -> int:
-    if arguments.verbose:
-        import traceback
+def _reason(error: Exception) -> str:
+    """Return what went wrong in one line, with options as the command line spells them."""
+    from xorack.core.errors import XorAckError
 
-        traceback.print_exception(error)
-    print(f"{name}: {' '.join(reason.split())}", file=sys.stderr)
-    return 1
-
-
-def absolute(place: str) -> str:
-    """A path as Spark's executors and a later run mean it too; URIs as they are."""
-    from pipeline.folder import is_local, local_path
-
-    return os.path.abspath(local_path(place)) if is_local(place) else place
+    if isinstance(error, (JobError, XorAckError)):
+        text = " ".join(str(error).split())
+        return re.sub(r"^option (\w+):", lambda m: f"--{m[1].replace('_', '-')}:", text)
+    java = getattr(error, "java_exception", None)  # of Java's errors the message, not the trace
+    text = str((java and java.getMessage()) or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

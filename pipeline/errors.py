@@ -1,9 +1,9 @@
-"""What stops a job, said in one line."""
-
-from __future__ import annotations
-
-__all__ = ["JobError"]
+"""Errors of the jobs."""
 
 
 class JobError(Exception):
-    """The job cannot be done; the message names the thing that is wrong, in one line."""
+    """An invalid argument or folder; the message names it in one line."""
+
+
+class UnreadableFile(Exception):
+    """A file whose words cannot be read; the message says why in one line, without the path."""

@@ -1,43 +1,37 @@
-"""The database: a folder tree of files, on this machine or in an object store.
+"""The folders of the jobs: the database, and those that a job writes to.
 
-Local folders are read by the operating system's calls; ``s3://``, ``gs://``, ``hdfs://`` and the
-like by pyarrow's file systems, with the credentials that these find by themselves.
+Local folders are read with the operating system's calls, others (``s3://``, ``gs://``, ``hdfs://``)
+with pyarrow's file systems, which find their credentials by themselves.
 
-What counts as a file of the database: regular files, and links to them; not folders that are
-links (they can lead in circles), nor pipes, sockets and devices. Files and folders whose names
-begin with a dot are left out unless asked for. A link that leads nowhere counts: it is a file that
-cannot be read.
+The database's files are regular files and links to them. Links to folders can lead in circles and
+are left out, as are pipes, sockets and devices. A link that leads nowhere is a file that cannot be
+read.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
-from urllib.parse import urlsplit
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, BinaryIO, NamedTuple
 
-from pipeline.errors import JobError
-from pipeline.reading import UnreadableFile
+from pipeline.errors import JobError, UnreadableFile
 
-__all__ = ["Found", "bytes_in", "is_local", "list_files", "opened", "shown_path"]
-
-
-_HADOOP_NAMES = {"s3a": "s3", "s3n": "s3"}
-"""Schemes by which Hadoop knows what pyarrow knows by another."""
+_HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
-class Found(NamedTuple):
+class InputFile(NamedTuple):
     """A file of the database.
 
     Attributes:
         relative: Its path in the folder, with ``/`` between the names.
-        path: Where it is, as `opened` takes it: the operating system's bytes, or a URI in UTF-8.
+        path: The operating system's bytes, or a URI in UTF-8.
         size: Bytes.
-        problem: Why it cannot be read, if that is known already.
+        problem: Why it cannot be read, if that is known.
     """
 
     relative: str
@@ -46,138 +40,121 @@ class Found(NamedTuple):
     problem: str | None = None
 
 
-def is_local(place: str) -> bool:
-    """Whether a place is a path of this machine, and no URI of something else."""
-    return "://" not in place or place.startswith("file://")
+def absolute(place: str) -> str:
+    """Return a path as Spark's executors understand it; URIs as they are."""
+    local = place.removeprefix("file://")
+    return place if "://" in local else os.path.abspath(local)
 
 
-def local_path(place: str) -> str:
-    """The path of a local place, without its ``file://``."""
-    return place.removeprefix("file://") if place.startswith("file://") else place
-
-
-def bytes_in(folder: str) -> int:
-    """How many bytes the files of a local folder have; 0 if it is not there."""
-    return sum(
-        os.lstat(os.path.join(place, name)).st_size
-        for place, _, names in os.walk(folder)
-        for name in names
-    )
-
-
-def shown_path(path: bytes) -> str:
-    """A path as text; what is not UTF-8 in it in hexadecimal."""
+def shown(path: bytes) -> str:
+    """Return a path as text; bytes that are not UTF-8 in hexadecimal."""
     return path.decode("utf-8", "backslashreplace")
 
 
 def list_files(
     database: str, glob: str = "*", *, exclude: Iterable[str] = (), hidden: bool = False
-) -> list[Found]:
-    """Find the files of a database.
+) -> list[InputFile]:
+    """List the files of a database in the order of their relative paths.
 
     Args:
         database: A folder's path, or a URI.
-        glob: Which files: a pattern of the name (``*.txt``), or, with a ``/`` in it, of the path
-            in the folder. ``*`` stands for any characters, ``/`` too.
-        exclude: Which files not: patterns of the same kind.
-        hidden: Whether files and folders count whose names begin with a dot.
-
-    Returns:
-        The files, in the order of their relative paths.
+        glob: A pattern of the name (``*.txt``), or with a ``/`` in it of the path in the folder.
+        exclude: Patterns of files to leave out.
+        hidden: Includes files and folders whose names begin with a dot.
 
     Raises:
-        JobError: There is no such folder, it is none, a folder in it cannot be listed, or no file
-            is in it.
+        JobError: The folder cannot be listed, has no such file, or two that look the same.
     """
-    found = (
-        _local(local_path(database), hidden) if is_local(database) else _remote(database, hidden)
-    )
-    unwanted = list(exclude)
-    chosen = [
+    place = absolute(database)
+    found = _remote(place, hidden) if "://" in place else _local(place, hidden)
+    files = sorted(
         file
         for file in found
-        if _matches(file.relative, glob) and not any(_matches(file.relative, x) for x in unwanted)
-    ]
-    if not chosen:
+        if _matches(file.relative, [glob]) and not _matches(file.relative, exclude)
+    )
+    if not files:
         which = "" if glob == "*" else f" of the pattern {glob!r}"
         raise JobError(f"database {database} has no files{which}")
-    return sorted(chosen)
+    for one, other in pairwise(files):
+        if one.relative == other.relative:
+            raise JobError(f"database {database} has two files {one.relative!r}")
+    return files
 
 
-def _matches(relative: str, glob: str) -> bool:
-    return fnmatch.fnmatchcase(relative if "/" in glob else relative.rpartition("/")[2], glob)
+def _matches(path: str, globs: Iterable[str]) -> bool:
+    name = path.rpartition("/")[2]
+    return any(fnmatch.fnmatchcase(path if "/" in glob else name, glob) for glob in globs)
 
 
-def _local(database: str, hidden: bool) -> Iterator[Found]:
-    root = os.fsencode(os.path.abspath(database))
+def _local(database: str, hidden: bool) -> Iterator[InputFile]:
+    root = os.fsencode(database)
     try:
-        mode = os.stat(root).st_mode
+        for folder, folders, names in os.walk(root, onerror=_raise):
+            if not hidden:
+                folders[:] = [name for name in folders if not name.startswith(b".")]
+            for name in names:
+                path = os.path.join(folder, name)
+                if (hidden or not name.startswith(b".")) and (file := _local_file(path, root)):
+                    yield file
     except OSError as error:
-        raise JobError(f"database {database}: {error.strerror}") from None
-    if not stat.S_ISDIR(mode):
-        raise JobError(f"database {database} is not a folder")
-    folders = [root]
-    while folders:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    if entry.name.startswith(b".") and not hidden:
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    elif file := _local_file(entry, root):
-                        yield file
-        except OSError as error:
-            raise JobError(
-                f"folder {shown_path(error.filename or root)}: {error.strerror}"
-            ) from None
+        what = "database" if error.filename == root else "folder"
+        raise JobError(f"{what} {shown(error.filename)}: {error.strerror}") from None
 
 
-def _local_file(entry: os.DirEntry[bytes], root: bytes) -> Found | None:
-    relative = shown_path(os.path.relpath(entry.path, root).replace(os.fsencode(os.sep), b"/"))
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _local_file(path: bytes, root: bytes) -> InputFile | None:
+    relative = shown(os.path.relpath(path, root))
     try:
-        status = entry.stat()
-    except OSError as error:  # a link to nowhere, or in a circle; or it has just gone
-        return Found(relative, entry.path, 0, f"cannot be read: {error.strerror}")
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return Found(relative, entry.path, status.st_size)
+        status = os.stat(path)
+    except OSError as error:  # a link to nowhere or in a circle, or a deleted file
+        return InputFile(relative, path, 0, f"cannot be read: {error.strerror}")
+    return InputFile(relative, path, status.st_size) if stat.S_ISREG(status.st_mode) else None
 
 
-def _remote(database: str, hidden: bool) -> Iterator[Found]:
-    import pyarrow as pa
+def _remote(database: str, hidden: bool) -> Iterator[InputFile]:
     from pyarrow import fs
 
-    scheme = _HADOOP_NAMES.get(urlsplit(database).scheme, urlsplit(database).scheme)
-    place = f"{scheme}:{database.partition(':')[2]}"
-    try:
-        system, root = fs.FileSystem.from_uri(place)
+    system, root = _file_system("database", database)
+    scheme = _scheme(database)
+    with _one_line_errors("database", database):
         infos = system.get_file_info(fs.FileSelector(root, recursive=True))
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise JobError(f"database {database}: {_one_line(error)}") from None
-    prefix = root.rstrip("/") + "/"
     for info in infos:
-        if info.type != fs.FileType.File:
-            continue
-        relative = info.path.removeprefix(prefix)
-        if hidden or not any(name.startswith(".") for name in relative.split("/")):
-            yield Found(relative, f"{scheme}://{info.path}".encode(), info.size)
+        relative = info.path.removeprefix(root.rstrip("/") + "/")
+        if info.is_file and (hidden or "/." not in f"/{relative}"):
+            yield InputFile(relative, f"{scheme}://{info.path}".encode(), info.size)
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _file_system(option: str, place: str) -> tuple[Any, str]:
+    """Return pyarrow's file system of a folder, and the path in it."""
+    from pyarrow import fs
+
+    if "://" not in place:
+        return fs.LocalFileSystem(), place
+    with _one_line_errors(option, place):
+        return fs.FileSystem.from_uri(f"{_scheme(place)}:{place.partition(':')[2]}")
 
 
-@contextlib.contextmanager
+def _scheme(place: str) -> str:
+    scheme = place.partition(":")[0]
+    return _HADOOP_SCHEMES.get(scheme, scheme)
+
+
+@contextmanager
+def _one_line_errors(option: str, place: str) -> Iterator[None]:
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (OSError, ValueError, ArrowException) as error:
+        raise JobError(f"{option} {place}: {' '.join(str(error).split())}") from None
+
+
+@contextmanager
 def opened(path: bytes, size: int) -> Iterator[BinaryIO]:
-    """Open a file of the database.
-
-    Args:
-        path: As `Found` has it.
-        size: The size as it was listed.
-
-    Yields:
-        The file, unbuffered, at its beginning.
+    """Open a file of the database that had a size in bytes when it was listed.
 
     Raises:
         UnreadableFile: It cannot be opened, or has another size now.
@@ -187,24 +164,53 @@ def opened(path: bytes, size: int) -> Iterator[BinaryIO]:
             now = file.seek(0, os.SEEK_END)
             if now != size:
                 raise UnreadableFile(f"changed while it was being read: from {size} to {now} bytes")
-            file.seek(0)
             yield file
     except OSError as error:
-        raise UnreadableFile(f"cannot be read: {error.strerror or _one_line(error)}") from None
+        reason = error.strerror or " ".join(str(error).split())
+        raise UnreadableFile(f"cannot be read: {reason}") from None
 
 
-def _open(path: bytes) -> BinaryIO:
-    if b"://" not in path or path.startswith(b"/"):
-        return cast(BinaryIO, Path(os.fsdecode(path)).open("rb", buffering=0))
+def _open(path: bytes) -> Any:
+    if path.startswith(b"/"):
+        return open(path, "rb", buffering=0)
+    scheme, _, rest = path.decode().partition("://")
+    return _bucket(f"{scheme}://{rest.partition('/')[0]}/").open_input_file(rest)
+
+
+@lru_cache
+def _bucket(place: str) -> Any:
+    """Return a file system, made once: S3's asks for the bucket's region."""
+    return _file_system("database", place)[0]
+
+
+def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
+    """Note in a folder which run writes to it, and empty it.
+
+    Args:
+        option: The folder's option, for messages.
+        place: A path or URI.
+        run_id: The run.
+        keep: Keeps what the same run wrote.
+
+    Raises:
+        JobError: Another run wrote to the folder, or it has other files.
+    """
     from pyarrow import fs
 
-    uri = path.decode()
-    scheme, _, rest = uri.partition("://")
-    system = _systems.get(scheme)
-    if system is None:
-        system = _systems[scheme] = fs.FileSystem.from_uri(f"{scheme}://{rest.split('/')[0]}/")[0]
-    return cast(BinaryIO, system.open_input_file(rest))
-
-
-_systems: dict[str, object] = {}
-"""One file system a scheme: making one asks for the bucket's region."""
+    system, root = _file_system(option, place)
+    mark = f"{root.rstrip('/')}/_run"
+    with _one_line_errors(option, place):
+        others = system.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        if system.get_file_info(mark).is_file:
+            with system.open_input_file(mark) as file:
+                before = file.read().decode()
+            if before != run_id:
+                raise JobError(f"{option} {place} exists already, from the run {before!r}")
+            if keep:
+                return
+        elif others:
+            raise JobError(f"{option} {place} exists already: give another folder")
+        system.create_dir(root)
+        system.delete_dir_contents(root)
+        with system.open_output_stream(mark) as file:
+            file.write(run_id.encode())

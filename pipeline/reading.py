@@ -1,16 +1,13 @@
-"""Reading the words of one file, of any size, in any encoding, in pieces.
+"""The words of one file, of any size and encoding, read in pieces.
 
-A file is read in pieces of 1 MiB, so memory does not grow with it, and several tasks can share it.
-The cut is by content alone: piece k has the words that *begin* in the bytes from k MiB to k+1 MiB,
-so how a run spreads the pieces over tasks changes nothing about the words' positions.
-
-A word's position is ``first byte of its piece + its number among the piece's words``: in a file
-of up to 1 MiB simply the word's number, from 0; else ``position >> 20`` is the MiB in which the
-word begins, and the rest its number there. (There are never more words than bytes.)
+A piece is 1 MiB, so memory does not grow with the file, and several tasks can share it. Piece k has
+the words that *begin* in the bytes from k MiB to k+1 MiB. A word's position is the first byte of
+its piece plus its number among the piece's words. So positions depend on the content alone, not on
+how a run spreads the pieces over tasks. (There are never more words than bytes.)
 
 Encodings in which a character can be found from the middle of a file are cut so: UTF-8, UTF-16,
-UTF-32 and those of one byte a character. Others (Shift JIS, GB 18030, ISO 2022, UTF-7, ...) are
-read from the beginning by one task, also in pieces.
+UTF-32 and those of one byte a character. One task reads a file of another encoding (Shift JIS,
+GB 18030, ISO 2022, UTF-7, ...) from its beginning, also in pieces.
 """
 
 from __future__ import annotations
@@ -18,40 +15,32 @@ from __future__ import annotations
 import codecs
 import importlib
 from collections.abc import Iterator
+from itertools import chain
 from typing import BinaryIO, NamedTuple
 
-from pipeline.errors import JobError
-from pipeline.words import LONGEST_WORD, is_word_character, leading_run, normalized
+from pipeline.errors import JobError, UnreadableFile
+from pipeline.words import LONGEST_WORD, leading_run, normalized
 
-__all__ = ["PIECE", "Encoding", "Piece", "UnreadableFile", "encoding_named", "read_words"]
+__all__ = ["PIECE", "Encoding", "Piece", "encoding_named", "read_words"]
 
 PIECE = 1 << 20
-"""Bytes of a piece. Positions are made of it: another number would give every word another id."""
+"""Bytes of a piece. Positions depend on it: another number gives words other ids."""
 _AHEAD = 1 << 16
 """Bytes read at a time to finish the last word of a piece."""
-_UNITS = {"utf-8": 1, "utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
-_BY_MARK = {
-    "utf-16": ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"", "utf-16-le")),
-    "utf-32": (
-        (b"\xff\xfe\0\0", "utf-32-le"),
-        (b"\0\0\xfe\xff", "utf-32-be"),
-        (b"", "utf-32-le"),
-    ),
+_LONGEST_CHARACTER = 4
+_UNITS = {"ascii": 1, "iso8859-1": 1, "utf-8": 1, "utf-16": 4, "utf-16-le": 2, "utf-16-be": 2}
+_UNITS |= dict.fromkeys(("utf-32", "utf-32-le", "utf-32-be"), 4)
+_MARKS = {
+    "utf-16": {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be", b"": "utf-16-le"},
+    "utf-32": {b"\xff\xfe\0\0": "utf-32-le", b"\0\0\xfe\xff": "utf-32-be", b"": "utf-32-le"},
 }
-_NO_TEXTS = ("idna", "punycode", "undefined", "mbcs", "oem")
-
-
-class UnreadableFile(Exception):
-    """A file whose words cannot be had; the message says why, in one line, without the path."""
+_NOT_TEXT = ("idna", "punycode", "undefined", "mbcs", "oem")
 
 
 class Encoding(NamedTuple):
-    """An encoding as it was told.
+    """An encoding by Python's name.
 
-    Attributes:
-        name: Python's name for it.
-        unit: Bytes of which a character's beginning can be found from anywhere in a file; 0 where
-            it can not, and the file must be read from its beginning.
+    Its unit is the number of bytes at whose multiples a file can be cut; 0 if it cannot.
     """
 
     name: str
@@ -59,47 +48,28 @@ class Encoding(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Words that follow each other in a file.
-
-    Attributes:
-        position: The position of the first of them; the others count on from it.
-        text: The words, normalized: see `pipeline.words.normalized`. Not empty.
-    """
+    """The words of a piece: the position of the first, and all of them as `normalized` text."""
 
     position: int
     text: bytes
 
 
-def encoding_named(told: str) -> Encoding:
-    """Look up an encoding.
-
-    Args:
-        told: Its name, as Python knows it: ``UTF-8``, ``latin-1``, ``cp1252``, ``utf-16``, ...
-
-    Returns:
-        The encoding.
+def encoding_named(name: str) -> Encoding:
+    """Look up an encoding by any name that Python knows: ``UTF-8``, ``latin-1``, ``cp1252``.
 
     Raises:
-        JobError: There is no such encoding, or it is not one of text.
+        JobError: There is no such encoding, or it is not an encoding of text.
     """
     try:
-        codec = codecs.lookup(told)
+        codec = codecs.lookup(name)
     except (LookupError, ValueError):
-        raise JobError(f"encoding {told!r} is not known") from None
-    name = codec.name.replace("_", "-")
-    if name == "utf-8-sig":
-        name = "utf-8"  # the mark, U+FEFF, is a separator of words
-    if not getattr(codec, "_is_text_encoding", True) or name in _NO_TEXTS:
-        raise JobError(f"encoding {told!r} is not one of text files")
-    if name in _BY_MARK:
-        return Encoding(name, 4)
-    if name in ("ascii", "iso8859-1"):
-        return Encoding(name, 1)
-    if name in _UNITS:
-        return Encoding(name, _UNITS[name])
+        raise JobError(f"encoding {name!r} is not known") from None
+    known = codec.name.replace("_", "-").removesuffix("-sig")  # the mark is a separator of words
+    if not getattr(codec, "_is_text_encoding", True) or known in _NOT_TEXT:
+        raise JobError(f"encoding {name!r} is not one of text files")
     # Python's encodings of one byte a character are tables.
     module = importlib.import_module(codec.streamreader.__module__)
-    return Encoding(name, 1 if hasattr(module, "decoding_table") else 0)
+    return Encoding(known, _UNITS.get(known, int(hasattr(module, "decoding_table"))))
 
 
 def read_words(
@@ -108,135 +78,86 @@ def read_words(
     """Read the words that begin in a part of a file.
 
     Args:
-        file: The file, open for reading; anywhere.
-        start: The part's first byte, a multiple of `PIECE`; 0 for encodings without a ``unit``.
+        file: The file, open for reading.
+        start: The part's first byte, a multiple of `PIECE`; 0 for encodings without a unit.
         end: The byte after its last, a multiple of `PIECE` or ``size``; ``size`` for encodings
-            without a ``unit``.
+            without a unit.
         size: The file's size in bytes.
         encoding: The encoding of the text.
 
     Yields:
-        The words, in order; nothing for pieces without any.
+        The pieces that have words, in order.
 
     Raises:
-        UnreadableFile: It is not text in this encoding, it holds a "word" of more than a million
-            characters, or it is shorter than ``size``.
+        UnreadableFile: It is not text in this encoding, has a word of more than a million
+            characters, or is shorter than ``size``.
         OSError: As from the file.
     """
-    if not encoding.unit:
-        yield from _read_through(file, size, encoding)
-        return
     name = encoding.name
-    if marks := _BY_MARK.get(name):
+    if name in _MARKS:
         file.seek(0)
         beginning = file.read(4)
-        name = next(known for mark, known in marks if beginning.startswith(mark))
-    for first in range(start, end, PIECE):
-        text = _piece_text(file, first, min(first + PIECE, size), size, name)
-        if found := normalized(text):
-            yield Piece(first, found)
-
-
-def _piece_text(file: BinaryIO, first: int, last: int, size: int, name: str) -> str:
-    """The text of the words that begin in the bytes from ``first`` to before ``last``."""
-    before = max(first - 4, 0)  # no character is longer than 4 bytes
-    file.seek(before)
-    data = _exactly(file, min(last + 4, size) - before)
-    begin = _boundary(data, first - before, name)
-    finish = _boundary(data, last - before, name)
-    text = _decoded(data[begin:finish], name, before + begin)
-    if not text:
-        return ""
-    if begin and is_word_character(data[:begin].decode(name, "replace")[-1:]):
-        run = leading_run(text)
-        text = text[run:]  # the word that began in the piece before
-    if text and is_word_character(text[-1]) and last < size:
-        text += _rest_of_word(file, before + finish, size, name)
-    return text
-
-
-def _boundary(data: bytes, at: int, name: str) -> int:
-    """The first place from ``at`` on where a character begins (at the end of the data: there)."""
-    if name == "utf-8":
-        # At most three bytes go on with a character; more of them are an error for the decoder.
-        for place in range(at, min(at + 4, len(data))):
-            if data[place] & 0xC0 != 0x80:
-                return place
-        return min(at + 3, len(data))
-    if name.startswith("utf-16") and at + 2 <= len(data):
-        unit = int.from_bytes(data[at : at + 2], "little" if name.endswith("le") else "big")
-        return at + 2 if 0xDC00 <= unit < 0xE000 and at else at
-    return at
-
-
-def _rest_of_word(file: BinaryIO, at: int, size: int, name: str) -> str:
-    """The characters, from ``at`` on, of the word that a piece ends in the middle of."""
-    decoder = codecs.getincrementaldecoder(name)("replace")  # its own piece reports what is wrong
-    rest = ""
-    file.seek(at)
-    while at < size:
-        data = _exactly(file, min(_AHEAD, size - at))
-        at += len(data)
-        text = decoder.decode(data, final=at >= size)
-        run = leading_run(text)
-        rest += text[:run]
-        if run < len(text):
+        name = next(known for mark, known in _MARKS[name].items() if beginning.startswith(mark))
+    decoder = codecs.getincrementaldecoder(name)()
+    at, inside = _begin(file, start, size, name)
+    held: str | None = None if inside else ""  # a word that began before the part is not its own
+    held_at = start
+    for first in chain(range(start, end, PIECE), range(end, size, _AHEAD)):
+        if first >= end and not inside:
             break
-        _bounded(rest)
-    return rest
-
-
-def _read_through(file: BinaryIO, size: int, encoding: Encoding) -> Iterator[Piece]:
-    """The words of a file that must be read from its beginning."""
-    decoder = codecs.getincrementaldecoder(encoding.name)()
-    file.seek(0)
-    held, held_at = "", 0  # the piece that ends in the middle of a word, perhaps
-    for first in range(0, size, PIECE):
-        last = min(first + PIECE, size)
+        last = min(first + (PIECE if first < end else _AHEAD), size)
+        data = _read(file, at, min(last + _LONGEST_CHARACTER, size))
+        data = data[: _boundary(data, last - at, name)] if encoding.unit else data[: last - at]
         try:
-            text = decoder.decode(_exactly(file, last - first), final=last >= size)
+            text = decoder.decode(data, final=bool(encoding.unit) or last == size)
         except UnicodeError as error:
-            raise UnreadableFile(
-                f"is not {encoding.name}: {_what_is_wrong(error)}, from byte {first} on"
-            ) from None
-        run = leading_run(text) if held and is_word_character(held[-1]) else 0
-        held += text[:run]
-        _bounded(held[-LONGEST_WORD - 1 :])
+            why = str(error)
+            if isinstance(error, UnicodeDecodeError):
+                place = f"at byte {at + error.start}" if encoding.unit else f"from byte {at} on"
+                why = f"{error.reason} {place}"
+            raise UnreadableFile(f"is not {name}: {why}") from None
+        at += len(data)
+        run = leading_run(text) if inside else 0
+        if held is not None:
+            held += text[:run]
+            if leading_run(held[-LONGEST_WORD - 1 :]) > LONGEST_WORD:
+                raise UnreadableFile(f"has a word of more than {LONGEST_WORD} characters")
         if run == len(text):
             continue
-        if found := normalized(held):
+        if held and (found := normalized(held)):
             yield Piece(held_at, found)
-        held, held_at = text[run:], first
-    if found := normalized(held):
+        held, held_at = text[run:] if first < end else None, first
+        inside = first < end and leading_run(text[-1]) > 0
+    if held and (found := normalized(held)):
         yield Piece(held_at, found)
 
 
-def _bounded(run: str) -> None:
-    if len(run) > LONGEST_WORD and leading_run(run) > LONGEST_WORD:
-        raise UnreadableFile(f"is no text: it has a word of more than {LONGEST_WORD} characters")
+def _begin(file: BinaryIO, start: int, size: int, name: str) -> tuple[int, bool]:
+    """Return where the first character of a part begins, and whether a word goes on there."""
+    before = max(start - _LONGEST_CHARACTER, 0)
+    data = _read(file, before, min(start + _LONGEST_CHARACTER, size))
+    at = _boundary(data, start - before, name) if start else 0
+    return before + at, leading_run(data[:at].decode(name, "replace")[-1:]) > 0
 
 
-def _exactly(file: BinaryIO, length: int) -> bytes:
-    parts = []
-    while length > 0:
-        data = file.read(length)
-        if not data:
+def _boundary(data: bytes, at: int, name: str) -> int:
+    """Return the first place from ``at`` on where a character begins, or the end of the data."""
+    if name == "utf-8":
+        # At most three bytes continue a character; more of them are an error for the decoder.
+        places = range(at, min(at + 3, len(data)))
+        return next((p for p in places if data[p] & 0xC0 != 0x80), min(at + 3, len(data)))
+    if name.startswith("utf-16") and 0 < at <= len(data) - 2:
+        unit = int.from_bytes(data[at : at + 2], "little" if name.endswith("le") else "big")
+        return at + 2 if 0xDC00 <= unit < 0xE000 else at
+    return at
+
+
+def _read(file: BinaryIO, start: int, end: int) -> bytes:
+    file.seek(start)
+    data = b""
+    while len(data) < end - start:
+        more = file.read(end - start - len(data))
+        if not more:
             raise UnreadableFile("changed while it was being read: it became shorter")
-        parts.append(data)
-        length -= len(data)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _decoded(data: bytes, name: str, offset: int) -> str:
-    try:
-        return data.decode(name)
-    except UnicodeDecodeError as error:
-        raise UnreadableFile(
-            f"is not {name}: {_what_is_wrong(error)} at byte {offset + error.start}"
-        ) from None
-    except UnicodeError as error:
-        raise UnreadableFile(f"is not {name}: {error}") from None
-
-
-def _what_is_wrong(error: UnicodeError) -> str:
-    return error.reason if isinstance(error, UnicodeDecodeError) else str(error)
+        data = data + more if data else more
+    return data

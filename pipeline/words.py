@@ -1,10 +1,8 @@
-"""What a word is.
+"""The definition of a word.
 
-A word is a run of characters that are not separators, in the case-folded text: so "Straße" and
-"STRASSE" are one word, and "don't" is two. Separators are ASCII's characters except letters and
-digits, and the punctuation, symbols and spaces listed here. They are listed, and not taken from
-Unicode's classes, so that the same file has the same words whichever version of Python reads it:
-a word's number is what its unit's id is made of.
+A word is a run of characters of the case-folded text that are not separators: "Straße" and
+"STRASSE" are one word, "don't" is two. The separators are listed here, not taken from Unicode's
+classes: a file has the same words, and so the same unit ids, in every version of Python.
 """
 
 from __future__ import annotations
@@ -12,10 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-__all__ = ["LONGEST_WORD", "counted", "is_word_character", "leading_run", "normalized", "words"]
+__all__ = ["LONGEST_WORD", "counted", "leading_run", "normalized", "words"]
 
 LONGEST_WORD = 1 << 20
-"""Most characters of a word. A text with longer runs is no text, and would fill the memory."""
+"""Most characters of a word; a file with longer runs is not text, and would fill the memory."""
 
 _SEPARATORS = (
     *((0x00, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0xA9), (0xAB, 0xB4), (0xB6, 0xB9)),
@@ -35,61 +33,38 @@ _SEPARATORS = (
 )
 
 
-def _class(least: int = 0) -> str:
-    """The separators from the code point ``least`` on, as the inside of a class of characters."""
-    return "".join(
-        f"{re.escape(chr(max(low, least)))}-{re.escape(chr(high))}"
-        for low, high in _SEPARATORS
-        if high >= least
-    )
+def _class(least: int) -> str:
+    spans = ((max(low, least), high) for low, high in _SEPARATORS if high >= least)
+    return "".join(f"{re.escape(chr(low))}-{re.escape(chr(high))}" for low, high in spans)
 
 
-_SEPARATOR = re.compile(f"[{_class()}]")
-_WORD = re.compile(f"[^{_class()}]+")
+_WORD = re.compile(f"[^{_class(0)}]+")
 _BEYOND_ASCII = re.compile(f"[{_class(0x80)}]+")
-_ASCII = bytes(
-    byte if byte > 0x7F or not _SEPARATOR.match(chr(byte)) else 0x20 for byte in range(256)
-)
-
-
-def is_word_character(character: str) -> bool:
-    """Whether a character is part of words."""
-    return _WORD.match(character) is not None
 
 
 def leading_run(text: str) -> int:
-    """How many characters at the beginning of a text are a word's.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        0 if it begins with a separator or is empty.
-    """
+    """Return the length of the run of word characters at the beginning of a text."""
     run = _WORD.match(text)
     return run.end() if run else 0
 
 
+_ASCII = bytes(byte if byte > 0x7F or leading_run(chr(byte)) else 0x20 for byte in range(256))
+
+
 def words(text: str) -> list[str]:
-    """All words of a text, in order. The plain definition, by which the fast way is tested."""
+    """Return all words of a text, in order: the plain definition, which tests compare with."""
     return _WORD.findall(text.casefold())
 
 
 def counted(text: str) -> Counter[str]:
-    """How often each word comes in a text. What the jobs' counts are compared with in the tests."""
+    """Return how often each word occurs in a text."""
     return Counter(words(text))
 
 
 def normalized(text: str) -> bytes:
-    """A text's words in UTF-8, one space between any two, none around them.
+    """Return a text's words in UTF-8 with one space between two, for example ``b"the fox"``.
 
-    Some hundred million characters a second: nothing in it goes word by word.
-
-    Args:
-        text: Any text; words are not put together across calls.
-
-    Returns:
-        For example ``b"the quick fox"``.
+    It handles some hundred million characters a second, as no Python code runs for each word.
     """
     folded = text.casefold()
     if not folded.isascii():

@@ -7,10 +7,9 @@ import sys
 
 import pytest
 
-from tests.spark.helpers import ROOT, three_chains
+from tests.spark.helpers import ROOT
 from tests.support.functions import Functions
 from tests.support.queue_server import QueueServer
-from xorack.spark import fold, unit
 
 
 @pytest.fixture(scope="session")
@@ -42,18 +41,6 @@ def spark(_no_real_aws):
     session.stop()
 
 
-@pytest.fixture(scope="session")
-def rows(spark):
-    """Fold `three_chains` into one row a chain."""
-    units = three_chains(spark).select("tag", unit("tag", "pos").alias("unit"))
-    return fold(units, "tag", "unit", count="finished")
-
-
-@pytest.fixture
-def target(queue):
-    return {"queue_url": queue.queue_url, "run_id": "r", "step": "s"}
-
-
 @pytest.fixture
 def functions(aws, monkeypatch):
     return Functions(aws, monkeypatch)
@@ -78,28 +65,3 @@ def check_error(queue, capfd):
         assert queue.bodies == []
 
     return check
-
-
-@pytest.fixture
-def crash_and_reject(queue, monkeypatch, capfd):
-    """Return a function that runs a job twice: it dies at a step, then the queue rejects all."""
-
-    def crash(*arguments):
-        raise RuntimeError("died")
-
-    def run_twice(job, step, durable):
-        # Before its output is durable; a killed process leaves its folder behind.
-        queue.bodies.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(step, crash)
-            patch.setattr("pipeline.layout.Folder.delete", lambda self: None)
-            assert job() == 1
-        assert durable.is_dir()
-        assert queue.bodies == []
-        # After its output is durable.
-        queue.refuse = lambda sent: True
-        assert job() == 1
-        assert "not sent" in capfd.readouterr().err
-        queue.refuse = lambda sent: False
-
-    return run_twice

@@ -11,18 +11,13 @@ from collections.abc import Iterable
 from itertools import count as counting
 from pathlib import Path
 
-from pyspark.sql import functions as F
-
 from pipeline import count, split
-from pipeline.layout import FILES_SCHEMA
 from pipeline.words import counted
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from tests.support.queue_server import requests_in
 from tests.support.services import Message, consume
-from xorack import traced, unit_id, xor
 from xorack.acker.memory_store import MemoryStore
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.spark import request_id
 
 ROOT = Path(__file__).resolve().parents[2]
 _TEXT = (
@@ -85,17 +80,19 @@ def count_words(texts: Iterable[str]) -> Counter:
     return sum(map(counted, texts), Counter())
 
 
-def run_main(job, queue, run, *options):
-    common = ("--queue-url", queue.queue_url, "--run-id", run, "--json")
-    return job.main([*common, *map(str, options)])
+def run_main(job, queue, run, records, *options):
+    common = ("--queue-url", queue.queue_url, "--run-id", run, "--records", records, "--json")
+    return job.main([*map(str, common), *map(str, options)])
 
 
 def run_split(queue, database, out, *more, run="r1"):
-    return run_main(split, queue, run, "--database", database, "--words", out, *more)
+    folders = ("--database", database, "--words", out)
+    return run_main(split, queue, run, out.parent / "records", *folders, *more)
 
 
 def run_count(queue, source, out, *more, run="r1"):
-    return run_main(count, queue, run, "--words", source, "--counts", out, *more)
+    folders = ("--words", source, "--counts", out)
+    return run_main(count, queue, run, source.parent / "records", *folders, *more)
 
 
 def last_summary(capfd):
@@ -107,12 +104,6 @@ def counts_in(spark, folder) -> Counter:
     return Counter({row["word"]: row["count"] for row in rows})
 
 
-def file_numbers(spark, words) -> dict[str, int]:
-    """Return the numbers of the files in an output of split, by tag."""
-    rows = spark.read.schema(FILES_SCHEMA).json(str(words / "files")).collect()
-    return {row["tag"]: row["number"] for row in rows}
-
-
 def fail_first_attempt(batches):
     """Fail the first attempt of some tasks after their last batch (`mapInArrow`)."""
     from pyspark import TaskContext
@@ -121,23 +112,6 @@ def fail_first_attempt(batches):
     context = TaskContext.get()
     if context.attemptNumber() == 0 and context.partitionId() < 3:
         raise RuntimeError("on purpose")
-
-
-def three_chains(spark):
-    """Return 300 rows of three chains in four partitions."""
-    tag = F.concat(F.lit("file "), F.col("id") % 3).alias("tag")
-    return spark.range(0, 300, numPartitions=4).select(tag, F.col("id").alias("pos"))
-
-
-def requests_for_three_chains(run="r", batch=0):
-    """Return what `received` returns after the step s sent the rows of `three_chains`."""
-    return {
-        (
-            *("stamp", tag, request_id(run, "s", batch, "stamp", tag)),
-            *(xor(*(traced(unit_id(tag, pos)) for pos in range(chain, 300, 3))), 0, 100, None),
-        )
-        for chain, tag in enumerate(["file 0", "file 1", "file 2"])
-    }
 
 
 def received(queue):

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import reading
-from pipeline.errors import JobError
-from pipeline.reading import UnreadableFile, encoding_named, read_words
-from pipeline.words import counted, is_word_character, normalized, words
+from pipeline.errors import JobError, UnreadableFile
+from pipeline.reading import encoding_named, read_words
+from pipeline.words import counted, leading_run, normalized, words
 
 ALPHABET = "abcXYZ  \n\t.,-'_09éßΣσςİ–“”日本語한글\U0001f600\U00010400\u200d\ufeff"
 ENCODINGS = (
@@ -39,14 +39,15 @@ def test_folding_case_never_moves_a_border():
     for code in (*range(0xD800), *range(0xE000, 0x110000)):
         character = chr(code)
         if (folded := character.casefold()) != character:
-            assert {*map(is_word_character, folded)} == {is_word_character(character)}, hex(code)
+            runs = {leading_run(part) for part in folded}
+            assert runs == {leading_run(character)}, hex(code)
 
 
 def test_ascii_and_latin_letters_and_digits_are_words():
     for code in range(0x100):
         character = chr(code)
         expected = character.isalpha() or (character.isascii() and character.isdigit())
-        assert is_word_character(character) == expected, hex(code)
+        assert leading_run(character) == expected, hex(code)
 
 
 @given(st.text())

@@ -1,0 +1,225 @@
+"""Broken versions of our jobs, and damaged files: no chain is acked, and somebody is told."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import count, repair, stream
+from pipeline.data import counts_of, read, words_in
+from tests.spark.helpers import (
+    Acker,
+    count_words,
+    counts_in,
+    last_summary,
+    run_count,
+    run_main,
+    run_split,
+    write_files,
+)
+from xorack import peel, unit_id
+
+TEXTS = {"a.txt": "one two three two", "b.txt": "two four", "c.txt": "five five six one"}
+TAGS = {f"r1/file/{name}" for name in TEXTS}
+
+
+def parts_of(folder):
+    return sorted(folder.glob("*.parquet"))
+
+
+def drop_row(folder):
+    """Delete a row of a part file."""
+    part = parts_of(folder)[0]
+    pq.write_table(pq.read_table(part).slice(1), part)
+
+
+def lose_part(folder):
+    parts_of(folder)[0].unlink()
+
+
+def copy_part(folder):
+    part = parts_of(folder)[0]
+    shutil.copy(part, part.with_name("copy.parquet"))
+
+
+def lose_all(folder):
+    for part in parts_of(folder):
+        part.unlink()
+
+
+DAMAGES = [drop_row, lose_part, copy_part, lose_all]
+
+
+@pytest.fixture
+def split(queue, tmp_path):
+    """Run the first job; return an acker with its messages, and the second job."""
+    write_files(tmp_path / "db", TEXTS)
+    assert run_split(queue, tmp_path / "db", tmp_path / "w") == 0
+    acker = Acker(queue.bodies)
+    queue.bodies.clear()
+    return acker, partial(run_count, queue, tmp_path / "w", tmp_path / "c")
+
+
+def check_told(queue, capfd, acker, job):
+    """The job fails with the numbers of units, and sends nothing."""
+    assert job() == 1
+    error = capfd.readouterr().err
+    assert "units of 'words'" in error
+    assert "nothing was sent" in error
+    assert error.count("\n") == 1
+    assert queue.bodies == []
+    assert acker.statuses()["acked"] == 0
+
+
+def check_repeated(spark, queue, capfd, acker, job, counts):
+    """The same job in order acks all chains."""
+    assert job() == 0
+    assert last_summary(capfd)["missing"] == 0
+    acker.apply(queue.bodies)
+    assert {chain.status for chain in acker.chains.values()} == {"acked"}
+    assert counts_in(spark, counts) == count_words(TEXTS.values())
+
+
+def damaged_read(damage, folder):
+    """Return a version of `pipeline.data.read` that damages a folder first."""
+
+    def damage_and_read(spark, place, schema):
+        if place == str(folder):
+            damage(folder)
+        return read(spark, place, schema)
+
+    return damage_and_read
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_counts_that_are_damaged_on_disk(spark, split, queue, tmp_path, capfd, monkeypatch, damage):
+    acker, job = split
+    with monkeypatch.context() as patch:
+        patch.setattr(count, "read", damaged_read(damage, tmp_path / "c"))
+        check_told(queue, capfd, acker, job)
+    check_repeated(spark, queue, capfd, acker, job, tmp_path / "c")
+
+
+MUTANTS = {
+    "before": lambda rows, words: counts_of(rows.where("word <> 'two'"), words),
+    "after": lambda rows, words: counts_of(rows, words).where("word <> 'two'"),
+    "twice": lambda rows, words: counts_of(rows.unionByName(rows.where("word = 'six'")), words),
+    "a file": lambda rows, words: counts_of(rows.where("file <> 'b.txt'"), words),
+    "none": lambda rows, words: counts_of(rows.limit(0), words),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_count_that_loses_rows(spark, split, queue, tmp_path, capfd, monkeypatch, mutant):
+    acker, job = split
+    with monkeypatch.context() as patch:
+        patch.setattr(count, "counts_of", MUTANTS[mutant])
+        check_told(queue, capfd, acker, job)
+    check_repeated(spark, queue, capfd, acker, job, tmp_path / "c")
+
+
+def test_counts_of_yesterday(spark, split, queue, tmp_path, capfd, monkeypatch):
+    acker, job = split
+    write_files(tmp_path / "old" / "db", {**TEXTS, "a.txt": "one two three"})
+    assert run_split(queue, tmp_path / "old" / "db", tmp_path / "old" / "w", run="r0") == 0
+    counts = tmp_path / "old" / "c"
+    assert run_count(queue, tmp_path / "old" / "w", counts, run="r0") == 0
+    queue.bodies.clear()
+    capfd.readouterr()
+
+    def replace(folder):
+        lose_all(folder)
+        shutil.copytree(counts, folder, dirs_exist_ok=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(count, "read", damaged_read(replace, tmp_path / "c"))
+        check_told(queue, capfd, acker, job)
+    (tmp_path / "c" / "_run").write_text("r1")
+    check_repeated(spark, queue, capfd, acker, job, tmp_path / "c")
+
+
+def lose_words(spark, folder):
+    """Delete the words `two` and `six`; return the ids of their units by tag."""
+    lost: dict[str, set] = {}
+    for part in parts_of(folder):
+        rows = pq.read_table(part).to_pylist()
+        for row in rows:
+            if row["word"] in ("two", "six"):
+                id = unit_id("words", row["file"], row["position"])
+                lost.setdefault(f"r1/file/{row['file']}", set()).add(id)
+        left = [row for row in rows if row["word"] not in ("two", "six")]
+        pq.write_table(pa.Table.from_pylist(left, pq.read_schema(part)), part)
+    return lost
+
+
+@pytest.mark.parametrize("by", ["disk", "job"])
+def test_words_that_the_count_does_not_read(spark, split, queue, tmp_path, capfd, monkeypatch, by):
+    """The words are lost between the jobs, or the job reads too few: the stamps name them."""
+    acker, job = split
+    shutil.copytree(tmp_path / "w", tmp_path / "whole")
+    if by == "disk":
+        lost = lose_words(spark, tmp_path / "w" / "words")
+        assert job() == 0
+    else:
+        lost = lose_words(spark, tmp_path / "whole" / "words")
+        with monkeypatch.context() as patch:
+            few = lambda *given: words_in(*given).where("word NOT IN ('two', 'six')")
+            patch.setattr(count, "words_in", few)
+            assert job() == 0
+        shutil.rmtree(tmp_path / "whole")
+        shutil.copytree(tmp_path / "w", tmp_path / "whole")
+    assert last_summary(capfd)["missing"] == 4
+    acker.apply(queue.bodies)
+    assert acker.statuses() == {"open": 3}
+    assert {tag: peel(chain.stamp).ids for tag, chain in acker.chains.items()} == lost
+    # With the words back, the same run sends what is left.
+    shutil.rmtree(tmp_path / "w")
+    shutil.move(tmp_path / "whole", tmp_path / "w")
+    queue.bodies.clear()
+    check_repeated(spark, queue, capfd, acker, job, tmp_path / "c")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_repair_whose_counts_are_damaged(
+    spark, split, queue, tmp_path, capfd, monkeypatch, damage
+):
+    acker, job = split
+    lose_words(spark, tmp_path / "w" / "words")
+    assert job() == 0
+    queue.bodies.clear()
+    capfd.readouterr()
+    folders = {"database": "db", "words": "w", "counts": "c", "repaired": "n"}
+    options = [f"--{name}={tmp_path / folder}" for name, folder in folders.items()]
+    options += [f"--tag={tag}" for tag in TAGS]
+    again = partial(run_main, repair, queue, "f1", tmp_path / "records", *options)
+    with monkeypatch.context() as patch:
+        patch.setattr(repair, "read", damaged_read(damage, tmp_path / "n" / "counts"))
+        assert again() == 1
+    assert "nothing was sent for what differs" in capfd.readouterr().err
+    acker = Acker(queue.bodies)
+    assert acker.statuses() == {"open": 3}
+    assert again() == 0
+    acker.apply(queue.bodies)
+    assert acker.statuses() == {"acked": 3}
+    assert counts_in(spark, tmp_path / "n" / "counts") == count_words(TEXTS.values())
+
+
+@pytest.mark.parametrize("damage", [drop_row, copy_part])
+def test_a_stream_whose_counts_are_damaged(spark, queue, tmp_path, capfd, monkeypatch, damage):
+    write_files(tmp_path / "files", TEXTS)
+    options = ["--available-now", f"--files={tmp_path / 'files'}", f"--out={tmp_path / 'out'}"]
+    job = partial(run_main, stream, queue, "r1", tmp_path / "records", *options)
+    with monkeypatch.context() as patch:
+        folder = tmp_path / "out" / "counts" / "batch=0"
+        patch.setattr(stream, "read", damaged_read(damage, folder))
+        assert job() == 1
+    assert "nothing was sent for what differs" in capfd.readouterr().err
+    acker = Acker(queue.bodies)
+    assert acker.statuses() == {"open": 3}
+    assert job() == 0
+    acker.apply(queue.bodies)
+    assert acker.statuses() == {"acked": 3}
