@@ -24,8 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from bench.capacity import PRICES, drive, queue_calls
+from bench.capacity import PRICES, queue_calls
 from bench.harness import Figures, Goal, Plot, Section, Table, figure, run_process
+from bench.marks import drive
 from bench.spark_jobs import VARIANTS
 
 PARTS = 8
@@ -95,17 +96,6 @@ def make_corpus(folder: Path, words: int) -> None:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-class Dropped(list[str]):
-    """The bodies of a queue that counts and forgets them."""
-
-    messages = 0
-
-    def __iadd__(self, bodies: Iterable[str]) -> Dropped:  # type: ignore[misc]
-        """Count messages."""
-        self.messages += len(list(bodies))
-        return self
-
-
 def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
     """Measure cases: Spark runs in a process of its own, the queue in this one.
 
@@ -119,8 +109,7 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
     environment = {**os.environ, **credentials, "AWS_DEFAULT_REGION": "eu-west-1"}
     cases = {name: {"columns": CASES[name].columns, "parts": CASES[name].parts} for name in names}
     with ExitStack() as stack:
-        queue = stack.enter_context(QueueServer())
-        queue.bodies = bodies = Dropped()
+        queue = stack.enter_context(QueueServer(keep=False))
         data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xorack-bench-")))
         make_lines(data, scale)
         make_corpus(data / "corpus", words)
@@ -130,8 +119,8 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
         printed = run_process(command, env=environment, input=given)
     results: Figures = json.loads(printed.strip().splitlines()[-1])
     runs = [run for case in results.values() for of in case.values() for run in of]
-    if bodies.messages < sum(run.get("messages", 0) for run in runs):
-        raise RuntimeError(f"the queue received {bodies.messages} messages, fewer than were sent")
+    if queue.messages < sum(run.get("messages", 0) for run in runs):
+        raise RuntimeError(f"the queue received {queue.messages} messages, fewer than were sent")
     return {"cores": os.cpu_count(), "turns": turns, "cases": results}
 
 
@@ -155,9 +144,9 @@ def goals_of(name: str, case: Figures) -> Iterator[Goal]:
 
     for variant, bound in CASES[name].goals.items():
         yield goal(f"CPU of both jobs, {variant}", ratios(case, variant), bound)
-    if bound := CASES[name].evidence:
+    if limit := CASES[name].evidence:
         found = ratios(case, "plain", lambda run: cpu(run, "job 2"))
-        yield goal("CPU of job 2 with evidence", found, bound)
+        yield goal("CPU of job 2 with evidence", found, limit)
     if name == "500k":
         found = sorted(run["result_bytes"] / run["chains"] for run in case["traced"])
         yield goal("bytes a chain that the driver receives, traced", found, RESULT_BYTES)

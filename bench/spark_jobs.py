@@ -202,7 +202,7 @@ def run_case(
     results, numbers = set(), count()
     files = sorted(map(str, data.glob("lineitem/*.parquet")))[:parts]
 
-    def run(variant: str) -> Figures:
+    def run(variant: Any) -> Figures:
         out = data / f"out-{next(numbers)}"
         meter, tracking = Meter(spark, out), None
         if variant != "untracked":
