@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -45,12 +46,23 @@ def cpu_seconds(root: int) -> float:
     return sum(process_ticks(root).values()) / _TICK
 
 
-def python_workers() -> Iterator[Path]:
-    """Yield the folders in /proc of this process's Spark workers."""
+def worker_peaks(*, forget: bool = False) -> list[float]:
+    """Return the peaks of the memory of this process's Spark workers in MB, or let them begin anew.
+
+    Args:
+        forget: Lets the peaks be what the processes have now.
+    """
+    peaks = []
     for process in process_ticks(os.getpid()):
-        folder = Path(f"/proc/{process}")
-        if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
-            yield folder
+        folder = Path("/proc", str(process))
+        with suppress(OSError):  # the process ended
+            if b"pyspark.daemon" not in (folder / "cmdline").read_bytes():
+                continue
+            if forget:
+                (folder / "clear_refs").write_text("5")
+            kilobytes = re.search(r"VmHWM:\s+(\d+)", (folder / "status").read_text())
+            peaks.append(int(kilobytes[1]) / 1024 if kilobytes else 0.0)
+    return peaks
 
 
 class Meter:
@@ -72,15 +84,12 @@ class Meter:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Measure what runs in the block."""
-        for process in python_workers():
-            (process / "clear_refs").write_text("5")  # forgets the peak
+        worker_peaks(forget=True)
         cpu, begun = cpu_seconds(os.getpid()), time.monotonic()
         yield
         self._wall += time.monotonic() - begun
         self._cpu[name] = round(cpu_seconds(os.getpid()) - cpu, 2)
-        for process in python_workers():
-            kilobytes = (process / "status").read_text().partition("VmHWM:")[2].split()[0]
-            self._worker_mb = max(self._worker_mb, int(kilobytes) / 1024)
+        self._worker_mb = max([self._worker_mb, *worker_peaks()])
 
     def figures(self) -> Figures:
         """Return what was measured, with the bytes that were shuffled and that the driver got."""
@@ -211,9 +220,9 @@ def run_case(
             written, tracked = run_lines(files, columns, tracking, meter)
         else:
             written, tracked = run_words(data / "corpus", tracking, meter)
+        figures = {**meter.figures(), **tracked}
         summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns)))
         results.add(tuple(summary.first() or ()))
-        figures = {**meter.figures(), **tracked}
         shutil.rmtree(out)
         return figures
 

@@ -231,6 +231,18 @@ def test_a_missing_generator_and_an_unknown_case_are_named(tmp_path, monkeypatch
     assert "'nonsense': expected one of 200, strings" in capsys.readouterr().err
 
 
+def test_the_peak_of_a_workers_memory_can_be_forgotten():
+    code = "held = bytearray(64 << 20); del held; print(flush=True); input()"
+    command = [sys.executable, "-c", code, "pyspark.daemon"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        worker.stdout.readline()
+        (peak,) = spark_jobs.worker_peaks()
+        (later,) = spark_jobs.worker_peaks(forget=True)
+        assert later < peak - 60
+        worker.communicate(b"\n")
+    assert spark_jobs.worker_peaks() == []
+
+
 def test_the_capacity_of_slow_single_messages_by_hand():
     # 1,001 requests a chain, each sent, received and deleted alone, written alone.
     together, dollars, used = capacity.estimate(1_000, messages_per_call=1)
