@@ -22,7 +22,6 @@ from typing import Any
 
 from bench.harness import Figures, interleaved
 
-VARIANTS = ("untracked", "plain", "traced")
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -189,17 +188,17 @@ def run_words(database: Path, tracking: Any, meter: Meter) -> tuple[Any, Figures
 
 
 def run_case(
-    spark: Any, data: Path, queue_url: str, turns: int, columns: Mapping[str, str], parts: int
+    spark: Any, data: Path, queue_url: str, case: Mapping[str, Any], parts: int, turns: int
 ) -> dict[str, list[Figures]]:
-    """Run a pair of jobs, turn after turn, in all variants.
+    """Run a pair of jobs, turn after turn, in some variants.
 
     Args:
         spark: The session.
         data: The folder of the data.
         queue_url: The queue.
-        turns: How often each variant runs.
-        columns: As for `run_lines`; if there are none, the jobs count words.
+        case: ``variants``, and ``columns`` as for `run_lines`: without them, words are counted.
         parts: How many files of lineitem are read.
+        turns: How often each variant runs.
 
     Raises:
         RuntimeError: The variants have different results.
@@ -216,8 +215,8 @@ def run_case(
         meter, tracking = Meter(spark, out), None
         if variant != "untracked":
             tracking = Tracking(spark, queue_url, "bench", f"{out}/records", stamps=variant)
-        if columns:
-            written, tracked = run_lines(files, columns, tracking, meter)
+        if case["columns"]:
+            written, tracked = run_lines(files, case["columns"], tracking, meter)
         else:
             written, tracked = run_words(data / "corpus", tracking, meter)
         figures = {**meter.figures(), **tracked}
@@ -226,23 +225,23 @@ def run_case(
         shutil.rmtree(out)
         return figures
 
-    runs = interleaved({variant: partial(run, variant) for variant in VARIANTS}, turns)
+    runs = interleaved({variant: partial(run, variant) for variant in case["variants"]}, turns)
     if len(results) != 1:
         raise RuntimeError(f"the variants have different results: {results}")
     return runs
 
 
 def run_cases(
-    cases: Mapping[str, Mapping[str, Any]], data: str, queue_url: str, warm_up: int, turns: int
-) -> dict[str, Any]:
+    cases: Mapping[str, Mapping[str, Any]], data: str, queue_url: str, turns: int, warm_up: bool
+) -> dict[str, dict[str, list[Figures]]]:
     """Run cases.
 
     Args:
-        cases: Arguments of `run_case` by name.
+        cases: As for `run_case`, with ``parts``, by name.
         data: The folder of the data, in which jobs write.
         queue_url: The queue.
-        warm_up: Turns of each case that are not counted.
-        turns: Turns that are.
+        turns: How often each variant runs.
+        warm_up: Runs each variant once before, with one file of lineitem; Java compiles.
 
     Returns:
         The figures of each turn, by case and variant.
@@ -251,8 +250,8 @@ def run_cases(
 
     spark, results = session("xorack bench"), {}
     for name, case in cases.items():
-        runs = run_case(spark, Path(data), queue_url, warm_up + turns, **case)
-        results[name] = {variant: of[warm_up:] for variant, of in runs.items()}
+        for parts, times in [(1, 1)] * warm_up + [(case["parts"], turns)]:
+            results[name] = run_case(spark, Path(data), queue_url, case, parts, times)
     return results
 
 

@@ -197,7 +197,7 @@ def _run(*cpu, **figures):
 def test_tracked_jobs_are_compared_with_the_untracked_ones_of_the_same_turn():
     case = {"untracked": [_run(4, 6), _run(8, 12)], "plain": [_run(6, 7, 1, 1), _run(8, 12, 1, 1)]}
     assert spark.ratios(case, "plain") == [1.1, 1.5]
-    assert spark.ratios(case, "plain", lambda run: spark.cpu(run, "job 2")) == [1, 7 / 6]
+    assert spark.ratios(case, "plain", lambda run: spark.cpu(run, ["job 2"])) == [1, 7 / 6]
 
 
 def test_many_chains_by_hand():
