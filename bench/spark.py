@@ -216,7 +216,7 @@ def describe(figures: Figures) -> Section:
             memory = last["worker_mb"] if variant != "untracked" or name == "words" else None
             cells = (last["result_bytes"] / 1e3, last["shuffle_mb"], memory)
             others.add(name, variant, last.get("messages"), sent or None, kept or None, *cells)
-            if variant != "untracked":
+            if variant in CASES[name].goals:
                 series[variant][name] = ratio
     tables = [times, others]
     if {"200", "500k"} <= set(figures["cases"]):

@@ -113,7 +113,7 @@ class Meter:
 
 def run_lines(
     files: Sequence[str], columns: Mapping[str, str], tracking: Any, meter: Meter
-) -> tuple[Any, Figures]:
+) -> tuple[Any, list[Figures]]:
     """Clean the lines of orders, then bill them by part.
 
     Args:
@@ -123,7 +123,7 @@ def run_lines(
         meter: Measures the steps.
 
     Returns:
-        What the second job wrote, and what was tracked.
+        What the second job wrote, and the reports of both jobs if they are tracked.
     """
     from pyspark.sql import functions as F
 
@@ -138,7 +138,7 @@ def run_lines(
         clean.write.parquet(path)
     if lines:
         with meter.step("start"):
-            reports.append(lines.start(path))
+            reports.append(vars(lines.start(path)))
     with meter.step("job 2"):
         rows = spark.read.parquet(path)
         sums = [F.expr("sum(l_extendedprice * (1 - l_discount)) AS revenue")]
@@ -147,16 +147,11 @@ def run_lines(
         rows.groupBy("l_partkey").agg(*sums).write.parquet(billed)
     if lines:
         with meter.step("finish"):
-            reports.append(lines.finish(written=billed))
-    tracked: Figures = {}
-    if reports:
-        tracked = {"rows": reports[1].units, "chains": reports[1].chains}
-        tracked["messages"] = sum(report.messages for report in reports)
-        tracked["sent_bytes"] = sum(report.bytes for report in reports)
-    return spark.read.parquet(billed).select("l_partkey", "revenue"), tracked
+            reports.append(vars(lines.finish(written=billed)))
+    return spark.read.parquet(billed).select("l_partkey", "revenue"), reports
 
 
-def run_words(database: Path, tracking: Any, meter: Meter) -> tuple[Any, Figures]:
+def run_words(database: Path, tracking: Any, meter: Meter) -> tuple[Any, list[Figures]]:
     """Split a corpus into words and count them, as the pipeline does; see `run_lines`."""
     from pyspark.sql import functions as F
 
@@ -167,24 +162,24 @@ def run_words(database: Path, tracking: Any, meter: Meter) -> tuple[Any, Figures
     from pipeline.split import split
 
     place, counts = f"{meter.out}/words", f"{meter.out}/counts"
-    tracked: Figures = {}
+    reports = []
     if tracking:
-        words = tracking.rows("words", chain="file", unit=["file", "position"])
+        words = tracking.rows("words", chain="file", unit=["file", "position", "word"])
         common = {"run_id": tracking.run_id, "words": place}
         chosen = {"glob": "*", "exclude": [], "hidden": False, "encoding": "UTF-8"}
         with meter.step("job 1"):
-            begun = split(meter.spark, words, Namespace(database=str(database), **chosen, **common))
+            given = Namespace(database=str(database), **chosen, **common)
+            reports.append(split(meter.spark, words, given))
         with meter.step("job 2"):
-            ended = count_words(meter.spark, words, Namespace(counts=counts, **common))
-        tracked = {"rows": begun["words"], "chains": ended["chains"]}
-        tracked["messages"] = begun["messages"] + ended["messages"]
+            given = Namespace(counts=counts, **common)
+            reports.append(count_words(meter.spark, words, given))
     else:
         with meter.step("job 1"):
             write_words(meter.spark, place, list_files(str(database)), encoding_named("UTF-8"))
         with meter.step("job 2"):
             groups = words_in(meter.spark, place).groupBy("word")
             groups.agg(F.count("word").alias("count")).write.parquet(counts)
-    return meter.spark.read.parquet(counts).select("word", "count"), tracked
+    return meter.spark.read.parquet(counts).select("word", "count"), reports
 
 
 def run_case(
@@ -216,10 +211,14 @@ def run_case(
         if variant != "untracked":
             tracking = Tracking(spark, queue_url, "bench", f"{out}/records", stamps=variant)
         if case["columns"]:
-            written, tracked = run_lines(files, case["columns"], tracking, meter)
+            written, reports = run_lines(files, case["columns"], tracking, meter)
         else:
-            written, tracked = run_words(data / "corpus", tracking, meter)
-        figures = {**meter.figures(), **tracked}
+            written, reports = run_words(data / "corpus", tracking, meter)
+        figures = meter.figures()
+        if reports:
+            figures |= {"rows": reports[1]["units"], "chains": reports[1]["chains"]}
+            figures["messages"] = sum(report["messages"] for report in reports)
+            figures["sent_bytes"] = sum(report["bytes"] for report in reports)
         summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns)))
         results.add(tuple(summary.first() or ()))
         shutil.rmtree(out)

@@ -2,31 +2,28 @@
 
     python -m pipeline.count --words DIR --counts OUT --records DIR --queue-url URL --run-id ID
 
-A chain is finished when the counts on disk hold the evidence of all of its words. To repeat a run
-that died, give the same ``--run-id``: it writes the counts anew and sends the same requests.
+A chain is acked once the counts on disk hold the evidence of all of its words. Repeat a run that
+died with the same ``--run-id``: it writes anew and sends the same requests.
 """
-
-from __future__ import annotations
 
 import sys
 from argparse import Namespace
 from functools import partial
-from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.commands import Options, run
+from pipeline.commands import run
 from pipeline.data import counts_of, read, totals, words_in
 from pipeline.folder import absolute, claim
 from xorack.spark import TrackedRows
 
-_OPTIONS: Options = {
+_OPTIONS = {
     "words": {"required": True, "metavar": "DIR", "help": "the folder that split wrote"},
     "counts": {"required": True, "metavar": "OUT", "help": "the folder to write to"},
 }
 
 
-def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, Any]:
+def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
     """Count the words that split wrote, and finish their chains."""
     rows, place = words_in(spark, absolute(arguments.words)), absolute(arguments.counts)
     counts = counts_of(rows, words)
@@ -34,13 +31,7 @@ def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict
     counts.write.mode("append").parquet(place)
     written = read(spark, place, counts.schema)
     report = words.finish(written, rows=rows)
-    return {
-        **totals(written),
-        "missing": report.missing,
-        "chains": report.chains,
-        "messages": report.messages,
-        "requests": report.requests,
-    }
+    return {**vars(report), **totals(written)}
 
 
 main = partial(run, count, _OPTIONS)

@@ -7,8 +7,6 @@ WORDS/files   file, path, bytes, error, repairs: a row a file, written last. The
 COUNTS        word, count, and the two columns of `TrackedRows.evidence`
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,20 +21,8 @@ from pipeline.reading import Encoding
 from pipeline.scan import scan_database
 from xorack.spark import TrackedRows
 
-__all__ = [
-    "WORDS",
-    "chains_in",
-    "counts_of",
-    "files_in",
-    "read",
-    "totals",
-    "words_in",
-    "write_words",
-]
-
 WORDS = "file string, position long, word string, error string"
 _FILES = "file string, path string, bytes long, error string, repairs string"
-_DETAIL_BYTES = 4096
 _GLOB = str.maketrans({character: "\\" + character for character in "\\*?[]{}"})
 
 
@@ -53,15 +39,9 @@ def write_words(
     keep: Callable[[DataFrame], DataFrame] = lambda words: words,
     repairs: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the words of files, then the list of the files.
+    """Write the words of files that are to be kept, then the list of the files.
 
-    Args:
-        spark: The session.
-        place: A folder that is claimed.
-        files: The files.
-        encoding: Their encoding.
-        keep: Selects the rows to write.
-        repairs: The tags of failed chains, by file.
+    A repair gives the tags of failed chains, by file.
     """
     readable = [file for file in files if file.problem is None]
     keep(scan_database(spark, readable, encoding)).write.parquet(f"{place}/words")
@@ -80,8 +60,8 @@ def files_in(spark: SparkSession, place: str) -> DataFrame:
     try:
         return read(spark, f"{place}/files", _FILES)
     except AnalysisException:
-        reason = "is not what split writes, or split has not ended"
-        raise JobError(f"--words {place} {reason}") from None
+        problem = "is not what split writes, or split has not ended"
+        raise JobError(f"--words {place} {problem}") from None
 
 
 def words_in(spark: SparkSession, place: str) -> DataFrame:
@@ -94,7 +74,7 @@ def words_in(spark: SparkSession, place: str) -> DataFrame:
 def chains_in(spark: SparkSession, place: str) -> DataFrame:
     """Read the chains of the files in WORDS, as `TrackedRows.start` takes them."""
     detail = F.to_json(F.struct("path", "bytes", "repairs"))
-    short = F.when(F.octet_length(detail) <= _DETAIL_BYTES, detail).alias("detail")
+    short = F.when(F.octet_length(detail) <= 4096, detail).alias("detail")
     return files_in(spark, place).select("file", short, F.col("error").alias("failed"))
 
 

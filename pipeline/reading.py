@@ -1,65 +1,36 @@
 """The words of one file, of any size and encoding, read in pieces.
 
-A piece is 1 MiB, so memory does not grow with the file, and several tasks can share it. Piece k has
+A piece is 1 MiB, so memory does not grow with the file. Piece k has
 the words that *begin* in the bytes from k MiB to k+1 MiB. A word's position is the first byte of
-its piece plus its number among the piece's words. So positions depend on the content alone, not on
-how a run spreads the pieces over tasks. (There are never more words than bytes.)
+its piece plus its number among the piece's words: it depends on the content alone, not on how a run
+spreads the pieces over tasks. (There are never more words than bytes.)
 
-Encodings in which a character can be found from the middle of a file are cut so: UTF-8, UTF-16,
-UTF-32 and those of one byte a character. One task reads a file of another encoding (Shift JIS,
-GB 18030, ISO 2022, UTF-7, ...) from its beginning, also in pieces.
+Several tasks can share a file in UTF-8, or in an encoding of one byte a character. One task reads a
+file in another one (UTF-16, Shift JIS, ISO 2022, ...).
 """
-
-from __future__ import annotations
 
 import codecs
 import importlib
 from collections.abc import Iterator
-from itertools import chain
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from pipeline.errors import JobError, UnreadableFile
 from pipeline.words import LONGEST_WORD, leading_run, normalized
 
-__all__ = ["PIECE", "Encoding", "Piece", "encoding_named", "read_words"]
-
 PIECE = 1 << 20
 """Bytes of a piece. Positions depend on it: another number gives words other ids."""
-_AHEAD = 1 << 16
-"""Bytes read at a time to finish the last word of a piece."""
-_LONGEST_CHARACTER = 4
-_UNITS = {"ascii": 1, "iso8859-1": 1, "utf-8": 1, "utf-16": 4, "utf-16-le": 2, "utf-16-be": 2}
-_UNITS |= dict.fromkeys(("utf-32", "utf-32-le", "utf-32-be"), 4)
-_MARKS = {
-    "utf-16": {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be", b"": "utf-16-le"},
-    "utf-32": {b"\xff\xfe\0\0": "utf-32-le", b"\0\0\xfe\xff": "utf-32-be", b"": "utf-32-le"},
-}
 _NOT_TEXT = ("idna", "punycode", "undefined", "mbcs", "oem")
 
 
 class Encoding(NamedTuple):
-    """An encoding by Python's name.
-
-    Its unit is the number of bytes at whose multiples a file can be cut; 0 if it cannot.
-    """
+    """An encoding by Python's name, and whether files in it can be cut."""
 
     name: str
-    unit: int
-
-
-class Piece(NamedTuple):
-    """The words of a piece: the position of the first, and all of them as `normalized` text."""
-
-    position: int
-    text: bytes
+    can_be_cut: bool
 
 
 def encoding_named(name: str) -> Encoding:
-    """Look up an encoding by any name that Python knows: ``UTF-8``, ``latin-1``, ``cp1252``.
-
-    Raises:
-        JobError: There is no such encoding, or it is not an encoding of text.
-    """
+    """Look up an encoding by any name that Python knows; raises `JobError` if it is not of text."""
     try:
         codec = codecs.lookup(name)
     except (LookupError, ValueError):
@@ -69,95 +40,76 @@ def encoding_named(name: str) -> Encoding:
         raise JobError(f"encoding {name!r} is not one of text files")
     # Python's encodings of one byte a character are tables.
     module = importlib.import_module(codec.streamreader.__module__)
-    return Encoding(known, _UNITS.get(known, int(hasattr(module, "decoding_table"))))
+    one_byte = known in ("ascii", "iso8859-1") or hasattr(module, "decoding_table")
+    return Encoding(known, one_byte or known == "utf-8")
 
 
 def read_words(
     file: BinaryIO, start: int, end: int, size: int, encoding: Encoding
-) -> Iterator[Piece]:
+) -> Iterator[tuple[int, bytes]]:
     """Read the words that begin in a part of a file.
 
-    Args:
-        file: The file, open for reading.
-        start: The part's first byte, a multiple of `PIECE`; 0 for encodings without a unit.
-        end: The byte after its last, a multiple of `PIECE` or ``size``; ``size`` for encodings
-            without a unit.
-        size: The file's size in bytes.
-        encoding: The encoding of the text.
-
-    Yields:
-        The pieces that have words, in order.
-
-    Raises:
-        UnreadableFile: It is not text in this encoding, has a word of more than a million
-            characters, or is shorter than ``size``.
-        OSError: As from the file.
+    The part begins and ends at multiples of `PIECE`, or with the file. Of each piece with words, it
+    yields the position of the first one, and the words, `normalized`. Raises `UnreadableFile` if
+    the file is not text in this encoding, has fewer bytes than its size, or a word of more than a
+    million characters.
     """
-    name = encoding.name
-    if name in _MARKS:
-        file.seek(0)
-        beginning = file.read(4)
-        name = next(known for mark, known in _MARKS[name].items() if beginning.startswith(mark))
-    decoder = codecs.getincrementaldecoder(name)()
-    at, inside = _begin(file, start, size, name)
+    decoder = codecs.getincrementaldecoder(encoding.name)()
+    at, inside = _begin(file, start, size, encoding)
     held: str | None = None if inside else ""  # a word that began before the part is not its own
     held_at = start
-    for first in chain(range(start, end, PIECE), range(end, size, _AHEAD)):
+    for first in range(start, size, PIECE):
         if first >= end and not inside:
             break
-        last = min(first + (PIECE if first < end else _AHEAD), size)
-        data = _read(file, at, min(last + _LONGEST_CHARACTER, size))
-        data = data[: _boundary(data, last - at, name)] if encoding.unit else data[: last - at]
-        try:
-            text = decoder.decode(data, final=bool(encoding.unit) or last == size)
-        except UnicodeError as error:
-            why = str(error)
-            if isinstance(error, UnicodeDecodeError):
-                place = f"at byte {at + error.start}" if encoding.unit else f"from byte {at} on"
-                why = f"{error.reason} {place}"
-            raise UnreadableFile(f"is not {name}: {why}") from None
+        last = min(first + PIECE, size)
+        data = _read(file, at, min(last + 3, size))
+        data = data[: _boundary(data, last - at, encoding)]
+        text = _decode(decoder, data, at, encoding, is_last=last == size)
         at += len(data)
         run = leading_run(text) if inside else 0
         if held is not None:
             held += text[:run]
             if leading_run(held[-LONGEST_WORD - 1 :]) > LONGEST_WORD:
                 raise UnreadableFile(f"has a word of more than {LONGEST_WORD} characters")
-        if run == len(text):
-            continue
-        if held and (found := normalized(held)):
-            yield Piece(held_at, found)
-        held, held_at = text[run:] if first < end else None, first
-        inside = first < end and leading_run(text[-1]) > 0
+        if run < len(text):
+            if held and (found := normalized(held)):
+                yield held_at, found
+            held, held_at = text[run:] if first < end else None, first
+            inside = first < end and leading_run(text[-1]) > 0
     if held and (found := normalized(held)):
-        yield Piece(held_at, found)
+        yield held_at, found
 
 
-def _begin(file: BinaryIO, start: int, size: int, name: str) -> tuple[int, bool]:
+def _decode(decoder: Any, data: bytes, at: int, encoding: Encoding, is_last: bool) -> str:
+    """Decode the bytes of a piece, which begins at a byte of the file."""
+    try:
+        return decoder.decode(data, final=encoding.can_be_cut or is_last)
+    except UnicodeError as error:
+        at += getattr(error, "start", 0) if encoding.can_be_cut else 0
+        why = getattr(error, "reason", error)
+        raise UnreadableFile(f"is not {encoding.name}: {why}, from byte {at} on") from None
+
+
+def _begin(file: BinaryIO, start: int, size: int, encoding: Encoding) -> tuple[int, bool]:
     """Return where the first character of a part begins, and whether a word goes on there."""
-    before = max(start - _LONGEST_CHARACTER, 0)
-    data = _read(file, before, min(start + _LONGEST_CHARACTER, size))
-    at = _boundary(data, start - before, name) if start else 0
-    return before + at, leading_run(data[:at].decode(name, "replace")[-1:]) > 0
+    before = max(start - 4, 0)  # no character is longer
+    data = _read(file, before, min(start + 3, size))
+    length = _boundary(data, start - before, encoding) if start else 0
+    last = data[:length].decode(encoding.name, "replace")[-1:]
+    return before + length, leading_run(last) > 0
 
 
-def _boundary(data: bytes, at: int, name: str) -> int:
+def _boundary(data: bytes, at: int, encoding: Encoding) -> int:
     """Return the first place from ``at`` on where a character begins, or the end of the data."""
-    if name == "utf-8":
-        # At most three bytes continue a character; more of them are an error for the decoder.
-        places = range(at, min(at + 3, len(data)))
-        return next((p for p in places if data[p] & 0xC0 != 0x80), min(at + 3, len(data)))
-    if name.startswith("utf-16") and 0 < at <= len(data) - 2:
-        unit = int.from_bytes(data[at : at + 2], "little" if name.endswith("le") else "big")
-        return at + 2 if 0xDC00 <= unit < 0xE000 else at
-    return at
+    if encoding.name != "utf-8":
+        return at
+    end = min(at + 3, len(data))  # at most three bytes continue a character
+    return next((place for place in range(at, end) if data[place] & 0xC0 != 0x80), end)
 
 
 def _read(file: BinaryIO, start: int, end: int) -> bytes:
     file.seek(start)
-    data = b""
-    while len(data) < end - start:
-        more = file.read(end - start - len(data))
-        if not more:
-            raise UnreadableFile("changed while it was being read: it became shorter")
-        data = data + more if data else more
+    data = file.read(end - start)
+    if len(data) < end - start:
+        raise UnreadableFile("changed while it was being read: it became shorter")
     return data

@@ -2,41 +2,32 @@
 
     python -m pipeline.split --database DIR --words OUT --records DIR --queue-url URL --run-id ID
 
-``spark-submit pipeline/split.py`` takes the same options. To repeat a run that died, give the same
-``--run-id``: it writes the words anew and sends the same requests.
+Repeat a run that died with the same ``--run-id``: it writes anew and sends the same requests.
 """
-
-from __future__ import annotations
 
 import sys
 from argparse import Namespace
 from functools import partial
-from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.commands import FILES, Options, run
+from pipeline.commands import FILES, run
 from pipeline.data import chains_in, words_in, write_words
 from pipeline.folder import absolute, claim, list_files
 from pipeline.reading import encoding_named
 from xorack.spark import TrackedRows
 
-_OPTIONS: Options = {
+_OPTIONS = {
     "database": {"required": True, "metavar": "DIR", "help": "a folder tree of text files"},
     "words": {"required": True, "metavar": "OUT", "help": "the folder to write to"},
     "glob": {"default": "*", "metavar": "PATTERN", "help": "of names; with a /, of paths in DIR"},
-    "exclude": {
-        "action": "append",
-        "default": [],
-        "metavar": "PATTERN",
-        "help": "files not to read",
-    },
+    "exclude": {"action": "append", "default": [], "metavar": "PATTERN", "help": "other files"},
     "hidden": {"action": "store_true", "help": "read names that begin with a dot, too"},
     **FILES,
 }
 
 
-def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, Any]:
+def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
     """Write the words of text files, and start a chain a file."""
     encoding, place = encoding_named(arguments.encoding), absolute(arguments.words)
     chosen = {"exclude": arguments.exclude, "hidden": arguments.hidden}
@@ -45,14 +36,8 @@ def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict
     write_words(spark, place, files, encoding)
     chains = chains_in(spark, place)
     report = words.start(words_in(spark, place), chains)
-    return {
-        "files": len(files),
-        "words": report.units,
-        "bytes": sum(file.size for file in files),
-        "failed": chains.where("failed IS NOT NULL").count(),
-        "messages": report.messages,
-        "requests": report.requests,
-    }
+    failed = chains.where("failed IS NOT NULL").count()
+    return {**vars(report), "files": len(files), "words": report.units, "failed": failed}
 
 
 main = partial(run, split, _OPTIONS)

@@ -5,8 +5,6 @@ A word is a run of characters of the case-folded text that are not separators: "
 classes: a file has the same words, and so the same unit ids, in every version of Python.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -203,7 +203,7 @@ def test_a_batch_belongs_to_its_thread(tracker, functions):
 
 def test_plain_stamps(aws, functions, monkeypatch):
     client = aws.client("sqs")
-    monkeypatch.setattr("xorack.client.tracker.make_client", lambda service: client)
+    monkeypatch.setattr("xorack.client.tracker.queue_client", lambda queue_url: client)
     token = Tracker(aws.queue_url, stamps="plain").start("t", "root", 5)
     assert token.unit == unit_id("root", 5)
     with Tracker(aws.queue_url).step(str(token)) as step:

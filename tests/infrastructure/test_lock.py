@@ -129,6 +129,13 @@ def test_spark_3_5_needs_python_3_10_or_3_11(minor):
     assert problem is None if minor < 12 else message in problem
 
 
+def test_spark_3_5_runs_all_test_files_but_those_named():
+    folder = ROOT / "tests" / "spark"
+    left_out = {*folder.glob("test_*.py")} - {*spark35.selected()}
+    assert {path.name for path in left_out} == {f"test_{name}.py" for name in spark35.OTHERS}
+    assert folder / "test_shipping.py" in spark35.selected()
+
+
 def test_the_package_supports_the_same_oldest_python():
     supported = SpecifierSet(metadata.metadata("xorack")["Requires-Python"])
     assert supported == SpecifierSet(f">={'.'.join(map(str, OLDEST))}")

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
+import pyspark
 import pytest
 
 from tests.spark.helpers import ROOT
 from tests.support.functions import Functions
 from tests.support.queue_server import QueueServer
+
+CONNECT = any(Path(pyspark.__file__).parent.glob("jars/spark-connect_*.jar"))
+"""Whether PySpark brings the Connect server, as it does from 4.0 on."""
 
 
 @pytest.fixture(scope="session")
@@ -35,10 +40,43 @@ def spark(_no_real_aws):
         "-Djava.net.preferIPv4Stack=true "
         f"-Dlog4j2.configurationFile={ROOT / 'pipeline' / 'log4j2.properties'}",
     }
+    if CONNECT:  # the same JVM serves the fixture `connect`
+        options |= {
+            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": "0",
+        }
     builder = SparkSession.builder.master("local[2,2]").appName("xorack tests")
     session = builder.config(map=options).getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def _connect_session(spark):
+    """Start a Connect session on the server in the JVM of `spark`."""
+    if not CONNECT:
+        pytest.skip("this PySpark comes without the Connect server")
+    from pyspark.sql.connect.session import SparkSession
+
+    service = getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    port = getattr(service, "MODULE$").localPort()
+    session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def connect(_connect_session, monkeypatch):
+    """Return a Connect session; the functions of `pyspark.sql` are its own for this test."""
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    return _connect_session
+
+
+@pytest.fixture(params=["classic", "connect"])
+def each_session(spark, request):
+    """Return the classic session, and the Connect session."""
+    return spark if request.param == "classic" else request.getfixturevalue("connect")
 
 
 @pytest.fixture

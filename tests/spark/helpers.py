@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from itertools import count as counting
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pipeline import count, split
 from pipeline.words import counted
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
@@ -102,6 +105,19 @@ def last_summary(capfd):
 def counts_in(spark, folder) -> Counter:
     rows = spark.read.parquet(str(folder)).collect()
     return Counter({row["word"]: row["count"] for row in rows})
+
+
+def delete_rows(folder, unwanted) -> list[dict]:
+    """Rewrite the Parquet files of a folder without some rows; return these."""
+    deleted = []
+    for part in folder.glob("*.parquet"):
+        schema, rows = pq.read_schema(part), pq.read_table(part).to_pylist()
+        kept = [row for row in rows if not unwanted(row)]
+        deleted += [row for row in rows if unwanted(row)]
+        part.unlink()  # Spark keeps a checksum of each file
+        table = pa.Table.from_pylist(kept, schema)
+        pq.write_table(table, part.with_name(f"rewritten-{part.name}"))
+    return deleted
 
 
 def fail_first_attempt(batches):

@@ -61,23 +61,27 @@ def test_readable_files_become_acked_chains(spark, database, queue, tmp_path, ca
     files = len(texts) + 3
     assert summary.pop("seconds") > 0
     assert summary.pop("messages") == len(queue.bodies)
-    assert summary.pop("bytes") > 0
+    assert summary.pop("bytes") == sum(map(len, queue.bodies))
     # A create a file; another request ends those without words, or without readable ones.
-    assert summary == {"files": files, "words": total, "failed": 3, "requests": files + 5}
+    assert summary == {
+        **{"proof": "written", "chains": len(texts) - 2, "units": total, "missing": 0},
+        **{"files": files, "words": total, "failed": 3, "requests": files + 5},
+    }
     acker = Acker(queue.bodies)
     queue.bodies.clear()
     assert acker.statuses() == {"acked": 2, "failed": 3, "open": len(texts) - 2}
     events = {event["tag"].removeprefix("r1/file/"): event for event in acker.bus.events}
     for name, reason in {
-        "latin.txt": "latin.txt is not utf-8: unexpected end of data at byte 3",
-        "bad end.txt": "bad end.txt is not utf-8: invalid start byte at byte",
+        "latin.txt": "latin.txt is not utf-8: unexpected end of data, from byte 3",
+        "bad end.txt": "bad end.txt is not utf-8: invalid start byte, from byte",
         "gone.txt": "gone.txt cannot be read: No such file",
     }.items():
         assert reason in events[name]["reason"]
         assert events[name]["detail"]["path"].endswith(f"my data/{name}")
     # An open chain's stamp holds its words, under the ids that plain Python computes.
     few = acker.chains["r1/file/plain.txt"]
-    assert peel(few.stamp).ids == {unit_id("words", "plain.txt", pos) for pos in range(5)}
+    expected = {unit_id("words", "plain.txt", *row) for row in enumerate(words(texts["plain.txt"]))}
+    assert peel(few.stamp).ids == expected
     assert few.deadline
 
     compact(spark, tmp_path / "w" / "words")
@@ -174,10 +178,11 @@ def test_encodings(spark, queue, tmp_path, encoding, capfd):
     ],
 )
 def test_stamps_equal_those_of_plain_python(database, queue, tmp_path, options, stamp):
-    root, _ = database
+    root, texts = database
     assert run_split(queue, root, tmp_path / "w", "--glob", "plain.txt", *options) == 0
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
-    stamps = xor(*(stamp(unit_id("words", "plain.txt", position)) for position in range(5)))
+    rows = enumerate(words(texts["plain.txt"]))
+    stamps = xor(*(stamp(unit_id("words", "plain.txt", *row)) for row in rows))
     requests = [(r.op, r.tag, r.started, r.finished, r.stamp) for r in queue.take()]
     tag = "r1/file/plain.txt"
     assert requests == [("create", tag, 5, 0, stamps), ("stamp", tag, 0, 5, stamps)]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from pipeline import stream
 from pipeline.words import counted
 from tests.spark.helpers import (
     ROOT,
@@ -20,6 +21,7 @@ from tests.spark.helpers import (
     chains_in,
     count_words,
     duplicates_in,
+    run_main,
     run_process,
     totals,
     write_files,
@@ -33,14 +35,19 @@ RUN = """
 import os, signal, sys
 from collections import Counter
 from pipeline import stream
-real, sent = stream.send, Counter()
-def send(frame, **options):
-    done = real(frame, **options)
-    sent[options["step"]] += 1
-    if f"{options['step']}:{sent[options['step']]}" == os.environ.get("DIE_AFTER"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return done
-stream.send = send
+from xorack.spark import TrackedRows
+sent = Counter()
+def dying(step):
+    real = getattr(TrackedRows, step)
+    def send(*given, **options):
+        done = real(*given, **options)
+        sent[step] += 1
+        if f"{step}:{sent[step]}" == os.environ.get("DIE_AFTER"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+    setattr(TrackedRows, step, send)
+dying("start")
+dying("finish")
 sys.exit(stream.main(sys.argv[1:]))
 """
 
@@ -56,6 +63,7 @@ def command(queue, files, *more, run_id="r", die_after=None):
     """Return a command line and options for `subprocess`."""
     words = [sys.executable, "-c", RUN, "--files", str(files), "--out", str(files.parent / "out")]
     words += ["--queue-url", queue.queue_url, "--run-id", run_id, "--files-per-batch", "3", *more]
+    words += ["--records", str(files.parent / "records")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "DIE_AFTER": die_after or ""}
     return words, {"cwd": ROOT, "env": environment}
 
@@ -73,19 +81,17 @@ def put(files, texts):
 
 
 def counted_in(spark, files):
-    from pipeline.stream import counted_folder
-
-    rows = counted_folder(spark, str(files.parent / "out")).collect()
-    return Counter({row["word"]: row["count"] for row in rows})
+    batches = spark.read.parquet(str(files.parent / "out" / "counts"))
+    return Counter(dict(batches.groupBy("word").sum("count").collect()))
 
 
 def test_every_chain_is_acked_once_although_the_process_is_killed_twice(spark, queue, files):
     first = {f"a{n}.txt": f"one two Two {'three ' * n}" for n in range(5)}
     later = {f"b{n}.txt": f"four FIVE {'six ' * n}" for n in range(4)} | {"wordless.txt": " \n-"}
     put(files, {**first, "bad.txt": b"caf\xe9 au lait"})
-    run(queue, files, "--available-now", die_after="starts:1", status=-signal.SIGKILL)
+    run(queue, files, "--available-now", die_after="start:1", status=-signal.SIGKILL)
     put(files, {**later, "empty.txt": ""})  # Spark skips empty files: no chain
-    run(queue, files, "--available-now", die_after="counts:1", status=-signal.SIGKILL)
+    run(queue, files, "--available-now", die_after="finish:1", status=-signal.SIGKILL)
     run(queue, files, "--available-now")
     before = list(queue.bodies)
     run(queue, files, "--available-now")  # nothing new: nothing is sent
@@ -96,13 +102,13 @@ def test_every_chain_is_acked_once_although_the_process_is_killed_twice(spark, q
     assert Counter(r.op for r in distinct.values()) == {
         "create": len(first) + len(later) + 1,
         "fail": 1,
-        "stamp": len(first) + len(later) + len(first) + len(later) - 1,
+        "stamp": len(first) + len(later),
     }
     acker = Acker(queue.bodies)
     assert acker.statuses() == {"acked": len(first) + len(later), "failed": 1}
     assert len(acker.bus.events) == len(first) + len(later) + 1
     failed = [event for event in acker.bus.events if event["status"] == "failed"]
-    assert [event["tag"] for event in failed] == ["stream/bad.txt"]
+    assert [event["tag"] for event in failed] == ["r/file/bad.txt"]
     assert counted_in(spark, files) == count_words([*first.values(), *later.values()])
 
 
@@ -154,21 +160,21 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
         until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 4, "failed": 1})
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0, log.read_text()[-4000:]
-    assert "batches of files, " in log.read_text()
+    assert "batches of counts, " in log.read_text() + ", "
     assert uncommitted(files) == {"words": set(), "starts": set(), "counts": set()}
     assert duplicates_in(queue.bodies) == 0
 
     # Another run id would give other request ids, and repeated requests would count twice.
     errors = run(queue, files, run_id="another", status=1)
-    assert "is of the run 'r': give this one again as --run-id" in errors
+    assert "exists already, from the run 'r'" in errors
 
     # Killed right after it sent, in each query that sends; then interrupted by Ctrl-C.
     before = list(queue.bodies)
-    for step, name in (("starts", "b0.txt"), ("counts", "b1.txt")):
+    for step, query, name in (("start", "starts", "b0.txt"), ("finish", "counts", "b1.txt")):
         put(files, {name: "five Six five"})
         with running(queue, files, log, die_after=f"{step}:1") as process:
             assert process.wait(300) == -signal.SIGKILL, log.read_text()[-4000:]
-        assert uncommitted(files)[step]
+        assert uncommitted(files)[query]
     assert len(queue.bodies) > len(before)
     with running(queue, files, log) as process:
         until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 6, "failed": 1})
@@ -179,13 +185,12 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
     # The table, after SQS delivered everything once, and again after a second time.
     texts = first | {"old.txt": "four"} | dict.fromkeys(["b0.txt", "b1.txt"], "five Six five")
     expected = {
-        f"stream/{name}": ("acked", *[counted(text).total() + 1] * 2)
-        for name, text in texts.items()
+        f"r/file/{name}": ("acked", *[counted(text).total()] * 2) for name, text in texts.items()
     }
-    for expected_events in (dict.fromkeys([*expected, "stream/bad.txt"], 1), {}):
+    for expected_events in (dict.fromkeys([*expected, "r/file/bad.txt"], 1), {}):
         apply(functions, queue.bodies)
         table = totals(chains_in(functions.aws))
-        assert table.pop("stream/bad.txt")[0] == "failed"
+        assert table.pop("r/file/bad.txt")[0] == "failed"
         assert table == expected
         events = functions.aws.events()
         assert Counter(event["detail"]["tag"] for event in events) == expected_events
@@ -209,16 +214,16 @@ def test_a_failing_query_stops_the_others(queue, files):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--every", "-1"], "stream: --every must be 0 seconds or more, not -1"),
-        (["--every", "nan"], "stream: --every must be 0 seconds or more, not nan"),
-        (["--files-per-batch", "0"], "stream: --files-per-batch must be 1 or more, not 0"),
-        (["--run-id", ""], "stream: --run-id: is empty: ''"),
-        (["--region", "moon"], "stream: --region: 'moon' is no region"),
+        (["--every", "-1"], "--every must be 0 seconds or more, not -1"),
+        (["--every", "nan"], "--every must be 0 seconds or more, not nan"),
+        (["--files-per-batch", "0"], "option 'maxFilesPerTrigger', must be a positive integer"),
+        (["--run-id", ""], "stream: --run-id: ''"),
+        (["--region", "moon"], "stream: --region: 'moon'"),
     ],
 )
-def test_invalid_arguments_are_named(more, message, queue, tmp_path, capsys):
-    from pipeline import stream
-
-    here = ["--files", str(tmp_path), "--out", str(tmp_path / "out"), "--run-id", "r"]
-    assert stream.main([*here, "--queue-url", queue.queue_url, *more]) == 1
-    assert capsys.readouterr().err.startswith(message)
+def test_invalid_arguments_are_named(spark, more, message, queue, tmp_path, capsys):
+    here = ["--files", tmp_path, "--out", tmp_path / "out", *more]
+    assert run_main(stream, queue, "r", tmp_path / "records", *here) == 1
+    printed, errors = capsys.readouterr()
+    assert message in errors
+    assert (printed, errors.count("\n")) == ("", 1)

@@ -170,6 +170,14 @@ def test_long_tags_are_cut(spark):
         assert len(tag.encode()) <= 1024
 
 
+def test_no_tag_holds_nul(spark):
+    chains = spark.createDataFrame([("a\0b",)], "c0 string")
+    with pytest.raises(Exception, match="xorack: a value of a chain column holds NUL"):
+        chains.select(tag_column(chains, "p/", 1)).collect()
+    with pytest.raises(InvalidRequest, match="without NUL"):
+        tag_text("p/", "a\0b")
+
+
 @pytest.mark.parametrize(
     ("values", "text"),
     [
@@ -270,12 +278,12 @@ def test_case_counts_where_the_session_says_so(spark, configure):
 def test_ids_are_parsed(given, id):
     assert parse_id(given) == id
     assert signed(id) % 2**64 == id
-    assert -(2**63) <= signed(id) < 2**63
+    assert -(2**63) <= signed(id) == signed(signed(id)) < 2**63
 
 
 @pytest.mark.parametrize(
     "given", [0, 2**64, -(2**63) - 1, True, 1.0, None, "1", "0" * 16, "x" * 16, "0x00000000000001"]
 )
 def test_invalid_ids_are_named(given):
-    with pytest.raises(InvalidRequest, match=r"id: .*, expected a unit's id"):
+    with pytest.raises(InvalidRequest, match=r"id: .*, expected a non-zero 64-bit integer"):
         parse_id(given)

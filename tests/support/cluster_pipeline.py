@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from pipeline import count, scan, split
+from pipeline import count, data, scan, split
 from tests.support.cluster_job import ONE_CORE_AND_SPECULATION, kill_executor, once
 
 MISHAPS = {0: "killed", 2: "hung"}
@@ -28,36 +28,38 @@ BEFORE, AFTER = "two", "t w"
 """The end of a file before and after its change: one more word in as many bytes."""
 
 
-def stumbling(folder: Path) -> Callable[..., Any]:
-    """Wrap `scan_words` so that its tasks fail."""
-    original = scan.scan_words
+def stumbling(folder: Path, database: Path) -> Callable[..., Any]:
+    """Wrap `scan_database` so that its tasks fail."""
+    original = data.scan_database
 
-    def scan_words(spark: Any, tasks: Any, *given: Any) -> Any:
-        frame, results = original(spark, tasks, *given)
-        first = [task[0].path for task in tasks]
+    def scan_database(*given: Any) -> Any:
+        frame = original(*given)
 
         def stumble(batches: Iterator[Any]) -> Iterator[Any]:
-            yield from batches
+            files = set()
+            for batch in batches:
+                files.update(batch.column(0).to_pylist())
+                yield batch
             number = TaskContext.get().partitionId()
             if number in MISHAPS and once(folder, MISHAPS[number]):
-                file = Path(os.fsdecode(first[number]))
+                file = database / min(files)
                 file.write_text(file.read_text().removesuffix(BEFORE) + AFTER)
                 if MISHAPS[number] == "killed":
                     kill_executor()
                 time.sleep(120)  # Spark kills the overtaken task
 
-        return frame.mapInArrow(stumble, frame.schema), results
+        return frame.mapInArrow(stumble, frame.schema)
 
-    return scan_words
+    return scan_database
 
 
 def main(master: str, database: str, out: str, queue_url: str, place: str) -> int:
     given = [f"--conf {key}={value}" for key, value in ONE_CORE_AND_SPECULATION.items()]
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*given, "pyspark-shell"])
     os.environ["SPARK_MASTER"] = master
-    scan._TASK_FILES = 2
-    scan.scan_words = stumbling(Path(place))
-    common = ["--queue-url", queue_url, "--run-id", "r"]
+    scan._TASK_BYTES = 2 * scan._FILE_COSTS  # two files a task
+    data.scan_database = stumbling(Path(place), Path(database))
+    common = ["--queue-url", queue_url, "--run-id", "r", "--records", f"{out}/records"]
     words = ["--words", f"{out}/words"]
     return split.main(["--database", database, *words, *common]) or count.main(
         [*words, "--counts", f"{out}/counts", *common]

@@ -69,28 +69,27 @@ def test_words_do_not_depend_on_the_cuts_of_a_file(text, encoding, piece, cuts):
     known = encoding_named(encoding)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "PIECE", piece)
-        patch.setattr(reading, "_AHEAD", 8)
         ends = sorted({cut * piece for cut in cuts if cut * piece < len(data)})
-        borders = [0, *(ends if known.unit else []), len(data)]
+        borders = [0, *(ends if known.can_be_cut else []), len(data)]
         parts = [
             part
             for start, end in pairwise(borders)
             for part in read_words(io.BytesIO(data), start, end, len(data), known)
         ]
         assert parts == read_all(data, encoding)
-    assert [word for p in parts for word in p.text.decode().split(" ")] == words(text)
-    positions = [p.position + i for p in parts for i in range(len(p.text.split(b" ")))]
+    assert [word for _, found in parts for word in found.decode().split(" ")] == words(text)
+    positions = [at + i for at, found in parts for i in range(len(found.split(b" ")))]
     assert positions == sorted(set(positions))
 
 
 @pytest.mark.parametrize(
     ("data", "encoding", "message"),
     [
-        (b"ab\xff", "utf-8", "is not utf-8: invalid start byte at byte 2"),
-        (b"ab\xe2\x82", "utf-8", "is not utf-8: unexpected end of data at byte 2"),
-        (b"ab\x81", "cp1252", "is not cp1252: .* at byte 2"),
-        (b"\xff\xfea\0b", "utf-16", "is not utf-16-le: truncated data at byte 4"),
-        (b"a\0\0\xd8b\0", "utf-16-le", "is not utf-16-le: illegal .*surrogate at byte 2"),
+        (b"ab\xff", "utf-8", "is not utf-8: invalid start byte, from byte 2"),
+        (b"ab\xe2\x82", "utf-8", "is not utf-8: unexpected end of data, from byte 2"),
+        (b"ab\x81", "cp1252", "is not cp1252: .*, from byte 2"),
+        (b"\xff\xfea\0b", "utf-16", "is not utf-16: truncated data, from byte 0"),
+        (b"a\0\0\xd8b\0", "utf-16-le", "is not utf-16-le: illegal .*surrogate"),
         (b"a\x82", "shift_jis", "is not shift-jis: incomplete multibyte sequence"),
     ],
 )
@@ -116,7 +115,6 @@ def test_a_file_that_became_shorter_is_an_error():
 @pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
 def test_an_endless_word_is_rejected_and_a_long_one_is_not(monkeypatch, encoding):
     monkeypatch.setattr(reading, "PIECE", 64)
-    monkeypatch.setattr(reading, "_AHEAD", 64)
     monkeypatch.setattr(reading, "LONGEST_WORD", 1000)
     assert read_all(b"x" * 900, encoding) == [(0, b"x" * 900)]
     with pytest.raises(UnreadableFile, match="a word of more than 1000 characters"):
@@ -129,9 +127,7 @@ def test_an_invalid_encoding_is_named(name):
         encoding_named(name)
 
 
-def test_encodings_have_a_unit_if_they_can_be_cut():
-    assert {name: encoding_named(name).unit for name in ("UTF8", "latin-1", "cp437", "utf-16")} == {
-        **dict.fromkeys(("UTF8", "latin-1", "cp437"), 1),
-        "utf-16": 4,
-    }
-    assert {encoding_named(name).unit for name in ("sjis", "gbk", "utf-7", "iso2022_jp")} == {0}
+def test_encodings_whose_characters_can_be_found_can_be_cut():
+    cut = ("UTF8", "utf-8-sig", "latin-1", "cp437", "ascii")
+    whole = ("utf-16", "utf-32-be", "sjis", "gbk", "utf-7", "iso2022_jp")
+    assert {name for name in cut + whole if encoding_named(name).can_be_cut} == {*cut}

@@ -4,21 +4,83 @@ from __future__ import annotations
 
 import base64
 import gzip
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
-from xorack.aws.client import NotAccepted, make_client, send_entries
+from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, NoRegionError
+
+from xorack.aws.client import NotAccepted, error_code, is_transient, make_client, send_entries
 from xorack.core.errors import InvalidRequest, SendFailed
 from xorack.core.message import MAX_BODY_BYTES, Rejected, pack
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 
-__all__ = ["DeadLetterQueue", "SendReport", "send", "send_bodies", "send_packed"]
+__all__ = [
+    "DeadLetterQueue",
+    "SendReport",
+    "queue_client",
+    "send",
+    "send_bodies",
+    "send_packed",
+    "why_unreachable",
+]
 
+_REGION_OF_URL = re.compile(r"https://sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|api\.aws)")
+_AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 _ENTRIES = 10
 """Most entries of one SendMessageBatch; together they hold at most 1 MiB."""
 _ERROR_BYTES = 1000
+
+
+def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | None = None) -> Any:
+    """Make a boto3 SQS client that reaches a queue, wherever its URL points.
+
+    Args:
+        queue_url: The queue.
+        region: By default the one in the URL, or else that of the environment.
+        endpoint_url: By default, for a queue outside AWS, the host in the URL.
+
+    Raises:
+        InvalidRequest: The region is unknown or invalid, or the endpoint is invalid.
+    """
+    settings = {"region_name": region, "endpoint_url": endpoint_url}
+    if match := _REGION_OF_URL.match(queue_url):
+        settings["region_name"] = region or match[1]
+    url = urlsplit(queue_url)
+    known = os.environ.get("AWS_ENDPOINT_URL_SQS") or os.environ.get("AWS_ENDPOINT_URL")
+    # boto3 takes the path of the URL alone.
+    if not (endpoint_url or known or (url.hostname or "").endswith(_AWS_HOSTS)):
+        settings["endpoint_url"] = f"{url.scheme}://{url.netloc}"
+    try:
+        return make_client("sqs", **{name: value for name, value in settings.items() if value})
+    except NoRegionError:
+        expected = "a region, as neither the queue's URL nor the environment names one"
+        raise InvalidRequest("region", None, expected) from None
+    except InvalidRegionError:
+        raise InvalidRequest("region", region, "a region, such as eu-west-1") from None
+    except ValueError:
+        raise InvalidRequest("endpoint_url", endpoint_url, "http(s)://HOST") from None
+
+
+def why_unreachable(queue_url: str, client: Any) -> str | None:
+    """Return why a queue cannot be reached; None if it can.
+
+    A role that may send but not read attributes is trusted, and so is a queue that is too busy.
+    """
+    try:
+        client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
+    except ClientError as error:
+        code = error_code(error)
+        if "NonExistentQueue" in code or "QueueDoesNotExist" in code:
+            return f"there is no queue {queue_url}"
+        return None if "Denied" in code or is_transient(error) else f"{queue_url}: {error}"
+    except BotoCoreError as error:
+        return f"{queue_url}: {error}"
+    return None
 
 
 @dataclass(frozen=True)

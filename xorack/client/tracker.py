@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, Literal, cast, get_args
 
-from xorack.aws.client import make_client
-from xorack.aws.sqs import send
+from xorack.aws.sqs import queue_client, send
 from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
 from xorack.core.hashing import MASK, unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
@@ -281,7 +280,7 @@ class Tracker:
             collected.extend(requests)
             return
         if self._client is None:
-            self._client = make_client("sqs")
+            self._client = queue_client(self.queue_url)
         send(self.queue_url, requests, self._client, policy=self.policy)
 
 

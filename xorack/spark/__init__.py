@@ -19,9 +19,11 @@ from xorack.spark.errors import (
 )
 from xorack.spark.evidence import Observed
 from xorack.spark.rows import FoundRows, Report, TrackedRows
+from xorack.spark.shipping import CannotShip, ship
 from xorack.spark.tracking import Tracking
 
 __all__ = [
+    "CannotShip",
     "DuplicateUnits",
     "FoundRows",
     "InvalidOption",
@@ -35,4 +37,5 @@ __all__ = [
     "TrackedRows",
     "Tracking",
     "UnsuitableColumns",
+    "ship",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,13 +54,18 @@ class Observed(NamedTuple):
             InvalidOption: The frame was not written.
         """
         got: list[dict[str, int | None]] = []
-        # Spark waits for ever for the observation of a frame that nobody writes.
-        thread = threading.Thread(target=lambda: got.append(self.observation.get), daemon=True)
+
+        def get() -> None:
+            with suppress(Exception):
+                got.append(self.observation.get)
+
+        # A classic session waits for ever for the observation of a frame that nobody writes.
+        thread = threading.Thread(target=get, daemon=True)
         thread.start()
         thread.join(_PATIENCE_SECONDS)
-        if not got:
+        if not got or "count" not in got[0]:
             raise InvalidOption("observed", "its frame was not written: write observed.frame")
-        return Totals(got[0].get("units") or 0, got[0].get("count") or 0)
+        return Totals(got[0].get("units") or 0, got[0]["count"] or 0)
 
 
 def open_output(spark: SparkSession, output: Output) -> DataFrame:
@@ -162,7 +168,7 @@ def per_chain(rows: TrackedRows, outputs: Sequence[DataFrame]) -> DataFrame | No
     if not all(has_columns(frame, rows.chain) for frame in outputs):
         return None
     parts = [_by_tag(rows, frame) for frame in outputs]
-    together = reduce(DataFrame.unionByName, parts)
+    together = reduce(lambda one, other: one.unionByName(other), parts)
     return together.groupBy("tag").agg(
         F.bit_xor("units").alias("units"), F.sum("count").alias("count")
     )

@@ -11,8 +11,8 @@ from xorack.core.errors import XorAckError
 from xorack.spark.errors import InvalidOption, NotStarted, OutputDiffers, UnsuitableColumns
 from xorack.spark.evidence import open_output, unit_of
 from xorack.spark.folding import fold_chains, fold_units
-from xorack.spark.record import read_claim, summarize
-from xorack.spark.starting import cells_of, keep_record, record_of, request_id
+from xorack.spark.record import summarize
+from xorack.spark.starting import cells_of, claim_of, keep_record, record_of, request_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,10 +57,10 @@ def settle(rows: TrackedRows, proof: Proof, given: Output | None) -> Settled:
     summary, facts = found
     started = record_of(rows).chains().where("count > 0").select(*_FOLDED)
     if proof.totals == summary.totals:
-        return Settled(started, facts["cells"], summary.chains, summary.totals.count)
+        return Settled(started, facts["cells"], summary.chains, summary.totals.rows)
     source = facts["source"] if given is None else given
     if source is None:
-        raise OutputDiffers(rows.name, summary.totals.count, proof.totals.count, [_NO_ROWS])
+        raise OutputDiffers(rows.name, summary.totals.rows, proof.totals.rows, [_NO_ROWS])
     frame = open_output(rows.tracking.spark, source)
     return _settle_chains(rows, proof, frame, facts["cells"])
 
@@ -78,11 +78,11 @@ def _settle_batch(rows: TrackedRows, proof: Proof, given: Output | None) -> Sett
     unit = unit_of(rows, frame)
     summary = summarize(fold_units(frame, rows.chain, unit, rows.prefix))
     if proof.totals != summary.totals:
-        raise OutputDiffers(rows.name, summary.totals.count, proof.totals.count)
-    claim = read_claim(tracking.spark, tracking.folder(rows.label))
+        raise OutputDiffers(rows.name, summary.totals.rows, proof.totals.rows)
+    claim = claim_of(rows)
     cells = cells_of(rows) if claim is None else claim["cells"]
     finished = fold_chains(frame, rows.chain, unit, rows.prefix, cells)
-    return Settled(finished, cells, summary.chains, summary.totals.count)
+    return Settled(finished, cells, summary.chains, summary.totals.rows)
 
 
 def _settle_chains(rows: TrackedRows, proof: Proof, frame: DataFrame, cells: int | None) -> Settled:
@@ -90,7 +90,7 @@ def _settle_chains(rows: TrackedRows, proof: Proof, frame: DataFrame, cells: int
     unit = unit_of(rows, frame)
     read = fold_units(frame, rows.chain, unit, rows.prefix)
     if proof.chains is None and proof.totals != (totals := summarize(read).totals):
-        raise OutputDiffers(rows.name, totals.count, proof.totals.count)
+        raise OutputDiffers(rows.name, totals.rows, proof.totals.rows)
     started = record_of(rows).chains().where("count > 0").select(*_FOLDED)
     verdicts = _verdicts(started, read, proof.chains).persist()
     sums = {row["verdict"]: row for row in _sums(verdicts).collect()}
@@ -199,7 +199,7 @@ def advance(
     Raises:
         UnsuitableColumns: The output has a chain that was not started.
     """
-    keep_record(following, written, {"step": "advance", "from": rows.name})
+    keep_record(following, written, {"cells": settled.cells})
     started = (
         record_of(following)
         .chains()

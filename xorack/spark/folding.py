@@ -65,12 +65,11 @@ def fold_chains(
     columns = chain_columns(frame, chain)
     rows = frame.select(*columns, unit.alias("unit"))
     names = rows.columns[:-1]
-    rows = rows.withColumn("key", F.xxhash64(*names))
-    fields = [rows.schema[name] for name in [*names, "key"]]
-    fields += [StructField("units", LongType()), StructField("count", LongType())]
-    schema = StructType([*fields, StructField("fold", BinaryType())])
+    fields = [StructField("units", LongType()), StructField("count", LongType())]
+    fields = [*(rows.schema[name] for name in names), *fields, StructField("fold", BinaryType())]
+    schema = StructType(fields)
     # A chain's folds meet in one task; a chain of very many rows is folded where it lies first.
-    parts = rows.mapInArrow(_fold_rows(names, cells), schema).repartition("key")
+    parts = rows.mapInArrow(_fold_rows(names, cells), schema).repartition(*names)
     merged = parts.mapInArrow(_merge_folds(names, cells), schema)
     return merged.select(
         tag_column(merged, prefix, len(names)).alias("tag"), "units", "count", "fold"

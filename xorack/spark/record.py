@@ -7,8 +7,7 @@ says that the record is whole, and what it must equal when the run is repeated.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from pyspark.errors import AnalysisException
@@ -23,29 +22,22 @@ __all__ = [
     "Record",
     "Summary",
     "Totals",
-    "claim_label",
     "folder_part",
-    "read_claim",
+    "read_line",
     "summarize",
+    "write_line",
 ]
 
 
-@dataclass(frozen=True)
-class Totals:
-    """The XOR and the count of units.
+class Totals(NamedTuple):
+    """The XOR of the unit ids of rows, signed 64 bits, and how many these are."""
 
-    Attributes:
-        units: The XOR of the unit ids, signed 64 bits.
-        count: The number of units.
-    """
-
-    units: int = 0
-    count: int = 0
+    units: int
+    rows: int
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What a record says of all its chains together.
+class Summary(NamedTuple):
+    """What chains sum up to.
 
     Attributes:
         totals: Of all units.
@@ -99,32 +91,18 @@ class Record:
 
     def read(self) -> tuple[Summary, dict[str, Any]] | None:
         """Read the summary, and the facts that were written with it; None if there is none."""
-        rows = _lines(self._spark, f"{self._folder}/summary")
-        if not rows:
+        if (line := read_line(self._spark, f"{self._folder}/summary")) is None:
             return None
-        facts = rows[0]
-        totals = Totals(facts.pop("units"), facts.pop("count"))
-        return Summary(totals, facts.pop("chains"), facts.pop("fingerprint")), facts
+        (units, count), chains, fingerprint = line["summary"]
+        return Summary(Totals(units, count), chains, fingerprint), line
 
     def write(self, chains: DataFrame, facts: dict[str, Any]) -> Summary:
-        """Write the chains, then their summary; what an interrupted start left is overwritten.
-
-        Args:
-            chains: ``tag``, ``units``, ``count``, ``fold``, and more.
-            facts: JSON values that say how the chains were made.
-
-        Returns:
-            The summary.
-        """
+        """Write the chains, then their summary with facts about how they were made."""
+        writer = chains.write.mode("overwrite").option("compression", "lz4")
         with plain_errors():
-            # Hashes do not compress.
-            chains.write.mode("overwrite").option("compression", "lz4").parquet(
-                f"{self._folder}/chains"
-            )
+            writer.parquet(f"{self._folder}/chains")
         summary = summarize(self.chains())
-        numbers = {**asdict(summary.totals), "chains": summary.chains}
-        line = {**facts, **numbers, "fingerprint": summary.fingerprint}
-        _write_line(self._spark, f"{self._folder}/summary", line)
+        write_line(self._spark, f"{self._folder}/summary", {**facts, "summary": summary})
         return summary
 
     def chains(self) -> DataFrame:
@@ -141,7 +119,8 @@ class Record:
     def attempts(self) -> DataFrame | None:
         """Return the requests of all attempts that finished a part, with their ``attempt``."""
         try:
-            return self._spark.read.parquet(f"{self._folder}/attempts")
+            attempts = self._spark.read.parquet(f"{self._folder}/attempts")
+            return attempts if attempts.columns else None  # Connect looks for the path only now
         except AnalysisException as error:
             if _is_missing(error):
                 return None
@@ -153,40 +132,21 @@ def folder_part(key: str, value: str) -> str:
     return f"{key}={quote(value, safe='')}"
 
 
-def claim_label(spark: SparkSession, folder: str, claim: dict[str, Any]) -> dict[str, Any]:
-    """Claim a label's chains for who starts them, unless that was done before.
-
-    Args:
-        spark: The session.
-        folder: The label's folder.
-        claim: JSON values.
-
-    Returns:
-        The first claim.
-    """
-    if first := read_claim(spark, folder):
-        return first
-    _write_line(spark, f"{folder}/started_by", claim)
-    return claim
-
-
-def read_claim(spark: SparkSession, folder: str) -> dict[str, Any] | None:
-    """Return the claim of a label's chains; None if nobody has started them."""
-    return next(iter(_lines(spark, f"{folder}/started_by")), None)
-
-
-def _write_line(spark: SparkSession, path: str, line: dict[str, Any]) -> None:
+def write_line(spark: SparkSession, path: str, line: dict[str, Any]) -> None:
+    """Write a folder with one line of JSON."""
     text = spark.createDataFrame([(json.dumps(line),)], "value string").coalesce(1)
     text.write.mode("overwrite").text(path)
 
 
-def _lines(spark: SparkSession, path: str) -> list[dict[str, Any]]:
+def read_line(spark: SparkSession, path: str) -> dict[str, Any] | None:
+    """Read what `write_line` wrote; None if there is nothing."""
     try:
-        return [json.loads(row[0]) for row in spark.read.text(path).select("value").collect()]
+        row = spark.read.text(path).select("value").first()
     except AnalysisException as error:
         if _is_missing(error):
-            return []
+            return None
         raise
+    return None if row is None else dict(json.loads(row["value"]))
 
 
 def _is_missing(error: AnalysisException) -> bool:

@@ -17,7 +17,7 @@ from xorack.spark.evidence import Observed, Output, proof_of
 from xorack.spark.finishing import advance, finish, settle
 from xorack.spark.sending import Sent, send
 from xorack.spark.starting import creates, keep_start
-from xorack.spark.units import parse_id, unit_column
+from xorack.spark.units import parse_id, signed, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -155,13 +155,13 @@ class TrackedRows:
             UnsuitableColumns: See `with_unit`.
         """
         wanted = frozenset(map(parse_id, ids))
-        signed = [(one - (1 << 64) if one >> 63 else one,) for one in sorted(wanted)]
-        asked = frame.sparkSession.createDataFrame(signed, f"`{self.unit_name}` long")
+        rows = [(signed(one),) for one in sorted(wanted)]
+        asked = frame.sparkSession.createDataFrame(rows, f"`{self.unit_name}` long")
         units = self.with_unit(frame)
-        rows = units.join(F.broadcast(asked), self.unit_name, "left_semi").persist()
+        matches = units.join(F.broadcast(asked), self.unit_name, "left_semi").persist()
         with plain_errors():
-            found = rows.select(self.unit_name).distinct().collect()
-        return FoundRows(rows, wanted - {row[0] % (1 << 64) for row in found})
+            found = matches.select(self.unit_name).distinct().collect()
+        return FoundRows(matches, wanted - {row[0] % (1 << 64) for row in found})
 
     def start(self, written: DataFrame | str, chains: DataFrame | None = None) -> Report:
         """Start the units of what was written: each chain is created with all its units.
@@ -186,7 +186,7 @@ class TrackedRows:
         """
         summary, facts = keep_start(self, written, chains)
         sent = send(creates(self, facts), self.tracking.queue, facts["cells"])
-        return Report("written", summary.chains, summary.totals.count, 0, *sent)
+        return Report("written", summary.chains, summary.totals.rows, 0, *sent)
 
     def finish(
         self,

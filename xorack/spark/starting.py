@@ -9,13 +9,7 @@ from pyspark.sql import functions as F
 from xorack.spark.errors import LabelInUse, RowsChanged
 from xorack.spark.evidence import open_output, unit_of
 from xorack.spark.folding import fold_chains, fold_units
-from xorack.spark.record import (
-    Record,
-    Summary,
-    claim_label,
-    folder_part,
-    summarize,
-)
+from xorack.spark.record import Record, Summary, folder_part, read_line, summarize, write_line
 from xorack.spark.units import chain_columns, column_named, has_columns, tag_column
 
 if TYPE_CHECKING:
@@ -24,7 +18,15 @@ if TYPE_CHECKING:
     from xorack.spark.evidence import Output
     from xorack.spark.rows import TrackedRows
 
-__all__ = ["cells_of", "creates", "keep_record", "keep_start", "record_of", "request_id"]
+__all__ = [
+    "cells_of",
+    "claim_of",
+    "creates",
+    "keep_record",
+    "keep_start",
+    "record_of",
+    "request_id",
+]
 
 _DETAIL_BYTES = 4096
 
@@ -45,15 +47,28 @@ def cells_of(rows: TrackedRows) -> int | None:
 def keep_start(
     rows: TrackedRows, written: Output, chains: DataFrame | None
 ) -> tuple[Summary, dict[str, Any]]:
-    """Keep the record of a start; see `TrackedRows.start`.
-
-    Returns:
-        The summary of the record and the facts in it: those of the first start of this run.
-    """
-    _claim(rows)
+    """Keep the record of a start; return its summary, and the facts of this run's first start."""
+    cells = cells_of(rows)
+    claim = {"name": rows.name, "cells": cells}
+    first = claim_of(rows)
+    if first is not None and first["name"] != rows.name:
+        raise LabelInUse(
+            f"rows named {first['name']!r} have started chains {rows.prefix} before: "
+            f"give {rows.name!r} another label"
+        )
+    if first is not None and first["cells"] != cells:
+        raise RowsChanged(
+            f"run {rows.tracking.run_id!r} started {rows.name!r} with {_form(first['cells'])} "
+            f"before, and now with {_form(cells)}"
+        )
     facts = None if chains is None else _facts(rows, chains)
-    given = {"step": "start", "with_facts": chains is not None}
-    return keep_record(rows, written, given, facts)
+    times = {"timeout": rows.tracking.timeout, "idle_timeout": rows.tracking.idle_timeout}
+    kept = keep_record(
+        rows, written, {**times, "cells": cells, "has_facts": facts is not None}, facts
+    )
+    if first is None:
+        write_line(rows.tracking.spark, _claim_folder(rows), claim)
+    return kept
 
 
 def keep_record(
@@ -69,47 +84,28 @@ def keep_record(
     unit = unit_of(rows, frame)
     before = record.read()
     if before is not None:
-        light = fold_units(frame, rows.chain, unit, rows.prefix)
-        summary = summarize(
-            _with_facts(rows, light.withColumn("fold", F.lit(None).cast("binary")), facts)
-        )
+        folded = fold_units(frame, rows.chain, unit, rows.prefix)
+        folded = folded.withColumn("fold", F.lit(None).cast("binary"))
+        summary = summarize(_with_facts(rows, folded, facts))
         if summary != before[0]:
             raise RowsChanged(
-                f"run {tracking.run_id!r} started {before[0].totals.count:,} rows named "
+                f"run {tracking.run_id!r} started {before[0].totals.rows:,} rows named "
                 f"{rows.name!r} in {before[0].chains:,} chains before, and now others: "
-                f"{summary.totals.count:,} in {summary.chains:,}; use another run_id"
+                f"{summary.totals.rows:,} in {summary.chains:,}; use another run_id"
             )
         return before
-    folded = fold_chains(frame, rows.chain, unit, rows.prefix, cells_of(rows))
-    kept = {
-        "name": rows.name,
-        "chain": rows.chain,
-        "unit": rows.unit,
-        "cells": cells_of(rows),
-        "source": written if isinstance(written, str) else None,
-        "timeout": tracking.timeout,
-        "idle_timeout": tracking.idle_timeout,
-        **given,
-    }
+    folded = fold_chains(frame, rows.chain, unit, rows.prefix, given["cells"])
+    kept = {**given, "source": written if isinstance(written, str) else None}
     return record.write(_with_facts(rows, folded, facts), kept), kept
 
 
-def _claim(rows: TrackedRows) -> None:
-    """Make sure that these rows may create the chains of their label."""
-    tracking = rows.tracking
-    folder = tracking.folder(rows.label)
-    cells = cells_of(rows)
-    first = claim_label(tracking.spark, folder, {"name": rows.name, "cells": cells})
-    if first["name"] != rows.name:
-        raise LabelInUse(
-            f"rows named {first['name']!r} have started chains {rows.prefix} before: "
-            f"give {rows.name!r} another label"
-        )
-    if first["cells"] != cells:
-        raise RowsChanged(
-            f"run {tracking.run_id!r} started {rows.name!r} with {_form(first['cells'])} before, "
-            f"and now with {_form(cells)}"
-        )
+def claim_of(rows: TrackedRows) -> dict[str, Any] | None:
+    """Return which name starts the chains of a label, and with how many cells."""
+    return read_line(rows.tracking.spark, _claim_folder(rows))
+
+
+def _claim_folder(rows: TrackedRows) -> str:
+    return f"{rows.tracking.folder(rows.label)}/started_by"
 
 
 def _form(cells: int | None) -> str:
@@ -182,7 +178,7 @@ def creates(rows: TrackedRows, facts: dict[str, Any]) -> DataFrame:
         F.lit(facts["idle_timeout"]).cast("double").alias("idle_timeout"),
         "detail",
     )
-    if not facts["with_facts"]:
+    if not facts["has_facts"]:
         return created
     is_failed = F.col("failed").isNotNull()
     ended = chains.where(number == 0).select(

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import InvalidRequest
 from xorack.core.hashing import decimal_text, unit_id
+from xorack.core.request import MAX_TAG_BYTES, validate_tag
 from xorack.spark.errors import UnsuitableColumns
 
 if TYPE_CHECKING:
@@ -26,23 +27,11 @@ if TYPE_CHECKING:
     Expression = Callable[[Column], Column]
     Forms = tuple[Expression, Expression]
 
-__all__ = [
-    "chain_columns",
-    "column_named",
-    "has_columns",
-    "parse_id",
-    "quoted",
-    "signed",
-    "tag_column",
-    "tag_text",
-    "unit_column",
-]
-
-_TAG_BYTES = 1024
 _CUT_CHARACTERS = 240
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _ISO = "%sT%02d:%02d:%02d.%06d"
+_ENCODED = {"%": "%25", "/": "%2F"}
 _HEX_ID = re.compile("[0-9a-fA-F]{16}")
 _SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
 
@@ -68,8 +57,9 @@ def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:
     fields = frame.schema.fields
     found = [field for field in fields if field.name.lower() == name.lower()]
     exact = [field for field in found if field.name == name]
-    if found != exact and _case_sensitive(frame):
-        found = exact
+    if found != exact:
+        case_sensitive = frame.sparkSession.conf.get("spark.sql.caseSensitive")
+        found = exact if str(case_sensitive).lower() == "true" else found
     if len(found) != 1:
         problem = "not in the frame" if not found else f"{len(found)} times in the frame"
         columns = ", ".join(field.name for field in fields)
@@ -83,10 +73,6 @@ def has_columns(frame: DataFrame, names: Sequence[str]) -> bool:
         return bool([column_named(frame, name) for name in names])
     except UnsuitableColumns:
         return False
-
-
-def _case_sensitive(frame: DataFrame) -> bool:
-    return str(frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
 
 
 def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
@@ -114,12 +100,7 @@ def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
 def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
     """Return the columns that tell chains apart, with their own types, as ``c0``, ``c1``, ….
 
-    Args:
-        frame: The rows. Nothing is run: only the schema is read.
-        names: The columns that identify a chain.
-
-    Returns:
-        The columns. The job fails where a value is null, with an error that names the column.
+    The job fails where a value is null, with an error that names the column.
 
     Raises:
         UnsuitableColumns: There are no names; a column is missing, ambiguous or of another type.
@@ -137,19 +118,21 @@ def tag_column(frame: DataFrame, prefix: str, count: int) -> Column:
         count: The number of columns.
 
     Returns:
-        A string of at most 1,024 UTF-8 bytes.
+        A string of at most 1,024 UTF-8 bytes. The job fails where a value holds NUL.
 
     Raises:
-        UnsuitableColumns: A column is missing or of another type.
+        UnsuitableColumns: The frame lacks one of the columns.
     """
     parts = _suitable(frame, [f"c{i}" for i in range(count)], "chain")
     texts = [text(column) for column, (_, text) in parts]
-    for plain, encoded in _ENCODED:
+    for plain, encoded in _ENCODED.items():
         texts[:-1] = [F.replace(text, F.lit(plain), F.lit(encoded)) for text in texts[:-1]]
     tag = F.concat(F.lit(prefix), F.concat_ws("/", *texts))
     digits = F.lower(F.lpad(F.hex(_never_zero(F.xxhash64(tag))), 16, "0"))
     cut = F.concat(F.substring(tag, 1, _CUT_CHARACTERS), F.lit("..."), digits)
-    return F.when(F.octet_length(tag) > _TAG_BYTES, cut).otherwise(tag)
+    valid = F.when(F.octet_length(tag) > MAX_TAG_BYTES, cut).otherwise(tag)
+    nul = F.raise_error(F.lit("xorack: a value of a chain column holds NUL; a tag cannot"))
+    return F.when(tag.contains("\0"), nul).otherwise(valid)
 
 
 def tag_text(prefix: str, *values: str | bytes | int | date | Decimal) -> str:
@@ -165,18 +148,15 @@ def tag_text(prefix: str, *values: str | bytes | int | date | Decimal) -> str:
         digits of the hash of the whole tag.
 
     Raises:
-        InvalidRequest: A value has another type.
+        InvalidRequest: A value has another type, or a string holds NUL.
     """
     texts = [_value_text(value) for value in values]
-    for plain, encoded in _ENCODED:
+    for plain, encoded in _ENCODED.items():
         texts[:-1] = [text.replace(plain, encoded) for text in texts[:-1]]
     tag = prefix + "/".join(texts)
-    if len(tag.encode()) <= _TAG_BYTES:
-        return tag
-    return f"{tag[:_CUT_CHARACTERS]}...{unit_id(tag):016x}"
-
-
-_ENCODED = (("%", "%25"), ("/", "%2F"))
+    if len(tag.encode()) > MAX_TAG_BYTES:
+        tag = f"{tag[:_CUT_CHARACTERS]}...{unit_id(tag):016x}"
+    return validate_tag(tag)
 
 
 def _value_text(value: object) -> str:
@@ -201,24 +181,21 @@ def _value_text(value: object) -> str:
 def parse_id(given: int | str) -> int:
     """Return a unit's id, unsigned.
 
-    Args:
-        given: An integer, signed or unsigned, or 16 hex digits as in events.
-
     Raises:
-        InvalidRequest: It is 0, beyond 64 bits, or something else.
+        InvalidRequest: It is neither a non-zero integer of 64 bits, signed or unsigned, nor 16 hex
+            digits as in events.
     """
     number: object = given
     if isinstance(given, str) and _HEX_ID.fullmatch(given):
         number = int(given, 16)
     if type(number) is not int or number == 0 or not -(1 << 63) <= number < 1 << 64:
-        expected = "a unit's id: a non-zero 64-bit integer, or 16 hex digits"
-        raise InvalidRequest("id", given, expected)
+        raise InvalidRequest("id", given, "a non-zero 64-bit integer or 16 hex digits")
     return number % (1 << 64)
 
 
 def signed(id: int) -> int:
-    """Return an unsigned id as the long that Spark has."""
-    return id - (1 << 64) if id >> 63 else id
+    """Return an id, signed or unsigned, as the long that Spark has."""
+    return (id + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[Column, Forms]]:

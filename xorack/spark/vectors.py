@@ -7,7 +7,7 @@ stamp. So the fold of few units is small, and no fold is larger than a stamp.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -135,31 +135,46 @@ def single_units(rows: pa.Table) -> pa.Table:
     return pa.table(columns, names)
 
 
-def combine(rows: pa.Table, keys: Sequence[str], cells: int) -> pa.Table:
+def combine(rows: pa.Table, chain: Sequence[str], cells: int) -> pa.Table:
     """Merge the folds of each chain into one.
 
     Args:
-        rows: ``key``, a long that tells chains apart; ``units``, the XOR of unit ids; ``count``;
-            ``fold``; and the columns that are equal in all rows of a chain.
-        keys: Names of the latter.
+        rows: The columns that tell chains apart; ``units``, the XOR of unit ids; ``count``;
+            ``fold``.
+        chain: The names of the columns that tell chains apart.
         cells: The cells of each table.
 
     Returns:
         A row a chain, with the same columns.
     """
-    key = rows.column("key").to_numpy()
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    begins = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    order, begins = _grouped(rows.select(chain))
     units = np.bitwise_xor.reduceat(rows.column("units").to_numpy()[order], begins)
     counts = np.add.reduceat(rows.column("count").to_numpy()[order], begins)
     payloads = Payloads.of(rows.column("fold").combine_chunks()).take(order)
-    chains, fold = _merged(payloads, begins, cells)
-    merged: dict[str, Any] = dict(
-        zip(keys, rows.select(keys).take(pa.array(order[begins[chains]])).columns, strict=True)
-    )
-    merged |= {"key": key[begins[chains]], "units": units[chains], "count": counts[chains]}
-    return pa.table({**merged, "fold": fold.column()})
+    runs, fold = _merged(payloads, begins, cells)
+    columns = rows.select(chain).take(pa.array(order[begins[runs]])).columns
+    columns += [pa.array(units[runs]), pa.array(counts[runs]), fold.column()]
+    return pa.table(columns, [*chain, "units", "count", "fold"])
+
+
+def _grouped(columns: pa.Table) -> tuple[Numbers, Numbers]:
+    """Order rows by the values of all columns; return the order, and where each group begins."""
+    codes, groups = _codes(columns.column(0).combine_chunks())
+    for column in columns.columns[1:]:
+        others, number = _codes(column.combine_chunks())
+        codes, groups = _codes(pa.array(codes * number + others))
+    # A radix sort: numpy sorts 16-bit integers by counting, ten times as quick as longs.
+    order = np.argsort(codes.astype(np.uint16), kind="stable")
+    for shift in range(16, groups.bit_length(), 16):
+        order = order[np.argsort((codes >> shift).astype(np.uint16)[order], kind="stable")]
+    lengths = np.bincount(codes, minlength=groups)
+    return order, np.cumsum(lengths) - lengths
+
+
+def _codes(values: pa.Array) -> tuple[Numbers, int]:
+    """Number values from 0; return the number of each, and how many there are."""
+    encoded = values.dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
 def _merged(payloads: Payloads, begins: Numbers, cells: int) -> tuple[Numbers, Payloads]:

@@ -1,4 +1,4 @@
-"""The files of a database, the tasks that read them, and the merged results of the tasks."""
+"""The files of a database, and the folders that jobs write to."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from pyarrow import fs
 
-from pipeline.errors import JobError
-from pipeline.files import POSITION_BITS, Said, gathered, position_of
-from pipeline.folder import Found, list_files, opened
-from pipeline.reading import PIECE, Encoding, UnreadableFile
-from pipeline.scan import tasks_of
-from xorack import traced, unit_id, xor
-
-UTF8 = Encoding("utf-8", 1)
+from pipeline.errors import JobError, UnreadableFile
+from pipeline.folder import claim, list_files, opened
 
 
 @pytest.fixture
@@ -63,7 +58,7 @@ def test_a_file_name_can_be_invalid_utf_8(root):
 
 @pytest.mark.parametrize(
     ("place", "message"),
-    [("nothing", "No such file"), ("b.txt", "is not a folder"), ("empty", "has no files")],
+    [("nothing", "No such file"), ("b.txt", "Not a directory"), ("empty", "has no files")],
 )
 def test_an_invalid_database_is_named(root, place, message):
     (root / "empty").mkdir()
@@ -73,7 +68,7 @@ def test_an_invalid_database_is_named(root, place, message):
 
 
 def test_an_unknown_file_system_is_named():
-    with pytest.raises(JobError, match="database nothing://x"):
+    with pytest.raises(JobError, match="nothing://x: "):
         list_files("nothing://x")
 
 
@@ -86,9 +81,26 @@ def test_uris_of_hadoop_for_s3(place, monkeypatch):
         raise OSError("no bucket")
 
     monkeypatch.setattr("pyarrow.fs.FileSystem", SimpleNamespace(from_uri=from_uri))
-    with pytest.raises(JobError, match=f"database {place}: no bucket"):
+    with pytest.raises(JobError, match=f"{place}: no bucket"):
         list_files(place)
     assert uris == ["s3://bucket/books"]
+
+
+def test_objects_are_listed_and_opened(tmp_path, monkeypatch):
+    for name in (".hidden/a", "b.txt", "deep/.c", "deep/d.txt"):
+        (tmp_path / "bucket" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "bucket" / name).write_text(name)
+    system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    from_uri = SimpleNamespace(from_uri=lambda uri: (system, uri.partition("://")[2].rstrip("/")))
+    monkeypatch.setattr("pyarrow.fs.FileSystem", from_uri)
+    assert names(list_files("s3a://bucket/", hidden=True))[::2] == [".hidden/a", "deep/.c"]
+    files = list_files("s3a://bucket/")
+    assert [(file.relative, file.path) for file in files] == [
+        ("b.txt", b"s3://bucket/b.txt"),
+        ("deep/d.txt", b"s3://bucket/deep/d.txt"),
+    ]
+    with opened(files[1].path, files[1].size) as file:
+        assert file.read() == b"deep/d.txt"
 
 
 def test_uris_are_opened_by_the_file_systems_of_pyarrow(root):
@@ -105,43 +117,27 @@ def test_a_changed_or_missing_file_is_an_error(root):
         pass
 
 
-def test_tasks_cover_every_file_once():
-    sizes = [0, 1, PIECE, PIECE + 1, 200 * PIECE + 17, *range(3000)]
-    files = [(key, Found(str(key), b"%d" % key, size)) for key, size in enumerate(sizes)]
-    for encoding in (UTF8, Encoding("shift-jis", 0)):
-        tasks = tasks_of(files, encoding, 2)
-        assert all(tasks)
-        covered: dict[int, int] = {}
-        for part in (part for task in tasks for part in task):
-            assert covered.get(part.number, 0) == part.start
-            assert part.start % PIECE == 0
-            assert part.end == part.size or part.end % PIECE == 0
-            covered[part.number] = part.end
-        assert covered == dict(enumerate(sizes))
-        assert max(len(task) for task in tasks) <= 2000
-    most = max(sum(p.end - p.start for p in task) for task in tasks_of(files, UTF8, 2))
-    assert most <= 32 * PIECE
+def test_two_files_that_look_the_same_are_an_error(root):
+    for name in (b"caf\xe9.txt", b"caf\\xe9.txt"):
+        with open(os.path.join(os.fsencode(root), name), "wb"):
+            pass
+    with pytest.raises(JobError, match="has two files whose names look the same"):
+        list_files(str(root))
 
 
-def test_results_of_the_parts_of_a_file_are_merged():
-    parts = [traced(unit_id(at)) for at in range(3)]
-    tasks = [
-        {0: Said(5, parts[0], bounds=0b0110), 7: Said(1, parts[1], bounds=-1)},
-        {0: Said(7, parts[2], bounds=0b1010)},
-    ]
-    assert gathered(tasks) == {
-        0: Said(12, xor(parts[0], parts[2]), bounds=0b1100),
-        7: Said(1, parts[1], bounds=-1),
-    }
-    assert tasks[0][0] == Said(5, parts[0], bounds=0b0110)
-    assert gathered([]) == {}
-
-
-def test_the_error_of_a_file_does_not_depend_on_the_order_of_its_tasks():
-    tasks = [{2: Said(error="is no text")}, {2: Said(9, traced(1))}, {2: Said(error="gone")}]
-    for order in (tasks, tasks[::-1]):
-        assert gathered(order)[2] == Said(9, traced(1), "gone")
-
-
-def test_positions():
-    assert position_of((7 << POSITION_BITS) + 12) == 12
+def test_a_folder_belongs_to_the_run_that_claimed_it(tmp_path):
+    place = str(tmp_path / "deep" / "out")
+    claim("--words", place, "r1")
+    file = tmp_path / "deep" / "out" / "part.parquet"
+    file.write_text("data")
+    claim("--words", f"file://{place}", "r1", keep=True)
+    assert file.exists()
+    claim("--words", place, "r1")
+    assert not file.exists()
+    with pytest.raises(JobError, match=f"--counts {place} exists already, from the run 'r1'"):
+        claim("--counts", place, "r2", keep=True)
+    file.write_text("data")
+    (tmp_path / "deep" / "out" / "_run").unlink()
+    with pytest.raises(JobError, match="exists already: give another folder"):
+        claim("--counts", place, "r1")
+    assert file.exists()

@@ -1,0 +1,127 @@
+"""`ship`, on workers that do not have the package."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import xorack
+from tests.spark.conftest import CONNECT
+from tests.spark.helpers import ROOT, run_process
+from xorack.local.java import java_home
+from xorack.spark.errors import InvalidOption
+from xorack.spark.shipping import CannotShip, ship
+
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+from xorack.spark.shipping import ship
+
+def where(batches):
+    import pyarrow
+    for _ in batches:
+        try:
+            import xorack.core.stamp, shipped_as_a_wheel
+            found = f"{xorack.core.stamp.__file__} {shipped_as_a_wheel.CHANGED}"
+        except ImportError as error:
+            found = str(error)
+        yield pyarrow.RecordBatch.from_pylist([{"found": found}])
+
+place, before, after = sys.argv[1:]
+builder = SparkSession.builder.config("spark.ui.enabled", "false")
+spark = getattr(builder, place)("local[1]").getOrCreate()
+for wheel in ("", None, None, before, after):
+    if wheel != "":
+        ship(spark, wheel)
+    tasks = spark.range(1, numPartitions=1).mapInArrow(where, "found string")
+    print("found", tasks.first()["found"])
+"""
+
+
+@pytest.fixture
+def without_xorack(tmp_path):
+    """Make a Python for workers that has what they need but xorack."""
+    site = tmp_path / "site"
+    site.mkdir()
+    installed = Path(pyspark.__file__).parents[1]
+    for name in ("pyspark", "py4j", "pyarrow", "pyarrow.libs", "numpy", "numpy.libs"):
+        if (installed / name).exists():
+            (site / name).symlink_to(installed / name)
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\ncd "{site}" && PYTHONPATH="{site}" exec "{sys.executable}" -S "$@"\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
+def wheel_of(folder, **modules):
+    folder.mkdir()
+    path = folder / "some-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in modules.items():
+            archive.writestr(f"{name}.py", text)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.skipif(not CONNECT, reason="Spark 3.5 takes no Python files")
+@pytest.mark.parametrize("place", ["master", "remote"])
+def test_tasks_import_what_is_shipped(place, without_xorack, tmp_path):
+    """In the classic session of a process of its own, and in one of Spark Connect."""
+    (tmp_path / "job.py").write_text(JOB)
+    wheels = [
+        wheel_of(tmp_path / name, shipped_as_a_wheel=f"CHANGED = {name!r}\n")
+        for name in ("before", "after")
+    ]
+    environment = {
+        "JAVA_HOME": str(java_home()),
+        "PYSPARK_PYTHON": str(without_xorack),
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_TESTING": "1",  # the Connect server takes any free port
+    }
+    out = run_process(
+        [sys.executable, "job.py", place, *wheels], cwd=tmp_path, env={**os.environ, **environment}
+    ).stdout
+    first, *others = [line.removeprefix("found ") for line in out.splitlines() if "found " in line]
+    assert first == "No module named 'xorack'"
+    assert others[:2] == ["No module named 'shipped_as_a_wheel'"] * 2
+    # The later one comes first.
+    for line, name in zip(others[2:], ("before", "after"), strict=True):
+        assert re.search(rf"/xorack-\w{{16}}\.zip/xorack/core/stamp\.py {name}$", line)
+
+
+def test_a_package_imported_from_a_wheel_is_shipped_as_it_is(monkeypatch, tmp_path):
+    wheel = wheel_of(tmp_path / "some", **{"xorack/__init__": ""})
+    monkeypatch.setattr(xorack, "__file__", str(wheel / "xorack" / "__init__.py"))
+    taken = []
+
+    class Session:
+        def addArtifacts(self, path, *, pyfile):
+            taken.append((Path(path).suffix, Path(path).read_bytes(), pyfile))
+
+    ship(Session())
+    assert taken == [(".zip", wheel.read_bytes(), True)]
+
+
+@pytest.mark.parametrize("content", [None, b"no zip"])
+def test_a_wheel_that_is_none_is_named(tmp_path, content):
+    wheel = tmp_path / "a.whl"
+    if content:
+        wheel.write_bytes(content)
+    with pytest.raises(InvalidOption, match=rf"wheel: {wheel} is not the path of a wheel"):
+        ship(None, wheel)
+
+
+@pytest.mark.skipif(CONNECT, reason="Spark 4 takes Python files")
+def test_a_session_that_takes_no_files_says_what_to_do(spark):
+    with pytest.raises(CannotShip, match=r"xorack\.zip, in --py-files or spark\.submit\.pyFiles"):
+        ship(spark)

@@ -1,0 +1,49 @@
+"""PySpark's daemon, whose workers fail at the worst moments of tracking, each failure once."""
+
+import os
+import time
+from pathlib import Path
+
+from pyspark import TaskContext
+from pyspark.daemon import manager
+
+import xorack.spark.packing  # noqa: F401
+from tests.support.cluster_job import FOLDER, kill_executor, once
+from xorack.aws import sqs
+from xorack.spark import vectors
+
+_folder = Path(os.environ[FOLDER])
+_combine, _send_packed = vectors.combine, sqs.send_packed
+
+
+def combine(rows, chain, cells):
+    """Lose an executor with the folds of its tasks, while they are merged."""
+    merges = max(rows.column("count").to_pylist()) > 1
+    if merges and once(_folder, "killed-while-merging"):
+        kill_executor()
+    return _combine(rows, chain, cells)
+
+
+def send_packed(queue_url, bodies, client):
+    """Fail after the queue accepted the requests."""
+    bodies = list(bodies)
+    sent = _send_packed(queue_url, bodies, client)
+    step = "start" if '"op":"create"' in "".join(bodies) else "finish"
+    partition = TaskContext.get().partitionId()
+    if partition == 2 and once(_folder, f"{step}-killed-after-sending"):
+        kill_executor()
+    if partition == 0 and once(_folder, f"{step}-hung"):
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            if (_folder / f"{step}-overtaken").exists():
+                time.sleep(60)  # Spark kills the overtaken task
+            time.sleep(0.1)
+    elif partition == 0 and (_folder / f"{step}-hung").exists():
+        once(_folder, f"{step}-overtaken")
+    return sent
+
+
+vectors.combine, sqs.send_packed = combine, send_packed
+
+if __name__ == "__main__":
+    manager()
