@@ -1,40 +1,88 @@
-"""CPU of tracking on Spark: the two jobs of `pipeline/`, tracked and untracked, run in turn.
+"""CPU of tracking on Spark: jobs as users write them, tracked and untracked, in turn.
 
-*By itself*: each run is a process with a new Java that runs the two jobs once. *Warm*: one process
-runs the jobs of all variants in turn; the first turns, in which Java compiles, are not counted.
-CPU is that of the tree of processes, from /proc, without Java's start. The consumer's own code
-applies the messages that were sent to a store in memory.
+*Lines*: one job cleans TPC-H's lineitem and writes it, another sums it up by part. *Words*: the two
+jobs of `pipeline/`.
 
-    python -m bench.spark '{"variants": ["plain"], ...}'    the arguments of `run_turns`
+    python -m bench.spark                     prints the section; docs/ stays as it is
+    python -m bench.spark 200 strings         some cases: 200, strings, 200k, 500k, words
+    python -m bench.spark --quick words       little data: the figures mean nothing
 """
 
 from __future__ import annotations
 
-import itertools
+import argparse
 import json
 import os
 import random
 import shutil
 import sys
 import tempfile
-import time
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from bench.harness import Figures, Goal, Plot, Section, Table, interleaved, run_process
+from bench.capacity import PRICES, queue_calls
+from bench.harness import Figures, Goal, Plot, Section, Table, figure, run_process
+from bench.marks import drive
 
 VARIANTS = ("untracked", "plain", "traced")
-WORDS = (1_000_000, 4_000_000, 16_000_000)
-GOALS = {"plain": 1.10, "traced": 1.25}
+STEPS = ("job 1", "start", "job 2", "finish")
+PARTS = 8
+"""Files of lineitem."""
+SCALE, WORDS = 2.7, 16_000_000
+"""A scale factor of TPC-H is 6 million lines."""
 FILES = 200
-WARM_UP = 2
-"""Turns of a warm run that are not counted."""
-_TICK = os.sysconf("SC_CLK_TCK")
+"""Files of the corpus."""
+TURNS = 3
+RESULT_BYTES = 200
+"""The most that the driver may receive for a chain."""
+MANY = 10_000_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pair of jobs.
+
+    Attributes:
+        data: The rows.
+        goals: The most CPU of both jobs, times that of the untracked ones, by kind of stamps.
+        evidence: The most CPU of the second job with its evidence, times that without.
+        columns: SQL of what the first job changes in lineitem, by column; for words, nothing.
+        parts: How many files of lineitem it reads.
+        variants: What is compared.
+    """
+
+    data: str
+    goals: Mapping[str, float] = field(default_factory=dict)
+    evidence: float | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    parts: int = PARTS
+    variants: Sequence[str] = VARIANTS
+
+
+_FEW = {"chain": "l_suppkey % 200"}
+_STRINGS = {**_FEW, "l_orderkey": "lpad(l_orderkey, 9, '0')"}
+CASES = {
+    "200": Case("lines", {"plain": 1.12, "traced": 1.20}, 1.15, _FEW),
+    "strings": Case("lines", evidence=1.25, columns=_STRINGS, variants=VARIANTS[:2]),
+    "200k": Case("lines", {"plain": 1.20, "traced": 1.40}, None, {"chain": "l_partkey % 200000"}),
+    "500k": Case("lines", {"plain": 2.0, "traced": 3.0}, None, {"chain": "l_partkey % 500000"}, 2),
+    "words": Case("words", {"plain": 1.12, "traced": 1.20}),
+}
+
+
+def make_lines(folder: Path, scale: float) -> None:
+    """Write TPC-H's lineitem as Parquet files."""
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    program = shutil.which("tpchgen-cli", path=places)
+    if program is None:
+        raise RuntimeError("tpchgen-cli is not installed: it is in requirements-dev.txt")
+    options = ["-s", scale, "--tables=lineitem", f"--parts={PARTS}", f"--output-dir={folder}"]
+    run_process([program, "parquet", *options])
 
 
 def make_corpus(folder: Path, words: int) -> None:
@@ -52,207 +100,155 @@ def make_corpus(folder: Path, words: int) -> None:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def cpu_seconds(root: int) -> float:
-    """Sum up the CPU of a tree of processes, and of the ended ones that they waited for."""
-    parents, ticks = {}, {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # the process ended
-            continue
-        parents[int(entry)], ticks[int(entry)] = int(fields[1]), sum(map(int, fields[11:15]))
-    tree = {root}
-    while more := {process for process, parent in parents.items() if parent in tree} - tree:
-        tree |= more
-    return sum(ticks.get(process, 0) for process in tree) / _TICK
-
-
-def run_turns(
-    variants: list[str], turns: int, database: str, out: str, queue_url: str
-) -> dict[str, Any]:
-    """Run both jobs of some variants, turn after turn; return seconds, and checksums of counts."""
-    from pipeline.session import prepare, session
-
-    prepare()
-    size = sum(path.stat().st_size for path in Path(database).rglob("*.txt"))
-    spark: Any = session("xorack bench", input_bytes=size)
-    spark.range(1).count()
-    counts: list[list[int]] = []
-    numbers = itertools.count()
-
-    def run(variant: str) -> dict[str, float]:
-        place = Path(out, f"{variant}-{next(numbers)}")
-        spark._jvm.System.gc()
-        wall, cpu = time.monotonic(), cpu_seconds(os.getpid())
-        if variant == "untracked":
-            run_untracked(spark, database, place)
-        else:
-            run_tracked(variant, database, place, queue_url)
-        seconds = {"wall": time.monotonic() - wall, "cpu": cpu_seconds(os.getpid()) - cpu}
-        if len(counts) < len(variants):
-            rows = spark.read.parquet(str(place / "counts"))
-            checksum = ("sum(count)", "count(1)", "bit_xor(xxhash64(word, count))")
-            counts.append(list(rows.selectExpr(*checksum).first() or ()))
-        shutil.rmtree(place)
-        return seconds
-
-    of_turns = interleaved({variant: partial(run, variant) for variant in variants}, turns)
-    spark.stop()
-    return {"turns": of_turns, "counts": counts}
-
-
-def run_tracked(stamps: str, database: str, out: Path, queue_url: str) -> None:
-    """Run both jobs as they are."""
-    from pipeline import count, split
-
-    common = ["--words", str(out / "words"), "--queue-url", queue_url, "--run-id", "bench"]
-    given = ["--database", database, "--name", out.name, "--stamps", stamps]
-    split.split(split.parser().parse_args([*common, *given]))
-    count.count(count.parser().parse_args([*common, "--counts", str(out / "counts")]))
-
-
-def run_untracked(spark: Any, database: str, out: Path) -> None:
-    """Count words with the same reading code and nothing else; a row is a word."""
-    from pipeline.folder import list_files, opened
-    from pipeline.reading import encoding_named, read_words
-    from pipeline.scan import tasks_of
-
-    encoding = encoding_named("UTF-8")
-    files = enumerate(list_files(database, "*", exclude=[], hidden=False))
-    tasks = tasks_of(list(files), encoding, spark.sparkContext.defaultParallelism)
-
-    def scan(batches: Any) -> Any:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            for part in tasks[number]:
-                with opened(part.path, part.size) as file:
-                    for _, text in read_words(file, part.start, part.end, part.size, encoding):
-                        whole = pa.array([text], pa.binary()).cast(pa.string())
-                        words = pc.split_pattern(whole, " ").flatten()
-                        yield pa.RecordBatch.from_arrays([words], ["word"])
-
-    numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
-    written = numbers.mapInArrow(scan, "word string").write
-    written.option("parquet.writer.version", "v2").parquet(str(out / "words"))
-    words = spark.read.schema("word string").parquet(str(out / "words"))
-    words.groupBy("word").count().write.parquet(str(out / "counts"))
-
-
-def run_variants(variants: Sequence[str], turns: int, database: Path, queue: Any) -> dict[str, Any]:
-    """Run `run_turns` in a process of its own; add the messages that it sent."""
-    sent = len(queue.bodies)
-    credentials = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
-    environment = {**os.environ, **credentials, "AWS_DEFAULT_REGION": "eu-west-1"}
-    options = {"variants": variants, "turns": turns, "queue_url": queue.queue_url}
-    with tempfile.TemporaryDirectory(prefix="xorack-bench-") as out:
-        options |= {"database": str(database), "out": out}
-        command = [sys.executable, "-m", "bench.spark", json.dumps(options)]
-        printed = run_process(command, env=environment)
-    result: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])
-    return result | {"bodies": queue.bodies[sent:]}
-
-
-def apply_messages(bodies: list[str]) -> dict[str, Any]:
-    """Apply messages, ten a batch, and count writes and chains."""
-    from tests.support.fakes import FakeBus, FakeDeadLetters
-    from tests.support.services import Message, consume
-    from xorack.acker.memory_store import MemoryStore
-
-    store, writes = MemoryStore(), 0
-    for begin in range(0, len(bodies), 10):
-        batch = [Message(str(at), body) for at, body in enumerate(bodies[begin : begin + 10])]
-        writes += consume(batch, store, FakeBus(), FakeDeadLetters()).stats.writes
-    statuses = Counter(str(chain.status) for chain in store.chains.values())
-    if statuses != {"acked": FILES}:
-        raise RuntimeError(f"expected {FILES} acked chains: {statuses}")
-    return {"messages": len(bodies), "writes_a_chain": writes / FILES}
-
-
-def measure_corpus(words: int, rounds: int, warm_turns: int) -> dict[str, Any]:
-    """Run all variants over one corpus: by themselves, then warm.
+def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
+    """Measure cases: Spark runs in a process of its own, the queue in this one.
 
     Raises:
-        RuntimeError: The variants count differently, or a chain is not acked.
+        RuntimeError: The queue received fewer messages than the jobs report.
     """
     from tests.support.queue_server import QueueServer
 
-    queue = QueueServer()
+    scale, words, turns = (0.01, 100_000, 1) if quick else (SCALE, WORDS, TURNS)
+    credentials = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
+    environment = {**os.environ, **credentials, "AWS_DEFAULT_REGION": "eu-west-1"}
+    cases = {name: asdict(CASES[name]) for name in names}
     with ExitStack() as stack:
-        stack.callback(queue.stop)
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xorack-corpus-")))
-        make_corpus(folder, words)
-        runs = interleaved(
-            {of: partial(run_variants, [of], 1, folder, queue) for of in VARIANTS}, rounds
-        )
-        warm = run_variants(VARIANTS, WARM_UP + warm_turns, folder, queue)
-    results = [warm, *(run for of in runs.values() for run in of)]
-    counts = {tuple(counted) for result in results for counted in result["counts"]}
-    if len(counts) != 1 or next(iter(counts))[0] != words:
-        raise RuntimeError(f"the variants count differently: {counts}")
-    variants: Figures = {}
-    for variant, alone in runs.items():
-        variants[variant] = {
-            "alone": [run["turns"][variant][0] for run in alone],
-            "warm": warm["turns"][variant][WARM_UP:],
-        }
-        if variant != "untracked":
-            variants[variant]["queue"] = apply_messages(alone[0]["bodies"])
-    return {"words": words, "variants": variants}
+        queue = stack.enter_context(QueueServer(keep=False))
+        data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xorack-bench-")))
+        make_lines(data, scale)
+        make_corpus(data / "corpus", words)
+        options = {"data": str(data), "queue_url": queue.queue_url}
+        given = json.dumps({"cases": cases, **options, "turns": turns, "warm_up": not quick})
+        command = [sys.executable, "-m", "bench.spark_jobs"]
+        printed = run_process(command, env=environment, input=given)
+    results: Figures = json.loads(printed.strip().splitlines()[-1])
+    runs = [run for case in results.values() for of in case.values() for run in of]
+    if queue.messages < sum(run.get("messages", 0) for run in runs):
+        raise RuntimeError(f"the queue received {queue.messages} messages, fewer than were sent")
+    return {"cores": os.cpu_count(), "turns": turns, "cases": results}
 
 
-def measure(quick: bool) -> Figures:
-    """Measure corpora of growing size."""
-    words, rounds, warm_turns = ((100_000,), 1, 1) if quick else (WORDS, 3, 9)
-    results = [measure_corpus(number, rounds, warm_turns) for number in words]
-    return {"cores": os.cpu_count(), "files": FILES, "results": results}
+def cpu(run: Figures, steps: Sequence[str] = STEPS) -> float:
+    """Sum up the CPU seconds of steps of a run."""
+    return float(sum(run["cpu"].get(step, 0) for step in steps))
 
 
-def ratios(variants: Figures, variant: str, how: str, what: str) -> list[float]:
-    """Divide a variant's seconds by the untracked ones of the same round or turn; sort."""
-    pairs = zip(variants[variant][how], variants["untracked"][how], strict=True)
-    return sorted(one[what] / base[what] for one, base in pairs)
+def ratios(case: Figures, variant: str, of: Callable[[Figures], float] = cpu) -> list[float]:
+    """Divide a variant's figures by the untracked ones of the same turn; sort."""
+    pairs = zip(case[variant], case["untracked"], strict=True)
+    return sorted(of(run) / of(base) for run, base in pairs)
+
+
+def goals_of(name: str, case: Figures) -> Iterator[Goal]:
+    """Yield the goals of a case."""
+
+    def goal(what: str, found: list[float], bound: float) -> Goal:
+        spread = f"{figure(found[0])} to {figure(found[-1])}"
+        return Goal(f"{name}: {what} ({spread})", median(found), bound, "less")
+
+    for variant, bound in CASES[name].goals.items():
+        yield goal(f"CPU of both jobs, {variant}", ratios(case, variant), bound)
+    if limit := CASES[name].evidence:
+        for what, steps in (("", ("job 2",)), (" and finish", ("job 2", "finish"))):
+            found = ratios(case, "plain", partial(cpu, steps=steps))
+            yield goal(f"CPU of job 2 with evidence{what}", found, limit)
+    if name == "500k":
+        found = sorted(run["result_bytes"] / run["chains"] for run in case["traced"])
+        yield goal("bytes a chain that the driver receives, traced", found, RESULT_BYTES)
+
+
+def many_chains(few: Figures, many: Figures) -> Table:
+    """Compute what `MANY` chains take, from a case of many chains less the price of its rows.
+
+    Args:
+        few: The runs of a case of few chains, by variant.
+        many: Those of a case of many chains, with the same number of parts.
+    """
+    table = Table(
+        ["stamps", "µs a chain, start", "finish", "CPU hours", "SQS messages", "GB", "SQS $",
+         "DynamoDB write units", "DynamoDB $", "record GB"],
+        note="CPU: `start` of many chains less that of few, for the same rows; `finish` of many "
+        "less that of few, whose output is of the same size. SQS: (2 x the calls that are billed "
+        "for sending or receiving a message of this size, ten a call, + 0.1 for deleting) x the "
+        "price. DynamoDB: (write units of a create and a stamp + 4 for the end) x the price. "
+        "[capacity.md](capacity.md) has the formulas and the rest.",
+    )  # fmt: skip
+    units = MANY * (drive(2).writes + 4)
+    for variant in VARIANTS[1:]:
+        chains = many[variant][0]["chains"]
+        share = many[variant][0]["rows"] / few[variant][0]["rows"]
+        seconds = {}
+        for step, part in (("start", share), ("finish", 1)):
+            totals = [median(cpu(run, [step]) for run in of[variant]) for of in (few, many)]
+            seconds[step] = max(0.0, totals[1] - part * totals[0]) / chains
+        run = many[variant][-1]
+        messages, size = MANY * run["messages"] / chains, run["sent_bytes"] / run["messages"]
+        calls = 2 * queue_calls(10, size) + 0.1
+        table.add(
+            variant, *(1e6 * of for of in seconds.values()), MANY * sum(seconds.values()) / 3600,
+            round(messages), messages * size / 1e9, messages * calls * PRICES["queue calls"] / 1e6,
+            units, units * PRICES["write units"] / 1e6, MANY * run["record_bytes"] / chains / 1e9,
+        )  # fmt: skip
+    return table
 
 
 def describe(figures: Figures) -> Section:
     """Write the section."""
-    table = Table(
-        ["words", "variant", "CPU s, warm", "ratio", "wall", "CPU s, by itself", "ratio", "wall",
-         "messages", "writes a chain"],
+    times = Table(["case", "variant", "CPU s", "ratio", "ratio of time", *STEPS])
+    others = Table(
+        ["case", "variant", "messages", "bytes a chain sent", "in the record", "KB to the driver",
+         "MB shuffled", "MB of the largest worker"],
     )  # fmt: skip
-    ways = {"warm": "warm", "alone": "by itself"}
     series: dict[str, dict[str, float]] = defaultdict(dict)
-    for result in figures["results"]:
-        words, variants = f"{result['words']:,}", result["variants"]
-        for variant, of in variants.items():
-            cells = []
-            for way, when in ways.items():
-                cpu, wall = (median(ratios(variants, variant, way, it)) for it in ("cpu", "wall"))
-                cells += [median(turn["cpu"] for turn in of[way]), cpu, wall]
-                if variant in GOALS:
-                    series[f"{variant}, {when}"][f"{words} words"] = cpu
-            queue = of.get("queue", {})
-            table.add(words, variant, *cells, queue.get("messages"), queue.get("writes_a_chain"))
-    goals = []
-    for variant, bound in GOALS.items():
-        for way, when in ways.items():
-            found = ratios(variants, variant, way, "cpu")
-            what = f"{variant}, {words} words, {when} ({found[0]:.2f} to {found[-1]:.2f})"
-            goals.append(Goal(what, median(found), bound, "less"))
-    text = "CPU on Spark compared with untracked"
+    goals: list[Goal] = []
+    data: list[str] = []
+    for name, case in figures["cases"].items():
+        rows, chains = (case["plain"][0][key] for key in ("rows", "chains"))
+        data.append(f"*{name}*: {rows:,} {CASES[name].data} in {chains:,} chains")
+        goals += goals_of(name, case)
+        for variant, runs in case.items():
+            ratio, wall = (median(ratios(case, variant, of)) for of in (cpu, _wall))
+            spent = (median(cpu(run, [step]) for run in runs) or None for step in STEPS)
+            times.add(name, variant, median(map(cpu, runs)), ratio, wall, *spent)
+            last = runs[-1]
+            sent, kept = (last.get(key, 0) / chains for key in ("sent_bytes", "record_bytes"))
+            # The untracked jobs of lines have no workers; what is there is idle.
+            memory = last["worker_mb"] if variant != "untracked" or name == "words" else None
+            cells = (last["result_bytes"] / 1e3, last["shuffle_mb"], memory)
+            others.add(name, variant, last.get("messages"), sent or None, kept or None, *cells)
+            if variant in CASES[name].goals:
+                series[variant][name] = ratio
+    tables = [times, others]
+    if {"200", "500k"} <= set(figures["cases"]):
+        tables.append(many_chains(figures["cases"]["200"], figures["cases"]["500k"]))
     axes = {"ylabel": "CPU, times the untracked jobs'"}
     return Section(
         "On Spark",
-        "The two jobs of [pipeline/](../pipeline), tracked and untracked, in turn; ratios are "
-        "medians, of tracked to untracked. *Warm*: turn after turn in one process. *By itself*: "
-        f"each run a new process. {figures['files']} files. "
-        "[benchmarks-spark.md](benchmarks-spark.md) explains the results.",
-        [table],
+        "Pairs of jobs, tracked and untracked, in turn in one process with one Java. Figures are "
+        f"medians of {figures['turns']} turns; ratios are to the untracked jobs of the same turn. "
+        f"CPU is that of all processes but the queue's. {'; '.join(data)}. "
+        "[benchmarks-spark.md](benchmarks-spark.md) has the jobs.",
+        tables,
         goals,
-        Plot(text, "groups", series, 3.2, axes),
+        Plot("CPU on Spark compared with untracked", "groups", series, 3.2, axes),
     )
 
 
+def _wall(run: Figures) -> float:
+    return float(run["wall"])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure some cases and print the section."""
+    parser = argparse.ArgumentParser(prog="python -m bench.spark")
+    parser.add_argument("--quick", action="store_true", help="little data")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    options = parser.parse_args(arguments)
+    for name in options.cases:
+        if name not in CASES:
+            parser.error(f"unknown case {name!r}: expected one of {', '.join(CASES)}")
+    print(describe(measure(options.quick, options.cases or CASES)).markdown())
+
+
 if __name__ == "__main__":
-    print(json.dumps(run_turns(**json.loads(sys.argv[1]))))
+    main()

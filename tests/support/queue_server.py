@@ -17,12 +17,17 @@ from xorack.core.request import Request
 
 
 class QueueServer:
-    """A queue named ``stamps`` in any account; keeps the bodies it received, in order."""
+    """A queue named ``stamps`` in any account.
 
-    def __init__(self) -> None:
+    It counts the messages that it received, and unless told otherwise keeps their bodies, in order.
+    """
+
+    def __init__(self, *, keep: bool = True) -> None:
+        self.messages = 0
         self.bodies: list[str] = []
         self.refuse: Callable[[int], bool] = lambda count: False
         """Gets the number of messages so far; True fails the batch for good."""
+        self._keep = keep
         self._lock = threading.Lock()
         server = self
 
@@ -70,7 +75,8 @@ class QueueServer:
         with self._lock:
             if self.refuse(len(self.bodies)):
                 return 403, {"__type": "AccessDeniedException", "message": "not you"}
-            self.bodies += bodies.values()
+            self.messages += len(bodies)
+            self.bodies += bodies.values() if self._keep else ()
         digests = {id: hashlib.md5(body.encode()).hexdigest() for id, body in bodies.items()}
         sent = [{"Id": id, "MessageId": id, "MD5OfMessageBody": md5} for id, md5 in digests.items()]
         return 200, {"Successful": sent, "Failed": []}

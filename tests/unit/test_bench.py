@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as bench
-from bench import capacity, cold_start, dynamodb, handler, latency, peel, plots, spark
+from bench import capacity, cold_start, dynamodb, handler, latency, peel, plots, spark, spark_jobs
 from bench.harness import Goal, Section, Table, figure, interleaved, medians
 from xorack.core.errors import StaleLocalData
 from xorack.core.stamp import traced
@@ -180,13 +180,67 @@ def test_the_cpu_of_running_children_is_counted():
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", busy], **pipes) as child:
         child.stdout.readline()
-        of_child, own = spark.cpu_seconds(child.pid), sum(os.times()[:4])
+        of_child, own = spark_jobs.cpu_seconds(child.pid), sum(os.times()[:4])
         assert of_child > 0
         # Whole ticks: sums of their fractions differ in the last bit.
         ticks = os.sysconf("SC_CLK_TCK")
-        both = spark.cpu_seconds(os.getpid())
+        both = spark_jobs.cpu_seconds(os.getpid())
         assert round(both * ticks) >= round((of_child + own) * ticks)
         child.communicate(b"\n")
+
+
+def _run(*cpu, **figures):
+    steps = ("job 1", "job 2", "start", "finish")
+    return {"cpu": dict(zip(steps, cpu, strict=False)), **figures}
+
+
+def test_tracked_jobs_are_compared_with_the_untracked_ones_of_the_same_turn():
+    case = {"untracked": [_run(4, 6), _run(8, 12)], "plain": [_run(6, 7, 1, 1), _run(8, 12, 1, 1)]}
+    assert spark.ratios(case, "plain") == [1.1, 1.5]
+    assert spark.ratios(case, "plain", lambda run: spark.cpu(run, ["job 2"])) == [1, 7 / 6]
+
+
+def test_many_chains_by_hand():
+    few = [_run(0, 0, 4, 2, rows=16, chains=1)]
+    sent = {"messages": 8, "sent_bytes": 8 << 18, "record_bytes": 1000}
+    many = [_run(0, 0, 9, 6, rows=4, chains=1000, **sent)]
+    both = ({"plain": of, "traced": of} for of in (few, many))
+    _, start, finish, hours, messages, gigabytes, queue, units, dollars, kept = spark.many_chains(
+        *both
+    ).rows[0]
+    assert (start, finish) == ("8,000", "4,000")  # µs: (9 - 4 * 4/16) / 1000, (6 - 2) / 1000
+    assert hours == "33.3"
+    # A message of 256 KB is billed as four calls, twice.
+    assert (messages, gigabytes, queue) == ("80,000", "21.0", "0.26")
+    assert (units, dollars, kept) == ("70,000,000", "43.8", "0.010")
+
+
+def test_the_corpus_has_as_many_words_as_asked(tmp_path):
+    spark.make_corpus(tmp_path, 12_345)
+    files = list(tmp_path.rglob("*.txt"))
+    assert len(files) == spark.FILES
+    assert sum(len(file.read_text().split()) for file in files) == 12_345
+
+
+def test_a_missing_generator_and_an_unknown_case_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(spark.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(RuntimeError, match=r"tpchgen-cli .* requirements-dev\.txt"):
+        spark.make_lines(tmp_path, 0.01)
+    with pytest.raises(SystemExit):
+        spark.main(["nonsense"])
+    assert "'nonsense': expected one of 200, strings" in capsys.readouterr().err
+
+
+def test_the_peak_of_a_workers_memory_can_be_forgotten():
+    code = "held = bytearray(64 << 20); del held; print(flush=True); input()"
+    command = [sys.executable, "-c", code, "pyspark.daemon"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        worker.stdout.readline()
+        (peak,) = spark_jobs.worker_peaks()
+        (later,) = spark_jobs.worker_peaks(forget=True)
+        assert later < peak - 60
+        worker.communicate(b"\n")
+    assert spark_jobs.worker_peaks() == []
 
 
 def test_the_capacity_of_slow_single_messages_by_hand():
