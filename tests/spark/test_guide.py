@@ -34,7 +34,11 @@ def run(each_session, queue, tmp_path):
         "queue_url": queue.queue_url,
         "orders": spark.createDataFrame(ROWS, ORDERS),
         "database_url": "jdbc:derby:memory:guide;create=true",
-        "event": {"detail": {"outstanding": [f"{unit_id('2026-01-31/lines', 18, 4):016x}", "0" * 15 + "1"]}},
+        "event": {
+            "detail": {
+                "outstanding": [f"{unit_id('2026-01-31/lines', 18, 4):016x}", "0" * 15 + "1"]
+            }
+        },
         "files": spark.readStream.schema("file string, line int, sku string, amount long").json(
             str(tmp_path / "arriving")
         ),

@@ -80,7 +80,9 @@ def test_readable_files_become_acked_chains(spark, database, queue, tmp_path, ca
         assert events[name]["detail"]["path"].endswith(f"my data/{name}")
     # An open chain's stamp holds its words, under the ids that plain Python computes.
     few = acker.chains["r1/file/plain.txt"]
-    expected = {unit_id("r1/words", "plain.txt", *row) for row in enumerate(words(texts["plain.txt"]))}
+    expected = {
+        unit_id("r1/words", "plain.txt", *row) for row in enumerate(words(texts["plain.txt"]))
+    }
     assert peel(few.stamp).ids == expected
     assert few.deadline
 

@@ -170,7 +170,9 @@ def test_rows_missing_in_the_input(run):
         ids = {id for some in acker.outstanding().values() for id in some}
         assert {UNITS[id] for id in ids} == set(missing)
     assert acker.statuses() == {"acked": ORDERS}
-    found = run.rows.rows_of(lines_of(run.spark), [unit_id("2026-01-31/lines", *keys) for keys in lost] + [7])
+    found = run.rows.rows_of(
+        lines_of(run.spark), [unit_id("2026-01-31/lines", *keys) for keys in lost] + [7]
+    )
     assert {(row["order"], row["line"]) for row in found.rows.collect()} == set(lost)
     assert found.unknown == {7}
     found.rows.unpersist()
