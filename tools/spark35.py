@@ -23,7 +23,15 @@ NEEDS: Final = (
     "hypothesis==6.170.15; python_version >= '3.11'",
     "hypothesis==6.168.5; python_version < '3.11'",
 )
-OTHERS: Final = ("deploy", "pipeline", "readme", "repair", "retries", "sink", "stream")
+OTHERS: Final = (
+    "deploy",
+    "pipeline",
+    "pipeline_mutations",
+    "readme",
+    "repair",
+    "retries",
+    "stream",
+)
 """Test files in tests/spark of more than `xorack.spark`, or of what PySpark 3.5 does not have."""
 
 

@@ -33,6 +33,8 @@ def spark(_no_real_aws):
         "spark.ui.showConsoleProgress": "false",
         "spark.python.daemon.module": "tests.support.spark_daemon",
         "spark.sql.shuffle.partitions": "2",
+        # A third of the time of small queries; the demo and the tests of clusters have it on.
+        "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

@@ -29,6 +29,11 @@ __all__ = [
     "write_line",
 ]
 
+_CHAINS = "tag string, units long, count long, fold binary, detail string, failed string"
+_ATTEMPTS = (
+    "op string, tag string, id string, units long, fold binary, units_2 long, fold_2 binary, "
+    "count long, started long, finished long, attempt int"
+)
 _FOLDER_CHARACTERS = 200
 """Beyond it, names of folders are cut: file systems allow 255 bytes."""
 
@@ -111,19 +116,22 @@ class Record:
 
     def chains(self) -> DataFrame:
         """Return the chains."""
-        return self._spark.read.parquet(f"{self._folder}/chains")
+        # With a schema, Spark runs no job to find it.
+        return self._spark.read.schema(_CHAINS).parquet(f"{self._folder}/chains")
 
     def add_attempt(self, requests: DataFrame) -> None:
         """Keep the requests of an attempt that finishes some chains in part."""
         before = self.attempts()
         last = None if before is None else before.agg(F.max("attempt")).first()
         number = 1 + ((last and last[0]) or 0)
-        requests.write.mode("overwrite").parquet(f"{self._folder}/attempts/attempt={number}")
+        # Appended: an attempt that adds nothing has no number, and what is read stays as it is.
+        requests = requests.withColumn("attempt", F.lit(number))
+        requests.write.mode("append").parquet(f"{self._folder}/attempts")
 
     def attempts(self) -> DataFrame | None:
         """Return the requests of all attempts that finished a part, with their ``attempt``."""
         try:
-            attempts = self._spark.read.parquet(f"{self._folder}/attempts")
+            attempts = self._spark.read.schema(_ATTEMPTS).parquet(f"{self._folder}/attempts")
             return attempts if attempts.columns else None  # Connect looks for the path only now
         except AnalysisException as error:
             if _is_missing(error):

@@ -93,5 +93,5 @@ def send(requests: DataFrame, queue: Queue, cells: int | None) -> Sent:
 
     schema = "messages long, requests long, bytes long"
     with plain_errors(NotSent):
-        totals = requests.mapInArrow(send_partition, schema).groupBy().sum().first()
-    return Sent(*(total or 0 for total in totals or ()))
+        tasks = requests.mapInArrow(send_partition, schema).collect()
+    return Sent(*map(sum, zip(*tasks, strict=True)))
