@@ -75,7 +75,7 @@ def connect(_connect_session, monkeypatch):
     return _connect_session
 
 
-@pytest.fixture(params=["classic", "connect"])
+@pytest.fixture(params=["classic", pytest.param("connect", marks=pytest.mark.slow)])
 def each_session(spark, request):
     """Return the classic session, and the Connect session."""
     return spark if request.param == "classic" else request.getfixturevalue("connect")

@@ -56,6 +56,7 @@ NAMES = ["_hash", "count", "unit", "key", "c0", "tag", "units", "fold", "xor", "
 """Names of our own columns in between, and names that need quotes."""
 
 
+@pytest.mark.slow
 def test_columns_of_any_type_and_name(run, configure):
     """Of each type, one is a chain column and all are unit columns: twelve sets of chains."""
     configure("spark.sql.execution.arrow.maxRecordsPerBatch", "3")

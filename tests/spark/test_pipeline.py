@@ -109,6 +109,7 @@ def compact(spark, folder):
     rows.to_parquet(folder / "compacted.parquet")
 
 
+@pytest.mark.slow
 def test_retries_and_another_task_layout_give_the_same_requests(
     spark, database, queue, tmp_path, monkeypatch, capfd
 ):
@@ -130,6 +131,7 @@ def test_retries_and_another_task_layout_give_the_same_requests(
     assert counts_in(spark, tmp_path / "1" / "c") == counts_in(spark, tmp_path / "2" / "c")
 
 
+@pytest.mark.slow
 def test_a_killed_or_rejected_run_can_be_repeated(
     spark, database, queue, tmp_path, monkeypatch, capfd
 ):
@@ -172,6 +174,7 @@ def test_encodings(spark, queue, tmp_path, encoding, capfd):
     assert [(row["position"], row["word"]) for row in rows] == list(enumerate(words(text)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "stamp"),
     [
@@ -211,6 +214,7 @@ def test_an_invalid_argument_is_one_line_on_stderr(
     check_error(message, tmp_path / "w")
 
 
+@pytest.mark.slow
 def test_folders_of_others_are_left_alone(database, queue, tmp_path, capfd):
     root, _ = database
     write_files(tmp_path / "mine", {"mine.txt": "precious"})

@@ -178,6 +178,7 @@ def test_a_count_that_reads_too_few_words(spark, split, queue, tmp_path, capfd, 
     check_repeated(spark, queue, capfd, acker, job, tmp_path / "c")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [lose_part, copy_part])
 def test_a_repair_whose_counts_are_damaged(
     spark, split, queue, tmp_path, capfd, monkeypatch, damage
@@ -203,6 +204,7 @@ def test_a_repair_whose_counts_are_damaged(
     assert counts_in(spark, tmp_path / "n" / "counts") == count_words(TEXTS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [delete_a_row, copy_part])
 def test_a_stream_whose_counts_are_damaged(spark, queue, tmp_path, capfd, monkeypatch, damage):
     write_files(tmp_path / "files", TEXTS)

@@ -133,6 +133,7 @@ def test_lost_words_are_named_counted_and_acked(spark, runs, queue, tmp_path, ca
     assert counts_in(spark, tmp_path / "n" / "counts") == EXPECTED
 
 
+@pytest.mark.slow
 def test_lost_stamps_are_not_lost_words_and_repairs_can_be_repaired(
     spark, runs, queue, tmp_path, capfd
 ):
@@ -159,6 +160,7 @@ def test_lost_stamps_are_not_lost_words_and_repairs_can_be_repaired(
     assert counts == EXPECTED - count_words(["one"])
 
 
+@pytest.mark.slow
 def test_a_file_that_was_mended_is_counted_and_a_changed_one_is_not(
     spark, runs, queue, tmp_path, capfd
 ):

@@ -178,6 +178,7 @@ def test_rows_missing_in_the_input(run):
     found.rows.unpersist()
 
 
+@pytest.mark.slow
 def test_rows_missing_chain_by_chain(run):
     """With the chains in the output, of plain stamps, and of the read rows alone."""
     run.options = {"stamps": "plain"}
@@ -220,6 +221,7 @@ def test_an_observed_proof(run, monkeypatch):
     assert acker.statuses() == {"acked": ORDERS}
 
 
+@pytest.mark.slow
 def test_several_outputs_and_an_append(run):
     """Rows put aside are evidence too. A table with other runs' rows is read by a filter."""
     lines, path = run.rows, run.write_lines()

@@ -1,4 +1,4 @@
-"""Tracking on a classic session and on Spark Connect: the same calls, the same requests."""
+"""Tracking on Spark Connect; the other tests of tracking run on a classic session."""
 
 import pytest
 from pyspark.sql import functions as F
@@ -9,11 +9,11 @@ from xorack.spark import InvalidOption, OutputDiffers, Tracking, UnsuitableColum
 
 
 @pytest.fixture
-def job(each_session, queue, tmp_path):
+def job(connect, queue, tmp_path):
     """Return the session, a run on it and its rows, with some that are written."""
-    tracking = Tracking(each_session, queue.queue_url, "r", str(tmp_path / "records"), timeout=60)
+    tracking = Tracking(connect, queue.queue_url, "r", str(tmp_path / "records"), timeout=60)
     lines = tracking.rows("lines", chain="order", unit=["order", "line"])
-    frame = each_session.range(100).selectExpr(
+    frame = connect.range(100).selectExpr(
         "id % 7 AS order", "CAST(id AS int) AS line", "id % 13 AS sku"
     )
     path = str(tmp_path / "lines")
