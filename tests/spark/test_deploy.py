@@ -290,6 +290,7 @@ def test_the_job_runs_with_the_wheel(wheel, queue, tmp_path):
     assert [script, run, name] == ["bill.py", *request["entryPointArguments"]]
 
 
+@pytest.mark.slow
 def test_a_connect_session_gets_the_package(connect):
     remote = 'SparkSession.builder.remote("sc://HOST:15002").getOrCreate()'
     exec(block("python", "builder.remote").replace(remote, "session"), {"session": connect})

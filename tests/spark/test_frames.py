@@ -88,6 +88,7 @@ def test_columns_of_any_type_and_name(run, configure):
     assert set(acker.statuses()) == {"acked"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_chain_column_of_each_type(run, kind):
     """Types pass Python's workers and the record unchanged."""
@@ -139,6 +140,7 @@ def test_columns_that_are_unsuitable(run):
         run.rows.finish(frame)
 
 
+@pytest.mark.slow
 def test_an_output_with_values_that_are_unsuitable(run):
     run.rows.start(lines_of(run.spark))
     run.sent()

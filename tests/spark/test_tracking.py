@@ -295,6 +295,7 @@ def test_a_job_in_between(run):
     assert acker.statuses() == {"acked": ORDERS}
 
 
+@pytest.mark.slow
 def test_a_job_in_between_is_repeated_with_the_missing_rows_back(run):
     path = run.write_lines()
     run.rows.start(path)
@@ -393,6 +394,7 @@ def test_detail_that_is_invalid(run, detail, problem):
     assert run.queue.bodies == []
 
 
+@pytest.mark.slow
 def test_facts_that_name_a_chain_twice(run):
     chains = run.spark.createDataFrame([(5, None), (5, "late")], "order int, failed string")
     with pytest.raises(UnsuitableColumns, match=f"2 rows about chain {tag(5)}$"):

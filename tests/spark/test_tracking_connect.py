@@ -94,6 +94,7 @@ def test_a_queue_that_is_not_there(job):
         other.check()
 
 
+@pytest.mark.slow
 def test_a_job_in_between(job, queue):
     tracking, lines, path, folder = job
     parcels = tracking.rows("parcels", chain="order", unit=["order", "sku"])
