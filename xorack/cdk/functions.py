@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from aws_cdk import Duration, Stack, aws_events, aws_events_targets, aws_lambda
 from constructs import Construct
 
 from xorack.cdk.function import Resources, create_function
 from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, WRITE_WITH_KEY, allow, allow_key
+from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn
 
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
@@ -48,7 +49,8 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
         event_source_arn=queue.queue_arn,
         batch_size=settings.batch_size,
         max_batching_window=Duration.seconds(settings.batch_window_seconds),
-        max_concurrency=settings.max_concurrency,
+        max_concurrency=None if settings.has_pollers else settings.consumer_concurrency,
+        provisioned_poller_config=_pollers(settings),
         report_batch_item_failures=True,
     )
     return function
@@ -74,6 +76,9 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Functio
         ],
     )
     _add_event_environment(function, resources)
+    if (reserved := resources.settings.sweeper_reserved_concurrency) is not None:
+        resource: Any = function.node.default_child
+        resource.reserved_concurrent_executions = reserved
     # The next sweep replaces the retry of one that failed.
     function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.seconds(60))
     aws_events.Rule(
@@ -103,6 +108,15 @@ def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Function
             allow(table.table_arn, *_READ),
             *allow_key(table.encryption_key, *READ_WITH_KEY),
         ],
+    )
+
+
+def _pollers(settings: Settings) -> aws_lambda.ProvisionedPollerConfig | None:
+    """Return the provisioned pollers of the queue."""
+    if not settings.has_pollers:
+        return None
+    return aws_lambda.ProvisionedPollerConfig(
+        minimum_pollers=settings.min_pollers, maximum_pollers=settings.max_pollers
     )
 
 
