@@ -120,7 +120,7 @@ INVALID = [
     ({"tracing": "yes"}, "true or false"),
     ({"dashboard": "no"}, "true or false"),
     *(({"partition_key": value}, "text of 1 to 255 bytes") for value in ("", " tag", "ä" * 128, 7)),
-    ({"partition_key": "stamp"}, "no other attribute"),
+    ({"partition_key": "stamp"}, "not the name of another attribute"),
     ({"powertools_version": "latest"}, "such as 3.37.0"),
     ({"powertools_version": "2.9.1"}, "from 3.0.0 on"),
     ({"alarm_topic_arn": "alarms"}, TOPIC),

@@ -115,8 +115,8 @@ class Settings:
         retention_days: Time for which a finished chain stays, so that late or redriven messages do
             not start it again.
         deletion_protection: DynamoDB rejects deletion of the table.
-        removal_policy: `retain` or `destroy`: the fate of the table, the queues and the logs when
-            the stack is deleted.
+        removal_policy: `retain` or `destroy`: what happens to the table, the queues and the logs
+            when the stack is deleted.
         log_retention_days: Time for which the functions' logs stay.
         log_level: `DEBUG` or `INFO`, the lowest level that the functions log. A higher level would
             drop the metrics, which are log lines of level INFO.
@@ -135,7 +135,7 @@ class Settings:
 
     partition_key: str = _setting(
         TAG,
-        "text of 1 to 255 bytes without blanks around it, the name of no other attribute",
+        "text of 1 to 255 bytes without blanks at its ends, and not the name of another attribute",
         str,
         _is_key_name,
     )
