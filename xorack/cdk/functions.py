@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from aws_cdk import Duration, Stack, aws_events, aws_events_targets, aws_lambda
+from aws_cdk import (
+    ArnFormat,
+    Duration,
+    Stack,
+    aws_events,
+    aws_events_targets,
+    aws_iam,
+    aws_lambda,
+)
 from constructs import Construct
 
 from xorack.cdk.function import Resources, create_function
@@ -34,6 +42,7 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
             allow(queue.queue_arn, *_RECEIVE),  # Lambda polls with the function's role
             allow(dead_letters.queue_arn, "sqs:SendMessage"),
             allow(resources.bus.event_bus_arn, "events:PutEvents"),
+            *_allow_resume(scope, resources),
             *allow_key(table.encryption_key, *WRITE_WITH_KEY),
             *allow_key(queue.encryption_master_key, *READ_WITH_KEY),
             *allow_key(dead_letters.encryption_master_key, *SEND_WITH_KEY),
@@ -70,6 +79,7 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Functio
             allow(index_arn(table), "dynamodb:Query"),
             allow(table.table_arn, *_READ, "dynamodb:UpdateItem"),
             allow(resources.bus.event_bus_arn, "events:PutEvents"),
+            *_allow_resume(scope, resources),
             *allow_key(table.encryption_key, *WRITE_WITH_KEY),
         ],
     )
@@ -104,6 +114,24 @@ def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Function
             *allow_key(table.encryption_key, *READ_WITH_KEY),
         ],
     )
+
+
+def _allow_resume(scope: Construct, resources: Resources) -> list[aws_iam.PolicyStatement]:
+    """Allow to resume the executions that the settings name. Only who has a token can use it."""
+    kinds, statements = resources.settings.resume_kinds, []
+    if "step_functions" in kinds:
+        # These actions accept no resource.
+        statements.append(allow("*", "states:SendTaskFailure", "states:SendTaskSuccess"))
+    if "lambda" in kinds:
+        functions = Stack.of(scope).format_arn(
+            service="lambda",
+            resource="function",
+            resource_name="*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        callback = "lambda:SendDurableExecutionCallback"
+        statements.append(allow(functions, f"{callback}Failure", f"{callback}Success"))
+    return statements
 
 
 def _add_event_environment(function: aws_lambda.Function, resources: Resources) -> None:
