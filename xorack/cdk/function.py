@@ -151,7 +151,6 @@ def create_function(
             "DEFAULT_TIMEOUT_SECONDS": str(settings.default_timeout_seconds),
             "PENDING_TIMEOUT_SECONDS": str(pending_timeout_seconds(settings, resources.queue)),
             "RETENTION_SECONDS": str(settings.retention_seconds),
-            "RESUME": ",".join(settings.resume_kinds),
             "POWERTOOLS_SERVICE_NAME": resources.service,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,
