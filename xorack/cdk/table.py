@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import RemovalPolicy, Stack, aws_dynamodb, aws_kms
+from aws_cdk import ArnFormat, RemovalPolicy, Stack, aws_dynamodb, aws_kms
 from constructs import Construct
 
 from xorack.aws.schema import DUE_AT, DUE_INDEX, DUE_SHARD, EXPIRES_AT
@@ -76,9 +76,16 @@ def is_imported(table: aws_dynamodb.ITable) -> bool:
 
 def _check(table: aws_dynamodb.ITable, scope: Construct, partition_key: str) -> None:
     """Reject a table that cannot work; the definition of an imported one is unknown."""
-    path, account = table.node.path, Stack.of(scope).account
-    if is_known_to_differ(table.env.account, account):
-        raise ValueError(f"table: {path} is of account {table.env.account}, expected {account}")
+    path, here = table.node.path, Stack.of(scope)
+    # The environment of an imported table is the stack's: only its ARN tells where it is.
+    arn = here.split_arn(table.table_arn, ArnFormat.SLASH_RESOURCE_NAME)
+    for there, expected in (
+        (table.env.account, here.account),
+        (arn.account, here.account),
+        (arn.region, here.region),
+    ):
+        if there is not None and is_known_to_differ(there, expected):
+            raise ValueError(f"table: {path} is in {there}, expected {expected}")
     definition = _definition(table)
     if definition is None:
         return
