@@ -84,7 +84,9 @@ class Shell:
         if "Payload" in response:
             return str(response["Payload"].read().decode())
         found = jmespath.search(cli["query"], response) if "query" in cli else None
-        return found if isinstance(found, str) else json.dumps(found)
+        if cli.get("output") == "text":
+            return "\t".join(found) if isinstance(found, list) else str(found)
+        return json.dumps(found)
 
 
 def split(line: str) -> list[str]:
