@@ -91,8 +91,8 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
 def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     """Create the function behind the dashboard's custom widget; it reads chains only.
 
-    CloudWatch invokes it with the rights of the dashboard's user, who needs
-    `lambda:InvokeFunction` on it.
+    CloudWatch invokes its alias with the rights of the dashboard's user, who needs
+    `lambda:InvokeFunction` on that.
     """
     table = resources.table
     function = create_function(
