@@ -142,6 +142,7 @@ def _bodies() -> list[str]:
     requests: list[list[Any]] = [
         [_CREATE, {**_STAMP, "id": "s", "started": 3, "finished": 1}, {**_FAIL, "reason": "why"}],
         [{**_CREATE, "timeout": 0.5, "idle_timeout": 600, "detail": {"any": ["JSON", None]}}],
+        [{**_CREATE, "resume": {"step_functions": "token"}}],
         [{**_EXTEND, "timeout": 7200}, _EXTEND],
         [{**_STAMP, "tag": "é" * 512, "id": "é" * 64}],
         *([_without(_STAMP, field)] for field in ("op", "tag", "id", "stamp")),
@@ -157,6 +158,8 @@ def _bodies() -> list[str]:
                 (_STAMP, "surprise", [5]),
                 (_CREATE, "timeout", [0, -5, "5", 316_224_001]),
                 (_CREATE, "detail", [[], None, {"x": "y" * 4096}]),
+                (_CREATE, "resume", ["token", {}, {"email": "a"}, {"lambda": "a", "b": "c"}]),
+                (_STAMP, "resume", [{"lambda": "a"}]),
                 (_FAIL, "stamp", [_ONE]),
                 (_FAIL, "reason", [5, "x" * 1025]),
             )

@@ -80,9 +80,10 @@ const FIELDS = {
   op: (x) => Object.hasOwn(FIELDS_OF, x), tag: text(1, 1024), id: text(1, 128), stamp, started: (x) => Number.isInteger(x) && x >= 0,
   finished: (x) => Number.isInteger(x) && x >= 0, timeout: seconds, idle_timeout: seconds,
   detail: (x) => isObject(x) && size(x) <= 4096, reason: text(0, 1024),
+  resume: (x) => isObject(x) && Object.keys(x).length === 1 && (text(1, 2048)(x.step_functions) || text(1, 1024)(x.lambda)),
 };
 const FIELDS_OF = {
-  create: ["stamp", "started", "finished", "timeout", "idle_timeout", "detail"],
+  create: ["stamp", "started", "finished", "timeout", "idle_timeout", "detail", "resume"],
   stamp: ["stamp", "started", "finished"], fail: ["reason"], extend: ["timeout"],
 };
 
