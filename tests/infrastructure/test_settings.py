@@ -132,6 +132,8 @@ INVALID = [
     ({"min_pollers": "2", "max_concurrency": "5"}, "none, since provisioned pollers replace it"),
     ({"max_pollers": "9", "max_concurrency": "5"}, "none, since provisioned pollers replace it"),
     ({"min_pollers": "9", "max_pollers": "8"}, "min_pollers (9) or more"),
+    *(({"table_name": "chains", name: "20000"}, "none, since the stack does not change chains")
+      for name in ("warm_read_units", "warm_write_units", "max_read_units", "max_write_units")),
     *(({f"warm_{units}": "20000", f"max_{units}": "19999"}, f"warm_{units} (20000) or more")
       for units in ("read_units", "write_units")),
     ({"max_concurency": "5"}, "did you mean `max_concurrency`?"),

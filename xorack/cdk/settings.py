@@ -229,6 +229,9 @@ class Settings:
             warm, most = getattr(self, f"warm_{units}"), getattr(self, f"max_{units}")
             expected = f"warm_{units} ({warm}) or more: the table would never take what is paid for"
             yield f"max_{units}", None not in (warm, most) and most < warm, expected
+            for name, value in ((f"warm_{units}", warm), (f"max_{units}", most)):
+                adopted = self.table_name is not None and value is not None
+                yield name, adopted, f"none, since the stack does not change {self.table_name}"
 
     @property
     def has_pollers(self) -> bool:
