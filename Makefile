@@ -90,7 +90,7 @@ wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
 	  --wheel-dir dist .
 	@ls dist/*.whl
 
-lock: python ## Update requirements.lock: ARGS="--upgrade", ARGS="--upgrade-package click"
+lock: python ## Update the lock files: ARGS="--upgrade", ARGS="--upgrade-package click"
 	@"$(PYTHON)" -m tools.dependencies lock $(ARGS)
 
 audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s osv" asks OSV

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -114,8 +115,13 @@ def test_an_impossible_directory_is_named(tmp_path, requirements, monkeypatch, c
     assert err.count("\n") == 1
 
 
-def test_without_a_checkout_it_lies_in_the_users_cache(tmp_path, monkeypatch):
+def test_without_a_checkout_it_lies_in_the_users_cache(tmp_path, monkeypatch, requirements):
     package = tmp_path / "site-packages" / "xorack" / "local"
     monkeypatch.setattr(environment, "__file__", str(package / "environment.py"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert environment.default_directory() == tmp_path / "cache" / "xorack" / "ministack"
+    folder = environment.default_directory()
+    assert re.fullmatch("ministack-[0-9a-f]{12}", folder.name)
+    assert folder.parent == tmp_path / "cache" / "xorack"
+    # Another version of xorack shares the cache, and must not replace the environment.
+    monkeypatch.setattr(environment, "REQUIREMENTS", requirements)
+    assert environment.default_directory() != folder

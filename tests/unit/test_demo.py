@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.assembly import _NOT_DEPLOYED, synthesise
+from demo.assembly import synthesise
 from demo.children import Children, interruptible
 from demo.database import copy_standard_library, open_database
 from demo.errors import DemoFailed, InvalidDatabase

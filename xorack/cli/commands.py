@@ -17,6 +17,7 @@ from xorack import __version__
 from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
+from xorack.cli.local import local, local_option, use_local
 from xorack.cli.options import (
     Target,
     json_option,
@@ -124,9 +125,12 @@ interrupted.
 The environment variables XORACK_STACK and XORACK_TABLE are the defaults of --stack and --table.""",
 )
 @click.version_option(__version__, prog_name="xorack")
+@local_option
 @click.pass_context
-def cli(context: click.Context) -> None:
+def cli(context: click.Context, is_local: bool) -> None:
     """Know when everything that came out of a file has been processed."""
+    if is_local:
+        use_local(context)
     if context.invoked_subcommand is None:
         screen.say(context.get_help(), error=True)
         context.exit(2)
@@ -347,6 +351,8 @@ def redrive(
         queues.retention = retention_days * 86_400_000
     return run_redrive(queues, **flags)
 
+
+cli.add_command(local)
 
 _CHECKOUT = Path(__file__).parents[2]
 if (_CHECKOUT / "demo" / "__main__.py").is_file():  # the wheel has no demo

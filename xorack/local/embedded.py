@@ -23,6 +23,8 @@ from xorack.local.isolation import ACCOUNT, REGION, isolated
 Client: TypeAlias = Any  # boto3 makes its clients at run time and has no types for them
 
 HOST = "127.0.0.1"
+LOG = "ministack.log"
+"""Name of the log in the folder of its files."""
 _READY_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _ATTEMPTS = 3
@@ -73,6 +75,7 @@ class EmbeddedAWS(ClientCache):
         *,
         python: Path | None = None,
         environ: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         """Store the options; nothing runs before `start`.
 
@@ -81,12 +84,14 @@ class EmbeddedAWS(ClientCache):
             python: Python of an environment with ministack; default: the one that
                 `xorack.local.environment` makes.
             environ: More variables for ministack and for the functions that it runs.
+            folder: The folder to make for its files and its log; default: a temporary one.
         """
         super().__init__(self._make_client)
         self.port = port
         self._requested_port = port
         self._python = python
         self._more_environ = dict(environ or {})
+        self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
 
@@ -149,7 +154,12 @@ class EmbeddedAWS(ClientCache):
         raise AssertionError("unreachable")
 
     def _launch(self, python: Path) -> None:
-        directory = self._directory = Path(tempfile.mkdtemp(prefix="xorack-aws-"))
+        if self._folder is None:
+            directory = Path(tempfile.mkdtemp(prefix="xorack-aws-"))
+        else:
+            directory = self._folder
+            directory.mkdir(mode=0o700)
+        self._directory = directory
         # Functions find the modules of their own code only, never the checkout's.
         inherited = {
             name: value
@@ -177,7 +187,7 @@ class EmbeddedAWS(ClientCache):
             **self._more_environ,
         }
         script = Path(__file__).with_name("ministack_process.py")
-        with (directory / "ministack.log").open("wb") as log:
+        with (directory / LOG).open("wb") as log:
             self._process = subprocess.Popen(
                 [str(python), "-I", str(script), str(directory)],
                 cwd=directory,
@@ -203,8 +213,17 @@ class EmbeddedAWS(ClientCache):
 
     def _log_tail(self) -> str:
         assert self._directory is not None
-        lines = (self._directory / "ministack.log").read_text(errors="replace").splitlines()
+        lines = (self._directory / LOG).read_text(errors="replace").splitlines()
         return "\n".join(lines[-_TAIL_LINES:])
+
+    def detach(self) -> None:
+        """Let it run on after this process, and after `stop`; it keeps its files then."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with self._process.stdin as pipe:
+            pipe.write(b"run on\n")
+        self._process.returncode = 0  # this process does not wait for it
+        self._process = self._directory = None
 
     def stop(self) -> None:
         """Stop it and its Lambda workers, and remove its files; a second call does nothing."""

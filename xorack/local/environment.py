@@ -19,7 +19,8 @@ from pathlib import Path
 
 from xorack.local.errors import EnvironmentFailed
 
-REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+REQUIREMENTS = Path(__file__).with_name("requirements.lock")
+"""Exact versions and hashes of all packages; `make lock` makes it of requirements.txt."""
 _FINGERPRINT = "made-of"
 _INSTALL_SECONDS = 900
 _INHERITED = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
@@ -31,8 +32,14 @@ def default_directory() -> Path:
     root = Path(__file__).resolve().parents[2]
     if (root / "pyproject.toml").exists():
         return root / ".venv-ministack"
+    # Installations of several versions share the cache: none replaces another's.
+    return cache_folder() / f"ministack-{_fingerprint(REQUIREMENTS)[:12]}"
+
+
+def cache_folder() -> Path:
+    """Return the folder in the user's cache for what can be made again."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "xorack" / "ministack"
+    return Path(cache) / "xorack"
 
 
 def ensure(
@@ -67,7 +74,9 @@ def ensure(
             if not _is_complete(directory, fingerprint):
                 notify(f"installing the embedded AWS into {directory}")
                 _run([sys.executable, "-m", "venv", "--clear", str(directory)])
-                options = ["--disable-pip-version-check", "--no-input", "-q"]
+                # A source distribution would run code whose dependencies have no hashes.
+                options = ["--require-hashes", "--no-deps", "--only-binary", ":all:"]
+                options += ["--disable-pip-version-check", "--no-input", "-q"]
                 _run([str(python), "-m", "pip", "install", *options, "-r", str(requirements)])
                 (directory / _FINGERPRINT).write_text(fingerprint)
     except OSError as error:
@@ -106,6 +115,8 @@ def _run(command: Sequence[str]) -> None:
     if done.returncode != 0:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         last = next((line for line in lines if line.startswith("ERROR:")), (lines or ["?"])[-1])
+        if any("connection broken by" in line for line in lines):
+            last = f"cannot reach the package index: is there a network? pip: {last}"
         raise EnvironmentFailed(f"`{' '.join(command)}` failed: {last}")
 
 

