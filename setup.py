@@ -38,13 +38,17 @@ class BuildWithHandlers(build_py):
         if importlib.util.find_spec("aws_cdk") is None:
             self.warn("no aws-cdk-lib: `xorack local` of this build needs xorack[cdk]")
             return
+        assembly = (app / "assembly").absolute()
         subprocess.run(
-            [sys.executable, "-m", "infra.synth", "--out", str((app / "assembly").absolute())]
+            [sys.executable, "-m", "infra.synth", "--out", str(assembly)]
             + [word for setting in SETTINGS for word in ("-c", setting)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT.absolute()), "CDK_VALIDATION": "false"},
             check=True,
         )
+        for path in assembly.iterdir():  # the rest is for the CDK's CLI
+            if path.is_file() and not path.name.endswith((".template.json", ".assets.json")):
+                path.unlink()
 
     def copy(self, name: str, target: Path) -> None:
         """Copy the modules of a folder of the checkout."""

