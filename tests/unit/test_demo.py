@@ -17,6 +17,7 @@ from demo.database import copy_standard_library, open_database
 from demo.errors import DemoFailed, InvalidDatabase
 from demo.run import work_folder
 from tests.e2e.conftest import eventually
+from xorack.local.assembly import _NOT_DEPLOYED
 
 ROOT = Path(__file__).parents[2]
 

@@ -154,6 +154,15 @@ def spark_environ() -> dict[str, str]:
     return {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
 
 
+@contextmanager
+def _explain_os_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or state_folder()
+        raise LocalError(f"{place}: {error.strerror or error}") from error
+
+
 def state_folder() -> Path:
     """Return the user's folder for `xorack local`."""
     configured = os.environ.get("XDG_STATE_HOME", "")  # relative paths are invalid, it says
@@ -166,6 +175,7 @@ def _home() -> Path:
     return state_folder() / "aws"
 
 
+@_explain_os_errors()
 def find() -> Background:
     """Return the one that runs.
 
@@ -185,6 +195,7 @@ def find() -> Background:
     raise NotRunning("xorack local is not running: xorack local start starts it")
 
 
+@_explain_os_errors()
 def start(
     settings: Mapping[str, str] | None = None,
     port: int | None = None,
@@ -206,7 +217,7 @@ def start(
         StartFailed: It does not start, or it runs with other settings or on another port.
         LocalError: The installation, synthesis or deployment failed.
     """
-    with _explain_os_errors(), _lock(notify):
+    with _lock(notify):
         with suppress(NotRunning):
             running = find()
             _check_same(running, settings, port)
@@ -232,13 +243,14 @@ def start(
         return running, True
 
 
+@_explain_os_errors()
 def stop(notify: Notify = lambda _: None) -> bool:
     """Stop it, with its functions, and remove its files; return False if none was running.
 
     Raises:
         LocalError: Its process does not end, or its files cannot be removed.
     """
-    with _explain_os_errors(), _lock(notify):
+    with _lock(notify):
         return _remove()
 
 
@@ -299,12 +311,3 @@ def _lock(notify: Notify) -> Iterator[None]:
             notify("waiting for another xorack local start or stop")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-@contextmanager
-def _explain_os_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        place = error.filename or state_folder()
-        raise LocalError(f"{place}: {error.strerror or error}") from error

@@ -147,7 +147,8 @@ class EmbeddedAWS(ClientCache):
                 self.stop()
                 # Another program may take the port between the check and the start.
                 if "address already in use" not in tail.lower() or attempt == _ATTEMPTS:
-                    raise StartFailed(f"{error}; the end of its log:\n{tail}") from error
+                    end = f"the end of its log:\n{tail}" if tail else "its log is empty"
+                    raise StartFailed(f"{error}; {end}") from error
             except BaseException:
                 self.stop()
                 raise

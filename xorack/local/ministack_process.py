@@ -13,7 +13,8 @@ Two changes to ministack, tested in tests/e2e/test_embedded.py:
   and their errors by function. They count calls as they arrive, so the demo's figures do not
   depend on the code under test.
 
-`GET /_xorack/events/N` returns the events of all buses so far, without the first N.
+`GET /_xorack/events/N` returns the events of all buses so far, without the first N. A request that a
+web page can cause is rejected: it could deploy a function, which runs as the user.
 """
 
 from __future__ import annotations
@@ -113,6 +114,10 @@ def _count_invocations(functions: Ministack) -> None:
 def _extend(app: App, events: Ministack) -> App:
     async def counted(scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
+        headers = dict(scope.get("headers", ()))
+        if path and _is_of_a_page(headers):
+            await _respond(send, "rejected: the request comes from a web page", status=403)
+            return
         if path == "/_xorack/usage":
             with _lock:
                 usage = json.dumps(_usage)
@@ -122,7 +127,6 @@ def _extend(app: App, events: Ministack) -> App:
             first = int(path.rpartition("/")[2])
             await _respond(send, json.dumps(events._events_log_list()[first:]))
             return
-        headers = dict(scope.get("headers", ()))
         action = headers.get(b"x-amz-target", b"").decode("latin-1").rpartition(".")[2]
         if not action.startswith(_COUNTED):
             await app(scope, receive, send)
@@ -157,10 +161,17 @@ def _count(action: str, request: dict[str, Any]) -> None:
             _usage["writes"][request["TableName"]] += 1
 
 
-async def _respond(send: Any, text: str) -> None:
+def _is_of_a_page(headers: dict[bytes, bytes]) -> bool:
+    # A page whose own name resolves to this machine sends no Origin, but its name as the Host.
+    host = headers.get(b"host", b"localhost").decode("latin-1").partition(":")[0]
+    ours = host in ("127.0.0.1", "localhost") or host.endswith(".localhost")
+    return not ours or b"origin" in headers or b"sec-fetch-mode" in headers
+
+
+async def _respond(send: Any, text: str, status: int = 200) -> None:
     body = text.encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 

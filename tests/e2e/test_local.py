@@ -1,0 +1,254 @@
+"""`xorack local`: the stack stays up in the background, and nothing stays after its end."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.e2e.conftest import ROOT, eventually, item_of
+from tests.e2e.test_embedded import members
+from xorack.cli import main
+from xorack.local import assembly as assembly_module
+from xorack.local import background
+from xorack.local.errors import DeployFailed, NotRunning, PortTaken, StartFailed
+
+pytestmark = pytest.mark.embedded
+
+PRODUCER = """
+import os
+from xorack import Tracker
+
+tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
+token = tracker.start("order/17", timeout=3600, detail={"customer": "Ahab"})
+with tracker.step(token) as step:
+    children = [step.child(line).to_json() for line in ("harpoon", "rope")]
+for child in children:
+    with tracker.step(child):
+        pass
+tracker.start("order/18", timeout=3600)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _folders(assembly, tmp_path_factory):
+    """A state folder of these tests, and the template that other tests use."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setattr(assembly_module, "find_template", lambda *_: assembly)
+        yield
+        background.stop()
+
+
+@pytest.fixture
+def home():
+    """The folder that exists while it runs."""
+    return background.state_folder() / "aws"
+
+
+@pytest.fixture
+def running():
+    """One that runs, empty or not."""
+    return background.start()[0]
+
+
+@pytest.fixture
+def stopped():
+    background.stop()
+
+
+def shell(*commands):
+    """Run commands in a shell whose `xorack` and `python` are this checkout's; return its stdout."""
+    python = shlex.quote(sys.executable)
+    functions = f'xorack() {{ {python} -m xorack.cli "$@"; }}; python() {{ {python} "$@"; }}'
+    script = "\n".join(["set -e", functions, *commands])
+    return subprocess.run(
+        ["sh", "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+
+
+def test_a_second_shell_produces_and_looks(running, tmp_path):
+    (tmp_path / "producer.py").write_text(PRODUCER)
+    producer = f"PYTHONPATH={ROOT} python {tmp_path / 'producer.py'}"
+    shell('eval "$(xorack local env)"', producer)
+    assert eventually(lambda: item_of(running.stack, "order/18"))
+    assert eventually(lambda: (item_of(running.stack, "order/17") or {}).get("status"))
+    shown = shell('eval "$(xorack local env)"', "xorack show order/17 --json", "xorack list --json")
+    show, *listed = map(json.loads, shown.splitlines())
+    assert (show["status"], show["started"], show["finished"]) == ("acked", 3, 3)
+    assert sorted(chain["tag"] for chain in listed) == ["order/17", "order/18"]
+    by_option = shell("xorack --local list --json --status open")
+    assert [json.loads(line)["tag"] for line in by_option.splitlines()] == ["order/18"]
+    for _ in range(2):  # each reader gets all events
+        (event,) = map(json.loads, shell("xorack local events").splitlines())
+        assert (event["source"], event["detail-type"]) == ("xorack", "acked")
+        assert (event["detail"]["tag"], event["detail"]["detail"]) == (
+            "order/17", {"customer": "Ahab"}
+        )  # fmt: skip
+
+
+def test_following_readers_get_the_events_that_come(running):
+    _, position = running.events()
+    detail = json.dumps({"id": "1", "tag": "here"})
+    events = [
+        ("xorack", running.stack.bus_name),
+        ("xorack", "default"),
+        ("else", running.stack.bus_name),
+    ]
+    running.stack.client("events").put_events(
+        Entries=[
+            {"Source": source, "EventBusName": bus, "DetailType": "failed", "Detail": detail}
+            for source, bus in events
+        ]
+    )
+    (event,), after = running.events(position)
+    assert event["detail"] == {"id": "1", "tag": "here"}
+    assert event["time"].endswith("Z")
+    assert running.events(after) == ([], position + 3)
+
+
+def test_a_second_start_does_nothing_and_contradictions_are_explained(running):
+    assert background.start() == (running, False)
+    assert background.start({"resume": "all"}, running.port) == (running, False)
+    with pytest.raises(StartFailed, match="with other settings: xorack local stop ends it$"):
+        background.start({"batch_size": "5"})
+    with pytest.raises(StartFailed, match=f"on port {running.port}: xorack local stop ends it$"):
+        background.start(port=running.port - 1)
+    assert background.find() == running
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://example.org"},
+        {"Sec-Fetch-Mode": "no-cors"},
+        {"Host": "example.org:1234"},
+    ],
+    ids=str,
+)
+def test_web_pages_are_rejected(running, headers):
+    url = f"http://127.0.0.1:{running.port}/2015-03-31/functions"
+    urllib.request.urlopen(url, timeout=10).close()
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10)
+
+
+def test_one_that_was_killed_is_noticed_and_replaced(running, home):
+    running.stack.client("lambda").invoke(FunctionName=running.outputs["SweeperName"])
+    assert len(members(running.pid)) >= 2  # ministack, and the function's worker
+    os.kill(running.pid, signal.SIGKILL)
+    assert eventually(lambda: not members(running.pid), seconds=30)
+    with pytest.raises(NotRunning, match="ended unexpectedly") as caught:
+        background.find()
+    assert running.log.exists()
+    assert str(running.log) in str(caught.value)
+    another, started = background.start()
+    assert started
+    assert another.pid != running.pid
+    assert item_of(another.stack, "order/17") is None
+
+
+def test_stop_ends_all_processes_and_removes_all_files(running, home):
+    running.stack.client("lambda").invoke(FunctionName=running.outputs["SweeperName"])
+    assert len(members(running.pid)) >= 2
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert background.stop()
+    assert members(running.pid) == []
+    assert [path.name for path in home.parent.iterdir()] == ["lock"]
+    assert not running.answers()
+    assert not background.stop()
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_port_that_is_taken(listener, home, capsys):
+    port = listener.getsockname()[1]
+    assert main(["local", "start", "--port", str(port)]) == 1
+    assert capsys.readouterr().err == f"error: port {port} is taken: Address already in use\n"
+    with pytest.raises(PortTaken):
+        background.start(port=port)
+    assert not home.exists()
+
+
+@pytest.mark.usefixtures("stopped")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, DeployFailed("no"), OSError(28, "No space")])
+def test_an_interrupted_start_leaves_nothing(home, monkeypatch, error):
+    seen = []
+
+    def fail(aws, template):
+        seen.append(aws._process.pid)
+        assert members(seen[0])
+        raise error
+
+    monkeypatch.setattr(background, "deploy", fail)
+    with pytest.raises((KeyboardInterrupt, background.LocalError)):
+        background.start()
+    assert members(seen[0]) == []
+    assert not home.exists()
+
+
+@pytest.mark.usefixtures("stopped")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_start_that_is_killed_leaves_nothing(home, assembly, number):
+    program = f"""
+import signal, time
+from xorack.local import assembly, background
+signal.signal(signal.SIGINT, signal.default_int_handler)
+assembly.find_template = lambda *_: Path({str(assembly)!r})
+def deploy(aws, template):
+    print(aws._process.pid, flush=True)
+    time.sleep(600)
+background.deploy = deploy
+background.start()
+"""
+    starter = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    with starter:
+        group = int(starter.stdout.readline())
+        assert members(group)
+        with pytest.raises(NotRunning, match="is starting, or was interrupted"):
+            background.find()
+        starter.send_signal(number)
+    assert eventually(lambda: not members(group), seconds=30)
+    assert eventually(lambda: not home.exists(), seconds=30)
+
+
+@pytest.mark.usefixtures("stopped")
+def test_two_starts_at_once_start_one():
+    program = """
+import sys
+from xorack.local import assembly, background
+assembly.find_template = lambda *_: Path(sys.argv[1])
+running, started = background.start()
+print(running.pid, started)
+"""
+    template = str(assembly_module.find_template({}))
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, template], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    (pid, *_), (other, *_) = results = [
+        starter.communicate(timeout=120)[0].split() for starter in both
+    ]
+    assert pid == other
+    assert sorted(started for _, started in results) == ["False", "True"]
+
+
+@pytest.mark.slow
+def test_the_sweeper_runs_each_minute(running):
+    from xorack import Tracker
+
+    Tracker(running.stack.queue_url, running.stack.client("sqs")).start("late", timeout=1)
+
+    def failed():
+        return [e for e in running.events()[0] if e["detail"]["tag"] == "late"]
+
+    assert eventually(failed, seconds=150)
+    assert failed()[0]["detail"]["reason"] == "timed out"

@@ -1,0 +1,250 @@
+"""`xorack local` without its process: what it finds, says and exports."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xorack.cli import main
+from xorack.cli.commands import cli
+from xorack.local import assembly, background
+from xorack.local.background import Background
+from xorack.local.errors import SynthesisFailed
+from xorack.local.java import JavaNotFound
+
+QUEUES = "http://127.0.0.1:1/123456789012"
+STATE = Background(
+    pid=2**22 + 1,  # no process has it
+    port=1,
+    started_at=0.5,
+    settings=dict(assembly.SETTINGS),
+    name="xorack",
+    outputs={
+        "QueueUrl": f"{QUEUES}/queue", "DeadLetterQueueUrl": f"{QUEUES}/dead",
+        "TableName": "table", "EventBusName": "bus",
+    },
+    functions={},
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """The folder that exists while it runs."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "xorack" / "local" / "aws"
+
+
+@pytest.fixture
+def ended(home):
+    """The files of one whose process has ended."""
+    home.mkdir(parents=True)
+    (home / "running").write_text(f"{STATE.pid}\n")
+    (home / "state.json").write_text(json.dumps(dataclasses.asdict(STATE)))
+    return home
+
+
+@pytest.fixture
+def running(ended):
+    """The files of one that runs and does not respond; the test holds the process's lock."""
+    with (ended / "running").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield ended
+
+
+@pytest.fixture
+def xorack(capsys):
+    """Runs a command; returns its exit status and the lines of its stdout and stderr."""
+
+    def run(*arguments):
+        status = main(arguments)
+        out, err = capsys.readouterr()
+        return status, out.splitlines(), err.splitlines()
+
+    return run
+
+
+COMMANDS = [["local", "status"], ["local", "env"], ["local", "events"], ["--local", "list"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_one_that_does_not_run_is_one_line(xorack, command):
+    line = "error: xorack local is not running: xorack local start starts it"
+    assert xorack(*command) == (1, [], [line])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_one_that_was_killed_is_one_line_with_its_log(xorack, ended, command):
+    status, out, (line,) = xorack(*command)
+    assert (status, out) == (1, [])
+    assert line.startswith("error: xorack local has ended unexpectedly: xorack local start")
+    assert str(ended / "ministack.log") in line
+
+
+def test_stop_removes_what_a_killed_one_left_and_kills_nobody(xorack, ended, monkeypatch):
+    monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("killed"))
+    # Another program that looks at the lock is not the process.
+    with (ended / "running").open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        assert xorack("local", "stop") == (0, ["not running"], [])
+    assert not ended.exists()
+    assert xorack("local", "stop") == (0, ["not running"], [])
+
+
+def test_one_that_does_not_respond(xorack, running):
+    status, (line,), err = xorack("local", "status", "--json")
+    shown = json.loads(line)
+    assert (status, err) == (1, [])
+    assert (shown["running"], shown["responds"], shown["pid"]) == (True, False, STATE.pid)
+    assert shown["started_at"] == "1970-01-01T00:00:00Z"
+    status, _, (line,) = xorack("local", "start")
+    assert status == 1
+    assert f"runs as process {STATE.pid} and does not respond: xorack local stop ends it" in line
+    status, _, (line,) = xorack("local", "events")
+    assert line.startswith("error: xorack local does not respond: ")
+
+
+def test_status_in_json_of_one_that_does_not_run(xorack):
+    status, (line,), err = xorack("local", "status", "--json")
+    assert (status, err) == (1, [])
+    assert json.loads(line)["running"] is False
+
+
+@pytest.mark.parametrize("state", ["", "{}", "[1]", '{"pid": 1}'])
+def test_one_whose_start_was_interrupted(xorack, running, state):
+    (running / "state.json").write_text(state)
+    line = "error: xorack local is starting, or was interrupted: xorack local stop ends it"
+    assert xorack("local", "status") == (1, [], [line])
+
+
+def test_stop_ends_the_group_that_holds_the_lock(xorack, ended):
+    code = """
+import fcntl, os, sys, time
+os.setsid()
+with open(sys.argv[1], "w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print(os.getpid(), file=file, flush=True)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+    command = [sys.executable, "-c", code, str(ended / "running")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert xorack("local", "stop") == (0, ["stopped"], [])
+        assert process.wait(10) == -signal.SIGKILL
+    assert not ended.exists()
+
+
+def test_the_environment_hides_the_users_account_from_a_shell(running, monkeypatch, xorack):
+    monkeypatch.setenv("AWS_PROFILE", "production")
+    monkeypatch.setenv("XORACK_TABLE", "chains")
+    monkeypatch.setattr(background, "java_home", lambda: Path("/a b/java's"))
+    status, lines, err = xorack("local", "env")
+    assert (status, err) == (0, [])
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    script = "\n".join([*lines, shlex.join([sys.executable, "-c", code])])
+    seen = json.loads(subprocess.check_output(["sh", "-c", script]))
+    assert seen["AWS_ENDPOINT_URL"] == "http://127.0.0.1:1"
+    assert seen["AWS_ACCESS_KEY_ID"] == "local"
+    assert seen["XORACK_QUEUE_URL"] == f"{QUEUES}/queue"
+    assert seen["XORACK_DEAD_LETTER_QUEUE_URL"] == f"{QUEUES}/dead"
+    assert (seen["XORACK_TABLE_NAME"], seen["XORACK_EVENT_BUS_NAME"]) == ("table", "bus")
+    assert (seen["JAVA_HOME"], seen["PYSPARK_PYTHON"]) == ("/a b/java's", sys.executable)
+    assert not {"AWS_PROFILE", "XORACK_TABLE"} & {*seen}
+
+
+def test_the_environment_without_a_java(running, monkeypatch, xorack):
+    def fail():
+        raise JavaNotFound("no Java 17 found")
+
+    monkeypatch.setattr(background, "java_home", fail)
+    status, lines, err = xorack("local", "env")
+    assert (status, err) == (0, ["Spark: no Java 17 found"])
+    assert "PYSPARK_PYTHON" not in "\n".join(lines)
+
+
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_commands_use_it(running, monkeypatch, xorack, by):
+    seen = {}
+
+    @cli.command("probe")
+    def probe():
+        seen.update(os.environ)
+
+    monkeypatch.setenv("AWS_PROFILE", "production")
+    monkeypatch.setenv("XORACK_STACK", "production")
+    if by == "variable":
+        monkeypatch.setenv("XORACK_LOCAL", "1")
+    try:
+        assert xorack(*["--local"] * (by == "option"), "probe") == (0, [], [])
+    finally:
+        del cli.commands["probe"]
+    assert (seen["AWS_ENDPOINT_URL"], seen["XORACK_STACK"]) == ("http://127.0.0.1:1", "xorack")
+    assert "AWS_PROFILE" not in seen
+    assert os.environ["AWS_PROFILE"] == os.environ["XORACK_STACK"] == "production"
+
+
+def test_the_variable_does_not_keep_it_from_being_started(monkeypatch, xorack):
+    monkeypatch.setenv("XORACK_LOCAL", "1")
+    assert xorack("local", "stop") == (0, ["not running"], [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-c", "resume"], "Invalid value for '-c': 'resume', expected NAME=VALUE"),
+        (["--port", "65536"], "Invalid value for '--port': 65536 is not in the range"),
+    ],
+)
+def test_invalid_options_of_start(xorack, arguments, message):
+    status, out, (line,) = xorack("local", "start", *arguments)
+    assert (status, out) == (2, [])
+    assert line.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize("command", ["start", "stop"])
+def test_a_folder_that_cannot_be_written_is_named(xorack, monkeypatch, command):
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    line = "error: /dev/null/xorack/local: Not a directory"
+    assert xorack("local", command) == (1, [], [line])
+
+
+@pytest.fixture
+def in_wheel(tmp_path, monkeypatch):
+    """The app and its assembly as the wheel has them."""
+    app = tmp_path / "app"
+    (app / "assembly").mkdir(parents=True)
+    (app / "assembly" / "xorack.template.json").write_text("{}")
+    monkeypatch.setattr(assembly, "_IN_WHEEL", app)
+    return app
+
+
+@pytest.mark.parametrize("settings", [{}, {"resume": "all"}])
+def test_the_wheels_template_serves_the_default_settings(in_wheel, monkeypatch, settings):
+    monkeypatch.setattr(assembly, "synthesise", lambda *_: pytest.fail("synthesised"))
+    template = in_wheel / "assembly" / "xorack.template.json"
+    assert assembly.find_template(settings) == template
+
+
+def test_other_settings_need_the_cdk(in_wheel, monkeypatch):
+    monkeypatch.setattr(assembly.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(
+        SynthesisFailed, match=r"settings need the CDK: pip install 'xorack\[cdk\]'"
+    ):
+        assembly.find_template({"batch_size": "5"})
+
+
+def test_an_invalid_setting_is_the_line_of_the_synthesis(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    steps = []
+    with pytest.raises(SynthesisFailed, match="^setting `batch_size` is 'many': expected a whole"):
+        assembly.find_template({"batch_size": "many"}, steps.append)
+    assert steps == ["synthesising the stack, some 10 to 60 s (once)"]
