@@ -63,7 +63,7 @@ def stopped():
 
 
 def shell(*commands):
-    """Run commands in a shell whose `xorack` and `python` are this checkout's; return its stdout."""
+    """Run commands in a shell with this checkout's `xorack` and `python`; return its stdout."""
     python = shlex.quote(sys.executable)
     functions = f'xorack() {{ {python} -m xorack.cli "$@"; }}; python() {{ {python} "$@"; }}'
     script = "\n".join(["set -e", functions, *commands])
@@ -115,9 +115,9 @@ def test_following_readers_get_the_events_that_come(running):
 def test_a_second_start_does_nothing_and_contradictions_are_explained(running):
     assert background.start() == (running, False)
     assert background.start({"resume": "all"}, running.port) == (running, False)
-    with pytest.raises(StartFailed, match="with other settings: xorack local stop ends it$"):
+    with pytest.raises(StartFailed, match=r"with other settings: xorack local stop ends it$"):
         background.start({"batch_size": "5"})
-    with pytest.raises(StartFailed, match=f"on port {running.port}: xorack local stop ends it$"):
+    with pytest.raises(StartFailed, match=rf"on port {running.port}: xorack local stop ends it$"):
         background.start(port=running.port - 1)
     assert background.find() == running
 
@@ -196,6 +196,7 @@ def test_an_interrupted_start_leaves_nothing(home, monkeypatch, error):
 def test_a_start_that_is_killed_leaves_nothing(home, assembly, number):
     program = f"""
 import signal, time
+from pathlib import Path
 from xorack.local import assembly, background
 signal.signal(signal.SIGINT, signal.default_int_handler)
 assembly.find_template = lambda *_: Path({str(assembly)!r})
@@ -222,6 +223,7 @@ background.start()
 def test_two_starts_at_once_start_one():
     program = """
 import sys
+from pathlib import Path
 from xorack.local import assembly, background
 assembly.find_template = lambda *_: Path(sys.argv[1])
 running, started = background.start()
@@ -234,11 +236,10 @@ print(running.pid, started)
         )
         for _ in range(2)
     ]
-    (pid, *_), (other, *_) = results = [
-        starter.communicate(timeout=120)[0].split() for starter in both
-    ]
+    results = [starter.communicate(timeout=120)[0].split() for starter in both]
+    (pid, first), (other, second) = results
     assert pid == other
-    assert sorted(started for _, started in results) == ["False", "True"]
+    assert sorted([first, second]) == ["False", "True"]
 
 
 @pytest.mark.slow
