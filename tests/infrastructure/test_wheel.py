@@ -1,21 +1,28 @@
 """The construct from a wheel, without the checkout, in the example's stack."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import zipfile
+from email.parser import BytesParser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from infra.synth import ROOT
+from xorack.local import assembly
+from xorack.local.environment import ensure
 
 from .templates import FUNCTIONS, Template, python, target
 from .test_acker import READ
 from .test_compliance import lint
 
 EXAMPLE = ROOT / "examples" / "own_stack"
-PACKED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "xorack",
-          "lambda_src")  # fmt: skip
+PACKED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "cdk.json", "infra",
+          "xorack", "lambda_src")  # fmt: skip
 
 BUILD = """
 import os, shutil, sys
@@ -79,6 +86,108 @@ def test_the_wheel_has_the_handlers_and_one_package(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"xorack"}
     for path in (ROOT / "lambda_src").glob("*.py"):
         assert f"xorack/cdk/lambda_src/{path.name}" in names
+
+
+def test_the_metadata_names_every_extra_and_python(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        metadata = BytesParser().parsebytes(archive.read(name))
+    needs = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
+    assert {one.name for one in needs if one.marker is None} == {"boto3", "pyee", "xxhash"}
+    assert {*metadata.get_all("Provides-Extra")} == {"cdk", "cli", "lambda", "local", "spark"}
+    pythons = [line for line in metadata.get_all("Classifier") if " :: 3." in line]
+    assert pythons == [f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 15)]
+    assert metadata["Requires-Python"] == ">=3.10"
+    assert (metadata["License-Expression"], metadata["License-File"]) == ("MIT", "LICENSE")
+    assert metadata.get_payload().startswith("# xorack")
+
+
+def test_the_stack_of_xorack_local_is_in_it(wheel, tmp_path, synthesise):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    app = tmp_path / "xorack" / "local" / "app"
+    shipped = Template.read(app / "assembly" / "xorack.template.json")
+    checkout = synthesise(**assembly.SETTINGS)
+    assert shipped.body == checkout.body
+    assert shipped.code_folder.name == checkout.code_folder.name
+    assert {path.suffix for path in shipped.code_folder.rglob("*") if path.is_file()} >= {".py"}
+    files = {path.name for path in (app / "assembly").iterdir() if path.is_file()}
+    assert files == {"xorack.template.json", "xorack.assets.json"}
+    assert not any(str(ROOT).encode() in path.read_bytes() for path in files_in(app))
+    assert {path.name for path in files_in(app / "infra")} >= {"stack.py", "synth.py"}
+
+
+def files_in(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+PRODUCER = """
+import os, sys, xorack
+from xorack import Tracker
+assert "site-packages" in xorack.__file__
+tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
+with tracker.step(tracker.start("order/17")) as step:
+    child = step.child("rope")
+with tracker.step(child):
+    pass
+"""
+SHELL = """set -e
+xorack local start --json
+eval "$(xorack local env)"
+python -c "$PRODUCER"
+timeout 60 xorack watch order/17 --json >&2
+xorack list --json
+xorack local events
+xorack local stop
+"""
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_runs_the_stack_and_tracks_an_order(wheel, tmp_path):
+    """In a new environment, outside the checkout; its other packages are the checkout's."""
+    environment = tmp_path / "venv"
+    subprocess.check_call([sys.executable, "-m", "venv", "--without-pip", environment])
+    programs = environment / "bin"
+    pip = [sys.executable, "-m", "pip", "--python", programs / "python", "install"]
+    subprocess.check_call([*pip, "--quiet", "--no-deps", "--no-index", wheel])
+    (site,) = environment.glob("lib/python*/site-packages")
+    (site / "shared.pth").write_text(f"{site_packages()}\n")
+    inherited = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
+    out = subprocess.run(
+        ["sh", "-c", SHELL],
+        cwd=tmp_path,
+        env={
+            **inherited,
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "PRODUCER": PRODUCER,
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "XDG_CACHE_HOME": str(cache(tmp_path)),
+            # A synthesis would fail: the wheel's assembly must do.
+            "JSII_NODE": "/nowhere",
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    start, listed, event, stop = out.splitlines()
+    assert json.loads(start)["started"]
+    assert json.loads(listed)["status"] == "acked"
+    assert json.loads(event)["detail"]["tag"] == "order/17"
+    assert stop == "stopped"
+
+
+def site_packages():
+    return Path(pytest.__file__).parents[1]
+
+
+def cache(folder):
+    """A cache that has the embedded AWS of the checkout, since each test would install it."""
+    made = ensure()
+    cached = folder / "cache" / "xorack"
+    cached.mkdir(parents=True)
+    fingerprint = (made.parents[1] / "made-of").read_text()
+    (cached / f"ministack-{fingerprint[:12]}").symlink_to(made.parents[1])
+    return folder / "cache"
 
 
 def test_the_functions_code_is_the_checkouts_to_the_byte(example, template):
