@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from lambda_src.logs import set_up_logs
 from xorack.aws import schema
 from xorack.aws.client import BoundedClient, TimeOuts, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 """The name that tells the metrics and logs of several ackers apart."""
+set_up_logs(SERVICE)
 _VARIABLES = (
     "TABLE_NAME",
     "PARTITION_KEY",

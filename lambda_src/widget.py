@@ -62,5 +62,5 @@ def handler(event: dict[str, Any], context: Any) -> str:
     try:
         return render(read_snapshot(store, limit), theme)
     except (Unavailable, BotoCoreError, ClientError) as trouble:
-        _LOG.error("chains not read: %s", trouble)
+        _LOG.error("chains not read", extra={"why": str(trouble)})
         return render_error(str(trouble), theme)

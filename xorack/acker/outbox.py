@@ -12,15 +12,13 @@ from collections.abc import Sequence
 
 from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
+from xorack.acker.log import log_failures
 from xorack.acker.parallel import Workers
 from xorack.core.chain import Chain
-from xorack.core.errors import shown
 from xorack.core.ports import NO_TIME, Conflict, Publisher
 from xorack.core.transitions import mark_published
 
 __all__ = ["Outbox"]
-
-_LOG = logging.getLogger("xorack")
 
 
 class Outbox:
@@ -65,11 +63,11 @@ class Outbox:
         failures: dict[str, str] = {}
         for failed in self.workers.map(self._publish_batch, batches):
             failures.update(failed)
-        _log_once(logging.ERROR, "events not published", failures)
+        log_failures(logging.ERROR, "events not published", failures)
         published = [chain for chain in chains if chain.tag not in failures]
         reasons = self.workers.map(self._mark_published, published)
         unmarked = {chain.tag: why for chain, why in zip(published, reasons, strict=True) if why}
-        _log_once(logging.WARNING, "events still marked as pending", unmarked)
+        log_failures(logging.WARNING, "events still marked as pending", unmarked)
         return failures
 
     def _publish_batch(self, chains: Sequence[Chain]) -> dict[str, str]:
@@ -99,11 +97,3 @@ class Outbox:
         except Exception as error:  # noqa: BLE001 - see above
             return f"{type(error).__name__}: {error}"
         return None
-
-
-def _log_once(level: int, message: str, reasons: dict[str, str]) -> None:
-    """Log the first of many failures: an outage must not log a line a chain."""
-    if reasons:
-        tag, reason = next(iter(reasons.items()))
-        extra = {"count": len(reasons), "tag": shown(tag), "why": reason}
-        _LOG.log(level, message, extra=extra)

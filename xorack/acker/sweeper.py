@@ -12,18 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
+from xorack.acker.log import log_chain, log_failures
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.acker.reading import read_valid
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain, shown
+from xorack.core.errors import NotAChain
+from xorack.core.event import event_id
 from xorack.core.ports import Unavailable
 from xorack.core.retry import Retry
 from xorack.core.transitions import expire
 
 __all__ = ["SweepResult", "Sweeper"]
 
-_LOG = logging.getLogger("xorack")
 _READ_ATTEMPTS = 5
 """Attempts of a read in a row; after them the table counts as unavailable."""
 _MAX_PENDING = 10_000
@@ -111,21 +112,26 @@ class Sweeper:
             raise _TimeOver
         chains = self._read(self.writer, tags, result)
         result.chains += len(chains)
+        problems: dict[str, str] = {}
         for before, after in zip(chains, self.workers.map(self._expire, chains), strict=True):
             if isinstance(after, _TimeOver):
                 result.complete = False
             elif isinstance(after, Exception):
-                result.problems += 1
+                problems[before.tag] = f"{type(after).__name__}: {after}"
             if after is None or isinstance(after, Exception):
                 continue
             if after.status == "failed" and not before.final:
                 reason, _, _ = (after.reason or after.status).partition(":")
                 result.ended[reason] += 1
+                ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
+                log_chain(logging.INFO, "chain ended", after.tag, **ended)
             if after.event_pending:
                 if after.tag in pending or len(pending) < _MAX_PENDING:
                     pending[after.tag] = None
                 else:
                     result.events_pending += 1
+        result.problems += len(problems)
+        log_failures(logging.ERROR, "chains not ended", problems)
 
     def _publish(self, tags: list[str], result: SweepResult) -> None:
         """Publish the pending events of these chains, as long as the bus accepts some."""
@@ -146,10 +152,10 @@ class Sweeper:
 
     def _read(self, writer: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
         """Read the valid chains, with retries, within the time of a writer."""
+        problems: dict[str, str] = {}
 
         def on_invalid(error: NotAChain) -> None:
-            _log_problem("chain not read", str(error.tag), error)
-            result.problems += 1
+            problems[str(error.tag)] = f"{type(error).__name__}: {error}"
 
         def read(tags: Sequence[str]) -> dict[str, Chain]:
             retry = writer.retry_policy.start()
@@ -159,7 +165,10 @@ class Sweeper:
                 except Unavailable as error:
                     _wait(retry, error)
 
-        return read_valid(read, tags, on_invalid)
+        chains = read_valid(read, tags, on_invalid)
+        result.problems += len(problems)
+        log_failures(logging.ERROR, "chains not read", problems)
+        return chains
 
     def _expire(self, chain: Chain) -> Chain | Exception | None:
         """Fail a chain if its deadline has passed; return the error if that fails."""
@@ -168,7 +177,6 @@ class Sweeper:
         try:
             return self.writer.change(chain, lambda stored: expire(stored, self.writer.clock()))
         except Exception as error:  # noqa: BLE001 - the other chains are swept all the same
-            _log_problem("chain not ended", chain.tag, error)
             return error
 
 
@@ -182,7 +190,3 @@ def _wait(retry: Retry, error: Unavailable) -> None:
         raise error.cause from error
     if not retry.again():
         raise _TimeOver from error
-
-
-def _log_problem(message: str, tag: str, error: Exception) -> None:
-    _LOG.error(message, extra={"tag": shown(tag), "why": f"{type(error).__name__}: {error}"})

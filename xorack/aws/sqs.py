@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, 
 from xorack.aws.client import NotAccepted, error_code, is_transient, make_client, send_entries
 from xorack.core.errors import InvalidRequest, SendFailed
 from xorack.core.message import MAX_BODY_BYTES, Rejected, pack
+from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 
@@ -31,6 +33,7 @@ __all__ = [
 
 _REGION_OF_URL = re.compile(r"https://sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|api\.aws)")
 _AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+_LOG = logging.getLogger("xorack")
 _ENTRIES = 10
 """Most entries of one SendMessageBatch; together they hold at most 1 MiB."""
 _ERROR_BYTES = 1000
@@ -267,13 +270,17 @@ class DeadLetterQueue:
         than an invocation that is cut off.
         """
         messages = [_dead_letter(position, entry) for position, entry in enumerate(rejected)]
-        unsent = [m.position for m in messages if m.size > MAX_BODY_BYTES]
+        too_large = [m.position for m in messages if m.size > MAX_BODY_BYTES]
+        unsent = dict.fromkeys(too_large, "its compressed body is larger than 1 MiB")
         fitting = (message for message in messages if message.size <= MAX_BODY_BYTES)
         for batch in _batches(fitting):
             if self.policy.time_left() <= 0:
-                unsent.extend(message.position for message in batch)
+                unsent.update({message.position: NO_TIME for message in batch})
             else:
-                unsent.extend(_send_batch(self.client, self.queue_url, batch, self.policy))
+                unsent.update(_send_batch(self.client, self.queue_url, batch, self.policy))
+        if unsent:
+            extra = {"count": len(unsent), "why": next(iter(unsent.values()))}
+            _LOG.error("rejected requests not sent", extra=extra)
         return sorted(unsent)
 
 
