@@ -19,6 +19,7 @@ from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import Limits
 
 if TYPE_CHECKING:
+    from lambda_src.tracing import Tracer
     from xorack.acker.breaker import CircuitBreaker
     from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
@@ -40,6 +41,8 @@ _VARIABLES = (
     "AWS_ENDPOINT_URL",
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
+    "TRACING",
+    "AWS_XRAY_DAEMON_ADDRESS",
 )
 _DAY = 86_400
 _UNKNOWN_SECONDS = 60.0
@@ -127,7 +130,19 @@ class Services:
         """Return the client of a service."""
         if service not in self.clients:
             self.clients[service] = make_client(service, config=time_outs.config())
+            if self.tracer is not None:
+                self.tracer.trace(self.clients[service])
         return self.clients[service]
+
+    @cached_property
+    def tracer(self) -> Tracer | None:
+        """Traces the clients' calls; None unless the stack has `tracing`."""
+        daemon = self._variables["AWS_XRAY_DAEMON_ADDRESS"]  # set by Lambda
+        if not self._variables["TRACING"] or not daemon:
+            return None
+        from lambda_src.tracing import Tracer
+
+        return Tracer(daemon)
 
     def store(self, client: Any, policy: RetryPolicy) -> DynamoDBStore:
         """Return the table behind a client; the policy limits retries for keys left out."""

@@ -102,7 +102,6 @@ def write_assembly(folder, *, more_parameters=(), replaced=None, **options):
     code = {"source": {"path": "code", "packaging": "zip"}, "destinations": {"here": CODE}}
     (folder / "small.assets.json").write_text(json.dumps({"files": {"code": code}}))
     paths = {
-        "Layer": "/aws/service/powertools/python/arm64/python3.13/3.37.0",
         "BootstrapVersion": "/cdk-bootstrap/hnb659fds/version",
         **dict(more_parameters),
     }

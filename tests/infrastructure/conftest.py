@@ -18,7 +18,7 @@ VARIED = {
     "batch_size": "250", "batch_window_seconds": "5", "max_concurrency": "7",
     "max_receive_count": "3", "queue_retention_days": "13", "retention_days": "40",
     "deletion_protection": "false", "removal_policy": "destroy", "tracing": "true",
-    "log_retention_days": "90", "log_level": "DEBUG", "powertools_version": "3.30.0",
+    "log_retention_days": "90", "log_level": "DEBUG",
     "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
     "failed_chains_threshold": "25",
 }  # fmt: skip

@@ -84,7 +84,7 @@ def test_environment(varied, name):
         "RETENTION_SECONDS": str(40 * 86_400),
         "POWERTOOLS_SERVICE_NAME": "other",
         "POWERTOOLS_METRICS_NAMESPACE": "xorack",
-        "POWERTOOLS_LOG_LEVEL": "DEBUG",
+        "TRACING": "true",
     }
 
 

@@ -15,22 +15,13 @@ from xorack.aws.client import TimeOuts
 from xorack.cdk import settings as module
 from xorack.cdk.settings import SettingError, Settings
 
-from .templates import FUNCTIONS, STATEFUL, Template, target
+from .templates import FUNCTIONS, STATEFUL, Template
 
 NAMES = [field.name for field in dataclasses.fields(Settings)]
 
 
 def functions(key: str) -> Callable[[Template], Any]:
     return lambda template: [template.function(name)[1].get(key) for name in FUNCTIONS]
-
-
-def layers(template: Template) -> list[Any]:
-    return [template.body["Parameters"][target(one)] for (one,) in functions("Layers")(template)]
-
-
-def powertools(path: str) -> dict[str, str]:
-    default = f"/aws/service/powertools/python/{path}"
-    return {"Type": "AWS::SSM::Parameter::Value<String>", "Default": default}
 
 
 def mapping(template: Template) -> dict[str, Any]:
@@ -49,8 +40,6 @@ SHOWN = [
     (functions("Architectures"), [["arm64"]] * 3, [["x86_64"]] * 3),
     (functions("MemorySize"), [1024] * 3, [512] * 3),
     (functions("TracingConfig"), [None] * 3, [{"Mode": "Active"}] * 3),
-    (layers, [powertools("arm64/python3.13/3.37.0")] * 3,
-     [powertools("x86_64/python3.13/3.30.0")] * 3),
     (lambda t: t.function("consumer")[1]["Timeout"], 60, 100),
     # Six times the timeout, and the window.
     (lambda t: t.queue()[1]["VisibilityTimeout"], 361, 605),
@@ -105,8 +94,6 @@ INVALID = [
     ({"dashboard": "no"}, "true or false"),
     *(({"partition_key": value}, "text of 1 to 255 bytes") for value in ("", " tag", "ä" * 128, 7)),
     ({"partition_key": "stamp"}, "no other attribute"),
-    ({"powertools_version": "latest"}, "such as 3.37.0"),
-    ({"powertools_version": "2.9.1"}, "from 3.0.0 on"),
     ({"alarm_topic_arn": "alarms"}, TOPIC),
     ({"alarm_topic_arn": "arn:aws:sqs:eu-west-1:123456789012:alarms"}, TOPIC),
     ({"service": "a b"}, "letters, digits, hyphens and underscores"),
@@ -184,11 +171,6 @@ def test_each_setting_is_described():
     # getdoc: before Python 3.13, a docstring keeps its indentation.
     described = re.findall(r"^    (\w+): ", inspect.getdoc(Settings) or "", re.MULTILINE)
     assert described[: len(NAMES)] == NAMES
-
-
-def test_the_layer_is_the_powertools_that_the_tests_use():
-    requirements = (ROOT / "requirements.txt").read_text().splitlines()
-    assert f"aws-lambda-powertools=={Settings().powertools_version}" in requirements
 
 
 def test_the_handbook_has_every_setting_with_its_default():

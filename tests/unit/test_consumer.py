@@ -241,7 +241,7 @@ def test_an_outage_of_the_bus_logs_one_line_a_kind_and_batch(world, caplog):
     assert world.consume(message(*requests)).events_pending == 50
     assert {record.message for record in caplog.records} == {"events not published"}
     rejected, held_back = caplog.records
-    assert (rejected.why, rejected.count + held_back.count) == ("rejected", 50)
+    assert (rejected.why, rejected.failures + held_back.failures) == ("rejected", 50)
     assert held_back.why.startswith("held back")
 
 

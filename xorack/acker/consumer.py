@@ -298,7 +298,7 @@ class Consumer:
         kind = batch.rejected[0][0].reason.partition(":")[0]
         count = sum(entry.request_count for entry, _ in batch.rejected)
         messages = batch.log_field(index for _, index in batch.rejected)
-        LOG.warning("requests rejected", extra={"count": count, "why": kind, **messages})
+        LOG.warning("requests rejected", extra={"failures": count, "why": kind, **messages})
         entries = [
             entry._replace(sent_at=batch.messages[index].sent_at) for entry, index in batch.rejected
         ]

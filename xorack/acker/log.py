@@ -40,7 +40,7 @@ def log_failures(
     for tag, reason in reasons.items():
         kinds[_kind(reason)].append(tag)
     for tags in kinds.values():
-        fields = {"count": len(tags), "why": reasons[tags[0]], **describe(tags)}
+        fields = {"failures": len(tags), "why": reasons[tags[0]], **describe(tags)}
         log_chain(level, message, tags[0], **fields)
 
 

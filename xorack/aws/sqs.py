@@ -279,7 +279,7 @@ class DeadLetterQueue:
             else:
                 unsent.update(_send_batch(self.client, self.queue_url, batch, self.policy))
         if unsent:
-            extra = {"count": len(unsent), "why": next(iter(unsent.values()))}
+            extra = {"failures": len(unsent), "why": next(iter(unsent.values()))}
             _LOG.error("rejected requests not sent", extra=extra)
         return sorted(unsent)
 

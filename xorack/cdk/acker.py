@@ -14,6 +14,7 @@ from xorack.cdk.events import AckEvents
 from xorack.cdk.function import Network, Resources
 from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
 from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, allow_logs_to_use
+from xorack.cdk.queries import create_queries
 from xorack.cdk.queue import create_queues
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import create_table, index_arn
@@ -116,6 +117,9 @@ class Acker(Construct):
             self.dashboard = create_dashboard(
                 monitoring, resources, functions, self.alarms.values(), self.widget
             )
+        logging = (self.consumer, self.sweeper, *([self.widget] if self.widget else []))
+        logs = [function.log_group for function in logging]
+        create_queries(Construct(self, "Queries"), resources.service, logs)
 
     def grant_send(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
         """Allow a producer, such as a Spark job, to send requests.

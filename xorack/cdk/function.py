@@ -19,7 +19,6 @@ from aws_cdk import (
     aws_lambda,
     aws_logs,
     aws_sqs,
-    aws_ssm,
 )
 from constructs import Construct
 
@@ -135,12 +134,11 @@ def create_function(
         architecture=_ARCHITECTURES[settings.architecture],
         code=functions_code(),
         handler=handler,
-        layers=[_powertools(scope, settings)],
         memory_size=settings.memory_mb,
         timeout=Duration.seconds(timeout_seconds),
         role=role.without_policy_updates(),
         log_group=logs,
-        # Lambda then writes its own lines as JSON too, and sets the level of Powertools.
+        # Lambda then writes the lines of Python's `logging`, and its own, as JSON.
         logging_format=aws_lambda.LoggingFormat.JSON,
         application_log_level_v2=aws_lambda.ApplicationLogLevel[settings.log_level],
         system_log_level_v2=aws_lambda.SystemLogLevel.INFO,
@@ -153,7 +151,7 @@ def create_function(
             "RETENTION_SECONDS": str(settings.retention_seconds),
             "POWERTOOLS_SERVICE_NAME": resources.service,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
-            "POWERTOOLS_LOG_LEVEL": settings.log_level,
+            **({"TRACING": "true"} if settings.tracing else {}),
         },
         vpc=network.vpc if network else None,
         vpc_subnets=network.subnets if network else None,
@@ -174,8 +172,8 @@ def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicySta
 def _acknowledge_findings(scope: Construct, wildcard: bool) -> None:
     """Acknowledge the findings of cdk-nag, with reasons."""
     reasons = {
-        "AwsSolutions-L1": "Python 3.13 is supported until 2029; a newer runtime needs a layer of "
-        "Powertools and a run of the tests for it"
+        "AwsSolutions-L1": "Python 3.13 is supported until 2029; a newer runtime needs a run of "
+        "the tests for it"
     }
     if wildcard:
         no_resources = "The actions of X-Ray, and those that join a network, accept no resource"
@@ -183,10 +181,3 @@ def _acknowledge_findings(scope: Construct, wildcard: bool) -> None:
     for rule, reason in reasons.items():
         Validations.of(scope).acknowledge(Acknowledgment(id=rule, reason=reason))
 
-
-def _powertools(scope: Construct, settings: Settings) -> aws_lambda.ILayerVersion:
-    """Return AWS's public layer; CloudFormation looks its ARN up, so synthesis stays offline."""
-    release = f"{settings.architecture}/{_RUNTIME.name}/{settings.powertools_version}"
-    name = f"/aws/service/powertools/python/{release}"
-    arn = aws_ssm.StringParameter.value_for_string_parameter(scope, name)
-    return aws_lambda.LayerVersion.from_layer_version_arn(scope, "Powertools", arn)

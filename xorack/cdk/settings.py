@@ -101,8 +101,7 @@ class Settings:
         log_level: `DEBUG` or `INFO`, the lowest level that the functions log. A higher level would
             drop the metrics, which are log lines of level INFO.
         architecture: `arm64` or `x86_64`.
-        tracing: X-Ray traces the functions.
-        powertools_version: Version of AWS's public layer of Powertools for Python.
+        tracing: X-Ray traces the functions and their calls of the table, the bus and the queue.
         alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
         failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
         dashboard: Create a dashboard, and the function that shows unfinished chains on it.
@@ -137,9 +136,6 @@ class Settings:
     log_level: str = _choice("INFO", "DEBUG", "INFO")
     architecture: str = _choice("arm64", "arm64", "x86_64")
     tracing: bool = _flag(False)
-    powertools_version: str = _text(
-        "3.37.0", r"[3-9]\.\d{1,3}\.\d{1,3}", "a released version from 3.0.0 on, such as 3.37.0"
-    )
     alarm_topic_arn: str | None = _text(
         None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
     )

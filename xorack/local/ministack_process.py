@@ -4,13 +4,14 @@ The Python of ministack's own environment runs this file by its path; it imports
 this package. The parent holds the other end of standard input. When the parent ends, the pipe
 closes; then this process removes its directory and kills its group, Lambda workers included.
 
-Two changes to ministack, tested in tests/e2e/test_embedded.py:
+Three changes to ministack, tested in tests/e2e/test_embedded.py:
 
 * An event source mapping delivers batches of the template's size, after the template's window.
   ministack delivers at most ten messages at a time, at once.
 * `GET /_xorack/usage` returns counters of DynamoDB writes, of messages by queue, and of invocations
   and their errors by function. They count calls as they arrive, so the demo's figures do not
   depend on the code under test.
+* A template may hold saved queries of CloudWatch Logs Insights. ministack rejects such a template.
 """
 
 from __future__ import annotations
@@ -84,6 +85,16 @@ def _correct_batches(sqs: Ministack, functions: Ministack) -> None:
     sqs._receive_messages_for_esm = receive
 
 
+def _accept_queries(provisioners: Ministack) -> None:
+    def create(logical_id: str, properties: Ministack, stack_name: str) -> tuple[str, Ministack]:
+        return f"{stack_name}-{logical_id}", {}
+
+    provisioners._RESOURCE_HANDLERS["AWS::Logs::QueryDefinition"] = {
+        "create": create,
+        "delete": lambda physical_id, properties: None,
+    }
+
+
 def _count_invocations(functions: Ministack) -> None:
     original = functions._emit_lambda_logs  # called exactly once for every invocation
 
@@ -155,7 +166,9 @@ def main() -> None:
     ministack: Ministack = importlib.import_module("ministack.app")
     sqs: Ministack = importlib.import_module("ministack.services.sqs")
     functions: Ministack = importlib.import_module("ministack.services.lambda_svc")
+    provisioners = importlib.import_module("ministack.services.cloudformation.provisioners")
     _correct_batches(sqs, functions)
+    _accept_queries(provisioners)
     _count_invocations(functions)
     ministack.app = _count_calls(ministack.app)
     ministack.main()
