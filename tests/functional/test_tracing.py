@@ -8,8 +8,7 @@ import pytest
 from aws_xray_sdk.core.models.facade_segment import FacadeSegment
 from aws_xray_sdk.core.models.subsegment import Subsegment
 
-from lambda_src import environment
-from lambda_src.tracing import MAX_SUBSEGMENTS
+from lambda_src import environment, tracing
 from tests.support.faults import failing, lost_responses
 from tests.support.functions import message
 from tests.support.lambda_runtime import TRACE, run_function
@@ -99,12 +98,11 @@ def test_failures_have_flags(traced, daemon, fault, flags):
 
 
 def test_a_large_batch_sends_only_some(traced, daemon, monkeypatch):
-    batch = [acked(f"t{n}") for n in range(MAX_SUBSEGMENTS)]
-    traced.consume(*batch)
-    assert len(received(daemon)) == MAX_SUBSEGMENTS
-    monkeypatch.setenv("_X_AMZN_TRACE_ID", TRACE.replace("a006", "b006"))
-    traced.consume(*batch)
-    assert len(received(daemon)) == MAX_SUBSEGMENTS
+    monkeypatch.setattr(tracing, "MAX_SUBSEGMENTS", 3)
+    for trace in (TRACE, TRACE.replace("a006", "b006")):
+        monkeypatch.setenv("_X_AMZN_TRACE_ID", trace)
+        assert traced.consume(acked("t1"), acked("t2"), acked("t3")) == []
+        assert len(received(daemon)) == 3
 
 
 @pytest.mark.parametrize(

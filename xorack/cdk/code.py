@@ -6,6 +6,7 @@ from where they are installed. The ADRs 13 and 33 in docs/adr/ give the reasons.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import shutil
 import tempfile
@@ -58,20 +59,21 @@ def functions_code() -> aws_lambda.Code:
     Raises:
         PackageError: A package is missing, or is another release.
     """
-    return aws_lambda.Code.from_asset(_assembled().name)
+    return aws_lambda.Code.from_asset(str(_assembled()))
 
 
 @lru_cache(maxsize=1)
-def _assembled() -> tempfile.TemporaryDirectory[str]:
+def _assembled() -> Path:
     """Copy everything side by side; the folder is deleted when the process ends."""
-    folder = tempfile.TemporaryDirectory(prefix="xorack-code-")
+    folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     handlers = _HANDLERS_IN_WHEEL
     if not handlers.is_dir():
         handlers = _LIBRARY.with_name("lambda_src")
     for source in (handlers, _LIBRARY):
-        shutil.copytree(source, Path(folder.name, source.name), ignore=_NOT_COPIED)
+        shutil.copytree(source, folder / source.name, ignore=_NOT_COPIED)
     for name in _PACKAGES:
-        _copy_package(name, Path(folder.name))
+        _copy_package(name, folder)
     return folder
 
 
@@ -86,7 +88,7 @@ def _copy_package(name: str, folder: Path) -> None:
         raise PackageError(name, f"{name} {installed.version} is installed")
     digest = hashlib.sha256()
     for path in sorted(installed.files or (), key=str):
-        if not _is_copied(path):
+        if not (_is_copied(path) and path.locate().is_file()):
             continue
         content = path.locate().read_bytes()
         digest.update(f"{path} {len(content)} ".encode() + content)

@@ -180,4 +180,3 @@ def _acknowledge_findings(scope: Construct, wildcard: bool) -> None:
         reasons["AwsSolutions-IAM5[Resource::*]"] = no_resources
     for rule, reason in reasons.items():
         Validations.of(scope).acknowledge(Acknowledgment(id=rule, reason=reason))
-
