@@ -156,14 +156,14 @@ def a_missing_file(folder):
 def test_the_error_names_a_package_that_is_not_the_locked_one(changed, change, package, problem):
     change(changed)
     with pytest.raises(code.PackageError) as caught:
-        code._assembled.__wrapped__()
+        code.assemble_code.__wrapped__()
     command = f"pip install --force-reinstall --no-deps '{package}'"
     assert str(caught.value) == f"{problem}: the functions' code needs {package}: {command}"
 
 
 def test_synthesis_ends_with_one_line_for_a_missing_package(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(code, "_PACKAGES", {"no-such-package": ("1.0", "")})
-    monkeypatch.setattr(code, "_assembled", code._assembled.__wrapped__)
+    monkeypatch.setattr(code, "assemble_code", code.assemble_code.__wrapped__)
     assert main(["--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: no-such-package is not installed: the functions' code needs ")

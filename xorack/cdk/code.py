@@ -1,7 +1,7 @@
 """The functions' code: handlers, library, and the packages that Lambda's runtime does not have.
 
 The handlers are beside this package in a checkout, inside it in a wheel. The packages are copied
-from where they are installed. The ADRs 13 and 33 in docs/adr/ give the reasons.
+from where they are installed. The ADRs 10 and 13 in docs/adr/ give the reasons.
 """
 
 from __future__ import annotations
@@ -59,12 +59,16 @@ def functions_code() -> aws_lambda.Code:
     Raises:
         PackageError: A package is missing, or is another release.
     """
-    return aws_lambda.Code.from_asset(str(_assembled()))
+    return aws_lambda.Code.from_asset(str(assemble_code()))
 
 
 @lru_cache(maxsize=1)
-def _assembled() -> Path:
-    """Copy everything side by side; the folder is deleted when the process ends."""
+def assemble_code() -> Path:
+    """Copy everything side by side into a folder, which is deleted when the process ends.
+
+    Raises:
+        PackageError: A package is missing, or is another release.
+    """
     folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     handlers = _HANDLERS_IN_WHEEL
