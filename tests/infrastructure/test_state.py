@@ -24,7 +24,7 @@ def test_settings_do_not_move_stateful_resources(template, varied, without_dashb
         assert without_dashboard.of(kind) == template.of(kind)
 
 
-def test_only_the_bus_and_the_dashboard_have_physical_names(template, varied):
+def test_only_bus_dashboard_and_saved_queries_have_physical_names(template, varied):
     names = {
         (resource["Type"], key)
         for resource in template.resources.values()
@@ -37,6 +37,7 @@ def test_only_the_bus_and_the_dashboard_have_physical_names(template, varied):
     assert names == {
         ("AWS::Events::EventBus", "Name"),
         ("AWS::CloudWatch::Dashboard", "DashboardName"),
+        ("AWS::Logs::QueryDefinition", "Name"),
     }
     # The CDK builds the bus's name from the stack's: two stacks have two buses.
     assert template.bus()[1]["Name"].startswith("xorackAcker")

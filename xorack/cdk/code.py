@@ -19,11 +19,8 @@ from aws_cdk import aws_lambda
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
 _HANDLERS_IN_WHEEL: Final = Path(__file__).resolve().with_name("lambda_src")  # see setup.py
-_NOT_COPIED: Final = shutil.ignore_patterns(
-    "__pycache__", "*.pyc", ".*",
-    "cdk", "cli", "client", "local", "spark",  # parts of the library that no handler uses
-)  # fmt: skip
-
+_ELSEWHERE: Final = ("cdk", "cli", "client", "local", "spark")
+"""Parts of the library that no handler uses."""
 _PACKAGES: Final = {
     "aws-lambda-powertools": (
         "3.37.0",
@@ -74,8 +71,9 @@ def assemble_code() -> Path:
     handlers = _HANDLERS_IN_WHEEL
     if not handlers.is_dir():
         handlers = _LIBRARY.with_name("lambda_src")
+    ignore = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", *_ELSEWHERE)
     for source in (handlers, _LIBRARY):
-        shutil.copytree(source, folder / source.name, ignore=_NOT_COPIED)
+        shutil.copytree(source, folder / source.name, ignore=ignore)
     for name in _PACKAGES:
         _copy_package(name, folder)
     return folder
