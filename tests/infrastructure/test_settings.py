@@ -50,7 +50,7 @@ SHOWN = [
     (lambda t: t.dead_letters()[1]["MessageRetentionPeriod"], 14 * 86_400, 14 * 86_400),
     (lambda t: t.queue()[1]["RedrivePolicy"]["maxReceiveCount"], 5, 3),
     (lambda t: t.table()[1]["DeletionProtectionEnabled"], True, False),
-    (fates, {"Retain"}, {"Delete"}),
+    (fates, {"Retain", "RetainExceptOnCreate"}, {"Delete"}),
 ]  # fmt: skip
 
 
@@ -94,6 +94,9 @@ INVALID = [
     ({"dashboard": "no"}, "true or false"),
     *(({"partition_key": value}, "text of 1 to 255 bytes") for value in ("", " tag", "ä" * 128, 7)),
     ({"partition_key": "stamp"}, "no other attribute"),
+    ({"table_name": "my chains"}, "the name of a table: 3 to 255 letters, digits, _, - and ."),
+    ({"table_name": "arn:aws:dynamodb:eu-west-1:123456789012:table/chains"}, "the name of a table"),
+    ({"rollout": "slow"}, "one of all_at_once, canary"),
     ({"alarm_topic_arn": "alarms"}, TOPIC),
     ({"alarm_topic_arn": "arn:aws:sqs:eu-west-1:123456789012:alarms"}, TOPIC),
     ({"service": "a b"}, "letters, digits, hyphens and underscores"),

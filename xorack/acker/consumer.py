@@ -214,7 +214,7 @@ class Consumer:
                 batch.fail(tag, applied)
                 continue
             self._account(batch, tag, applied, result)
-            if applied.chain is not None and applied.chain.event_pending:
+            if applied.chain is not None and applied.chain.undelivered:
                 pending.append(applied.chain)
         batch.log_failures()
         return pending

@@ -125,7 +125,7 @@ class Sweeper:
                 result.ended[reason] += 1
                 ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
                 log_chain(logging.INFO, "chain ended", after.tag, **ended)
-            if after.event_pending:
+            if after.undelivered:
                 if after.tag in pending or len(pending) < _MAX_PENDING:
                     pending[after.tag] = None
                 else:
@@ -142,7 +142,7 @@ class Sweeper:
             except _TimeOver:
                 result.events_pending += len(tags) - at
                 return
-            pending = [chain for chain in chains if chain.event_pending]
+            pending = [chain for chain in chains if chain.undelivered]
             failures = self.outbox.publish(pending)
             result.events += len(pending) - len(failures)
             result.events_pending += len(failures)
