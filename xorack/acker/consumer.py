@@ -22,12 +22,12 @@ from functools import partial
 from typing import NamedTuple
 
 from xorack.acker.chain_writer import CachedChain, ChainWriter, WriteStats
-from xorack.acker.log import LOG, log_chain, log_failures
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.core.chain import Chain
 from xorack.core.errors import InvalidRequest, RequestIdReused
 from xorack.core.event import event_id
+from xorack.core.log import LOG, log_chain, log_failures
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME, DeadLetters, Unavailable
 from xorack.core.request import Request
@@ -284,9 +284,10 @@ class Consumer:
         else:
             level, message = logging.DEBUG, "chain written"
         if chain is not None and LOG.isEnabledFor(level):
-            fields = {"event_id": event_id(chain)} if chain.final else {}
-            messages = batch.log_field(batch.sources[tag])
-            log_chain(level, message, tag, status=chain.status, **kinds, **fields, **messages)
+            fields: dict[str, object] = {"status": chain.status}
+            fields.update((str(kind), count) for kind, count in kinds.items())
+            fields.update({"event_id": event_id(chain)} if chain.final else {})
+            log_chain(level, message, tag, **fields, **batch.log_field(batch.sources[tag]))
 
     def _send_rejected(self, batch: _Batch) -> None:
         """Send rejected requests, also those of messages that are delivered again."""

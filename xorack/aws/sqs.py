@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, 
 
 from xorack.aws.client import NotAccepted, error_code, is_transient, make_client, send_entries
 from xorack.core.errors import InvalidRequest, SendFailed
+from xorack.core.log import LOG
 from xorack.core.message import MAX_BODY_BYTES, Rejected, pack
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
@@ -33,7 +33,6 @@ __all__ = [
 
 _REGION_OF_URL = re.compile(r"https://sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|api\.aws)")
 _AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
-_LOG = logging.getLogger("xorack")
 _ENTRIES = 10
 """Most entries of one SendMessageBatch; together they hold at most 1 MiB."""
 _ERROR_BYTES = 1000
@@ -280,7 +279,7 @@ class DeadLetterQueue:
                 unsent.update(_send_batch(self.client, self.queue_url, batch, self.policy))
         if unsent:
             extra = {"failures": len(unsent), "why": next(iter(unsent.values()))}
-            _LOG.error("rejected requests not sent", extra=extra)
+            LOG.error("rejected requests not sent", extra=extra)
         return sorted(unsent)
 
 

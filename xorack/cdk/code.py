@@ -90,9 +90,10 @@ def _copy_package(name: str, folder: Path) -> None:
         raise PackageError(name, f"{name} {installed.version} is installed")
     digest = hashlib.sha256()
     for path in sorted(installed.files or (), key=str):
-        if not (_is_copied(path) and path.locate().is_file()):
+        source = Path(path.locate())
+        if not (_is_copied(path) and source.is_file()):
             continue
-        content = path.locate().read_bytes()
+        content = source.read_bytes()
         digest.update(f"{path} {len(content)} ".encode() + content)
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
