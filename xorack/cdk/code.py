@@ -99,7 +99,8 @@ def _copy_package(name: str, folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
     if digest.hexdigest() != expected:
-        raise PackageError(name, f"the files of {name} {version} are not those of the release")
+        found = f"{name} {version} has the SHA-256 {digest.hexdigest()}"
+        raise PackageError(name, f"{found}, expected {expected}")
 
 
 def _is_copied(path: metadata.PackagePath) -> bool:
