@@ -51,7 +51,8 @@ class Tracer:
         # Lambda's runtime sets the variable for each invocation.
         trace = os.environ.get("_X_AMZN_TRACE_ID", "")
         fields = dict(field.partition("=")[::2] for field in trace.split(";"))
-        if fields.get("Sampled") != "1" or not self._may_send(trace):
+        sampled = fields.get("Sampled") == "1" and {"Root", "Parent"} <= fields.keys()
+        if not sampled or not self._may_send(trace):
             return
         document = {
             **context[_CALL],
@@ -63,7 +64,8 @@ class Tracer:
         }
         if http_response is not None:
             document["http"] = {"response": {"status": http_response.status_code}}
-            document["aws"]["request_id"] = parsed["ResponseMetadata"].get("RequestId", "")
+            metadata = parsed.get("ResponseMetadata", {})
+            document["aws"]["request_id"] = metadata.get("RequestId", "")
             document |= _flags(http_response.status_code, parsed.get("Error", {}).get("Code", ""))
         if exception is not None:
             cause = {

@@ -109,6 +109,7 @@ def test_a_large_batch_sends_only_some(traced, daemon, monkeypatch):
     ("name", "value"),
     [
         ("_X_AMZN_TRACE_ID", TRACE.replace("Sampled=1", "Sampled=0")),
+        ("_X_AMZN_TRACE_ID", "Sampled=1"),
         ("_X_AMZN_TRACE_ID", ""),
         ("TRACING", ""),
     ],

@@ -18,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 DENIED = b'{"__type": "com.amazon.coral.service#AccessDeniedException", "message": "denied"}'
 TRACE = "Root=1-58406520-a006649127e371903a2de979;Parent=53995c3f42cd8ad8;Sampled=1"
@@ -47,6 +49,7 @@ def run_function(
 
     Invocation n has the request id ``request-n``.
     """
+    pytest.importorskip("awslambdaric", reason="AWS has built it for Linux only")
     result = Run()
     with _Server(events, result) as server:
         address = f"127.0.0.1:{server.server_port}"
