@@ -70,7 +70,7 @@ class Acker(Construct):
         consumer: The function that applies requests.
         sweeper: The function that times chains out.
         widget: The function that shows unfinished chains on the dashboard; None without one.
-        alarms: The alarms, by construct id.
+        alarms: The alarms, by construct id; with `monitoring="full"` two of them are composites.
         dashboard: The dashboard; None without one.
 
     Raises:
@@ -111,7 +111,7 @@ class Acker(Construct):
             topic = aws_sns.Topic.from_topic_arn(monitoring, "Topic", settings.alarm_topic_arn)
         self.alarms = create_alarms(monitoring, resources, functions, topic)
         self.widget = self.dashboard = None
-        if settings.dashboard:
+        if settings.monitoring == "full":
             self.widget = create_widget(Construct(self, "Widget"), resources)
             self.dashboard = create_dashboard(
                 monitoring, resources, functions, self.alarms.values(), self.widget
