@@ -23,8 +23,10 @@ _MINIMAL: Final = ("ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLette
 """Alarms of `monitoring="minimal"`: they use metrics that AWS emits for nothing."""
 _WAIT_MINUTES: Final = 15
 """Time after which an outage pages at the latest; the tickets wait for that."""
-_DRAIN_MINUTES: Final = 65
-"""Time after which no alarm counts values of an outage any more."""
+_DRAIN_MINUTES: Final = 35
+"""Time after which the alarms that an outage set off have ended."""
+_FACT_MINUTES: Final = 60
+"""Time for which an alarm on a single event stays on: longer than tickets wait."""
 _COMPARISON: Final = aws_cloudwatch.ComparisonOperator
 _DAY: Final = 86_400
 _Functions = Mapping[str, aws_lambda.IFunction]
@@ -205,12 +207,18 @@ def _rows_of_queue(resources: Resources) -> list[_Row]:
         _Row(
             name="QueueBehind",
             group=PAGE,
-            metric=queue.metric_approximate_age_of_oldest_message(),
+            # The age of one message that fails is no backlog: others do not wait for it.
+            metric="IF(waiting > received, age)",
+            metrics={
+                "waiting": queue.metric_approximate_number_of_messages_visible(),
+                "received": queue.metric_number_of_messages_received(),
+                "age": queue.metric_approximate_age_of_oldest_message(),
+            },
             threshold=queue_age_threshold_seconds(resources),
-            datapoints=2,
-            periods=3,
-            problem="A message waits for longer than two attempts take: the consumer does not run, "
-            "fails or is too slow.",
+            datapoints=3,
+            periods=5,
+            problem="Messages wait for longer than an attempt and its repetition take: the "
+            "consumer does not run or is too slow.",
             first="see whether the consumer is invoked, throttled, or at its maximum concurrency.",
         ),
     ]
@@ -287,8 +295,8 @@ def _rows_of_dead_letters(resources: Resources) -> list[_Row]:
                 "hidden": queue.metric_approximate_number_of_messages_not_visible(),
             },
             datapoints=1,
-            periods=15,
-            problem="Messages came to the dead-letter queue within the last 15 minutes.",
+            periods=_FACT_MINUTES,
+            problem="Messages came to the dead-letter queue within the last hour.",
             first="run `xorack redrive --look` for the reasons.",
         ),
         _Row(
@@ -317,7 +325,7 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
             threshold=failures,
             unit=5,
             datapoints=1,
-            periods=3,
+            periods=_FACT_MINUTES // 5,
             problem=f"More than {failures} chains failed within five minutes.",
             first="run `xorack list --status failed` for the reasons.",
         ),
@@ -327,7 +335,7 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
             metric=consumer.metric_errors(),
             unit=5,
             datapoints=3,
-            periods=12,
+            periods=6,
             problem="Invocations of the consumer keep failing as a whole.",
             first="read the consumer's log for the first error.",
         ),
