@@ -20,11 +20,12 @@ REQUEST_BYTES = 955  # of a traced stamp request in a message
 POLLERS, WINDOW_SECONDS, BATCH_MESSAGES = 5, 1, 1_000  # of Lambda and the consumer
 CHAIN_SECONDS = 600  # from a chain's create to its end
 CALL_SECONDS, REQUEST_SECONDS = 0.005, 0.0001  # a DynamoDB call, the consumer's own work
-METRICS, ALARMS = 22, 11  # of the stack
+METRICS, ALARMS, COMPOSITE_ALARMS = 23, 23, 2  # of the stack; an alarm counts by its metrics
 PRICES = {
     "write units": 0.625, "read units": 0.125, "GB of table and its backup": 0.45,
     "queue calls": 0.40, "invocations": 0.20, "GB-seconds": 13.3334, "events": 1.00,
-    "GB of logs": 0.50, "metric": 0.30, "alarm": 0.10, "dashboard": 3.00,
+    "GB of logs": 0.50, "metric": 0.30, "alarm": 0.10, "composite alarm": 0.50,
+    "dashboard": 3.00,
 }  # fmt: skip
 """US dollars of us-east-1 (2025): for a million, a GB, or a month."""
 QUOTAS = {
@@ -126,4 +127,5 @@ def table() -> str:
 
 if __name__ == "__main__":
     fixed = METRICS * PRICES["metric"] + ALARMS * PRICES["alarm"] + PRICES["dashboard"]
+    fixed += COMPOSITE_ALARMS * PRICES["composite alarm"]
     print(f"{table()}\n\nWithout any load: {fixed:.2f} dollars a month, polling and sweeps 0.40.")

@@ -60,7 +60,7 @@ class Scenario:
     sent: Of = lambda minute: 20
     poison: Of = _NONE
     works: Of = _ONE
-    capacity: Of = lambda minute: 1000
+    capacity: Of = lambda minute: 100
     rejected: Of = _NONE
     errors: Of = _NONE
     seconds: Of = lambda minute: 2
@@ -111,21 +111,21 @@ class Scenario:
     def _consume(self, names: _Names, minute: int, end: int) -> tuple[int, int]:
         """Receive what is visible; return the numbers of messages received and deleted."""
         received = deleted = 0
-        for message in [one for one in self._queue if one.visible_at < end]:
-            if received >= self.capacity(minute):
-                break
-            if message.receives == names.max_receive_count:
-                self._queue.remove(message)
+        kept = []
+        for message in self._queue:
+            if message.visible_at >= end or received >= self.capacity(minute):
+                kept.append(message)
+            elif message.receives == names.max_receive_count:
                 self._dead += 1  # SQS counts it neither as received nor as sent
-                continue
-            message.receives += 1
-            received += 1
-            if self.works(minute) and not message.poison:
-                self._queue.remove(message)
-                deleted += 1
             else:
-                received_at = max(message.visible_at, end - _MINUTE)
-                message.visible_at = received_at + names.visibility
+                message.receives += 1
+                received += 1
+                if self.works(minute) and not message.poison:
+                    deleted += 1
+                    continue
+                message.visible_at = max(message.visible_at, end - _MINUTE) + names.visibility
+                kept.append(message)
+        self._queue = kept
         return received, deleted
 
     def _put_batch(self, data: Data, names: _Names, minute: int, *, all_failed: bool) -> None:

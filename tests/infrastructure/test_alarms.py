@@ -1,10 +1,12 @@
 """Which alarms go off in which situation, and when: by CloudWatch's rules over synthetic data."""
 
+import ast
+
 import pytest
 
 from xorack.cdk.alarms import PAGE, TICKET
 
-from .cloudwatch import CloudWatch, Rules
+from .cloudwatch import CloudWatch, MetricAlarm, Rules, compute, judge
 from .scenarios import Scenario, between, constant
 from .templates import Template
 
@@ -61,7 +63,7 @@ QUIET = {
     "an idle queue": Scenario(sent=constant(0)),
     "rare messages": Scenario(sent=lambda minute: minute % 7 == 0),
     "a rush that the consumer works off": Scenario(
-        sent=between(60, 62, 3000, 20), capacity=constant(1000)),
+        sent=between(60, 62, 300, 20)),
     "a batch that fails once": Scenario(works=between(60, 61, 0, 1)),
     "a lone message that fails once": Scenario(
         sent=between(60, 61, 1), works=between(60, 61, 0, 1)),
@@ -101,9 +103,10 @@ PROBLEMS = {
         Scenario(sent=lambda minute: 10, poison=between(FROM, 120, 10)),
         30, {"ConsumerFailing"}, {"DeadLettersNew"}),
     "a consumer that is too slow": (
-        Scenario(sent=between(FROM, 999, 2000, 20)), 25, {"QueueBehind"}, set()),
+        Scenario(sent=between(FROM, 999, 50, 20), capacity=constant(25)),
+        25, {"QueueBehind"}, set()),
     "a disabled event source mapping": (
-        Scenario(capacity=between(FROM, 999, 0, 1000)), 13, {"QueueBehind"}, set()),
+        Scenario(capacity=between(FROM, 999, 0, 100)), 13, {"QueueBehind"}, set()),
     "a disabled rule": (
         Scenario(sweeps=between(FROM, 999, 0, 1)), 11, {"SweeperSilent"}, set()),
     "a sweeper that cannot read the table": (
@@ -153,3 +156,87 @@ def test_a_problem_sets_off_its_alarms_and_sends_one_message(name, variant, watc
         assert FROM + 5 < cloudwatch.messages[0][0] <= FROM + within + more
     else:
         assert sent == [TICKET]
+
+
+def test_the_age_of_messages_that_fail_stays_below_two_visibility_timeouts(template):
+    """SQS stops counting at the third receive: an alarm above that cannot go off."""
+    name, queue = template.queue()
+    alarm = {
+        "MetricName": "ApproximateAgeOfOldestMessage", "Namespace": "AWS/SQS", "Period": 60,
+        "Dimensions": [{"Name": "QueueName", "Value": name}], "Statistic": "Maximum",
+        "ComparisonOperator": "GreaterThanThreshold", "EvaluationPeriods": 1,
+        "TreatMissingData": "notBreaching",
+    }  # fmt: skip
+    data = Scenario(works=constant(0)).data(template, range(120))
+
+    def states(threshold):
+        made = MetricAlarm({**alarm, "Threshold": threshold})
+        return {made.state(data, minute, Rules()) for minute in range(120)}
+
+    assert states(2 * queue["VisibilityTimeout"]) == {"OK"}
+    assert states(572) == {"OK", "ALARM"}
+
+
+def test_a_look_at_dead_letters_makes_no_new_ones(template):
+    scenario = Scenario(rejected=between(5, 6, 3), looks=between(80, 90, 1))
+    cloudwatch = CloudWatch(template, Rules())
+    cloudwatch.run(scenario.data(template, range(120)), range(120))
+    assert cloudwatch.changes["DeadLettersNew"] == [(0, "OK"), (5, "ALARM"), (65, "OK")]
+
+
+def test_dead_letters_that_nobody_handles_come_back_to_mind(template):
+    scenario = Scenario(sent=constant(0), rejected=between(60, 61, 1))
+    hours = range(0, 6 * 24 * 60, 60)
+    cloudwatch = CloudWatch(template, Rules())
+    cloudwatch.run(scenario.data(template, range(hours.stop)), hours)
+    (start,) = starts(cloudwatch, "DeadLettersOld")
+    assert 5 * 24 * 60 < start - 60 <= 5 * 24 * 60 + 60
+
+
+# -- the rules, by the tables of the user guide ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("points", "datapoints", "breaching", "not_breaching", "ignore"),
+    [
+        ("0-X-X", 3, "OK", "OK", "OK"),
+        ("0----", 3, "OK", "OK", "OK"),
+        ("-----", 3, "ALARM", "OK", None),
+        ("0XX-X", 3, "ALARM", "ALARM", "ALARM"),
+        ("----X", 3, "ALARM", "OK", None),
+        ("X----", 3, "ALARM", "OK", None),
+        ("0-X-X", 2, "ALARM", "ALARM", "ALARM"),
+        ("00X0X", 2, "ALARM", "ALARM", "ALARM"),
+        ("0-X--", 2, "ALARM", "OK", "OK"),
+        ("----0", 2, "ALARM", "OK", "OK"),
+        ("----X", 2, "ALARM", "OK", None),
+    ],
+)
+def test_missing_data(points, datapoints, breaching, not_breaching, ignore):
+    retrieved = [{"0": False, "X": True, "-": None}[point] for point in points]
+    states = [judge(retrieved, datapoints, 3, t) for t in ("breaching", "notBreaching", "ignore")]
+    assert states == [breaching, not_breaching, ignore]
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("a < b", [0, 0, 1, 0]),
+        ("a + b", [50, 20, 20, 0]),
+        ("a / b", [1.5, None, 0, None]),
+        ("IF(c, d, e)", [30, 0, 20, None, None]),
+        ("IF(c, 5, e)", [5, 5, 20, None, None]),
+        ("IF(c, d, 5)", [30, 0, 5, 5, None]),
+        ("IF(c > 0, d)", [30, 0, None, None, None]),
+        ("FILL(b, 7)", [20, 7, 20, 7]),
+        ("FILL(FILL(f, REPEAT), 0)", [0, 3, 3, 5]),
+        ("DIFF(f)", [None, None, None, 2]),
+    ],
+)
+def test_metric_math(expression, result):
+    series = {
+        "a": [30, 20, 0, 0], "b": [20, None, 20, None],
+        "c": [1, 1, 0, 0, None], "d": [30, None, 0, 0, 30], "e": [0, 0, 20, None, 20],
+        "f": [None, 3, None, 5],
+    }  # fmt: skip
+    assert compute(ast.parse(expression, mode="eval").body, series, fills_empty=True) == result
