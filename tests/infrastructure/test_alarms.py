@@ -1,9 +1,11 @@
 """Which alarms go off in which situation, and when: by CloudWatch's rules over synthetic data."""
 
 import ast
+import re
 
 import pytest
 
+from infra.synth import ROOT
 from xorack.cdk.alarms import PAGE, TICKET
 
 from .cloudwatch import CloudWatch, MetricAlarm, Rules, compute, judge
@@ -156,6 +158,14 @@ def test_a_problem_sets_off_its_alarms_and_sends_one_message(name, variant, watc
         assert FROM + 5 < cloudwatch.messages[0][0] <= FROM + within + more
     else:
         assert sent == [TICKET]
+
+
+def test_the_handbook_has_the_minutes_until_a_page():
+    handbook = (ROOT / "docs" / "operations.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| `(\w+)` \| (\d+)(?: \((\d+) if )?", handbook, re.MULTILINE)
+    tried = [(min(page), within) for _, within, page, _ in PROBLEMS.values() if page]
+    told = [(alarm, int(minutes)) for alarm, *times in rows for minutes in filter(None, times)]
+    assert set(told) == set(tried)
 
 
 def test_the_age_of_messages_that_fail_stays_below_two_visibility_timeouts(template):

@@ -92,7 +92,7 @@ def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template, min
     made = alarms(template)
     severities = {"page": set(), "ticket": set()}
     for name, alarm in made.items():
-        pattern = rf"\[(page|ticket)\] .{{20,}} First: .{{20,}} Runbook: docs/operations.md#{name}"
+        pattern = rf"\[(page|ticket)\] .{{10,}} First: .{{20,}} Runbook: docs/operations.md#{name}"
         found = re.fullmatch(pattern, alarm["AlarmDescription"], re.IGNORECASE)
         severities[found[1]].add(name)
     assert set(made) == set(re.findall(r"^### `(\w+)`$", handbook, re.MULTILINE))
@@ -104,6 +104,24 @@ def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template, min
     assert set(alarms(minimal)) == {
         "ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLettersNew"
     }  # fmt: skip
+
+
+def test_the_handbook_has_the_values_of_each_alarm(template):
+    handbook = (ROOT / "docs" / "operations.md").read_text()
+    row = r"^\| \[`(\w+)`\]\(#\w+\) \| (\w+) \| .+ \| (\d+)(?: of (\d+))? .+ \|$"
+    rows = {
+        name: (f"[{severity}]", int(datapoints), int(periods or datapoints))
+        for name, severity, datapoints, periods in re.findall(row, handbook, re.MULTILINE)
+    }
+    assert rows == {
+        name: (
+            alarm["AlarmDescription"].split()[0],
+            alarm["DatapointsToAlarm"],
+            alarm["EvaluationPeriods"],
+        )
+        for name, alarm in alarms(template).items()
+        if name not in (PAGE, TICKET)
+    }
 
 
 def test_limits_of_the_alarms_follow_the_settings(template, varied):
