@@ -130,7 +130,7 @@ class Sweeper:
             if after.status == "failed" and not before.final:
                 reason, _, _ = (after.reason or after.status).partition(":")
                 result.ended[reason] += 1
-            if after.event_pending:
+            if after.undelivered:
                 ended_at = after.ended_at or self.writer.clock()
                 if after.tag in pending or len(pending) < _MAX_PENDING:
                     pending[after.tag] = ended_at
@@ -146,7 +146,7 @@ class Sweeper:
                 read = self._read(self.outbox.writer, part, result)
             except _TimeOver:
                 return
-            chains = [chain for chain in read if chain.event_pending]
+            chains = [chain for chain in read if chain.undelivered]
             failures = self.outbox.publish(chains)
             result.events += len(chains) - len(failures)
             for tag in part:
