@@ -99,6 +99,7 @@ NUMBERS = [
     ("default_timeout_seconds", 1, 315_360_000, "seconds"),
     ("retention_days", 1, 3650, "days"),
     ("failed_chains_threshold", 0, 1_000_000, "failed chains"),
+    ("queue_age_threshold_seconds", 60, 1_209_600, "seconds"),
 ]
 TOPIC = "the ARN of an SNS topic"
 INVALID = [
@@ -120,7 +121,6 @@ INVALID = [
     ({"tracing": "yes"}, "true or false"),
     ({"monitoring": "none"}, "one of full, minimal"),
     ({"notify_ok": "yes"}, "true or false"),
-    ({"queue_age_threshold_seconds": 59}, "a whole number from 60 to 1209600 (seconds)"),
     *(({"partition_key": value}, "text of 1 to 255 bytes") for value in ("", " tag", "ä" * 128, 7)),
     ({"partition_key": "stamp"}, "not the name of another attribute"),
     ({"powertools_version": "latest"}, "such as 3.37.0"),
