@@ -215,11 +215,13 @@ class Sender:
         one = Sent(messages=len(batch), first=time.time(), retries=-1)
 
         def call(entries: Mapping[int, Message]) -> dict[int, NotAccepted]:
+            # A group of a fair queue: the flood does not delay other senders' messages.
+            common = {"MessageGroupId": self.run}
             response = self.client.send_message_batch(
                 QueueUrl=self.queue_url,
                 Entries=[
-                    {"Id": str(n), "MessageBody": message.body, "DelaySeconds": message.delay}
-                    for n, message in entries.items()
+                    {"Id": str(n), "MessageBody": m.body, "DelaySeconds": m.delay, **common}
+                    for n, m in entries.items()
                 ],
             )
             one.retries += 1 + response["ResponseMetadata"].get("RetryAttempts", 0)

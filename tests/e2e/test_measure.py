@@ -43,14 +43,14 @@ def sweep_until(stack, future):
 
 
 def leftovers(stack, run):
-    """What a run left behind: rules, queues, chains and dead letters."""
+    """What a run left behind: rules, queues, chains and dead letters; marks have their TTL."""
     sqs, bus = stack.client("sqs"), stack.client("events")
     rules = bus.list_rules(EventBusName=stack.bus_name, NamePrefix=run)["Rules"]
     queues = sqs.list_queues(QueueNamePrefix=run).get("QueueUrls", [])
     items = stack.client("dynamodb").scan(
         TableName=stack.table_name,
-        FilterExpression="begins_with(tag, :run)",
-        ExpressionAttributeValues={":run": {"S": run}},
+        FilterExpression="begins_with(tag, :run) AND NOT contains(tag, :nul)",
+        ExpressionAttributeValues={":run": {"S": run}, ":nul": {"S": "\0"}},
     )["Items"]
     dead = sqs.receive_message(QueueUrl=stack.dead_letter_queue_url, VisibilityTimeout=0)
     mine = [m for m in dead.get("Messages", []) if run in m["Body"]]

@@ -178,6 +178,7 @@ def test_a_sender_injects_the_messages_faults():
     assert 0 < delays[0] < sent.messages
     assert sent.retries == 2
     assert all(len(call) <= 10 for call in queue.calls)
+    assert {entry["MessageGroupId"] for entry in queue.entries} == {RUN}
     honest = Counter(text for plan in FAULTY.plans(RUN) for text in texts(plan))
     requests = Counter(
         json.dumps(raw, separators=(",", ":"))
