@@ -16,7 +16,7 @@ import click
 from measure.bill import PRICES, Prices, Totals, upper_estimate
 from measure.options import Options, format_units, parse_units
 from measure.report import to_json, to_text
-from measure.run import Limits, Measurement, Target
+from measure.run import DeployedStack, Limits, Measurement
 from xorack.cli import options as cli
 from xorack.cli import screen
 from xorack.cli.commands import run
@@ -24,8 +24,16 @@ from xorack.core.errors import InvalidRequest
 from xorack.ops.stack import StackOutputs
 from xorack.ops.text import plural
 
-_RESOURCES = ("table", "queue_url", "dead_letter_queue_url", "bus")
+_RESOURCES = {
+    "table": "table of chains",
+    "queue_url": "queue of requests",
+    "dead_letter_queue_url": "dead-letter queue",
+    "bus": "event bus",
+}
 """The options that name resources, in the order of `StackOutputs`."""
+
+
+_WIDTH = {"max_content_width": 100}
 
 
 class _Command(click.Command):
@@ -73,10 +81,15 @@ def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
     return decorate
 
 
-@click.command(cls=_Command, epilog="Example: python -m measure --stack test --lose 0.05")
+@click.command(
+    cls=_Command,
+    context_settings=_WIDTH,
+    epilog="Example: python -m measure --stack test --lose 0.05",
+)
 @_with(
-    cli.text_option("--stack", help="The CloudFormation stack; or name its resources:"),
-    *(cli.text_option(_flag(name)) for name in _RESOURCES),
+    cli.text_option("--stack", help="The CloudFormation stack to load."),
+    *(cli.text_option(_flag(name), help=f"Instead of --stack: its {what}.")
+      for name, what in _RESOURCES.items()),
     cli.text_option("--region", help="The AWS region.  [default: as your AWS configuration says]"),
     click.option("--prices", default=str(PRICES), callback=_read(Prices.read), metavar="FILE",
                  help="Prices, as in measure/prices.json, the default."),
@@ -130,7 +143,7 @@ def measure(prices: Prices, max_cost: float, yes: bool, keep: bool, **others: An
     return int(bool(report["violations"]))
 
 
-def _find(stack: str | None, region: str | None, **resources: str | None) -> Target:
+def _find(stack: str | None, region: str | None, **resources: str | None) -> DeployedStack:
     """Find the stack. There is no default: it could be somebody's production."""
     given = [name for name, value in resources.items() if value]
     if bool(stack) == bool(given) or len(given) not in (0, len(resources)):
@@ -149,7 +162,7 @@ def _find(stack: str | None, region: str | None, **resources: str | None) -> Tar
             clients[service] = found.client(service)
         return clients[service]
 
-    return Target(stack, outputs, region, client)
+    return DeployedStack(stack, outputs, region, client)
 
 
 if __name__ == "__main__":

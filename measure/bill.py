@@ -22,6 +22,8 @@ UNITS = (
 )  # fmt: skip
 _ITEM_BYTES = 500  # of a chain's item besides its stamp and marks, about
 _INDEX_UNITS = 4  # write units of the deadline index in the life of a chain
+_SPILLED_WRITES, _SPILLED_READS = 0.15, 1.0  # units of a mark outside its chain, bench.marks
+_MARGIN = 1.2  # more copies than their probability says
 _LOG_KB = 1.5  # of an invocation
 _IDLE_CALLS = 7200  # of the events' receivers in an hour
 
@@ -99,10 +101,10 @@ class Totals:
 def upper_estimate(options: Options, totals: Totals) -> Amounts:
     """Compute more than a load can cost, save for a fault of the stack.
 
-    Each request is a write of its own and meets a conflict, each message is a batch of its own,
-    and copies count in full.
+    Each request, copies included, is a write of its own and meets a conflict. Each message is a
+    batch of its own.
     """
-    copies = (1 + (options.duplicate > 0)) * (1 + (options.late_duplicate > 0))
+    copies = _MARGIN * (1 + options.duplicate + options.late_duplicate)
     requests = copies * (totals.requests + totals.bad + totals.lossy)
     together = max(1, options.message_bytes // options.request_bytes)
     messages = ceil(requests / together) + copies * totals.bad
@@ -135,11 +137,12 @@ def amounts_of(
         chains: The chains of the table.
         metrics: The figures of `measure.metrics.read_metrics`.
     """
-    writes = reads = 0
+    writes = reads = 0.0
     for chain in chains:
         item = len(chain.stamp) + len(chain.marks) + _ITEM_BYTES
-        writes += chain.version * ceil(item / 1024) + _INDEX_UNITS + 2 * chain.spilled
-        reads += chain.version * ceil(item / 4096) + 2 * chain.spilled
+        writes += chain.version * ceil(item / 1024) + _INDEX_UNITS
+        writes += _SPILLED_WRITES * chain.spilled
+        reads += chain.version * ceil(item / 4096) + _SPILLED_READS * chain.spilled
     computed = {"write units": writes, "read units": reads}
 
     def metric(figure: str) -> Amount:

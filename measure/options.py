@@ -186,4 +186,4 @@ def parse_units(text: str) -> Spread:
 
 def format_units(units: Spread) -> str:
     """Write a spread as `parse_units` reads it."""
-    return ",".join(f"{size}:{share!r}%" for size, share in units)
+    return ",".join(f"{size}:{share:.12g}%" for size, share in units)

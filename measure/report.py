@@ -16,9 +16,9 @@ from measure.subscription import Events
 _PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
 _SHOWN = 50
 _LATENCIES = {
-    "to arrival": "ms from the last message to the event's arrival, both by this machine's clock",
-    "to end": "ms from the last message, by this clock, to the end, by the functions' clock",
-    "to time-out": "ms from the moved deadline to the event's arrival; a sweep starts each minute",
+    "to arrival": "ms, last message to the event here; one clock",
+    "to end": "ms, last message to the end; two clocks",
+    "to time-out": "ms, moved deadline to the event here",
 }
 
 

@@ -35,7 +35,7 @@ _DELETERS = 16
 
 
 @dataclass(frozen=True)
-class Target:
+class DeployedStack:
     """A deployed stack.
 
     Attributes:
@@ -67,7 +67,12 @@ class Measurement:
     """
 
     def __init__(
-        self, options: Options, run: str, target: Target, limits: Limits, say: Callable[[str], Any]
+        self,
+        options: Options,
+        run: str,
+        target: DeployedStack,
+        limits: Limits,
+        say: Callable[[str], Any],
     ) -> None:
         self.options, self.run, self.target = options, run, target
         self.limits, self.say = limits, say

@@ -185,27 +185,37 @@ def _policy(queue_arn: str, rule_arn: str) -> dict[str, Any]:
 
 
 def _probe(run: str, bus_name: str, bus: Any, sqs: Any, url: str) -> None:
-    """Publish events of another source until one arrives: a new rule takes a while."""
+    """Publish events of another source until ten arrive together: a new rule takes a while."""
     entry = {"EventBusName": bus_name, "Source": run, "DetailType": "probe"}
     entry["Detail"] = json.dumps({"tag": f"{run}/probe"})
     deadline = time.monotonic() + _PROBE_SECONDS
     while time.monotonic() < deadline:
-        bus.put_events(Entries=[entry])
-        if sqs.receive_message(QueueUrl=url, WaitTimeSeconds=_WAIT_SECONDS).get("Messages"):
-            return  # later copies are ignored
+        bus.put_events(Entries=[entry] * 10)
+        arrived = 0
+        # A new queue may not be known everywhere either.
+        with suppress(sqs.exceptions.QueueDoesNotExist):
+            while messages := _poll(sqs, url):
+                arrived += len(messages)
+                if arrived >= 10:
+                    return  # `_receive` deletes those that come again
     raise MeasureFailed(
         f"no event reached the queue {run} within {_PROBE_SECONDS} s: may this account's "
         f"events.amazonaws.com send to it, and is the bus {bus_name} in this account?"
     )
 
 
+def _poll(sqs: Any, url: str, **options: Any) -> list[Any]:
+    """Receive up to ten messages."""
+    response = sqs.receive_message(
+        QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=_WAIT_SECONDS, **options
+    )
+    return list(response.get("Messages", []))
+
+
 def _receive(events: Events, stop: threading.Event, sqs: Any, url: str) -> None:
     while not stop.is_set():
         try:
-            response = sqs.receive_message(
-                QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=_WAIT_SECONDS
-            )
-            now, messages = time.time(), response.get("Messages", [])
+            messages, now = _poll(sqs, url), time.time()
             events.calls += 1 + bool(messages)
             for message in messages:
                 event = json.loads(message["Body"])
@@ -235,15 +245,13 @@ def take_dead_letters(run: str, queue_url: str, sqs: Any) -> list[tuple[str, str
     taken, others = [], []
     try:
         while True:
-            response = sqs.receive_message(
-                QueueUrl=queue_url,
-                MaxNumberOfMessages=10,
+            messages = _poll(
+                sqs,
+                queue_url,
                 VisibilityTimeout=_HOLD_SECONDS,
-                WaitTimeSeconds=1,
                 MessageAttributeNames=["All"],
                 AttributeNames=["SentTimestamp"],
             )
-            messages = response.get("Messages", [])
             mine = [m for m in messages if f'"tag":"{run}/' in _text(m)]
             others += [m for m in messages if m not in mine]
             if mine:
