@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from measure.load import Times
@@ -141,10 +141,6 @@ def _dead_letters(outcome: Outcome) -> Iterator[str]:
     for tag, reason in missing_dead_letters(expected, outcome.dead_letters):
         yield f"{tag}: no dead-lettered message whose reason has {reason!r}"
     bad = {tag for tag, _ in expected}
-    for tag, reason in _distinct(outcome.dead_letters):
+    for tag, reason in sorted({*outcome.dead_letters}):
         if tag not in bad:
             yield f"{tag}: dead-lettered, though all its requests are valid: {reason}"
-
-
-def _distinct(letters: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return sorted(set(letters))

@@ -8,6 +8,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from measure.judge import Outcome
 from measure.load import Message, Sender, Sent, send_all
 from measure.metrics import Functions, find_functions, read_metrics
@@ -23,7 +25,7 @@ from measure.subscription import (
 from xorack.acker.parallel import Workers
 from xorack.aws.sqs import send
 from xorack.core.chain import Chain
-from xorack.core.errors import TagNotFound
+from xorack.core.errors import TagNotFound, XorAckError
 from xorack.core.request import Request
 from xorack.ops.stack import StackOutputs, open_table
 
@@ -32,6 +34,7 @@ _SAY_SECONDS = 10.0
 _QUEUED = tuple(f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed"))
 _EMPTY_POLLS = 3
 _DELETERS = 16
+_SLICE = 100
 
 
 @dataclass(frozen=True)
@@ -166,9 +169,13 @@ class Measurement:
         left = list(plans)
 
         def applied() -> bool:
-            chains = self._read(left)
-            left[:] = [plan for plan in left if not _is_applied(plan, chains.get(plan.tag))]
-            return not left
+            while left:
+                # A part at a time: each poll is billed.
+                chains = self._read(part := left[:_SLICE])
+                left[:_SLICE] = [p for p in part if not _is_applied(p, chains.get(p.tag))]
+                if left[:_SLICE] == part:
+                    return False
+            return True
 
         self._wait("the requests of chains that lost units", applied)
         moved_at = time.time()
@@ -229,8 +236,10 @@ class Measurement:
                 self._store.delete(tag)
 
         if not any(self._queued()) and all(chain.final for chain in chains.values()):
-            Workers(_DELETERS).map(delete, list(chains))
-            self._chains_left = False
+            # A failure shows as chains that are left behind; the report matters more.
+            with suppress(XorAckError, ClientError, BotoCoreError):
+                Workers(_DELETERS).map(delete, list(chains))
+                self._chains_left = False
 
 
 def _is_applied(plan: Plan, chain: Chain | None) -> bool:
