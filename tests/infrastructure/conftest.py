@@ -20,7 +20,7 @@ VARIED = {
     "deletion_protection": "false", "removal_policy": "destroy", "tracing": "true",
     "log_retention_days": "90", "log_level": "DEBUG", "powertools_version": "3.30.0",
     "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
-    "failed_chains_threshold": "25",
+    "failed_chains_threshold": "25", "resume": "all",
 }  # fmt: skip
 
 
@@ -48,6 +48,18 @@ def template(synthesise):
 def varied(synthesise):
     """The template of a stack in which nearly every setting differs from its default."""
     return synthesise(**VARIED)
+
+
+@pytest.fixture(scope="session")
+def canary(synthesise):
+    """The template of a stack whose new code starts with a tenth of the work."""
+    return synthesise(rollout="canary")
+
+
+@pytest.fixture(scope="session")
+def adopted(synthesise):
+    """The template of a stack that uses the existing table `chains`."""
+    return synthesise(table_name="chains")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from xorack.aws.schema import RESERVED, TAG
+from xorack.aws.schema import RESERVED, RESUME_KINDS, TAG
 
 _DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
@@ -74,6 +74,8 @@ class Settings:
     """Settings of one acker; the defaults suit a production stack.
 
     Attributes:
+        table_name: Name of an existing table of this account and region; by default the acker
+            creates one.
         partition_key: Name of the table's partition key.
         function_timeout_seconds: Timeout of the consumer. The queue's visibility timeout follows.
             No write starts in its last 19 seconds (of 10 seconds, in the last 6): they are for
@@ -89,6 +91,9 @@ class Settings:
         queue_retention_days: Time for which the queue keeps a message.
         dead_letter_retention_days: Time for which the dead-letter queue keeps a message. For failed
             messages it counts from the first send, so it must be longer than the queue's.
+        resume: Who may wait for a chain's end: `none`, `step_functions` (tasks with a task token),
+            `lambda` (callbacks of durable executions) or `all`. It gives the functions the
+            permission; a request with another kind is rejected.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
         pending_timeout_seconds: Time for which a chain waits for its `create`; by default the
             retention of the queue, since the `create` can arrive until then.
@@ -103,6 +108,8 @@ class Settings:
         architecture: `arm64` or `x86_64`.
         tracing: X-Ray traces the functions.
         powertools_version: Version of AWS's public layer of Powertools for Python.
+        rollout: `all_at_once`, or `canary`: new code gets a tenth of the work for 15 minutes, and
+            the rest if no alarm rings.
         alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
         failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
         dashboard: Create a dashboard, and the function that shows unfinished chains on it.
@@ -113,6 +120,9 @@ class Settings:
         SettingError: A value has the wrong type, is out of range, or contradicts another setting.
     """
 
+    table_name: str | None = _text(
+        None, r"[A-Za-z0-9_.-]{3,255}", "the name of a table: 3 to 255 letters, digits, _, - and ."
+    )
     partition_key: str = _setting(
         TAG,
         "text of 1 to 255 bytes without blanks around it, the name of no other attribute",
@@ -128,6 +138,7 @@ class Settings:
     max_receive_count: int = _number(5, 1, 1_000, "receives")
     queue_retention_days: int = _number(4, 1, 13, "days")
     dead_letter_retention_days: int = _number(14, 2, 14, "days")
+    resume: str = _choice("none", "none", *RESUME_KINDS, "all")
     default_timeout_seconds: int = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
     pending_timeout_seconds: int | None = _number(None, 1, _TEN_YEARS * _DAY, "seconds")
     retention_days: int = _number(30, 1, _TEN_YEARS, "days")
@@ -140,6 +151,7 @@ class Settings:
     powertools_version: str = _text(
         "3.37.0", r"[3-9]\.\d{1,3}\.\d{1,3}", "a released version from 3.0.0 on, such as 3.37.0"
     )
+    rollout: str = _choice("all_at_once", "all_at_once", "canary")
     alarm_topic_arn: str | None = _text(
         None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
     )
@@ -186,6 +198,11 @@ class Settings:
         A message waits in the window after SQS has delivered it.
         """
         return _VISIBILITY_FACTOR * self.function_timeout_seconds + self.batch_window_seconds
+
+    @property
+    def resume_kinds(self) -> tuple[str, ...]:
+        """The kinds of waiting executions that the functions may resume."""
+        return tuple(kind for kind in RESUME_KINDS if self.resume in (kind, "all"))
 
     @property
     def retention_seconds(self) -> int:
