@@ -19,7 +19,7 @@ from xorack.core.errors import InvalidRequest, SendFailed
 from xorack.core.event import event_detail
 from xorack.core.message import pack_texts, parse
 from xorack.core.request import Request
-from xorack.core.transitions import apply, expire, mark_published
+from xorack.core.transitions import apply, expire
 
 RUN = "measure-20260131-00000001"
 FAULTY = Options(
@@ -44,7 +44,7 @@ def simulate(options):
             chain, _ = apply(chain, [Request.extend(plan.tag, "end", 0.001)], now=1_000_100)
             chain = expire(chain, 1_060_000)
         events.add(chain.status, event_detail(chain), 1001.5)
-        chains[plan.tag] = mark_published(chain)
+        chains[plan.tag] = replace(chain, event_pending=False)
         times[plan.tag] = Times(1000.0, 1000.5)
     sent = Sent(requests=sum(plan.requests for plan in plans), messages=40, billed=30, first=999.0)
     sent.add(Sent(times=times))
