@@ -121,7 +121,7 @@ def measure(prices: Prices, max_cost: float, yes: bool, keep: bool, **others: An
     target = _find(**{option: others[option] for option in ("stack", "region", *_RESOURCES)})
     screen.say(
         f"{plural(totals.chains, 'chain')}, {plural(totals.units, 'unit')}, seed {options.seed}: "
-        f"at most {most:,.2f} {prices.currency} (list prices of {prices.region}, {prices.date})"
+        f"at most {most:,.4f} {prices.currency} (list prices of {prices.region}, {prices.date})"
     )
     if most > max_cost:
         raise click.UsageError(f"this is above --max-cost {max_cost:g}: send less, or raise it")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 from itertools import islice
 from math import ceil, inf
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from xorack.core.errors import SendFailed
 from xorack.core.message import MAX_BODY_BYTES, pack_texts
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
-from xorack.core.stamp import plain, traced, xor_bytes
+from xorack.core.stamp import plain, traced
 
 BILLED_BYTES = 1 << 16
 """SQS bills a call for each 64 KB begun."""
@@ -51,7 +51,10 @@ def _requests(plan: Plan) -> Iterator[Request]:
     make = plain if options.stamps == "plain" else partial(traced, cells=options.cells)
 
     def fold(first: int, end: int) -> bytes:
-        return reduce(xor_bytes, (bytes(make(plan.unit(n))) for n in range(first, end)))
+        total = 0
+        for position in range(first, end):
+            total ^= int.from_bytes(make(plan.unit(position)), "little")
+        return total.to_bytes(options.stamp_bytes, "little")
 
     detail = {"chain": plan.number}
     yield Request.create(tag, "create", make(plan.unit(0)), timeout=options.timeout, detail=detail)

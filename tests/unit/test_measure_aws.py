@@ -18,6 +18,12 @@ RUN = "measure-20260131-00000001"
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteQueue")
 
 
+@pytest.fixture(autouse=True)
+def _no_long_polling(monkeypatch):
+    """moto delivers at once."""
+    monkeypatch.setattr(subscription, "_WAIT_SECONDS", 0)
+
+
 def present(aws):
     """The names of the run's rules and queues."""
     rules = aws.client("events").list_rules(EventBusName=aws.bus_name, NamePrefix=RUN)["Rules"]
