@@ -12,6 +12,7 @@ from xorack.aws.schema import DUE_INDEX, METRIC_NAMESPACE, Metric
 
 _POLL_SECONDS = 15.0
 _PERIOD = 60
+_SERVICE = "POWERTOOLS_SERVICE_NAME"
 _TABLE = {
     "write units": "ConsumedWriteCapacityUnits",
     "read units": "ConsumedReadCapacityUnits",
@@ -53,18 +54,17 @@ class Functions(NamedTuple):
 def find_functions(stack: str, client: Callable[[str], Any]) -> Functions:
     """Find the functions of a stack by its outputs; without a permission, none."""
     try:
-        (found,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
-        outputs = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
+        (described,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        outputs = {one["OutputKey"]: one["OutputValue"] for one in described.get("Outputs", [])}
         names = [outputs[key] for key in ("ConsumerName", "SweeperName") if key in outputs]
         get = client("lambda").get_function_configuration
-        found = {name: get(FunctionName=name) for name in names}
+        functions = {name: get(FunctionName=name) for name in names}
     except (ClientError, BotoCoreError):
         return Functions({}, stack)
-    variables = [one.get("Environment", {}).get("Variables", {}) for one in found.values()]
-    services = [one["POWERTOOLS_SERVICE_NAME"] for one in variables if len(one) > 1]
-    return Functions(
-        {name: one["MemorySize"] / 1024 for name, one in found.items()}, (*services, stack)[0]
-    )
+    variables = [one.get("Environment", {}).get("Variables", {}) for one in functions.values()]
+    services = [one[_SERVICE] for one in variables if _SERVICE in one]
+    memory = {name: one["MemorySize"] / 1024 for name, one in functions.items()}
+    return Functions(memory, services[0] if services else stack)
 
 
 class _Query(NamedTuple):

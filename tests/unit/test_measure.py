@@ -256,6 +256,11 @@ def early(outcome, tag):
     return replace(outcome, events=events)
 
 
+def other_kind(outcome, tag):
+    (event,) = outcome.events[tag]
+    return replace(outcome, events={**outcome.events, tag: [replace(event, kind="failed")]})
+
+
 def second_event(outcome, tag):
     (event,) = outcome.events[tag]
     other = replace(event, detail={**event.detail, "id": "1" * 32})
@@ -282,6 +287,7 @@ MUTANTS = {
     "other status": (lambda o, tag: stored(o, tag, status="failed"), "but failed in the table"),
     "event pending": (lambda o, tag: stored(o, tag, event_pending=True), "still pending"),
     "early ack": (early, "arrived 0.100 s before its last message was sent"),
+    "other kind": (other_kind, "detail-type failed of an event with status acked"),
     "two ends": (second_event, "2 different events, ids"),
     "dead-lettered": (
         lambda o, tag: replace(o, dead_letters=[*o.dead_letters, (tag, "why")]),

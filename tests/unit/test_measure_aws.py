@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from measure import subscription
 from measure.__main__ import measure
-from measure.metrics import FIGURES, Functions, read_metrics
+from measure.metrics import FIGURES, Functions, find_functions, read_metrics
 from measure.subscription import Leftovers, subscribed, take_dead_letters
 from xorack.aws.schema import DUE_INDEX
 from xorack.cli.commands import run
@@ -154,6 +154,34 @@ def test_metrics_are_summed_over_the_run(aws):
     assert tuple(figures) == FIGURES
     known = {name: value for name, value in figures.items() if value is not None}
     assert known == {"applied": 42, "GB-seconds": 3.5, "write units": 58}
+
+
+def account(configuration):
+    """Clients of an account with a stack whose functions have this configuration."""
+    outputs = {"ConsumerName": "c", "SweeperName": "s", "TableName": "t"}
+    listed = [{"OutputKey": key, "OutputValue": value} for key, value in outputs.items()]
+    return {
+        "cloudformation": SimpleNamespace(
+            describe_stacks=lambda StackName: {"Stacks": [{"Outputs": listed}]}
+        ),
+        "lambda": SimpleNamespace(get_function_configuration=configuration),
+    }.__getitem__
+
+
+@pytest.mark.parametrize(
+    ("environment", "service"),
+    [({"Environment": {"Variables": {"POWERTOOLS_SERVICE_NAME": "own"}}}, "own"), ({}, "stack")],
+)
+def test_the_functions_say_their_memory_and_service(environment, service):
+    client = account(lambda FunctionName: {"MemorySize": 512, **environment})
+    assert find_functions("stack", client) == ({"c": 0.5, "s": 0.5}, service)
+
+
+def test_functions_that_cannot_be_read_are_unknown():
+    def denied(**_):
+        raise DENIED
+
+    assert find_functions("stack", account(denied)) == ({}, "stack")
 
 
 def test_metrics_that_are_not_allowed_are_not_available():
