@@ -31,8 +31,6 @@ _RESOURCES = {
     "bus": "event bus",
 }
 """The options that name resources, in the order of `StackOutputs`."""
-
-
 _WIDTH = {"max_content_width": 100}
 
 
@@ -98,7 +96,7 @@ def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
     click.option("--yes", is_flag=True, help="Do not ask before the start."),
     click.option("--keep", is_flag=True, help="Leave the chains in the table until their TTL."),
     click.option("--json", "json_file", type=click.File("w", lazy=False), help="Write JSON, too."),
-    click.option("--seed", type=click.IntRange(0, 1 << 63), help="Replays a load."),
+    click.option("--seed", type=click.IntRange(0, (1 << 63) - 1), help="Replays a load."),
     *_options(Options),
     *_options(Limits),
 )  # fmt: skip

@@ -35,7 +35,9 @@ _MOST_LATE = 1000
 
 def texts(plan: Plan) -> Iterator[str]:
     """Yield the requests of a chain as JSON texts, in the order in which it sends them."""
-    create, *_ = head = [next(requests := _requests(plan)).to_json()]
+    requests = _requests(plan)
+    create = next(requests).to_json()
+    head = [create]
     if plan.bad is not None and plan.bad != "not JSON":
         head.append(_bad(plan.bad, create))
     if not plan.reverse:

@@ -175,7 +175,7 @@ def parse_units(text: str) -> Spread:
     Raises:
         ValueError: The text is not a spread.
     """
-    matches = [re.fullmatch(r"([1-9]\d{0,6})(?::(\d{1,6}(?:\.\d{1,6})?)%?)?", part.strip())
+    matches = [re.fullmatch(r"(?a)([1-9]\d{0,6})(?::(\d{1,6}(?:\.\d{1,6})?)%?)?", part.strip())
                for part in text.split(",")]  # fmt: skip
     sizes = {int(match[1]): float(match[2] or 100) for match in matches if match}
     if len(sizes) < len(matches) or not any(sizes.values()):

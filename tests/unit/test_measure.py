@@ -4,10 +4,11 @@ import json
 import math
 import threading
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
+from measure.__main__ import measure
 from measure.bill import PRICES, UNITS, Prices, Totals, amounts_of, upper_estimate
 from measure.judge import Outcome, judge
 from measure.load import Sender, Sent, Times, interleave, texts
@@ -78,6 +79,14 @@ def test_a_seed_repeats_a_load_under_another_run():
     assert again == list(interleave(FAULTY.plans(RUN), 4))
     other = interleave(replace(FAULTY, seed=6).plans(RUN), 4)
     assert again != list(other)
+
+
+@pytest.mark.parametrize("options", [FAULTY, Options(seed=(1 << 63) - 1, rate=7.5, cells=64)])
+def test_the_report_names_the_options_that_replay_a_load(options):
+    context = measure.make_context("measure", ["--stack", "s", *options.describe().split()])
+    again = {one.name: context.params[one.name] for one in fields(Options)}
+    assert Options(**again) == options
+    assert options.plan(RUN, 0).unit(0)
 
 
 def test_the_load_has_all_faults_and_sizes():
