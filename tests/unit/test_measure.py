@@ -5,9 +5,11 @@ import math
 import threading
 from collections import Counter
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
+from bench import capacity
 from measure.__main__ import measure
 from measure.bill import PRICES, UNITS, Prices, Totals, amounts_of, upper_estimate
 from measure.judge import Outcome, judge
@@ -22,6 +24,7 @@ from xorack.core.message import pack_texts, parse
 from xorack.core.request import Request
 from xorack.core.transitions import apply, expire
 
+ROOT = Path(__file__).parents[2]
 RUN = "measure-20260131-00000001"
 FAULTY = Options(
     seed=5, chains=60, units=((1, 0.3), (2, 0.3), (40, 0.4)), fold=3, message_bytes=9000,
@@ -397,6 +400,15 @@ def test_percentiles_are_by_nearest_rank():
     assert percentiles([3, 1, 2]) == {"p50": 2, "p90": 3, "p99": 3, "max": 3}
     assert percentiles(range(1, 201)) == {"p50": 100, "p90": 180, "p99": 198, "max": 200}
     assert set(percentiles([]).values()) == {None}
+
+
+def test_the_prices_are_those_of_the_capacity_page():
+    prices, names = Prices.read(str(PRICES)), (
+        "queue calls", "invocations", "GB-seconds", "write units", "read units", "events",
+        "GB of logs",
+    )  # fmt: skip
+    assert list(prices.per_million.values()) == [capacity.PRICES[name] for name in names]
+    assert f"{prices.region} ({prices.date})" in (ROOT / "docs" / "capacity.md").read_text()
 
 
 @pytest.mark.parametrize(
