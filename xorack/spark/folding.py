@@ -24,24 +24,27 @@ _FOLDED_AT_ONCE = 1 << 20
 """Rows that a task folds at a time: some 100 MB."""
 
 
-def fold_units(frame: DataFrame, chain: Sequence[str], unit: Column, prefix: str) -> DataFrame:
+def fold_units(
+    frame: DataFrame, chain: Sequence[str], sums: tuple[Column, Column], prefix: str
+) -> DataFrame:
     """Fold a frame's units per chain, without stamps.
 
     Args:
-        frame: One row a unit.
+        frame: The rows.
         chain: The names of the columns that tell chains apart.
-        unit: The unit of a row, a long.
+        sums: The XOR and the count, longs, of the units that a row stands for.
         prefix: The beginning of tags.
 
     Returns:
         ``tag``, ``units`` (long, the XOR of the unit ids) and ``count`` (long), a row a chain.
     """
-    selected = frame.select(*chain_columns(frame, chain), unit.alias("unit"))
-    names = selected.columns[:-1]
-    grouped = selected.groupBy(*names).agg(
-        F.bit_xor("unit").alias("units"), F.count("unit").alias("count")
+    units, count = sums
+    columns = chain_columns(frame, chain)
+    selected = frame.select(*columns, units.alias("units"), count.alias("count"))
+    grouped = selected.groupBy(*selected.columns[:-2]).agg(
+        F.bit_xor("units").alias("units"), F.sum("count").alias("count")
     )
-    return grouped.select(tag_column(grouped, prefix, len(names)).alias("tag"), "units", "count")
+    return grouped.select(tag_column(grouped, prefix, len(columns)).alias("tag"), "units", "count")
 
 
 def fold_chains(
@@ -60,7 +63,7 @@ def fold_chains(
         As `fold_units`, and ``fold`` (binary): see `xorack.spark.vectors`. Null for plain stamps.
     """
     if cells is None:
-        folded = fold_units(frame, chain, unit, prefix)
+        folded = fold_units(frame, chain, (unit, F.lit(1).cast("long")), prefix)
         return folded.withColumn("fold", F.lit(None).cast("binary"))
     columns = chain_columns(frame, chain)
     rows = frame.select(*columns, unit.alias("unit"))
