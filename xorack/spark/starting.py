@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xorack.spark.record import Line
     from xorack.spark.rows import TrackedRows
 
-__all__ = ["cells_of", "creates", "keep_record", "keep_start", "request_id"]
+__all__ = ["cells_of", "check_details", "creates", "keep_record", "keep_start", "request_id"]
 
 
 def cells_of(rows: TrackedRows) -> int | None:
@@ -118,11 +118,12 @@ def _facts(rows: TrackedRows, chains: DataFrame) -> DataFrame:
             F.when(number > 1, F.raise_error(message)).otherwise(F.first("detail")).alias("detail"),
             F.first("failed").alias("failed"),
         )
-        .mapInArrow(_check_details, "tag string, detail string, failed string")
+        .mapInArrow(check_details, "tag string, detail string, failed string")
     )
 
 
-def _check_details(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def check_details(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the column ``detail`` as JSON in ASCII, or raise `UnsuitableColumns`."""
     import pyarrow as pa
 
     for batch in batches:
