@@ -7,6 +7,7 @@ folds them: first what a task has, then, after a shuffle by chain, what all task
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["fold_chains", "fold_units"]
+__all__ = ["fold_chains", "fold_units", "merge_folds"]
 
 _FOLDED_AT_ONCE = 1 << 20
 """Rows that a task folds at a time: some 100 MB."""
+_MERGED_AT_ONCE = 1 << 16
+"""Folds that a task merges at a time; with 16 cells, at most 40 MB."""
 
 
 def fold_units(
@@ -73,7 +76,7 @@ def fold_chains(
     schema = StructType(fields)
     # A chain's folds meet in one task; a chain of very many rows is folded where it lies first.
     parts = rows.mapInArrow(_fold_rows(names, cells), schema).repartition(*names)
-    merged = parts.mapInArrow(_merge_folds(names, cells), schema)
+    merged = parts.sortWithinPartitions(*names).mapInArrow(merge_folds(names, cells), schema)
     return merged.select(
         tag_column(merged, prefix, len(names)).alias("tag"), "units", "count", "fold"
     )
@@ -92,18 +95,32 @@ def _fold_rows(names: Sequence[str], cells: int) -> _Batches:
     return fold
 
 
-def _merge_folds(names: Sequence[str], cells: int) -> _Batches:
+def merge_folds(names: Sequence[str], cells: int) -> _Batches:
+    """Return a function that merges the folds of each chain; its rows are sorted by chain."""
+
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         from xorack.spark.vectors import combine
 
-        for rows in _tables(batches):
+        rest: list[pa.Table] = []
+        for table in _tables(batches, _MERGED_AT_ONCE):
+            rows = pa.concat_tables([*rest, table])
+            # The rows are sorted: only the last chain's go on in the next table.
+            is_last = (pc.equal(column, column[-1]) for column in rows.select(names).columns)
+            end = rows.num_rows - pc.sum(reduce(pc.and_, is_last)).as_py()
+            rest = [rows.slice(end)]
+            if end:
+                yield from combine(rows.slice(0, end), names, cells).to_batches()
+        for rows in rest:
             yield from combine(rows, names, cells).to_batches()
 
     return merge
 
 
-def _tables(batches: Iterable[pa.RecordBatch], size: int | None = None) -> Iterator[pa.Table]:
-    """Yield tables of at least some rows, the last one excepted; of all rows without a size."""
+def _tables(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+    """Yield tables of at least some rows, the last one excepted."""
     import pyarrow as pa
 
     held: list[pa.RecordBatch] = []
@@ -112,7 +129,7 @@ def _tables(batches: Iterable[pa.RecordBatch], size: int | None = None) -> Itera
         if batch.num_rows:
             held.append(batch)
             rows += batch.num_rows
-        if size is not None and rows >= size:
+        if rows >= size:
             yield pa.Table.from_batches(held)
             held, rows = [], 0
     if held:
