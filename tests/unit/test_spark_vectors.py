@@ -52,7 +52,7 @@ def merged(parts, cells):
     """Fold each part, then merge all of them, sorted and a few rows at a time."""
     rows = folded_parts(parts, cells).sort_by([(name, "ascending") for name in CHAIN])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folding, "_MERGED_AT_ONCE", 3)
+        patch.setattr(folding, "_MERGED_BYTES", 150)
         batches = merge_folds(CHAIN, cells)(iter(rows.to_batches(max_chunksize=2)))
         return pa.Table.from_batches(batches)
 

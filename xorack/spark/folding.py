@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["fold_chains", "fold_units", "merge_folds"]
 
-_FOLDED_AT_ONCE = 1 << 20
+_FOLDED_ROWS = 1 << 20
 """Rows that a task folds at a time: some 100 MB."""
-_MERGED_AT_ONCE = 1 << 16
-"""Folds that a task merges at a time; with 16 cells, at most 40 MB."""
+_MERGED_BYTES = 1 << 23
+"""Bytes of the folds that a task merges at a time."""
 
 
 def fold_units(
@@ -89,7 +89,7 @@ def _fold_rows(names: Sequence[str], cells: int) -> _Batches:
     def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from xorack.spark.vectors import combine, single_units
 
-        for rows in _tables(batches, _FOLDED_AT_ONCE):
+        for rows in _tables(batches, "num_rows", _FOLDED_ROWS):
             yield from combine(single_units(rows), names, cells).to_batches()
 
     return fold
@@ -105,7 +105,7 @@ def merge_folds(names: Sequence[str], cells: int) -> _Batches:
         from xorack.spark.vectors import combine
 
         rest: list[pa.Table] = []
-        for table in _tables(batches, _MERGED_AT_ONCE):
+        for table in _tables(batches, "nbytes", _MERGED_BYTES):
             rows = pa.concat_tables([*rest, table])
             # The rows are sorted: only the last chain's go on in the next table.
             is_last = (pc.equal(column, column[-1]) for column in rows.select(names).columns)
@@ -119,18 +119,18 @@ def merge_folds(names: Sequence[str], cells: int) -> _Batches:
     return merge
 
 
-def _tables(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
-    """Yield tables of at least some rows, the last one excepted."""
+def _tables(batches: Iterable[pa.RecordBatch], measure: str, size: int) -> Iterator[pa.Table]:
+    """Yield tables of at least a size, the last one excepted."""
     import pyarrow as pa
 
     held: list[pa.RecordBatch] = []
-    rows = 0
+    total = 0
     for batch in batches:
         if batch.num_rows:
             held.append(batch)
-            rows += batch.num_rows
-        if rows >= size:
+            total += getattr(batch, measure)
+        if total >= size:
             yield pa.Table.from_batches(held)
-            held, rows = [], 0
+            held, total = [], 0
     if held:
         yield pa.Table.from_batches(held)
