@@ -420,7 +420,7 @@ def test_facts_that_name_a_chain_twice(run):
 
 def test_odd_names(run):
     """Runs, labels and values of any characters; records stay inside their folder."""
-    odd = run.again(run_id="../.. 50%=é*{}" + "ü" * 60)
+    odd = run.again(run_id="../.. 50%=é*{}" + "ü" * 60, root=run.root / "[x] {a}*?")
     label = "../x/%é?" + "y" * 300
     with pytest.raises(InvalidOption, match="run_id"):
         _ = odd.tracking
@@ -439,7 +439,7 @@ def test_odd_names(run):
     rows.finish(frame)
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": len(values)}
-    assert [path.name for path in run.root.iterdir()] == ["records"]
+    assert [path.name for path in odd.root.iterdir()] == ["records"]
     assert max(len(path.name) for path in run.root.rglob("*")) <= 255
 
 

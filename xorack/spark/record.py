@@ -28,6 +28,7 @@ _ATTEMPTS = (
     "op string, tag string, id string, units long, fold binary, units_2 long, fold_2 binary, "
     "count long, started long, finished long, attempt int"
 )
+_GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _FOLDER_CHARACTERS = 200
 """Beyond it, names of folders are cut: file systems allow 255 bytes."""
 
@@ -97,6 +98,7 @@ class Record:
     def __init__(self, spark: SparkSession, label: str, name: str, batch_id: int | None) -> None:
         """Use the record in the folder of a label, which need not exist."""
         self._spark, self._label = spark, label
+        self._pattern = label.translate(_GLOB)  # what Spark reads is a pattern
         self._of = {"name": name, "batch": batch_id}
         self._name = f"name={name}"
         self._place = self._name if batch_id is None else f"{self._name}/batch={batch_id}"
@@ -110,7 +112,7 @@ class Record:
         """
         places = f"{{name=*,{self._place}}}/summary"
         try:
-            read = self._spark.read.text(f"{self._label}/{places}").select("value")
+            read = self._spark.read.text(f"{self._pattern}/{places}").select("value")
             lines = [json.loads(row["value"]) for row in read.collect()]
         except AnalysisException as error:
             if not _is_missing(error):
@@ -141,7 +143,7 @@ class Record:
     def chains(self) -> DataFrame:
         """Return the chains."""
         # With a schema, Spark runs no job to find it.
-        return self._spark.read.schema(_CHAINS).parquet(f"{self._label}/{self._place}/chains")
+        return self._spark.read.schema(_CHAINS).parquet(f"{self._pattern}/{self._place}/chains")
 
     def add_attempt(self, requests: DataFrame) -> None:
         """Keep the requests of an attempt that finishes some chains in part."""
@@ -150,7 +152,7 @@ class Record:
 
     def attempts(self) -> DataFrame | None:
         """Return the requests of all attempts that finished a part, with their ``attempt``."""
-        folder = f"{self._label}/{self._place}/attempts"
+        folder = f"{self._pattern}/{self._place}/attempts"
         try:
             attempts = self._spark.read.schema(_ATTEMPTS).parquet(folder)
             return attempts if attempts.columns else None  # Connect looks for the path only now
