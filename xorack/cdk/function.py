@@ -25,7 +25,7 @@ from constructs import Construct
 
 from xorack.aws.schema import METRIC_NAMESPACE
 from xorack.cdk.code import functions_code
-from xorack.cdk.permissions import allow
+from xorack.cdk.permissions import allow, forbid_code
 from xorack.cdk.queue import pending_timeout_seconds
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import removal_policy
@@ -73,7 +73,7 @@ class Resources:
 
     Attributes:
         service: Value of the metrics' dimension `service`.
-        encryption_key: Key of the functions' logs; CloudWatch's own if None.
+        encryption_key: Key of the functions' logs and environments; AWS's own if None.
     """
 
     settings: Settings
@@ -145,6 +145,7 @@ def create_function(
         application_log_level_v2=aws_lambda.ApplicationLogLevel[settings.log_level],
         system_log_level_v2=aws_lambda.SystemLogLevel.INFO,
         tracing=aws_lambda.Tracing.ACTIVE if settings.tracing else aws_lambda.Tracing.DISABLED,
+        environment_encryption=key,
         environment={
             "TABLE_NAME": resources.table.table_name,
             "PARTITION_KEY": settings.partition_key,
@@ -167,7 +168,7 @@ def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicySta
     if resources.settings.tracing:
         statements.append(allow("*", "xray:PutTraceSegments", "xray:PutTelemetryRecords"))
     if resources.network is not None:
-        statements.append(allow("*", *_NETWORK_ACTIONS))
+        statements += [allow("*", *_NETWORK_ACTIONS), forbid_code(_NETWORK_ACTIONS)]
     return statements
 
 
