@@ -22,6 +22,7 @@ PACKS: Final[dict[str, Any]] = {
     "PCI": cdk_nag.PCIDSS321Checks,
     "Serverless": cdk_nag.ServerlessChecks,
 }
+INSIDE: Final = (*PACKS, "cfn-lint")
 _EVERYTHING: Final = ManualArgs(
     include_checks=["E", "I", "W"],
     include_experimental=True,

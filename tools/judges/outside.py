@@ -19,7 +19,7 @@ from tools.judges.stacks import Judged
 from tools.judges.table import Finding
 from tools.venv import ROOT, tool_environment
 
-JUDGES: Final = ("checkov", "parliament")
+OUTSIDE: Final = ("checkov", "parliament")
 _LOCK: Final = Path(__file__).with_name("requirements.lock")
 _OFFLINE: Final = """
 import os, socket

@@ -13,7 +13,7 @@ from tools.judges.stacks import Judged
 from tools.venv import ROOT
 
 PAGE = ROOT / "docs" / "security.md"
-HEAD = "| rules | on | not with | because |"
+HEAD = "| rule | on | gone with | why it stands |"
 
 
 class Finding(NamedTuple):
