@@ -77,6 +77,25 @@ def test_the_code_of_a_function_cannot_change_the_network(guarded, name):
     assert denied["Condition"] == {"Null": {"lambda:SourceFunctionArn": "false"}}
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_in_a_network_sends_https_and_nothing_else(guarded, name):
+    (group,) = guarded.function(name)[1]["VpcConfig"]["SecurityGroupIds"]
+    properties = guarded.of("AWS::EC2::SecurityGroup")[target(group)]
+    assert "SecurityGroupIngress" not in properties
+    (egress,) = properties["SecurityGroupEgress"]
+    assert (egress["IpProtocol"], egress["FromPort"], egress["ToPort"]) == ("tcp", 443, 443)
+
+
+def test_a_boundary_of_permissions_reaches_all_roles():
+    stack = Stack(App(), "Mine", env=HERE)
+    Acker(stack, "Acker")
+    boundary = "arn:aws:iam::111111111111:policy/boundary"
+    policy = aws_iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", boundary)
+    aws_iam.PermissionsBoundary.of(stack).apply(policy)
+    roles = Template.of_stack(stack).of("AWS::IAM::Role").values()
+    assert {role["PermissionsBoundary"] for role in roles} == {boundary}
+
+
 def test_alarms_of_this_account_may_notify_the_topic_and_use_its_key(guarded):
     _, policy = guarded.one("AWS::SNS::TopicPolicy")
     publish = of_service(policy["PolicyDocument"], "cloudwatch")

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from infra.synth import ROOT, build  # isort: skip - before aws_cdk: it finds node
 
-from aws_cdk import App, Duration, Stack, aws_events, aws_kms, aws_sqs
+from aws_cdk import App, Duration, Stack, aws_ec2, aws_events, aws_kms, aws_sqs
 
 from examples.own_stack.app import Warehouse
 from xorack.cdk.acker import Acker
+from xorack.cdk.function import Network
 
 _WITH_PATHS: Final = {"aws:cdk:enable-path-metadata": True}
 
@@ -76,7 +77,7 @@ def example() -> Judged:
 
 
 def adopted() -> Judged:
-    """Build a stack whose acker adopts queues and a bus."""
+    """Build a stack whose acker adopts queues, a bus and a network."""
     app = _app(json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"])
     stack = Stack(app, "adopting")
     key = aws_kms.Key(stack, "Key", enable_key_rotation=True)
@@ -95,8 +96,16 @@ def adopted() -> Judged:
         **encrypted,
     )
     bus = aws_events.EventBus.from_event_bus_name(stack, "Bus", "company")
-    Acker(stack, "Acker", queue=queue, bus=bus)
-    return Judged("adopting", app, stack)
+    vpc = aws_ec2.Vpc.from_vpc_attributes(
+        stack,
+        "Vpc",
+        vpc_id="vpc-12345678",
+        availability_zones=["eu-west-1a", "eu-west-1b"],
+        private_subnet_ids=["subnet-12345678", "subnet-23456789"],
+        private_subnet_route_table_ids=["rtb-12345678", "rtb-23456789"],
+    )
+    Acker(stack, "Acker", queue=queue, bus=bus, network=Network(vpc=vpc))
+    return Judged("adopting", app, stack, frozenset({"network"}))
 
 
 def judged_stacks() -> list[Judged]:

@@ -55,8 +55,8 @@ class Network:
     Attributes:
         vpc: The VPC.
         subnets: Its subnets for the functions; the private ones by default.
-        security_groups: Security groups of the functions; by default a new one that allows all
-            outgoing traffic.
+        security_groups: Security groups of the functions; by default each function has a new one
+            that allows HTTPS to all addresses, and nothing else.
     """
 
     vpc: aws_ec2.IVpc
@@ -158,8 +158,27 @@ def create_function(
         },
         vpc=network.vpc if network else None,
         vpc_subnets=network.subnets if network else None,
-        security_groups=(list(network.security_groups) or None) if network else None,
+        security_groups=_security_groups(scope, network),
     )
+
+
+def _security_groups(
+    scope: Construct, network: Network | None
+) -> list[aws_ec2.ISecurityGroup] | None:
+    """Return a function's security groups in a network; None without one."""
+    if network is None:
+        return None
+    if network.security_groups:
+        return list(network.security_groups)
+    group = aws_ec2.SecurityGroup(
+        scope,
+        "SecurityGroup",
+        vpc=network.vpc,
+        description="Calls of a function of xorack: HTTPS to DynamoDB, SQS and EventBridge",
+        allow_all_outbound=False,
+    )
+    group.add_egress_rule(aws_ec2.Peer.any_ipv4(), aws_ec2.Port.HTTPS)
+    return [group]
 
 
 def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicyStatement]:
