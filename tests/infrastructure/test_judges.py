@@ -132,7 +132,7 @@ def test_findings_without_a_row_become_rows_without_a_reason():
     [
         (set(), {"A B"}, ["A B `R1`", "A B `R2`"]),
         (set(), {"C"}, ["C `R2`"]),
-        ({"key", "tracing"}, {"C"}, ["C `R2`", "found with key: Finding(judge='C', rule='R1'"]),
+        ({"key", "tracing"}, {"C"}, ["C `R2`", "not gone with key: | C `R1` | `Queue` |"]),
         ({"tracing"}, {"A B", "C", "D"},
          ["A B `R1`", "A B `R2`", "C `R2`", "D `R3[x]`", "on `*/Function`"]),
     ],

@@ -78,13 +78,18 @@ def read_table(text: str) -> list[Row]:
 def unanswered(findings: Iterable[Finding], rows: Iterable[Row]) -> list[str]:
     """Return a row, yet without a reason, for each rule whose findings have none."""
     rows = list(rows)
-    left: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for finding in findings:
-        if not any(row.covers(finding) for row in rows):
-            left[finding.judge, finding.rule].add(finding.resource)
+    left = (finding for finding in findings if not any(row.covers(finding) for row in rows))
+    return [f"{cells} | - | ? |" for cells in _grouped(left)]
+
+
+def _grouped(findings: Iterable[Finding]) -> list[str]:
+    """Return the first two cells of a row for each rule."""
+    resources: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for judge, rule, resource in findings:
+        resources[judge, rule].add(f"`{resource}`")
     return [
-        f"| {judge} `{rule}` | {', '.join(f'`{one}`' for one in sorted(resources))} | - | ? |"
-        for (judge, rule), resources in sorted(left.items())
+        f"| {judge} `{rule}` | {', '.join(sorted(names))}"
+        for (judge, rule), names in sorted(resources.items())
     ]
 
 
@@ -107,11 +112,13 @@ def outdated(
                 for pattern in row.resources
                 if not any(fnmatchcase(finding.resource, pattern) for finding in hits)
             ]
-        lines += [
-            f"found with {', '.join(sorted(row.cures & judged.given))}: {finding}"
+        uncured = {
+            finding
             for judged, findings in found.items()
             if row.cures & judged.given
-            for finding in sorted(findings)
+            for finding in findings
             if row.covers(finding)
-        ]
+        }
+        names = ", ".join(sorted(row.cures))
+        lines += [f"not gone with {names}: {cells} |" for cells in _grouped(uncured)]
     return lines
