@@ -331,3 +331,16 @@ def test_a_signed_unit_is_the_unit_of_the_same_bits(tracker, functions):
         pass
     functions.deliver()
     assert functions.item("t")["status"] == {"S": "acked"}
+
+
+def test_whoever_waits_is_named_in_the_create(tracker, functions, monkeypatch):
+    tracker.start("t", resume={"step_functions": "token"})
+    functions.deliver()
+    # The functions have no permission by default.
+    assert functions.item("t") is None
+    monkeypatch.setenv("RESUME", "step_functions")
+    tracker.start("t", resume={"step_functions": "token"})
+    functions.deliver()
+    assert functions.item("t")["resume"] == {"S": '{"step_functions":"token"}'}
+    with pytest.raises(InvalidRequest, match="resume"):
+        tracker.start("u", resume={"email": "me"})

@@ -20,7 +20,7 @@ VARIED = {
     "deletion_protection": "false", "removal_policy": "destroy", "tracing": "true",
     "log_retention_days": "90", "log_level": "DEBUG", "powertools_version": "3.30.0",
     "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
-    "failed_chains_threshold": "25",
+    "failed_chains_threshold": "25", "resume": "all",
 }  # fmt: skip
 
 

@@ -55,11 +55,13 @@ def test_no_policy_of_a_resource_allows_anybody(template):
     assert permission["Principal"] == "events.amazonaws.com"
 
 
-def test_the_only_wildcard_is_for_x_ray(varied):
+def test_wildcards_are_for_x_ray_and_for_whoever_waits(varied):
     # By default there is none: `test_each_function_may_do_what_it_does_and_no_more`.
+    tasks = {"states:SendTaskFailure", "states:SendTaskSuccess"}
     for name in FUNCTIONS:
         rights = varied.allowed(name)
-        assert rights["*"] == {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+        x_ray = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+        assert rights["*"] == x_ray | (set() if name == "widget" else tasks)
         assert not any("*" in action for some in rights.values() for action in some)
 
 
@@ -74,6 +76,7 @@ def test_environment(varied, name):
     publishing = {
         "EVENT_BUS_NAME": {"Ref": varied.bus()[0]},
         "DEAD_LETTER_QUEUE_URL": {"Ref": varied.dead_letters()[0]},
+        "RESUME": "step_functions,lambda",
     }
     assert varied.environment(name) == {
         "TABLE_NAME": {"Ref": varied.table()[0]},

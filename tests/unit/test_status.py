@@ -80,6 +80,8 @@ def test_json_has_times_as_text_and_ids_as_hex():
         "deadline": "2023-11-14T22:13:20.000Z",
         "reason": "x",
         "event_pending": False,
+        "resume": None,
+        "resume_pending": False,
         "outstanding": ["00000000000000ff"],
         "outstanding_complete": True,
         "stamp_bytes": 648,

@@ -56,13 +56,16 @@ TIMES: Final = (
     DUE_AT,
     "marks_until",
 )
-STRINGS: Final = (STATUS, "detail", "failing", "reason")
+STRINGS: Final = (STATUS, "detail", "resume", "failing", "reason")
 BINARIES: Final = (STAMP, "marks")
-FLAGS: Final = ("event_pending", "extended")
+FLAGS: Final = ("event_pending", "resume_pending", "extended")
 RESERVED: Final = frozenset(
     (*NUMBERS, *STRINGS, *BINARIES, *FLAGS, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SPILLED_MARKS)
 )
 """Attributes of an item. The partition key must have another name."""
+
+RESUME_KINDS: Final = ("step_functions", "lambda")
+"""Who may wait for a chain's end."""
 
 METRIC_NAMESPACE: Final = "xorack"
 

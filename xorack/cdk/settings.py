@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from xorack.aws.schema import RESERVED, TAG
+from xorack.aws.schema import RESERVED, RESUME_KINDS, TAG
 
 _DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
@@ -89,6 +89,9 @@ class Settings:
         queue_retention_days: Time for which the queue keeps a message.
         dead_letter_retention_days: Time for which the dead-letter queue keeps a message. For failed
             messages it counts from the first send, so it must be longer than the queue's.
+        resume: Who may wait for a chain's end: `none`, `step_functions` (tasks with a task token),
+            `lambda` (callbacks of durable executions) or `all`. It gives the functions the
+            permission; a request with another kind is rejected.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
         pending_timeout_seconds: Time for which a chain waits for its `create`; by default the
             retention of the queue, since the `create` can arrive until then.
@@ -128,6 +131,7 @@ class Settings:
     max_receive_count: int = _number(5, 1, 1_000, "receives")
     queue_retention_days: int = _number(4, 1, 13, "days")
     dead_letter_retention_days: int = _number(14, 2, 14, "days")
+    resume: str = _choice("none", "none", *RESUME_KINDS, "all")
     default_timeout_seconds: int = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
     pending_timeout_seconds: int | None = _number(None, 1, _TEN_YEARS * _DAY, "seconds")
     retention_days: int = _number(30, 1, _TEN_YEARS, "days")
@@ -186,6 +190,11 @@ class Settings:
         A message waits in the window after SQS has delivered it.
         """
         return _VISIBILITY_FACTOR * self.function_timeout_seconds + self.batch_window_seconds
+
+    @property
+    def resume_kinds(self) -> tuple[str, ...]:
+        """The kinds of waiting executions that the functions may resume."""
+        return tuple(kind for kind in RESUME_KINDS if self.resume in (kind, "all"))
 
     @property
     def retention_seconds(self) -> int:

@@ -171,6 +171,7 @@ class Tracker:
         timeout: float | None = None,
         idle_timeout: float | None = None,
         detail: Mapping[str, Any] | None = None,
+        resume: Mapping[str, str] | None = None,
     ) -> Token:
         """Create a chain with its root unit, and return the unit's token.
 
@@ -183,6 +184,8 @@ class Tracker:
             timeout: Seconds until the chain fails if it is not acked; by default the acker's.
             idle_timeout: Seconds without a stamp until it fails; by default no limit.
             detail: A JSON object of at most 4 KiB, returned in the chain's events.
+            resume: Who waits for the chain's end: ``{"step_functions": task token}`` or
+                ``{"lambda": callback id of a durable execution}``.
 
         Raises:
             InvalidRequest: An argument is invalid.
@@ -192,8 +195,9 @@ class Tracker:
         unit = unit_id(*parts) if parts else unit_id(tag)
         token = Token(unit, (tag,), self.stamps, self.cells)
         stamp = _maker(token)(token.unit)
-        options = {"timeout": timeout, "idle_timeout": idle_timeout, "detail": detail}
-        self._send(Request.create(tag, f"create-{token.unit:016x}", stamp, **options))
+        times = {"timeout": timeout, "idle_timeout": idle_timeout}
+        id, notes = f"create-{token.unit:016x}", {"detail": detail, "resume": resume}
+        self._send(Request.create(tag, id, stamp, **times, **notes))
         return token
 
     def step(self, *tokens: AnyToken, fail: bool = False) -> Step:

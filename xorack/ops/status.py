@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from xorack.core.chain import Chain
+from xorack.core.chain import EVENT, Chain
 from xorack.core.clock import milliseconds
 from xorack.core.errors import TagNotFound
 from xorack.core.event import outstanding_of, rfc3339
@@ -111,6 +112,8 @@ class ChainStatus:
             "deadline": rfc3339(self.deadline),
             "reason": self.reason,
             "event_pending": chain.event_pending,
+            "resume": next(iter(json.loads(chain.resume or "{}")), None),
+            "resume_pending": chain.resume_pending,
             "outstanding": [f"{unit:016x}" for unit in self.outstanding],
             "outstanding_complete": self.outstanding_complete,
             "stamp_bytes": len(chain.stamp),
@@ -161,6 +164,6 @@ def fail_chain(
     if outcome.error is not None:
         raise outcome.error
     if chain.event_pending and publisher is not None:
-        failures = Outbox(writer, publisher).publish([chain])
-        chain = replace(chain, event_pending=tag in failures)
+        Outbox(writer, {EVENT: publisher}).publish([chain])
+        chain = store.read([tag]).get(tag, chain)
     return ChainStatus(chain, milliseconds()), outcome.kind == "applied"
