@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -136,7 +137,10 @@ def parliament(offline: Offline, stacks: Mapping[str, Judged]) -> _Named:
     for line in output.splitlines():
         found: dict[str, Any] = json.loads(line)
         judged, resource = places[found["location"]["filepath"]]
-        yield judged.name, Finding("parliament", found["issue"], resource)
+        # Without the action, the row of a new one would cover a misspelt one.
+        unknown = re.fullmatch("Unknown action (.+)", str(found["detail"]))
+        rule = found["issue"] + (f"[{unknown[1]}]" if unknown else "")
+        yield judged.name, Finding("parliament", rule, resource)
 
 
 def _by_stack(

@@ -119,6 +119,7 @@ def judged_stacks() -> list[Judged]:
             architecture="x86_64",
             deletion_protection=False,
             removal_policy="destroy",
+            resume="all",
             tracing=True,
         ),
         adopted(),
