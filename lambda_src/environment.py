@@ -32,6 +32,7 @@ SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 _VARIABLES = (
     "TABLE_NAME",
     "PARTITION_KEY",
+    "CHECK_TABLE",
     "EVENT_BUS_NAME",
     "DEAD_LETTER_QUEUE_URL",
     "DEFAULT_TIMEOUT_SECONDS",
@@ -64,12 +65,14 @@ class Services:
 
     Attributes:
         clients: The boto3 clients that exist already, by service.
+        table_checked: True if the stack created the table, or a check has found no fault.
     """
 
     def __init__(self, variables: dict[str, str | None]) -> None:
         self._variables = variables
         self.clients: dict[str, Any] = {}
         self._time_outs: TimeOuts | None = None
+        self.table_checked = variables.get("CHECK_TABLE") != "true"
 
     def _text(self, name: str) -> str:
         value = self._variables[name]
@@ -200,7 +203,9 @@ class Invocation:
 
     @cached_property
     def writer(self) -> ChainWriter:
-        """The first step: writes."""
+        """The first step: writes, after the check of a table that the stack did not create."""
+        if not self._services.table_checked:
+            self._services.table_checked = self.store(2).table.check()
         return self._writer(2)
 
     @cached_property

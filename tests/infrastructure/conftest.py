@@ -50,6 +50,18 @@ def varied(synthesise):
     return synthesise(**VARIED)
 
 
+@pytest.fixture(scope="session")
+def canary(synthesise):
+    """The template of a stack whose new code starts with a tenth of the work."""
+    return synthesise(rollout="canary")
+
+
+@pytest.fixture(scope="session")
+def adopted(synthesise):
+    """The template of a stack that uses the existing table `chains`."""
+    return synthesise(table_name="chains")
+
+
 @pytest.fixture
 def deployed(aws, monkeypatch):
     """The resources of `aws`, named by the functions' environment."""

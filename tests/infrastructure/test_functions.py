@@ -67,7 +67,8 @@ def test_wildcards_are_for_x_ray_and_for_whoever_waits(varied):
 
 def test_mapping_of_queue_to_consumer(template):
     _, mapping = template.one("AWS::Lambda::EventSourceMapping")
-    assert target(mapping["FunctionName"]) == template.function("consumer")[0]
+    # The name comes out of the alias's ARN, so the alias exists before.
+    assert target(mapping["FunctionName"]) == template.alias("consumer") + ":live"
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
 
 
@@ -107,7 +108,7 @@ def test_each_function_logs_json_to_its_own_group(request, made, level, days):
 
 
 def test_the_sweeper_runs_each_minute_without_retries(template):
-    sweeper, _ = template.function("sweeper")
+    sweeper = template.alias("sweeper")
     rule_id, rule = template.one("AWS::Events::Rule")
     assert (rule["ScheduleExpression"], rule["State"]) == ("rate(1 minute)", "ENABLED")
     assert [target(one["Arn"]) for one in rule["Targets"]] == [sweeper]
@@ -115,7 +116,8 @@ def test_the_sweeper_runs_each_minute_without_retries(template):
     assert target(permission["FunctionName"]) == sweeper
     assert target(permission["SourceArn"]) == rule_id
     _, invoke = template.one("AWS::Lambda::EventInvokeConfig")
-    assert target(invoke["FunctionName"]) == sweeper
+    assert target(invoke["FunctionName"]) == template.function("sweeper")[0]
+    assert target(invoke["Qualifier"]) == sweeper
     assert invoke["MaximumRetryAttempts"] == 0
 
 

@@ -125,7 +125,7 @@ def test_the_dashboard_begins_with_the_status_of_every_alarm(template):
 
 def test_the_custom_widget_is_the_function_that_shows_chains(template):
     (custom,) = (widget for widget in widgets(template) if widget["type"] == "custom")
-    assert custom["properties"]["endpoint"] == template.function("widget")[0]
+    assert custom["properties"]["endpoint"] == template.alias("widget")
     assert custom["width"] == 24
     assert custom["properties"]["updateOn"]["refresh"] is True
     assert "limit" in widget({"describe": True}, None)

@@ -61,7 +61,7 @@ SHOWN = [
     (lambda t: t.dead_letters()[1]["MessageRetentionPeriod"], 14 * 86_400, 14 * 86_400),
     (lambda t: t.queue()[1]["RedrivePolicy"]["maxReceiveCount"], 5, 3),
     (lambda t: t.table()[1]["DeletionProtectionEnabled"], True, False),
-    (fates, {"Retain"}, {"Delete"}),
+    (fates, {"Retain", "RetainExceptOnCreate"}, {"Delete"}),
 ]  # fmt: skip
 
 
@@ -107,6 +107,9 @@ INVALID = [
     ({"partition_key": "stamp"}, "no other attribute"),
     ({"powertools_version": "latest"}, "such as 3.37.0"),
     ({"powertools_version": "2.9.1"}, "from 3.0.0 on"),
+    ({"table_name": "my chains"}, "the name of a table: 3 to 255 letters, digits, _, - and ."),
+    ({"table_name": "arn:aws:dynamodb:eu-west-1:123456789012:table/chains"}, "the name of a table"),
+    ({"rollout": "slow"}, "one of all_at_once, canary"),
     ({"alarm_topic_arn": "alarms"}, TOPIC),
     ({"alarm_topic_arn": "arn:aws:sqs:eu-west-1:123456789012:alarms"}, TOPIC),
     ({"service": "a b"}, "letters, digits, hyphens and underscores"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from infra.synth import ROOT, build  # isort: skip - before aws_cdk: it finds node
 
-from aws_cdk import App, Duration, Stack, aws_ec2, aws_events, aws_kms, aws_sqs
+from aws_cdk import App, Duration, Stack, aws_dynamodb, aws_ec2, aws_events, aws_kms, aws_sqs
 
 from examples.own_stack.app import Warehouse
 from xorack.cdk.acker import Acker
@@ -77,7 +77,7 @@ def example() -> Judged:
 
 
 def adopted() -> Judged:
-    """Build a stack whose acker adopts queues, a bus and a network."""
+    """Build a stack whose acker adopts a table, queues, a bus and a network."""
     app = _app(json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"])
     stack = Stack(app, "adopting")
     key = aws_kms.Key(stack, "Key", enable_key_rotation=True)
@@ -104,7 +104,8 @@ def adopted() -> Judged:
         private_subnet_ids=["subnet-12345678", "subnet-23456789"],
         private_subnet_route_table_ids=["rtb-12345678", "rtb-23456789"],
     )
-    Acker(stack, "Acker", queue=queue, bus=bus, network=Network(vpc=vpc))
+    table = aws_dynamodb.Table.from_table_name(stack, "Chains", "chains")
+    Acker(stack, "Acker", table=table, queue=queue, bus=bus, network=Network(vpc=vpc))
     return Judged("adopting", app, stack, frozenset({"network"}))
 
 
@@ -120,6 +121,7 @@ def judged_stacks() -> list[Judged]:
             deletion_protection=False,
             removal_policy="destroy",
             resume="all",
+            rollout="canary",
             tracing=True,
         ),
         adopted(),

@@ -76,6 +76,8 @@ class DynamoDBStore:
         old = self._encode(before) if before is not None else {}
         # Another writer may have ended the chain, with another retention.
         old.pop(schema.EXPIRES_AT, None)
+        # An older version may have written the item: the format tells what this write means.
+        old.pop(schema.FORMAT_NAME, None)
         names = {"#key": self.table.partition_key}
         values: Item = {}
         update = _update_expression(old, new, names, values, self.table.partition_key)

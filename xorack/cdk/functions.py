@@ -11,6 +11,7 @@ from aws_cdk import (
     Duration,
     Stack,
     Validations,
+    aws_dynamodb,
     aws_events,
     aws_events_targets,
     aws_iam,
@@ -20,14 +21,16 @@ from constructs import Construct
 
 from xorack.cdk.function import Resources, create_function
 from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, WRITE_WITH_KEY, allow, allow_key
-from xorack.cdk.table import index_arn
+from xorack.cdk.table import index_arn, is_imported
 
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 _RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
 _WIDGET_TIMEOUT_SECONDS: Final = 15
+_ALIAS: Final = "live"
+"""The alias of each function's version that runs."""
 
 
-def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Function:
+def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     """Create the function that applies requests to chains, and the mapping from the queue to it.
 
     The mapping reports partial failures: SQS delivers only the failed messages of a batch again.
@@ -41,7 +44,7 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
         description="Applies the queue's requests to chains",
         timeout_seconds=settings.function_timeout_seconds,
         statements=[
-            allow(table.table_arn, *_READ, "dynamodb:UpdateItem"),
+            allow(table.table_arn, *_READ, "dynamodb:UpdateItem", *_check(table)),
             allow(queue.queue_arn, *_RECEIVE),  # Lambda polls with the function's role
             allow(dead_letters.queue_arn, "sqs:SendMessage"),
             allow(resources.bus.event_bus_arn, "events:PutEvents"),
@@ -51,22 +54,23 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
             *allow_key(dead_letters.encryption_master_key, *SEND_WITH_KEY),
         ],
     )
-    _add_event_environment(function, resources)
+    _add_environment(function, resources)
+    alias = function.add_alias(_ALIAS)
     # SqsEventSource would grant more than the poller needs.
     aws_lambda.EventSourceMapping(
         scope,
         "Messages",
-        target=function,
+        target=alias,
         event_source_arn=queue.queue_arn,
         batch_size=settings.batch_size,
         max_batching_window=Duration.seconds(settings.batch_window_seconds),
         max_concurrency=settings.max_concurrency,
         report_batch_item_failures=True,
     )
-    return function
+    return alias
 
 
-def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Function:
+def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     """Create the function that times chains out, and the rule that runs it each minute.
 
     Two concurrent sweeps do no harm: each write is conditional.
@@ -80,32 +84,32 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Functio
         timeout_seconds=resources.settings.sweeper_timeout_seconds,
         statements=[
             allow(index_arn(table), "dynamodb:Query"),
-            allow(table.table_arn, *_READ, "dynamodb:UpdateItem"),
+            allow(table.table_arn, *_READ, "dynamodb:UpdateItem", *_check(table)),
             allow(resources.bus.event_bus_arn, "events:PutEvents"),
             *_allow_resume(scope, resources),
             *allow_key(table.encryption_key, *WRITE_WITH_KEY),
         ],
     )
-    _add_event_environment(function, resources)
+    _add_environment(function, resources)
     # The next sweep replaces the retry of one that failed.
-    function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.seconds(60))
+    alias = function.add_alias(_ALIAS, retry_attempts=0, max_event_age=Duration.seconds(60))
     aws_events.Rule(
         scope,
         "EachMinute",
         schedule=aws_events.Schedule.rate(Duration.minutes(1)),
-        targets=[aws_events_targets.LambdaFunction(function)],
+        targets=[aws_events_targets.LambdaFunction(alias)],
     )
-    return function
+    return alias
 
 
-def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Function:
+def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     """Create the function behind the dashboard's custom widget; it reads chains only.
 
-    CloudWatch invokes it with the rights of the dashboard's user, who needs
-    `lambda:InvokeFunction` on it.
+    CloudWatch invokes its alias with the rights of the dashboard's user, who needs
+    `lambda:InvokeFunction` on that.
     """
     table = resources.table
-    return create_function(
+    function = create_function(
         scope,
         resources,
         name="widget",
@@ -117,6 +121,12 @@ def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Function
             *allow_key(table.encryption_key, *READ_WITH_KEY),
         ],
     )
+    return function.add_alias(_ALIAS)
+
+
+def _check(table: aws_dynamodb.ITable) -> tuple[str, ...]:
+    """Return the actions that check a table, if the functions must."""
+    return ("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive") if is_imported(table) else ()
 
 
 def _allow_resume(scope: Construct, resources: Resources) -> list[aws_iam.PolicyStatement]:
@@ -145,7 +155,7 @@ def _printed(arn: str) -> str:
     return re.sub(r"\$\{Token\[AWS\.(\w+)\.\d+\]\}", r"<AWS::\1>", arn)
 
 
-def _add_event_environment(function: aws_lambda.Function, resources: Resources) -> None:
+def _add_environment(function: aws_lambda.Function, resources: Resources) -> None:
     """Add what a function needs that ends chains to its environment."""
     bus = resources.bus
     # EventBridge looks for a bare name in this account.
@@ -153,4 +163,6 @@ def _add_event_environment(function: aws_lambda.Function, resources: Resources) 
     name = bus.event_bus_name if same_account else bus.event_bus_arn
     function.add_environment("EVENT_BUS_NAME", name)
     function.add_environment("DEAD_LETTER_QUEUE_URL", resources.dead_letters.queue_url)
+    if is_imported(resources.table):
+        function.add_environment("CHECK_TABLE", "true")
     function.add_environment("RESUME", ",".join(resources.settings.resume_kinds))

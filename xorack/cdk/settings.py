@@ -74,6 +74,8 @@ class Settings:
     """Settings of one acker; the defaults suit a production stack.
 
     Attributes:
+        table_name: Name of an existing table of this account and region; by default the acker
+            creates one.
         partition_key: Name of the table's partition key.
         function_timeout_seconds: Timeout of the consumer. The queue's visibility timeout follows.
             No write starts in its last 19 seconds (of 10 seconds, in the last 6): they are for
@@ -106,6 +108,8 @@ class Settings:
         architecture: `arm64` or `x86_64`.
         tracing: X-Ray traces the functions.
         powertools_version: Version of AWS's public layer of Powertools for Python.
+        rollout: `all_at_once`, or `canary`: new code gets a tenth of the work for 15 minutes, and
+            the rest if no alarm rings.
         alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
         failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
         dashboard: Create a dashboard, and the function that shows unfinished chains on it.
@@ -116,6 +120,9 @@ class Settings:
         SettingError: A value has the wrong type, is out of range, or contradicts another setting.
     """
 
+    table_name: str | None = _text(
+        None, r"[A-Za-z0-9_.-]{3,255}", "the name of a table: 3 to 255 letters, digits, _, - and ."
+    )
     partition_key: str = _setting(
         TAG,
         "text of 1 to 255 bytes without blanks around it, the name of no other attribute",
@@ -144,6 +151,7 @@ class Settings:
     powertools_version: str = _text(
         "3.37.0", r"[3-9]\.\d{1,3}\.\d{1,3}", "a released version from 3.0.0 on, such as 3.37.0"
     )
+    rollout: str = _choice("all_at_once", "all_at_once", "canary")
     alarm_topic_arn: str | None = _text(
         None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
     )
