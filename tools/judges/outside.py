@@ -125,7 +125,7 @@ def parliament(offline: Offline, stacks: Mapping[str, Judged]) -> _Named:
     """
     folder = offline.folder / "policies"
     folder.mkdir()
-    places = {}
+    places: dict[str, tuple[Judged, str]] = {}
     for judged in stacks.values():
         for resource, policy in policies(judged.template):
             path = folder / f"{len(places)}.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -94,7 +94,7 @@ def _grouped(findings: Iterable[Finding]) -> list[str]:
 
 
 def outdated(
-    found: Mapping[Judged, Collection[Finding]], rows: Iterable[Row], judges: Collection[str]
+    found: Mapping[Judged, Collection[Finding]], rows: Iterable[Row], judges: Set[str]
 ) -> list[str]:
     """Return the parts of rows that these judges do not find, or find in spite of a setting."""
     lines = []
