@@ -187,7 +187,7 @@ def test_limits_follow_the_settings(varied):
         for widget in widgets(varied)
         for line in widget["properties"].get("annotations", {}).get("horizontal", [])
     }
-    assert lines == {7, 100_000, 2 * varied.queue()[1]["VisibilityTimeout"]}
+    assert lines == {300, 100_000, 2 * varied.queue()[1]["VisibilityTimeout"]}
 
 
 def test_two_stacks_have_their_own_metrics_and_dashboards(varied):

@@ -122,6 +122,7 @@ def judged_stacks() -> list[Judged]:
             removal_policy="destroy",
             resume="all",
             rollout="canary",
+            sweeper_reserved_concurrency=2,
             tracing=True,
         ),
         adopted(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from aws_cdk import (
     Acknowledgment,
@@ -21,6 +21,7 @@ from constructs import Construct
 
 from xorack.cdk.function import Resources, create_function
 from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, WRITE_WITH_KEY, allow, allow_key
+from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn, is_imported
 
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
@@ -64,7 +65,8 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Alias:
         event_source_arn=queue.queue_arn,
         batch_size=settings.batch_size,
         max_batching_window=Duration.seconds(settings.batch_window_seconds),
-        max_concurrency=settings.max_concurrency,
+        max_concurrency=None if settings.has_pollers else settings.consumer_concurrency,
+        provisioned_poller_config=_pollers(settings),
         report_batch_item_failures=True,
     )
     return alias
@@ -91,6 +93,9 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
         ],
     )
     _add_environment(function, resources)
+    if (reserved := resources.settings.sweeper_reserved_concurrency) is not None:
+        resource: Any = function.node.default_child
+        resource.reserved_concurrent_executions = reserved
     # The next sweep replaces the retry of one that failed.
     alias = function.add_alias(_ALIAS, retry_attempts=0, max_event_age=Duration.seconds(60))
     aws_events.Rule(
@@ -127,6 +132,15 @@ def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Alias:
 def _check(table: aws_dynamodb.ITable) -> tuple[str, ...]:
     """Return the actions that check a table, if the functions must."""
     return ("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive") if is_imported(table) else ()
+
+
+def _pollers(settings: Settings) -> aws_lambda.ProvisionedPollerConfig | None:
+    """Return the provisioned pollers of the queue."""
+    if not settings.has_pollers:
+        return None
+    return aws_lambda.ProvisionedPollerConfig(
+        minimum_pollers=settings.min_pollers, maximum_pollers=settings.max_pollers
+    )
 
 
 def _allow_resume(scope: Construct, resources: Resources) -> list[aws_iam.PolicyStatement]:

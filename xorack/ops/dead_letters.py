@@ -46,6 +46,7 @@ class DeadMessage:
         reason: The reason, without the values that differ between messages.
         tag: The tag of its first request; None if it has no valid request.
         bodies: The bodies to send back; several if the unpacked one is too large for a message.
+        group: Its `MessageGroupId`, which the bodies keep.
     """
 
     id: str
@@ -56,6 +57,7 @@ class DeadMessage:
     reason: str
     tag: str | None
     bodies: tuple[str, ...]
+    group: str | None
 
     @classmethod
     def read(cls, message: dict[str, Any], oldest: int = 0) -> DeadMessage:
@@ -93,6 +95,7 @@ class DeadMessage:
             _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
             requests[0].tag if requests else None,
             tuple(bodies),
+            message.get("Attributes", {}).get("MessageGroupId"),
         )
 
 

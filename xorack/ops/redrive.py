@@ -206,7 +206,7 @@ class Redrive:
                 VisibilityTimeout=_HOLD_SECONDS,
                 WaitTimeSeconds=_WAIT_SECONDS,
                 MessageAttributeNames=["All"],
-                AttributeNames=["SentTimestamp"],
+                AttributeNames=["SentTimestamp", "MessageGroupId"],
             )
             return list(response.get("Messages", []))
 
@@ -219,11 +219,12 @@ class Redrive:
         self, held: dict[str, str], sent: set[str], messages: Sequence[DeadMessage]
     ) -> None:
         """Send ten messages, except those that are sent, and delete them."""
-        bodies = [(body, m.sent_at) for m in messages if m.id not in sent for body in m.bodies]
+        unsent = [message for message in messages if message.id not in sent]
+        bodies = [(body, m.sent_at, m.group) for m in unsent for body in m.bodies]
         if problems := send_bodies(self.queue_url, bodies, self._client, policy=_POLICY):
             reason = next(iter(problems.values()))
-            unsent = [bodies[position][0] for position in problems]
-            raise SendFailed(self.queue_url, reason, unsent)
+            left = [bodies[position][0] for position in problems]
+            raise SendFailed(self.queue_url, reason, left)
         for message in messages:
             sent.add(message.id)
             del held[message.id]
