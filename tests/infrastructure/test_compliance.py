@@ -30,9 +30,12 @@ def of_aws_solutions(judged: Judged) -> list[str]:
     return rules
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: with_settings("tracing", set(), tracing=True, dashboard=False), example]
-)
+def varied() -> Judged:
+    settings = {"monitoring": "minimal", "resume": "all", "rollout": "canary", "tracing": True}
+    return with_settings("varied", set(), **settings)
+
+
+@pytest.mark.parametrize("make", [varied, example])
 def test_the_constructs_acknowledge_the_findings_of_aws_solutions(make):
     assert of_aws_solutions(make()) == []
 

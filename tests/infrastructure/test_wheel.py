@@ -103,8 +103,8 @@ def test_the_supplied_resources_are_used(example):
         assert target(queue["KmsMasterKeyId"]) == key
     for name in ("consumer", "sweeper"):
         assert example.environment(name)["EVENT_BUS_NAME"] == {"Ref": example.bus()[0]}
-    alarms = example.of("AWS::CloudWatch::Alarm").values()
-    assert [alarm["AlarmActions"] for alarm in alarms] == [[{"Ref": topic}]] * 11
+    alarms = example.of("AWS::CloudWatch::CompositeAlarm").values()
+    assert [alarm["AlarmActions"] for alarm in alarms] == [[{"Ref": topic}]] * 2
     rules = example.of("AWS::Events::Rule").values()
     on_bus = [r for r in rules if target(r.get("EventBusName")) == example.bus()[0]]
     statuses = [rule["EventPattern"]["detail-type"] for rule in on_bus]

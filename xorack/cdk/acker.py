@@ -31,7 +31,7 @@ _READ = (
     "dynamodb:Scan",
 )  # fmt: skip
 # Faults of new code that are no errors of its invocations.
-_ROLLBACK_ALARMS = ("DeadLettersVisible", "EventsPending", "SweepProblems")
+_ROLLBACK_ALARMS = ("DeadLettersNew", "EventsPending", "SweepProblems")
 
 
 class AckerProps(TypedDict, total=False):
@@ -83,7 +83,7 @@ class Acker(Construct):
         consumer: The function that applies requests.
         sweeper: The function that times chains out.
         widget: The function that shows unfinished chains on the dashboard; None without one.
-        alarms: The alarms, by construct id.
+        alarms: The alarms, by construct id; with `monitoring="full"` two of them are composites.
         dashboard: The dashboard; None without one.
 
     Raises:
@@ -133,7 +133,7 @@ class Acker(Construct):
             aliases = {"Consumer": consumer, "Sweeper": sweeper}
             create_canaries(Construct(self, "Rollout"), aliases, rollback)
         self.widget = self.dashboard = None
-        if settings.dashboard:
+        if settings.monitoring == "full":
             widget = create_widget(Construct(self, "Widget"), resources)
             self.widget = widget.lambda_
             self.dashboard = create_dashboard(

@@ -111,6 +111,7 @@ def create_function(
     """
     scope = Construct(parent, "Python")
     settings, network = resources.settings, resources.network
+    quiet = {"POWERTOOLS_METRICS_DISABLED": "true"} if settings.monitoring == "minimal" else {}
     policy, key = removal_policy(settings), resources.encryption_key
     logs = aws_logs.LogGroup(scope, "Logs", encryption_key=key, removal_policy=policy)
     resource: Any = logs.node.default_child
@@ -155,6 +156,7 @@ def create_function(
             "POWERTOOLS_SERVICE_NAME": resources.service,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,
+            **quiet,
         },
         vpc=network.vpc if network else None,
         vpc_subnets=network.subnets if network else None,

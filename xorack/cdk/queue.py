@@ -82,6 +82,12 @@ def pending_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
     return kept or _LONGEST_RETENTION_SECONDS
 
 
+def visibility_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
+    """Return the queue's visibility timeout; of an imported queue, the least that is valid."""
+    known = _seconds(queue, "visibility_timeout", _VISIBILITY_SECONDS)
+    return known or settings.visibility_timeout_seconds
+
+
 def _dead_letters_of(
     queue: aws_sqs.IQueue, supplied: aws_sqs.IQueue | None
 ) -> aws_sqs.IQueue | None:
