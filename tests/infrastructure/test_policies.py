@@ -110,8 +110,8 @@ def test_the_policy_of_an_imported_topic_is_its_owners():
     Acker(stack, "Acker", alarm_topic=aws_sns.Topic.from_topic_arn(stack, "Topic", arn))
     template = Template.of_stack(stack)
     assert not template.of("AWS::SNS::TopicPolicy")
-    alarms = template.of("AWS::CloudWatch::Alarm").values()
-    assert all(alarm["AlarmActions"] == [arn] for alarm in alarms)
+    alarms = template.of("AWS::CloudWatch::CompositeAlarm").values()
+    assert [alarm["AlarmActions"] for alarm in alarms] == [[arn], [arn]]
 
 
 def test_a_service_sends_for_this_account_only(guarded):
