@@ -21,7 +21,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo measure check test test-slow test-spark35 test-all simulate bench wheel lock audit lint format types synth deploy clean distclean
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types synth deploy clean distclean measure
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,6 +63,9 @@ test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark
 
 test-all: test test-slow test-spark35 ## All tests: test, test-slow and test-spark35
 
+judges: venv ## Let cdk-nag, cfn-lint, checkov and parliament judge the templates (docs/security.md)
+	@$(PY) -m tools.judges
+
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
 
@@ -94,7 +97,7 @@ wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
 	  --wheel-dir dist .
 	@ls dist/*.whl
 
-lock: python ## Update requirements.lock: ARGS="--upgrade", ARGS="--upgrade-package click"
+lock: python ## Update the lock files: ARGS="--upgrade", ARGS="--upgrade-package click"
 	@"$(PYTHON)" -m tools.dependencies lock $(ARGS)
 
 audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s osv" asks OSV

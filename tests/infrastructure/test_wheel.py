@@ -11,7 +11,6 @@ from infra.synth import ROOT
 
 from .templates import FUNCTIONS, Template, python, target
 from .test_acker import READ
-from .test_compliance import lint
 
 EXAMPLE = ROOT / "examples" / "own_stack"
 PACKED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "xorack",
@@ -91,10 +90,6 @@ def test_the_template_names_nothing_of_the_users_machine(example):
     text = json.dumps(example.body)
     for name in (str(ROOT), str(example.path.parent), "xorack-code-"):
         assert name not in text
-
-
-def test_cfn_lint_has_no_findings(example):
-    assert lint(example) == []
 
 
 def test_the_supplied_resources_are_used(example):

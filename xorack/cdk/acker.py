@@ -13,7 +13,13 @@ from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents
 from xorack.cdk.function import Network, Resources
 from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
-from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, allow_logs_to_use
+from xorack.cdk.permissions import (
+    READ_WITH_KEY,
+    SEND_WITH_KEY,
+    allow_alarms_to_use,
+    allow_logs_to_use,
+    for_account,
+)
 from xorack.cdk.queries import create_queries
 from xorack.cdk.queue import create_queues
 from xorack.cdk.rollout import create_canaries
@@ -40,9 +46,10 @@ class AckerProps(TypedDict, total=False):
         dead_letters: Your queue of rejected requests; by default the one that `queue` names.
         bus: Your bus for the chains' events.
         encryption_key: Your key for the table, the queues that the acker creates, and the
-            functions' logs. A key of this app lets CloudWatch Logs use it; the policy of an
-            imported key must.
-        alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`.
+            functions' logs and environments. A key of this app lets CloudWatch Logs use it; the
+            policy of an imported key must.
+        alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`. A topic of this app
+            and its key let the account's alarms use them; the policies of an imported one must.
         network: Your VPC for the functions.
     """
 
@@ -119,6 +126,8 @@ class Acker(Construct):
         topic = props.get("alarm_topic")
         if topic is None and settings.alarm_topic_arn:
             topic = aws_sns.Topic.from_topic_arn(monitoring, "Topic", settings.alarm_topic_arn)
+        if topic is not None:
+            allow_alarms_to_use(topic, self)
         self.alarms = create_alarms(monitoring, resources, functions, topic)
         if settings.rollout == "canary":
             rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]
@@ -140,7 +149,8 @@ class Acker(Construct):
 
         Args:
             grantee: A principal. The policies of the queue and of its key allow a service, or a
-                principal of another account.
+                principal of another account. They allow a service without conditions of yours for
+                this account only.
 
         Raises:
             TypeError: The grantee is not an IGrantable.
@@ -154,7 +164,7 @@ class Acker(Construct):
                 f"imported: it has to allow {describe(grantee)} itself"
             )
         grant = aws_iam.Grant.add_to_principal_or_resource(
-            grantee=grantee,
+            grantee=for_account(grantee, self.queue.env.account),
             actions=["sqs:SendMessage"],
             resource_arns=[self.queue.queue_arn],
             resource=self.queue,

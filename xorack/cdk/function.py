@@ -24,7 +24,7 @@ from constructs import Construct
 
 from xorack.aws.schema import METRIC_NAMESPACE
 from xorack.cdk.code import functions_code
-from xorack.cdk.permissions import allow
+from xorack.cdk.permissions import allow, forbid_code
 from xorack.cdk.queue import pending_timeout_seconds
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import removal_policy
@@ -54,8 +54,8 @@ class Network:
     Attributes:
         vpc: The VPC.
         subnets: Its subnets for the functions; the private ones by default.
-        security_groups: Security groups of the functions; by default a new one that allows all
-            outgoing traffic.
+        security_groups: Security groups of the functions; by default each function has a new one
+            that allows HTTPS to all addresses, and nothing else.
     """
 
     vpc: aws_ec2.IVpc
@@ -72,7 +72,7 @@ class Resources:
 
     Attributes:
         service: Value of the metrics' dimension `service`.
-        encryption_key: Key of the functions' logs; CloudWatch's own if None.
+        encryption_key: Key of the functions' logs and environments; AWS's own if None.
     """
 
     settings: Settings
@@ -144,6 +144,7 @@ def create_function(
         application_log_level_v2=aws_lambda.ApplicationLogLevel[settings.log_level],
         system_log_level_v2=aws_lambda.SystemLogLevel.INFO,
         tracing=aws_lambda.Tracing.ACTIVE if settings.tracing else aws_lambda.Tracing.DISABLED,
+        environment_encryption=key,
         environment={
             "TABLE_NAME": resources.table.table_name,
             "PARTITION_KEY": settings.partition_key,
@@ -157,8 +158,27 @@ def create_function(
         },
         vpc=network.vpc if network else None,
         vpc_subnets=network.subnets if network else None,
-        security_groups=(list(network.security_groups) or None) if network else None,
+        security_groups=_security_groups(scope, network),
     )
+
+
+def _security_groups(
+    scope: Construct, network: Network | None
+) -> list[aws_ec2.ISecurityGroup] | None:
+    """Return a function's security groups in a network; None without one."""
+    if network is None:
+        return None
+    if network.security_groups:
+        return list(network.security_groups)
+    group = aws_ec2.SecurityGroup(
+        scope,
+        "SecurityGroup",
+        vpc=network.vpc,
+        description="Calls of a function of xorack: HTTPS to DynamoDB, SQS and EventBridge",
+        allow_all_outbound=False,
+    )
+    group.add_egress_rule(aws_ec2.Peer.any_ipv4(), aws_ec2.Port.HTTPS)
+    return [group]
 
 
 def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicyStatement]:
@@ -167,7 +187,7 @@ def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicySta
     if resources.settings.tracing:
         statements.append(allow("*", "xray:PutTraceSegments", "xray:PutTelemetryRecords"))
     if resources.network is not None:
-        statements.append(allow("*", *_NETWORK_ACTIONS))
+        statements += [allow("*", *_NETWORK_ACTIONS), forbid_code(_NETWORK_ACTIONS)]
     return statements
 
 

@@ -57,6 +57,10 @@ def create_queues(
         retention_period=Duration.days(settings.queue_retention_days),
         visibility_timeout=Duration.seconds(settings.visibility_timeout_seconds),
         dead_letter_queue=aws_sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=attempts),
+        # The dead letters of other queues would be requests, sent without a permission.
+        redrive_allow_policy=aws_sqs.RedriveAllowPolicy(
+            redrive_permission=aws_sqs.RedrivePermission.DENY_ALL
+        ),
         **common,
     )
     _check(settings, queue, dead_letters)
