@@ -46,12 +46,14 @@ class Message(NamedTuple):
         body: The body.
         receives: How often the queue delivered the message, this time included.
         sent_at: Time when it was first sent, milliseconds since the epoch, if known.
+        sender: The id of the principal that sent it, if known.
     """
 
     id: str
     body: str
     receives: int = 1
     sent_at: int | None = None
+    sender: str | None = None
 
 
 @dataclass
@@ -267,8 +269,10 @@ class Consumer:
         """Send rejected requests, also those of messages that are delivered again."""
         for index, requests in batch.rejected_requests.items():
             batch.rejected += [(entry, index) for entry in reject(requests)]
+        sources = [(entry, batch.messages[index]) for entry, index in batch.rejected]
         entries = [
-            entry._replace(sent_at=batch.messages[index].sent_at) for entry, index in batch.rejected
+            entry._replace(sent_at=source.sent_at, message_id=source.id, sender=source.sender)
+            for entry, source in sources
         ]
         for position in self.dead_letters.send(entries):
             reason = "its rejected requests could not be sent to the dead-letter queue"

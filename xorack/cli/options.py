@@ -25,6 +25,7 @@ __all__ = [
     "with_run",
     "with_stack",
     "with_table",
+    "yes_option",
 ]
 
 
@@ -82,6 +83,7 @@ def _run(_: click.Context, __: click.Parameter, value: str | None) -> Run | None
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 text_option = functools.partial(click.option, callback=_not_empty)
 run_option = functools.partial(click.option, "--run", metavar="RUN", callback=_run)
 
