@@ -201,6 +201,11 @@ class Invocation:
         bus = EventBus(services.bus_name, self.client("events", 1), policy=policy)
         return Outbox(writer, bus, workers=services.workers, breaker=services.breaker)
 
+    @property
+    def dead_letter_queue(self) -> tuple[str, int]:
+        """The URL of the dead-letter queue, and the retention of chains in milliseconds."""
+        return self._services.dead_letter_queue_url, self._services.limits.retention
+
     @cached_property
     def dead_letters(self) -> LazyDeadLetters:
         """The third step: dead letters."""

@@ -90,12 +90,14 @@ def _change(
     as_json = flags["as_json"]
     store, bus = target.open()
     if run is not None:
+        if as_json and not flags["yes"]:
+            raise click.UsageError("--json with --run cannot ask: it needs --yes")
         tags = unfinished_tags(store, run)
         question = f"{op.capitalize()} {plural(len(tags), 'unfinished chain')} of run {run.name}?"
         if not tags and not as_json:
             screen.say(f"no unfinished chains of run {printable(run.name)}")
         if tags and not flags["yes"] and not screen.ask(printable(question)):
-            screen.say("nothing was changed", error=as_json)
+            screen.say("nothing was changed")
             return 1
     publisher = EventBus(bus, target.client("events")) if bus else None
     changed = problems = 0

@@ -102,7 +102,7 @@ def _properties(message: DeadMessage, now: int) -> Iterator[tuple[str, str]]:
 
     yield "id", printable(message.id)
     if message.message_id != message.id:
-        yield "message", f"{printable(message.message_id)} in the queue"
+        yield "original id", printable(message.message_id)
     yield "kind", message.kind
     yield "reason", printable(message.error or message.reason)
     if message.offending:

@@ -16,7 +16,6 @@ from xorack.cli.options import Target, json_option, run_option, text_option, wit
 from xorack.ops.dead_letters import KINDS, Kind, Selector
 from xorack.ops.redrive import MAX_READ, Redrive
 from xorack.ops.run import Run
-from xorack.ops.text import plural
 
 __all__ = ["dead_letters", "redrive"]
 
@@ -187,9 +186,7 @@ def delete(selector: Selector, source: _Source, **flags: Any) -> int:
 @click.option("--all", "all_", is_flag=True, help="Send rejected messages, too.")
 @click.option("--force", is_flag=True, help="Send all messages, malformed ones too.")
 @yes_option
-@click.option(
-    "--look", is_flag=True, help="Only show the messages: counts, then each of the first."
-)
+@click.option("--look", is_flag=True, help="Only show: the counts, then the first messages.")
 @text_option("--queue", metavar="URL", help="The queue that the messages go to, not a stack's.")
 @json_option
 @_with_source

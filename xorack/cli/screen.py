@@ -15,7 +15,7 @@ from rich.text import Text
 
 from xorack.core.event import rfc3339
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import printable, span
+from xorack.ops.text import plural, printable, span
 
 __all__ = [
     "COLOURS",
@@ -121,8 +121,8 @@ def _properties(status: ChainStatus) -> Iterator[tuple[str, str]]:
         "reason": printable(status.reason or ""),
         "": "its requests arrived before its create" if chain.status == "pending" else "",
         "progress": cells(status)["DONE"],
-        "started": f"{chain.started:,} units",
-        "finished": f"{chain.finished:,} units",
+        "started": plural(chain.started, "unit"),
+        "finished": plural(chain.finished, "unit"),
         "first seen": rfc3339(chain.first_seen_at) if chain.created_at is None else None,
         "created": rfc3339(chain.created_at),
         "took" if final else "age": None if status.age_ms is None else span(status.age_ms),

@@ -12,6 +12,7 @@ __all__ = ["body_lines", "decode", "value_line"]
 _STAMP_CHARACTERS = 24
 _CHARACTERS = 1024
 """A tag of this length is shown whole."""
+_VALUE_CHARACTERS = 200
 _LINES = 60
 _TEXT = 2000
 _MAX_DIGITS = 4000
@@ -44,7 +45,7 @@ def body_lines(text: str, most: int = _LINES) -> list[str]:
 
 def value_line(field: str, value: Any) -> str:
     """Format a field and its value as one printable line, shortened."""
-    return printable(f"{field}: {_cut(_dump(value, field), _CHARACTERS)}")
+    return printable(f"{field}: {_cut(_dump(value, field), _VALUE_CHARACTERS)}")
 
 
 def _integer(digits: str) -> int | str:

@@ -14,6 +14,7 @@ from xorack.core.event import outstanding_of, rfc3339
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
+from xorack.ops.text import plural
 
 if TYPE_CHECKING:
     from xorack.core.peeling import Outstanding
@@ -99,8 +100,8 @@ class ChainStatus:
             return ""
         left = self.chain.started - self.chain.finished
         if self._peeled.ids:
-            return f"and more: {left:,} units in all" if left > 0 else "and more"
-        count = f"{left:,} units" if left > 0 else "some units"
+            return f"and more: {plural(left, 'unit')} in all" if left > 0 else "and more"
+        count = plural(left, "unit") if left > 0 else "some units"
         too_many = len(self.chain.stamp) in TRACED_LENGTHS and left > 1
         return f"{count}, " + ("too many to name" if too_many else "this stamp names none")
 
