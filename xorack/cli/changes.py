@@ -25,12 +25,12 @@ def _with_chains(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add TAGs and --run to a command."""
 
     @click.argument("tags", nargs=-1, metavar="[TAG]...")
-    @run_option(help="All unfinished chains whose tags begin with RUN/, instead of TAGs; asks.")
+    @run_option(help="All unfinished chains whose tags begin with RUN/, instead of TAGs.")
     @yes_option
     @functools.wraps(command)
     def wrapped(tags: tuple[str, ...], run: Run | None, **arguments: Any) -> Any:
         if tags and run:
-            raise click.UsageError("TAG and --run exclude each other")
+            raise click.UsageError("TAG and --run cannot be used together")
         if not tags and run is None:
             raise click.UsageError("Missing TAG or --run")
         return command(tags=tags, run=run, **arguments)
@@ -67,10 +67,10 @@ def fail(reason: str, **options: Any) -> int:
 @json_option
 @with_table
 def extend(timeout: float, **options: Any) -> int:
-    """Move the deadline of chains to a time from now: later, or earlier.
+    """Set the deadline of chains to a time from now.
 
-    An idle timeout stays in force. A pending chain gets the deadline once it is created. With
-    --run, reads the whole table, and asks.
+    The new deadline may be earlier than the old one. An idle timeout stays in force. A pending
+    chain gets the deadline once it is created. With --run, reads the whole table, and asks.
 
     Exit status: 0; 1 if a chain does not exist, or has ended before.
     """
@@ -91,7 +91,7 @@ def _change(
     store, bus = target.open()
     if run is not None:
         if as_json and not flags["yes"]:
-            raise click.UsageError("--json with --run cannot ask: it needs --yes")
+            raise click.UsageError("--json with --run requires --yes")
         tags = unfinished_tags(store, run)
         question = f"{op.capitalize()} {plural(len(tags), 'unfinished chain')} of run {run.name}?"
         if not tags and not as_json:

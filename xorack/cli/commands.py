@@ -128,7 +128,7 @@ def cli(context: click.Context) -> None:
 @json_option
 @with_table
 def show(tag: str, as_json: bool, target: Target) -> None:
-    """Show the progress, deadline and outstanding units of a chain."""
+    """Show the state, detail and outstanding units of a chain."""
     status = read_status(target.open()[0], tag)
     if as_json:
         screen.print_json(status.to_json())
@@ -142,7 +142,7 @@ def show(tag: str, as_json: bool, target: Target) -> None:
     "--limit",
     type=click.IntRange(1, MAX_CHAINS),
     default=20,
-    help="Most chains to watch without TAG.",
+    help="Maximum number of chains to watch without TAG.",
 )
 @json_option
 @with_table
@@ -159,11 +159,12 @@ def watch(
     Draws a live table on a terminal; prints a line for each change elsewhere.
 
     Without TAG: the unfinished chains with the nearest deadlines, until Ctrl-C (exit status 0).
-    With TAGs: these, until all have ended; the exit status is 1 if one of them failed.
-    A chain that does not exist yet is awaited. With --json, one JSON object a change.
+    With TAGs: these chains, until all have ended; the exit status is 1 if one of them failed.
+    Waits for a chain that does not exist yet. With --json, prints one JSON object a change.
 
-    With --run: those of the run with the nearest deadlines, until the run has ended, and then its
-    counts; the exit status is 1 if a chain of it failed. For --chains, see `xorack wait --help`.
+    With --run: the chains of the run with the nearest deadlines, until the run has ended; then
+    prints its counts. The exit status is 1 if a chain of the run failed. For --chains, see `xorack
+    wait --help`.
     """
     watcher = ChainWatcher(target.open()[0], tags, limit, run)
     try:
@@ -183,7 +184,7 @@ def watch(
     default=math.inf,
     show_default=False,
     metavar="SECONDS",
-    help="Give up after this time; 0: poll once.  [default: never]",
+    help="Give up after this time; 0 polls once.  [default: never]",
 )
 @json_option
 @with_table
@@ -197,14 +198,14 @@ def wait(
 ) -> int:
     """Wait until chains have ended, then print their counts.
 
-    For schedulers: prints one line, or with --json one JSON object. The first failed chains are
-    named with their reasons, on stderr or in the object.
+    For schedulers: prints one line, or with --json one JSON object. Names the first failed chains
+    with their reasons, on stderr or in the object.
 
-    With TAGs: until these have ended. A chain that does not exist yet is awaited.
+    With TAGs: until these chains have ended. Waits for a chain that does not exist yet.
 
-    With --run and --chains: until that many chains of the run have ended; more are an error.
-    Without --chains: until the run has a chain and none is unfinished. This is not exact, since
-    messages that are still in the queue may create more.
+    With --run and --chains: until that many chains of the run have ended; more chains are an
+    error. Without --chains: until the run has a chain and none is unfinished. This is not exact,
+    since messages that are still in the queue may create more chains.
 
     Exit status: 0 if all are acked; 1 if one failed, or for an error; 3 after the time-out.
     """

@@ -47,12 +47,14 @@ class _Source:
 def _with_source(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of the dead-letter queue to a command, as its argument ``source``."""
 
-    @text_option("--dead-letters", metavar="URL", help="The dead-letter queue, not a stack's.")
+    @text_option(
+        "--dead-letters", metavar="URL", help="The dead-letter queue, instead of the stack's."
+    )
     @click.option(
         "--retention-days",
         type=click.IntRange(1, 3650),
-        help="Messages first sent longer ago are expired.  [default: the stack's retention of "
-        "chains, or 30]",
+        help="Messages that were first sent longer ago are expired.  [default: the stack's "
+        "retention of chains, or 30]",
     )
     @with_stack
     @functools.wraps(command)
@@ -134,14 +136,14 @@ def list_(selector: Selector, as_json: bool, source: _Source) -> None:
     "--limit",
     type=click.IntRange(1, MAX_READ),
     default=_SHOWN,
-    help="Stop after this many messages.",
+    help="Maximum number of messages.",
 )
 @json_option
 @_with_source
 def show(selector: Selector, limit: int, as_json: bool, source: _Source) -> None:
-    """Show messages: body, invalid value, reason, sender, times and tags.
+    """Show messages with body, invalid value, reason, sender and times.
 
-    With --json, one object a line, with the whole body. Elsewhere long values are cut.
+    Cuts long values. With --json, prints one object a line, with the whole body.
     """
     # Any message may be among the last: read as many as it takes.
     most = limit if selector == Selector() else MAX_READ
@@ -167,12 +169,12 @@ def delete(selector: Selector, source: _Source, **flags: Any) -> int:
     Shows the messages first, and asks. Deletes only what it showed: messages that arrive later
     stay. With --json and without --yes, deletes nothing.
 
-    Exit status: 0 if all are deleted; 1 if not, or if you said no.
+    Exit status: 0 if all are deleted; 1 if not, or if you answer no.
     """
     every = flags.pop("all_")
     if (selector == Selector()) != every:
         raise click.UsageError(
-            "--all excludes ID and conditions"
+            "--all cannot be used with ID or conditions"
             if every
             else "Missing ID, --reason, --kind, --tag or --run; --all deletes all messages"
         )
@@ -187,28 +189,28 @@ def delete(selector: Selector, source: _Source, **flags: Any) -> int:
 @click.option("--force", is_flag=True, help="Send all messages, malformed ones too.")
 @yes_option
 @click.option("--look", is_flag=True, help="Only show: the counts, then the first messages.")
-@text_option("--queue", metavar="URL", help="The queue that the messages go to, not a stack's.")
+@text_option("--queue", metavar="URL", help="The queue to send to, instead of the stack's.")
 @json_option
 @_with_source
 def redrive(selector: Selector, queue: str | None, source: _Source, **flags: Any) -> int:
     """Send dead-lettered messages back to the queue.
 
     Run it once the cause is fixed. It shows the reasons first, and asks. Messages that failed at
-    every attempt go back. Rejected ones stay, since they would be rejected again; if you fixed
-    their chains: --all. Sending too much back is harmless: a request takes effect once. Messages
-    older than the retention of finished chains stay, since this does not hold for them.
+    every attempt go back. Rejected ones stay, since their chains would reject them again: use
+    --all once you have fixed the chains. With ID or --kind, the selected messages go back.
 
-    With ID or --kind, the messages selected so go back, whatever their kind.
+    A request takes effect once, so it is harmless to send too many messages back. Messages older
+    than the retention of finished chains always stay, since this does not hold for them.
 
-    Exit status: 0 if all chosen messages are back; 1 if not, or if you said no.
+    Exit status: 0 if all selected messages are back; 1 if not, or if you answer no.
     """
     every, force = flags.pop("all_"), flags.pop("force")
     named = bool(selector.ids) or selector.kinds != Selector().kinds
     if named and (every or force):
-        raise click.UsageError("ID and --kind exclude --all and --force")
+        raise click.UsageError("--all and --force cannot be used with ID or --kind")
     kinds = KINDS[: 3 if force or named else 2 if every else 1]
     if bool(source.url) != bool(queue):
-        raise click.UsageError("--dead-letters and --queue go together")
+        raise click.UsageError("--dead-letters and --queue must be used together")
     queues = source.open(queue)
     if queue:
         _check(queues)
@@ -232,4 +234,4 @@ def _check(queues: Redrive) -> None:
             "--queue is the dead-letter queue of --dead-letters: are they swapped?"
         )
     if queues.dead_letters_url == queues.queue_url:
-        raise click.UsageError("--queue is the queue of --dead-letters")
+        raise click.UsageError("--queue and --dead-letters are the same queue")

@@ -10,6 +10,7 @@ import click
 from xorack.cli import screen
 from xorack.cli.options import Target, json_option, not_nan, run_option, text_option, with_table
 from xorack.core.errors import NotAChain
+from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.ops.listing import ORDERS, ChainFilter, Order, list_chains
 from xorack.ops.run import Run
 from xorack.ops.status import STATUSES
@@ -31,7 +32,7 @@ __all__ = ["list_"]
 @text_option("--reason", metavar="TEXT", help="Only chains with TEXT in the reason of the failure.")
 @click.option(
     "--older-than",
-    type=click.FloatRange(min=0, max=1e10),
+    type=click.FloatRange(min=0, max=MAX_TIMEOUT_SECONDS),
     callback=not_nan,
     default=0.0,
     show_default=False,
@@ -47,7 +48,7 @@ __all__ = ["list_"]
     "--limit",
     type=click.IntRange(0, 1_000_000_000),
     default=100,
-    help="Stop after this many chains; 0: never.",
+    help="Maximum number of chains; 0 for all.",
 )
 @text_option("--after", metavar="POSITION", help="Continue where an earlier list has stopped.")
 @json_option
@@ -55,15 +56,15 @@ __all__ = ["list_"]
 def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int:
     """List chains: all, or those that meet all conditions.
 
-    Reads the table until the limit is reached. With --order, reads the whole table, and keeps the
-    chains up to the limit in memory. If there are more chains, the last line on stderr has the
-    option --after of the next page. Tags are compared by their characters' Unicode numbers.
+    Reads the table until the limit is reached. With --order, reads the whole table, and keeps as
+    many chains as the limit in memory. If there are more chains, a line on stderr has the option
+    --after of the next page.
 
-    With --json, one JSON object a line. Items of other programs in the table are named on stderr;
-    the exit status is 1 then.
+    With --json, prints one JSON object a line. Reports items that are not chains on stderr; the
+    exit status is then 1.
     """
     if run and options["prefix"]:
-        raise click.UsageError("--run and --prefix exclude each other")
+        raise click.UsageError("--run and --prefix cannot be used together")
     chosen = ChainFilter(
         options["statuses"],
         run.prefix if run else options["prefix"] or "",

@@ -64,7 +64,7 @@ def ask(question: str) -> bool:
             raise
         say("")
         raise click.ClickException(
-            "stdin has no answer, so nothing was changed: --yes does not ask"
+            "stdin has no answer, so nothing was changed: --yes skips the question"
         ) from None
 
 
@@ -154,7 +154,7 @@ def _deadline(status: ChainStatus) -> str:
     text, left = rfc3339(status.deadline), status.deadline - status.now
     if left > 0:
         return f"{text}, in {span(left)}"
-    return f"{text}, passed {_ago(status, status.deadline)}: the sweeper ends it"
+    return f"{text}, passed {_ago(status, status.deadline)}: the sweeper will end it"
 
 
 def print_rows(rows: Sequence[Mapping[str, str]], *, right: set[str], fold: set[str]) -> None:
