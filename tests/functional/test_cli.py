@@ -227,14 +227,20 @@ def test_the_stack_may_come_from_the_environment(aws, xorack, monkeypatch):
         ("watch --interval 0", "Invalid value for '--interval': 0.0 is not in the"),
         ("watch --interval nan", "Invalid value for '--interval': nan is not a number"),
         ("watch --limit 101", "Invalid value for '--limit': 101 is not in the range"),
-        ("redrive --queue x", "--dead-letters and --queue must be used together (see: xorack redrive "),
+        (
+            "redrive --queue x",
+            "--dead-letters and --queue must be used together (see: xorack redrive ",
+        ),
         ("demo --dir /not/there", "Invalid value for --dir: /not/there: No such"),
         ("demo --dir=", "Invalid value for --dir: it is empty"),
         (f"demo --dir {__file__}", "Invalid value for --dir: "),
         ("demo --encoding utf-9", "Invalid value for '--encoding': 'utf-9' is not known"),
         ("demo --port 0", "Invalid value for '--port': 0 is not in the range"),
         # As of `--stack "$STACK"` where the shell has no such variable.
-        ("list --stack=", "Invalid value for '--stack': the value is empty (see: xorack list --help)"),
+        (
+            "list --stack=",
+            "Invalid value for '--stack': the value is empty (see: xorack list --help)",
+        ),
         ("list --table=", "Invalid value for '--table': the value is empty"),
         ("show tag --region=", "Invalid value for '--region': the value is empty"),
         ("redrive --stack=", "Invalid value for '--stack': the value is empty"),

@@ -9,25 +9,16 @@ import sys
 from unittest.mock import Mock
 
 import pytest
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 from moto.sqs.models import sqs_backends
 
 from tests.support.cli import TAG, create_stack, start
+from tests.support.dead_letters import bodies, put, put_messages, request, string_attributes
 from xorack.core.clock import milliseconds
 from xorack.core.errors import SendFailed
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
-from xorack.core.request import Request
 from xorack.ops import dead_letters, redrive
 from xorack.ops.dead_letters import KINDS
-
-
-class Calls:
-    """The calls of SQS, by name; what runs before a call may raise."""
-
-    def __init__(self):
-        self.names = []
-        self.before = {}
 
 
 def dead_letter_queue():
@@ -41,55 +32,12 @@ def client_error(code, operation):
     return ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
 
 
-@pytest.fixture
-def sqs(monkeypatch):
-    """Record every call of SQS."""
-    monkeypatch.setattr(redrive, "_WAIT_SECONDS", 0)
-    calls, original = Calls(), BaseClient._make_api_call
-
-    def call(client, operation, arguments):
-        calls.names.append(operation)
-        if operation in calls.before:
-            calls.before[operation](arguments)
-        return original(client, operation, arguments)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    return calls
-
-
-def request(number, tag=None):
-    return Request("stamp", tag or f"books/{number}", f"id-{number}", b"\1" * 8, 1)
-
-
-def string_attributes(**values):
-    return {n: {"DataType": "String", "StringValue": value} for n, value in values.items()}
-
-
-def put(aws, body, **attributes):
-    url, values = aws.dead_letter_queue_url, string_attributes(**attributes)
-    aws.client("sqs").send_message(QueueUrl=url, MessageBody=body, MessageAttributes=values)
-
-
-def put_messages(aws, *, failed=(), rejected=(), malformed=()):
-    """Put messages of each kind: request numbers, or the invalid versions of the malformed."""
-    for body in bodies(*failed):
-        put(aws, body)
-    for number in rejected:
-        put(aws, *bodies(number), error=f"tag: 'books/{number}' already exists")
-    for version in malformed:
-        put(aws, "{}", error=f"version: {version}, expected 1")
-
-
 def queues(aws):
     return redrive.Redrive(aws.dead_letter_queue_url, aws.queue_url, aws.client("sqs"))
 
 
 def take(aws):
     return sorted(message["Body"] for message in aws.receive_all(aws.queue_url))
-
-
-def bodies(*numbers):
-    return sorted(body for number in numbers for body in pack([request(number)]))
 
 
 def test_failed_messages_go_back_and_the_others_stay(stack, xorack, sqs):

@@ -47,8 +47,11 @@ def run(arguments: Sequence[str] | None = None, command: click.Command | None = 
         # A tag may hold characters that the terminal's encoding lacks.
         if hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    streams = sys.stdout, sys.stderr
     try:
         status = _run(arguments, command or cli)
+        # click hides a broken pipe behind another stream: its rest would fail when Python ends.
+        sys.stdout, sys.stderr = streams
         sys.stdout.flush()
         return status
     except OSError as error:

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -238,13 +238,19 @@ def _copy_to(path: Path | None) -> Iterator[Callable[[Sequence[DeadMessage]], No
     lock = threading.Lock()
 
     def write(messages: Sequence[DeadMessage]) -> None:
-        with lock:
-            file.writelines(f"{json.dumps(message.to_json())}\n" for message in messages)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with lock:
+                file.writelines(f"{json.dumps(message.to_json())}\n" for message in messages)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise click.ClickException(f"{path}: {error.strerror}") from error
 
-    with file:
+    try:
         yield write
+    finally:
+        with suppress(OSError):  # all that was deleted is on the disk
+            file.close()
 
 
 @contextmanager
