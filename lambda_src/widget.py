@@ -63,7 +63,7 @@ def handler(event: dict[str, Any], context: Any) -> str:
     if type(limit) is not int or not 1 <= limit <= MAX_CHAINS:
         raise InvalidRequest("limit", limit, f"a whole number from 1 to {MAX_CHAINS}")
     page = event.get("page", "chains")
-    if page not in _PAGES:
+    if not isinstance(page, str) or page not in _PAGES:
         raise InvalidRequest("page", page, " or ".join(_PAGES))
     dark = (event.get("widgetContext") or {}).get("theme") == "dark"
     theme: Theme = "dark" if dark else "light"
