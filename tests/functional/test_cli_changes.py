@@ -90,6 +90,13 @@ def test_a_run_is_failed_after_a_question(run, xorack, answer):
     )
 
 
+def test_an_item_of_a_run_that_is_not_a_chain_is_an_error(run, xorack):
+    put_invalid_item(run, "run/foreign", status={"S": "done"})
+    status, out, (line,) = xorack("fail", "--run", "run", "--reason", "x", "--yes")
+    assert (status, out) == (1, ["5 chains of run run: failed"])
+    assert line.startswith("error: tag: 'run/foreign' is not a chain item: its status is 'done'")
+
+
 def test_a_run_is_extended(run, xorack):
     status, out, _ = xorack("extend", "--run", "run", "--timeout", "86400", "--yes", "--json")
     assert (status, len(out)) == (0, 5)

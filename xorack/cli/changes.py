@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -12,6 +12,7 @@ from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
 from xorack.cli.options import Target, json_option, not_nan, run_option, with_table, yes_option
+from xorack.core.errors import NotAChain
 from xorack.core.event import rfc3339
 from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
@@ -78,7 +79,7 @@ def extend(timeout: float, **options: Any) -> int:
 
 
 def _change(
-    op: str,
+    op: Literal["fail", "extend"],
     fields: dict[str, Any],
     *,
     tags: Sequence[str],
@@ -89,10 +90,11 @@ def _change(
     """Change the chains, and print a line for each; of a run, the numbers and the problems."""
     as_json = flags["as_json"]
     store, bus = target.open()
+    invalid: list[NotAChain] = []
     if run is not None:
         if as_json and not flags["yes"]:
             raise click.UsageError("--json with --run requires --yes")
-        tags = unfinished_tags(store, run)
+        tags = unfinished_tags(store, run, invalid.append)
         question = f"{op.capitalize()} {plural(len(tags), 'unfinished chain')} of run {run.name}?"
         if not tags and not as_json:
             screen.say(f"no unfinished chains of run {printable(run.name)}")
@@ -100,7 +102,9 @@ def _change(
             screen.say("nothing was changed")
             return 1
     publisher = EventBus(bus, target.client("events")) if bus else None
-    changed = problems = 0
+    for error in invalid:
+        screen.say(f"error: {printable(str(error))}", error=True)
+    changed, problems = 0, len(invalid)
     for result in change_chains(store, op, dict.fromkeys(tags), fields, publisher):
         changed += result.changed
         problem = _problem(result, run)

@@ -30,7 +30,7 @@ _MAX_REASONS = 20
 _MAX_TAGS = 5
 _STAY = {
     "rejected": "rejected: the chain was in the wrong state. Once that is fixed, use --all",
-    "malformed": "malformed: no consumer can parse it. Only --force sends it",
+    "malformed": "malformed: the consumer cannot parse such a message. Only --force sends it back",
     "expired": "older than the {days:g} days for which finished chains are kept. A redrive could "
     "start a chain again that is gone",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
+from xorack.aws import schema
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.clock import milliseconds
-from xorack.core.errors import TagNotFound
+from xorack.core.errors import NotAChain, TagNotFound
 from xorack.core.ports import Publisher
 from xorack.core.request import Request, validate_tag
 from xorack.core.transitions import Limits
@@ -43,14 +44,21 @@ class ChangeResult(NamedTuple):
     error: Exception | None = None
 
 
-def unfinished_tags(store: DynamoDBStore, run: Run) -> list[str]:
+def unfinished_tags(
+    store: DynamoDBStore, run: Run, on_invalid: Callable[[NotAChain], None]
+) -> list[str]:
     """Return the tags of a run's unfinished chains, by a scan of the whole table, in order.
 
+    Args:
+        store: The table.
+        run: The run.
+        on_invalid: Called for each item of the run that is not a chain.
+
     Raises:
-        NotAChain: An item under a tag of the run is not a chain.
-        Unavailable: Try again.
+        Unavailable: A retry may help.
     """
-    chains = store.scan(prefix=run.prefix, attributes=("status", "format"))
+    attributes = (schema.STATUS, schema.FORMAT_NAME)
+    chains = store.scan(on_invalid, prefix=run.prefix, attributes=attributes)
     return sorted(chain.tag for chain in chains if not chain.final)
 
 

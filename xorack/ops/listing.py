@@ -86,7 +86,8 @@ def list_chains(
     """
     now = milliseconds()
     scanned = store.scan(on_invalid, prefix=chosen.prefix, after="" if order else after)
-    chains = filter(chosen.matches, (ChainStatus(chain, now) for chain in scanned))
+    statuses = (ChainStatus(chain, now) for chain in scanned)
+    chains: Iterator[ChainStatus] = filter(chosen.matches, statuses)
     if order is None:
         return _scanned(chains, limit)
     if after:
