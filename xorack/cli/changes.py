@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import click
 
+from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
@@ -20,6 +21,8 @@ from xorack.ops.run import Run
 from xorack.ops.text import plural, printable
 
 __all__ = ["extend", "fail"]
+
+Op = Literal["fail", "extend"]
 
 
 def _with_chains(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,45 +82,58 @@ def extend(timeout: float, **options: Any) -> int:
 
 
 def _change(
-    op: Literal["fail", "extend"],
+    op: Op,
     fields: dict[str, Any],
     *,
     tags: Sequence[str],
     run: Run | None,
     target: Target,
-    **flags: bool,
+    yes: bool,
+    as_json: bool,
 ) -> int:
     """Change the chains, and print a line for each; of a run, the numbers and the problems."""
-    as_json = flags["as_json"]
+    if run and as_json and not yes:
+        raise click.UsageError("--json with --run requires --yes")
     store, bus = target.open()
-    invalid: list[NotAChain] = []
-    if run is not None:
-        if as_json and not flags["yes"]:
-            raise click.UsageError("--json with --run requires --yes")
-        tags = unfinished_tags(store, run, invalid.append)
+    problems = 0
+    if run:
+        tags, problems = _tags_of(store, run)
         question = f"{op.capitalize()} {plural(len(tags), 'unfinished chain')} of run {run.name}?"
-        if not tags and not as_json:
-            screen.say(f"no unfinished chains of run {printable(run.name)}")
-        if tags and not flags["yes"] and not screen.ask(printable(question)):
+        if tags and not yes and not screen.ask(printable(question)):
             screen.say("nothing was changed")
             return 1
     publisher = EventBus(bus, target.client("events")) if bus else None
+    changed = 0
+    for result in change_chains(store, op, dict.fromkeys(tags), fields, publisher):
+        problem = _problem(result, run)
+        _print_result(op, result, problem, run, as_json=as_json)
+        changed += result.changed
+        problems += problem is not None
+    if run and not as_json:
+        name = printable(run.name)
+        done = f"{plural(changed, 'chain')} of run {name}: {_DONE[op]}"
+        screen.say(done if tags else f"no unfinished chains of run {name}")
+    return int(problems > 0)
+
+
+def _tags_of(store: DynamoDBStore, run: Run) -> tuple[list[str], int]:
+    """Return a run's unfinished chains; print its items that are not chains, and count them."""
+    invalid: list[NotAChain] = []
+    tags = unfinished_tags(store, run, invalid.append)
     for error in invalid:
         screen.say(f"error: {printable(str(error))}", error=True)
-    changed, problems = 0, len(invalid)
-    for result in change_chains(store, op, dict.fromkeys(tags), fields, publisher):
-        changed += result.changed
-        problem = _problem(result, run)
-        problems += problem is not None
-        if as_json:
-            screen.print_json(_json(result, problem))
-        elif result.changed and run is None:
-            screen.say(_line(op, result))
-        if problem and (not as_json or result.status is None):
-            screen.say(f"error: {printable(problem)}", error=True)
-    if run and tags and not as_json:
-        screen.say(f"{plural(changed, 'chain')} of run {printable(run.name)}: {_DONE[op]}")
-    return int(problems > 0)
+    return tags, len(invalid)
+
+
+def _print_result(
+    op: Op, result: ChangeResult, problem: str | None, run: Run | None, *, as_json: bool
+) -> None:
+    if as_json:
+        screen.print_json(_json(result, problem))
+    elif result.changed and run is None:
+        screen.say(_line(op, result))
+    if problem and (not as_json or result.status is None):
+        screen.say(f"error: {printable(problem)}", error=True)
 
 
 _DONE = {"fail": "failed", "extend": "extended"}
@@ -140,7 +156,7 @@ def _json(result: ChangeResult, problem: str | None) -> dict[str, Any]:
     return {**result.status.to_json(), "changed": result.changed}
 
 
-def _line(op: str, result: ChangeResult) -> str:
+def _line(op: Op, result: ChangeResult) -> str:
     """Describe a change."""
     status = result.status
     assert status is not None
