@@ -80,7 +80,7 @@ format: venv ## Format the code and apply the fixes of ruff
 synth: venv ## Write the CloudFormation template to cdk.out
 	@$(PY) -m infra.synth --out cdk.out $(ARGS)
 
-deploy: venv ## Deploy to your AWS account: ARGS="-c batch_size=500 ..."
+deploy: venv ## Deploy to your AWS account: ARGS="-c batch_size=500 ...", in CI "--require-approval never"
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" npm ci --no-audit --no-fund --loglevel=error
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" npx --no-install cdk deploy $(ARGS)
 

@@ -1,16 +1,19 @@
 """The formulas of docs/capacity.md: dollars for a million units, and how full each limit is.
 
-    python -m bench.capacity     prints the page's table
+    python -m bench.capacity     prints the page's tables
 
-`bench.marks` weighs the writes with the library's own code; everything else is arithmetic. To
-compute another load, change `SENDERS`, `PRICES` or `QUOTAS`, or call `estimate`.
+`bench.marks` weighs the writes with the library's own code, and `bench.cpu` measured the processor
+time in docs/benchmarks.json; everything else is arithmetic. To compute another load, change
+`SENDERS`, `PRICES` or `QUOTAS`, or call `estimate`.
 """
 
 from __future__ import annotations
 
+import json
 from math import ceil, exp, log1p
 
-from bench.harness import Table, figure
+from bench.cpu import ACK, FOLDED, SINGLE, VCPU
+from bench.harness import ROOT, Table, figure
 from bench.marks import drive
 from xorack.aws.schema import DUE_SHARDS
 from xorack.core.transitions import MAX_FOLD
@@ -18,21 +21,38 @@ from xorack.core.transitions import MAX_FOLD
 DAY, MILLION = 86_400, 1_000_000
 REQUEST_BYTES = 955  # of a traced stamp request in a message
 POLLERS, WINDOW_SECONDS, BATCH_MESSAGES = 5, 1, 1_000  # of Lambda and the consumer
+CONSUMERS = (5, 10, 100, 1_000)
 CHAIN_SECONDS = 600  # from a chain's create to its end
-CALL_SECONDS, REQUEST_SECONDS = 0.005, 0.0001  # a DynamoDB call, the consumer's own work
+CALL_SECONDS = 0.005  # of DynamoDB's response
+MONTH_HOURS, MONTH_MINUTES = 730, 43_800
 METRICS, ALARMS = 22, 11  # of the stack
 PRICES = {
     "write units": 0.625, "read units": 0.125, "GB of table and its backup": 0.45,
-    "queue calls": 0.40, "invocations": 0.20, "GB-seconds": 13.3334, "events": 1.00,
+    "queue calls": 0.50, "invocations": 0.20, "GB-seconds": 13.3334, "events": 1.00,
     "GB of logs": 0.50, "metric": 0.30, "alarm": 0.10, "dashboard": 3.00,
+    "hour of a poller": 0.00925,
 }  # fmt: skip
-"""US dollars of us-east-1 (2025): for a million, a GB, or a month."""
+"""US dollars of us-east-1 (2026): for a million, a GB, or a month. Of a queue call, 0.10 is for
+messages that have a group."""
+_SECONDS = {
+    name: milliseconds / 1000
+    for name, milliseconds in json.loads((ROOT / "docs" / "benchmarks.json").read_text())[
+        "sections"
+    ]["cpu"]["figures"].items()
+}
+"""Processor time as measured."""
+WRITE = (_SECONDS[SINGLE] - _SECONDS[FOLDED]) / (1 - 1 / 100)
+"""Processor time of a write with its share of reads, seconds."""
+REQUEST = _SECONDS[SINGLE] - WRITE
+"""Processor time of a request without its write."""
+END = _SECONDS[ACK] - WRITE - 2 * REQUEST
+"""Processor time of a chain's end: its event, and the write that marks it as published."""
 QUOTAS = {
     "conditional writes of one chain": 1 / CALL_SECONDS / 2,
     "write units of a new table": 4_000,
     "write units of a table": 40_000,
     "writes of the deadline index": 1_000 * DUE_SHARDS,
-    "max_concurrency": 10,
+    "max_concurrency": 5,
     "Lambda's concurrency": 1_000,
     "messages in flight": 120_000,
     "PutEvents entries": 10_000,
@@ -78,7 +98,9 @@ def estimate(
     distinct = open_chains * (1 - exp(batch * log1p(-1 / open_chains))) if open_chains > 1 else 1
     together = max(1.0, min(batch / distinct, per_chain))
     rounds = max(1, batch / together / 8) * ceil(together / MAX_FOLD)
-    busy = 0.01 + batch * REQUEST_SECONDS + rounds * CALL_SECONDS * 2
+    written = batch / together * ceil(together / MAX_FOLD)
+    processor = batch * REQUEST + written * WRITE + batch / per_chain * END
+    busy = 0.01 + max(processor / VCPU, rounds * CALL_SECONDS * 2)
 
     # Ending and marking the event as published write the item and the index once more each.
     weighed = round(min(per_chain, 1_000))  # in longer chains a request costs more, up to twice
@@ -124,6 +146,35 @@ def table() -> str:
     return out.markdown()
 
 
+def throughput() -> str:
+    """Format the table of what consumers do at most: the processor is the limit."""
+    kinds = {
+        "chains of two requests, acked": _SECONDS[ACK],
+        "requests, each of its own chain": _SECONDS[SINGLE],
+        "requests, a hundred of each chain": _SECONDS[FOLDED],
+    }
+    out = Table(["a second", *(f"{n:,} consumers" for n in CONSUMERS)])
+    for name, seconds in kinds.items():
+        out.add(name, *(f"{float(f'{n * VCPU / seconds:.2g}'):,.0f}" for n in CONSUMERS))
+    return out.markdown()
+
+
+def idle() -> dict[str, float]:
+    """Compute dollars a month without any load, by what they are for."""
+    seconds = 0.01 + DUE_SHARDS * CALL_SECONDS
+    sweep = DUE_SHARDS * 0.5 * PRICES["read units"] + PRICES["invocations"]
+    return {
+        "metrics": METRICS * PRICES["metric"],
+        "dashboard": PRICES["dashboard"],
+        "alarms": ALARMS * PRICES["alarm"],
+        # Five pollers wait 20 seconds for messages. Messages that are not there have no group.
+        "polling": POLLERS * MONTH_MINUTES * 3 * 0.40 / MILLION,
+        "sweeper": MONTH_MINUTES * (sweep + seconds * PRICES["GB-seconds"]) / MILLION,
+        "each provisioned poller": MONTH_HOURS * PRICES["hour of a poller"],
+    }
+
+
 if __name__ == "__main__":
-    fixed = METRICS * PRICES["metric"] + ALARMS * PRICES["alarm"] + PRICES["dashboard"]
-    print(f"{table()}\n\nWithout any load: {fixed:.2f} dollars a month, polling and sweeps 0.40.")
+    print(table(), throughput(), sep="\n\n", end="\n\n")
+    for purpose, dollars_a_month in idle().items():
+        print(f"{purpose}: {dollars_a_month:.2f} dollars a month")

@@ -58,13 +58,14 @@ def make_event(batch: int, chains: int, size: int) -> dict[str, Any]:
     return {"Records": records}
 
 
-def _handle(handler: Any, event: dict[str, Any]) -> None:
+def handle(handler: Any, event: dict[str, Any]) -> None:
+    """Handle an event; all its messages must succeed."""
     response = handler(event, _CONTEXT)
     assert not response["batchItemFailures"], response
 
 
 @contextmanager
-def _handler(resources: Resources, workers: int) -> Iterator[tuple[Any, Any]]:
+def open_handler(resources: Resources, workers: int) -> Iterator[tuple[Any, Any]]:
     """Import the handler; yield it and the clients that it makes, by service."""
     with patch.dict(os.environ, resources.environ()), redirect_stdout(StringIO()):
         from lambda_src import consumer, environment
@@ -96,12 +97,12 @@ def _timed_calls(client: Any) -> Iterator[list[float]]:
 def time_batches(resources: Resources, size: int, chains: int, batches: int) -> dict[str, float]:
     """Handle batches of new chains with one worker; return rates and shares."""
     events = [make_event(batch, chains, size) for batch in range(batches)]
-    with _handler(resources, 1) as (handler, clients):
-        _handle(handler, make_event(1 << 20, 10, 10))  # a warm function
+    with open_handler(resources, 1) as (handler, clients):
+        handle(handler, make_event(1 << 20, 10, 10))  # a warm function
         with _timed_calls(clients["dynamodb"]) as calls:
             start = perf_counter()
             for event in events:
-                _handle(handler, event)
+                handle(handler, event)
             seconds = perf_counter() - start
     own, waited = seconds - sum(calls), _CALL_SECONDS * len(calls)
     return {
@@ -117,9 +118,9 @@ def _print_memory(size: int, chains: int) -> None:
     """Handle a batch with eight workers; print the process's peak of resident memory in MB."""
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     resources = Resources(None, "table", "tag", "queue", "dead", "bus", "events")
-    with _handler(resources, 8) as (handler, clients):
+    with open_handler(resources, 8) as (handler, clients):
         clients["dynamodb"] = _InstantClient()
-        _handle(handler, make_event(0, chains, size))
+        handle(handler, make_event(0, chains, size))
     status = Path("/proc/self/status")
     if status.exists():  # on Linux, getrusage includes the process before its exec
         words = status.read_text().split()

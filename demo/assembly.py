@@ -13,8 +13,8 @@ from pathlib import Path
 from demo.children import Children
 from demo.errors import DemoFailed
 
-_SETTINGS = {"max_concurrency": "2"}
-"""The stack's settings: the defaults, with as many concurrent consumers as suit one machine."""
+_SETTINGS = {"max_concurrency": "2", "resume": "all"}
+"""The settings: as many concurrent consumers as suit one machine, and all kinds of resumption."""
 _SOURCES = ("infra", "lambda_src", "xorack")
 _NOT_DEPLOYED = frozenset({"cli", "client", "local", "spark"})
 """Folders of the library that neither the synthesis nor the functions use."""

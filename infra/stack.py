@@ -18,7 +18,7 @@ class XorackStack(Stack):
         super().__init__(
             scope,
             construct_id,
-            description="xorack: knows when everything that came out of a file was processed",
+            description="xorack: reports when a piece of work and all that came out of it is done",
         )
         service = settings.service or construct_id
         acker = Acker(self, "Acker", settings=dataclasses.replace(settings, service=service))

@@ -12,8 +12,9 @@ from xorack.aws import schema
 from xorack.aws.client import BoundedClient, TimeOuts, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
+from xorack.core.chain import EVENT
 from xorack.core.errors import InvalidRequest
-from xorack.core.request import MAX_TIMEOUT_SECONDS
+from xorack.core.request import MAX_TIMEOUT_SECONDS, RESUME_KINDS
 from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import Limits
 
@@ -22,18 +23,22 @@ if TYPE_CHECKING:
     from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
     from xorack.acker.parallel import Workers
+    from xorack.aws.resume import Resumer
     from xorack.core.message import Rejected
+    from xorack.core.ports import Publisher
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 """The name that tells the metrics and logs of several ackers apart."""
 _VARIABLES = (
     "TABLE_NAME",
     "PARTITION_KEY",
+    "CHECK_TABLE",
     "EVENT_BUS_NAME",
     "DEAD_LETTER_QUEUE_URL",
     "DEFAULT_TIMEOUT_SECONDS",
     "PENDING_TIMEOUT_SECONDS",
     "RETENTION_SECONDS",
+    "RESUME",
     # The boto3 clients depend on these.
     "AWS_ENDPOINT_URL",
     "AWS_REGION",
@@ -60,12 +65,14 @@ class Services:
 
     Attributes:
         clients: The boto3 clients that exist already, by service.
+        table_checked: True if the stack created the table, or a check has found no fault.
     """
 
     def __init__(self, variables: dict[str, str | None]) -> None:
         self._variables = variables
         self.clients: dict[str, Any] = {}
         self._time_outs: TimeOuts | None = None
+        self.table_checked = variables.get("CHECK_TABLE") != "true"
 
     def _text(self, name: str) -> str:
         value = self._variables[name]
@@ -88,7 +95,17 @@ class Services:
             default_timeout=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
             pending_timeout=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY),
             retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
+            resumes=self.resumes,
         )
+
+    @cached_property
+    def resumes(self) -> frozenset[str]:
+        """The kinds of waiting executions that the functions may resume."""
+        kinds = frozenset(filter(None, (self._variables["RESUME"] or "").split(",")))
+        if unknown := kinds - RESUME_KINDS.keys():
+            expected = f"some of {', '.join(RESUME_KINDS)}, separated by commas"
+            raise InvalidRequest("RESUME", min(unknown), expected)
+        return kinds
 
     @cached_property
     def workers(self) -> Workers:
@@ -98,11 +115,11 @@ class Services:
         return Workers(_WORKERS)
 
     @cached_property
-    def breaker(self) -> CircuitBreaker:
-        """The circuit breaker of the bus: it remembers failures across invocations."""
+    def breakers(self) -> dict[str, CircuitBreaker]:
+        """The circuit breakers of the channels: they remember failures across invocations."""
         from xorack.acker.breaker import CircuitBreaker
 
-        return CircuitBreaker()
+        return {channel: CircuitBreaker() for channel in (EVENT, *self.resumes)}
 
     def invocation(self, context: Any, *, attempts: int = 1000) -> Invocation:
         """Start an invocation. The time-outs of calls follow from its time, or an earlier one's.
@@ -186,7 +203,9 @@ class Invocation:
 
     @cached_property
     def writer(self) -> ChainWriter:
-        """The first step: writes."""
+        """The first step: writes, after the check of a table that the stack did not create."""
+        if not self._services.table_checked:
+            self._services.table_checked = self.store(2).table.check()
         return self._writer(2)
 
     @cached_property
@@ -199,7 +218,15 @@ class Invocation:
         writer.stats = self.writer.stats
         policy = RetryPolicy(attempts=2, cap=1.0, time_left=self.time_left(1))
         bus = EventBus(services.bus_name, self.client("events", 1), policy=policy)
-        return Outbox(writer, bus, workers=services.workers, breaker=services.breaker)
+        resumers = {kind: self._resumer(kind, policy) for kind in services.resumes}
+        channels: dict[str, Publisher] = {EVENT: bus, **resumers}
+        return Outbox(writer, channels, workers=services.workers, breakers=services.breakers)
+
+    def _resumer(self, kind: str, policy: RetryPolicy) -> Resumer:
+        from xorack.aws.resume import SERVICES, Resumer
+
+        service = SERVICES[kind].client
+        return Resumer(kind, lambda: self.client(service, 1), policy=policy)
 
     @property
     def dead_letter_queue(self) -> tuple[str, int]:

@@ -8,7 +8,7 @@ import pytest
 import xorack
 from tests.e2e.conftest import assert_acked, chain, events_of, eventually
 from tests.support.in_process import receive_all
-from xorack.aws.sqs import send
+from xorack.aws.sqs import send, send_grouped
 from xorack.core.request import Request
 from xorack.local.deploy import deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
@@ -45,12 +45,14 @@ def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
 
 
 def test_messages_delivered_three_times_in_any_order_count_once(stack, events):
+    """Whatever their groups are."""
     tags = [f"thrice/{n}" for n in range(20)]
     requests = [request for tag in tags for request in chain(tag, 10)] * 3
     shuffler = random.Random(2)
     for _ in range(2):
         shuffler.shuffle(requests)
-        send_all(stack, requests)
+        groups = {"one": requests[::2], "an other": requests[1::3], None: requests}
+        send_grouped(stack.queue_url, groups, stack.client("sqs"))
     for tag, received in events(*tags).items():
         assert_acked(stack, tag, received, units=11)
 

@@ -56,6 +56,17 @@ def test_failed_messages_go_back_and_the_others_stay(stack, xorack, sqs):
     assert all("error" in message["MessageAttributes"] for message in left)
 
 
+def test_a_message_keeps_its_group(stack, sqs):
+    queue = {"QueueUrl": stack.dead_letter_queue_url}
+    for number, group in ((1, {"MessageGroupId": "run"}), (2, {})):
+        stack.client("sqs").send_message(**queue, MessageBody=bodies(number)[0], **group)
+    moving = queues(stack)
+    assert moving.move(("failed",), moving.survey()).moved == 2
+    received = stack.receive_all(stack.queue_url)
+    groups = {message["Body"]: message["Attributes"].get("MessageGroupId") for message in received}
+    assert groups == {bodies(1)[0]: "run", bodies(2)[0]: None}
+
+
 def test_more_goes_back_on_request(stack, xorack, sqs):
     put_messages(stack, failed=(1,), rejected=(2,), malformed=(7,))
     for option, moved, left in (("--all", 2, 1), ("--force", 1, 0)):

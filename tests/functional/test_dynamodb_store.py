@@ -5,14 +5,16 @@ from dataclasses import replace
 import pytest
 
 from tests.support.faults import counted_calls
+from xorack.aws import schema
 from xorack.aws.client import CONFIG
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.item import due_shard
 from xorack.core.chain import Chain
 from xorack.core.errors import NewerFormat, NotAChain
 from xorack.core.marks import mark_key
 from xorack.core.ports import Conflict, Unavailable
 from xorack.core.retry import RetryPolicy
-from xorack.core.transitions import mark_published
+from xorack.core.transitions import mark_delivered
 
 DAY = 86_400_000
 
@@ -33,7 +35,7 @@ def test_the_last_writer_decides_how_long_a_finished_chain_is_kept(aws, store):
     """The stack's sweeper, if a client with another retention ended the chain."""
     ended = Chain("t", b"\0", "acked", version=1, ended_at=DAY, event_pending=True)
     DynamoDBStore(aws.table_name, client=store.table.client, retention=DAY).write(None, ended)
-    store.write(ended, mark_published(ended))
+    store.write(ended, mark_delivered(ended, ["event"]))
     assert aws.item("t")["expires_at"] == {"N": str(31 * DAY // 1000 + 1)}
 
 
@@ -140,6 +142,20 @@ def test_due_chains_are_read_from_the_index(store):
     assert sorted(tag for page in store.due_pages(999) for tag in page) == ["t1", "t2"]
     assert store.first_due(2) == (["t2", "t1"], True)
     assert store.first_due(3) == (["t2", "t1", "t0"], False)
+
+
+def test_every_partition_of_the_index_is_read(store, aws):
+    """Those of the eight that an earlier version had are among them."""
+    for shard in range(schema.DUE_SHARDS):
+        numbers = {"due_shard": {"N": str(shard)}, "due_at": {"N": str(shard)}}
+        item = {"tag": {"S": f"s{shard}"}, "stamp": {"B": b"\1"}, **numbers}
+        store.table.client.put_item(TableName=aws.table_name, Item=item)
+    tags = [f"s{shard}" for shard in range(schema.DUE_SHARDS)]
+    for now in (900, 900 + 17 * 60_000):  # the sweeper begins with another one each minute
+        due = [tag for page in store.due_pages(now) for tag in page]
+        assert sorted(tag for tag in due if tag in tags) == sorted(tags)
+    assert store.first_due(schema.DUE_SHARDS) == (tags, True)
+    assert {due_shard(f"tag/{n}") for n in range(2000)} == set(range(schema.DUE_SHARDS))
 
 
 def test_a_scan_reports_items_that_are_not_chains(store, aws):

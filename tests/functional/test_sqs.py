@@ -1,13 +1,14 @@
 """Requests and dead letters over embedded SQS."""
 
 import json
+import re
 
 import pytest
 
-from tests.support.faults import failing, lost_responses
+from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.functions import receive_bodies
 from xorack.aws.client import CONFIG
-from xorack.aws.sqs import DeadLetterQueue, send
+from xorack.aws.sqs import DeadLetterQueue, group_id, send, send_grouped
 from xorack.core.errors import InvalidRequest, SendFailed
 from xorack.core.message import Rejected, parse
 from xorack.core.request import Request
@@ -35,6 +36,36 @@ def test_requests_arrive_packed(aws, client):
     assert report.bytes == sum(map(len, bodies))
     arrived = [request for body in bodies for request in parse(body).requests]
     assert sorted(r.id for r in arrived) == sorted(r.id for r in requests)
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("2026-01-31", "2026-01-31"),
+        ("!~" * 64, "!~" * 64),
+        ("a b", "a_b-"),
+        ("ü\ud800", "__-"),
+        ("", "-"),
+        ("x" * 129, "x" * 111 + "-"),
+    ],
+)
+def test_a_group_has_an_id_that_sqs_accepts(name, group):
+    id = group_id(name)
+    assert re.fullmatch(r"[!-~]{1,128}", id)
+    assert id == name == group if len(group) == len(name) else id[:-16] == group
+    assert id not in (group_id(name + "x"), group_id("x" + name))
+
+
+def test_each_group_has_messages_of_its_own_and_they_share_a_call(aws, client):
+    groups = {"a": stamps(2), None: stamps(1), "b c": stamps(3)}
+    with counted_calls(client) as calls:
+        report = send_grouped(aws.queue_url, groups, client)
+    assert (report.messages, report.requests, calls["SendMessageBatch"]) == (3, 6, 1)
+    received = {
+        message["Attributes"].get("MessageGroupId"): parse(message["Body"]).requests
+        for message in aws.receive_all(aws.queue_url)
+    }
+    assert received == {"a": stamps(2), None: stamps(1), group_id("b c"): stamps(3)}
 
 
 def test_nothing_to_send_makes_no_call(aws, client):

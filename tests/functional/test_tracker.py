@@ -8,6 +8,7 @@ import pytest
 from tests.support.faults import failing
 from xorack import Token, Tracker, traced, unit_id, xor
 from xorack.aws.client import CONFIG
+from xorack.aws.sqs import group_id
 from xorack.core.errors import InvalidRequest, InvalidToken, SendFailed, XorAckError
 from xorack.core.message import parse
 from xorack.core.request import Request
@@ -177,6 +178,33 @@ def test_a_batch_is_sent_packed_at_its_end(tracker, functions):
     assert len(functions.events()) == 20
 
 
+@pytest.mark.parametrize(
+    ("options", "groups"),
+    [
+        ({}, {"run 1": ["run 1/a", "run 1/b/c"], "r2": ["r2/"], None: ["/x", "free", "other"]}),
+        ({"group": "all"}, {"all": ["run 1/a", "r2/", "run 1/b/c", "free", "/x", "other"]}),
+    ],
+)
+def test_the_messages_of_a_run_are_a_group(aws, options, groups):
+    tracker = Tracker(aws.queue_url, aws.client("sqs"), **options)
+    with tracker.batch():
+        for tag in ("run 1/a", "r2/", "run 1/b/c", "free", "/x", "other"):
+            tracker.start(tag)
+    sent = {
+        message["Attributes"].get("MessageGroupId"): sorted(
+            request.tag for request in parse(message["Body"]).requests
+        )
+        for message in aws.receive_all(aws.queue_url)
+    }
+    assert sent == {name and group_id(name): sorted(tags) for name, tags in groups.items()}
+
+
+@pytest.mark.parametrize("group", ["", 7])
+def test_the_name_of_a_group_is_text(group):
+    with pytest.raises(InvalidRequest, match=rf"group: {group!r}, expected the name"):
+        Tracker("http://localhost/1/q", group=group)
+
+
 def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
     one, two = tracker.start("one"), tracker.start("two")
 
@@ -331,3 +359,16 @@ def test_a_signed_unit_is_the_unit_of_the_same_bits(tracker, functions):
         pass
     functions.deliver()
     assert functions.item("t")["status"] == {"S": "acked"}
+
+
+def test_whoever_waits_is_named_in_the_create(tracker, functions, monkeypatch):
+    tracker.start("t", resume={"step_functions": "token"})
+    functions.deliver()
+    # The functions have no permission by default.
+    assert functions.item("t") is None
+    monkeypatch.setenv("RESUME", "step_functions")
+    tracker.start("t", resume={"step_functions": "token"})
+    functions.deliver()
+    assert functions.item("t")["resume"] == {"S": '{"step_functions":"token"}'}
+    with pytest.raises(InvalidRequest, match="resume"):
+        tracker.start("u", resume={"email": "me"})

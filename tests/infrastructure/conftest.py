@@ -15,12 +15,14 @@ from .templates import Template
 VARIED = {
     "stack_name": "other", "partition_key": "file", "default_timeout_seconds": "60",
     "function_timeout_seconds": "100", "memory_mb": "512", "architecture": "x86_64",
-    "batch_size": "250", "batch_window_seconds": "5", "max_concurrency": "7",
+    "batch_size": "250", "batch_window_seconds": "5", "min_pollers": "3", "max_pollers": "30",
+    "sweeper_reserved_concurrency": "2", "warm_read_units": "13000", "warm_write_units": "5000",
+    "max_read_units": "30000", "max_write_units": "20000",
     "max_receive_count": "3", "queue_retention_days": "13", "retention_days": "40",
     "deletion_protection": "false", "removal_policy": "destroy", "tracing": "true",
     "log_retention_days": "90", "log_level": "DEBUG", "powertools_version": "3.30.0",
     "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
-    "failed_chains_threshold": "25",
+    "failed_chains_threshold": "25", "resume": "all",
 }  # fmt: skip
 
 
@@ -48,6 +50,18 @@ def template(synthesise):
 def varied(synthesise):
     """The template of a stack in which nearly every setting differs from its default."""
     return synthesise(**VARIED)
+
+
+@pytest.fixture(scope="session")
+def canary(synthesise):
+    """The template of a stack whose new code starts with a tenth of the work."""
+    return synthesise(rollout="canary")
+
+
+@pytest.fixture(scope="session")
+def adopted(synthesise):
+    """The template of a stack that uses the existing table `chains`."""
+    return synthesise(table_name="chains")
 
 
 @pytest.fixture

@@ -70,6 +70,10 @@ class Template:
         """The function `consumer`, `sweeper` or `widget`."""
         return self.one("AWS::Lambda::Function", Handler=f"lambda_src.{name}.handler")
 
+    def alias(self, name: str) -> str:
+        """The logical id of a function's only alias."""
+        return self.one("AWS::Lambda::Alias", FunctionName={"Ref": self.function(name)[0]})[0]
+
     def environment(self, name: str) -> dict[str, Any]:
         return self.function(name)[1]["Environment"]["Variables"]
 
@@ -141,6 +145,8 @@ def target(value: Any) -> str:
     match value:
         case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
             return name
+        case {"Fn::Select": [_, {"Fn::Split": [_, whole]}]}:
+            return target(whole)
         case {"Fn::Join": ["", [first, *rest]]}:
             return target(first) + "".join(map(str, rest))
     return str(value)

@@ -10,6 +10,7 @@ from aws_cdk import (
     Duration,
     Environment,
     Stack,
+    aws_dynamodb,
     aws_ec2,
     aws_events,
     aws_events_targets,
@@ -227,9 +228,9 @@ def test_a_grant_without_effect_is_rejected(here):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("settings", "a Settings"), ("queue", "an IQueue"), ("dead_letters", "an IQueue"),
-        ("bus", "an IEventBus"), ("encryption_key", "an IKey"), ("alarm_topic", "an ITopic"),
-        ("network", "a Network"),
+        ("settings", "a Settings"), ("table", "an ITable"), ("queue", "an IQueue"),
+        ("dead_letters", "an IQueue"), ("bus", "an IEventBus"), ("encryption_key", "an IKey"),
+        ("alarm_topic", "an ITopic"), ("network", "a Network"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("value", ["arn", {"batch_size": 5}])
@@ -262,6 +263,7 @@ def test_a_vpc_alone_is_not_a_network(stack):
 @pytest.mark.parametrize(
     ("name", "importer", "resource"),
     [
+        ("table", aws_dynamodb.Table.from_table_arn, "dynamodb:{}:table/t"),
         ("queue", aws_sqs.Queue.from_queue_arn, "sqs:{}:q"),
         ("dead_letters", aws_sqs.Queue.from_queue_arn, "sqs:{}:d"),
         ("bus", aws_events.EventBus.from_event_bus_arn, "events:{}:event-bus/b"),

@@ -23,7 +23,7 @@ def nag(app: App) -> list[str]:
     return rules
 
 
-@pytest.mark.parametrize("settings", [{}, {**VARIED, "dashboard": "false"}])
+@pytest.mark.parametrize("settings", [{}, {**VARIED, "dashboard": "false", "rollout": "canary"}])
 def test_cdk_nag_has_no_findings(settings):
     assert nag(build(settings)[0]) == []
 
@@ -49,7 +49,7 @@ def lint(template: Template) -> list[str]:
     return [str(match) for match in found]
 
 
-@pytest.mark.parametrize("name", ["template", "varied", "without_dashboard"])
+@pytest.mark.parametrize("name", ["template", "varied", "without_dashboard", "canary", "adopted"])
 def test_cfn_lint_has_no_findings(request, name):
     assert lint(request.getfixturevalue(name)) == []
 

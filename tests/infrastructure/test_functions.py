@@ -59,27 +59,33 @@ def test_no_policy_of_a_resource_allows_anybody(template):
     assert permission["Principal"] == "events.amazonaws.com"
 
 
-def test_the_only_wildcard_is_for_x_ray(varied):
+def test_wildcards_are_for_x_ray_and_for_whoever_waits(varied):
     # By default there is none: `test_each_function_may_do_what_it_does_and_no_more`.
+    tasks = {"states:SendTaskFailure", "states:SendTaskSuccess"}
     for name in FUNCTIONS:
         rights = varied.allowed(name)
-        assert rights["*"] == {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+        x_ray = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+        assert rights["*"] == x_ray | (set() if name == "widget" else tasks)
         assert not any("*" in action for some in rights.values() for action in some)
 
 
 def test_mapping_of_queue_to_consumer(template):
     _, mapping = template.one("AWS::Lambda::EventSourceMapping")
-    assert target(mapping["FunctionName"]) == template.function("consumer")[0]
+    # The name comes out of the alias's ARN, so the alias exists before.
+    assert target(mapping["FunctionName"]) == template.alias("consumer") + ":live"
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_environment(varied, name):
-    bus = {} if name == "widget" else {"EVENT_BUS_NAME": {"Ref": varied.bus()[0]}}
+    publishing = {
+        "EVENT_BUS_NAME": {"Ref": varied.bus()[0]},
+        "RESUME": "step_functions,lambda",
+    }
     assert varied.environment(name) == {
         "TABLE_NAME": {"Ref": varied.table()[0]},
         "PARTITION_KEY": "file",
-        **bus,
+        **({} if name == "widget" else publishing),
         "DEAD_LETTER_QUEUE_URL": {"Ref": varied.dead_letters()[0]},
         "DEFAULT_TIMEOUT_SECONDS": "60",
         "PENDING_TIMEOUT_SECONDS": str(13 * 86_400),
@@ -106,7 +112,7 @@ def test_each_function_logs_json_to_its_own_group(request, made, level, days):
 
 
 def test_the_sweeper_runs_each_minute_without_retries(template):
-    sweeper, _ = template.function("sweeper")
+    sweeper = template.alias("sweeper")
     rule_id, rule = template.one("AWS::Events::Rule")
     assert (rule["ScheduleExpression"], rule["State"]) == ("rate(1 minute)", "ENABLED")
     assert [target(one["Arn"]) for one in rule["Targets"]] == [sweeper]
@@ -114,7 +120,8 @@ def test_the_sweeper_runs_each_minute_without_retries(template):
     assert target(permission["FunctionName"]) == sweeper
     assert target(permission["SourceArn"]) == rule_id
     _, invoke = template.one("AWS::Lambda::EventInvokeConfig")
-    assert target(invoke["FunctionName"]) == sweeper
+    assert target(invoke["FunctionName"]) == template.function("sweeper")[0]
+    assert target(invoke["Qualifier"]) == sweeper
     assert invoke["MaximumRetryAttempts"] == 0
 
 

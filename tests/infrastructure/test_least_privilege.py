@@ -86,6 +86,25 @@ def test_sweeper(template, calls):
     assert sweeps == rights(template, "sweeper")
 
 
+@pytest.mark.parametrize("function", ["consumer", "sweeper"])
+def test_the_check_of_an_adopted_table(template, adopted, calls, monkeypatch, function):
+    monkeypatch.setenv("CHECK_TABLE", "true")
+    if function == "consumer":
+        consume(Request.create("t", "r", plain(1)))
+    else:
+        sweeper.handler({}, None)
+    table, _ = template.table()
+    check = {(f"dynamodb:{name}", table) for name in ("DescribeTable", "DescribeTimeToLive")}
+    assert check <= calls
+    more, own = (names_of(one.allowed(function)) for one in (adopted, template))
+    assert more - own == {name for name, _ in check}
+    assert own <= more
+
+
+def names_of(allowed: dict[str, set[str]]) -> set[str]:
+    return set().union(*allowed.values())
+
+
 def test_widget(template, calls):
     consume(*(Request.create(f"open{i}", "a", plain(5)) for i in range(3)))
     calls.clear()

@@ -8,7 +8,9 @@ from tests.support.in_process import create_resources, definitions, definitions_
 @pytest.mark.parametrize(("name", "key"), [("template", "tag"), ("varied", "file")])
 def test_the_handwritten_definitions_are_the_templates(request, name, key):
     read, handwritten = definitions_of(request.getfixturevalue(name).body), definitions(key)
-    assert read.table == handwritten.table
+    (index,) = read.table["GlobalSecondaryIndexes"]
+    same = {key: value for key, value in index.items() if key != "WarmThroughput"}
+    assert {**read.table, "GlobalSecondaryIndexes": [same]} == handwritten.table
     assert read.ttl_attribute == handwritten.ttl_attribute
     assert name == "varied" or read.max_receive_count == handwritten.max_receive_count
 

@@ -125,7 +125,7 @@ def test_the_dashboard_begins_with_the_status_of_every_alarm(template):
 
 def test_the_custom_widget_is_the_function_that_shows_chains(template):
     (custom,) = (widget for widget in widgets(template) if widget["type"] == "custom")
-    assert custom["properties"]["endpoint"] == template.function("widget")[0]
+    assert custom["properties"]["endpoint"] == template.alias("widget")
     assert custom["width"] == 24
     assert custom["properties"]["updateOn"]["refresh"] is True
     assert "limit" in widget({"describe": True}, None)
@@ -187,7 +187,7 @@ def test_limits_follow_the_settings(varied):
         for widget in widgets(varied)
         for line in widget["properties"].get("annotations", {}).get("horizontal", [])
     }
-    assert lines == {7, 100_000, 2 * varied.queue()[1]["VisibilityTimeout"]}
+    assert lines == {300, 100_000, 2 * varied.queue()[1]["VisibilityTimeout"]}
 
 
 def test_two_stacks_have_their_own_metrics_and_dashboards(varied):

@@ -56,12 +56,21 @@ SHOWN = [
     (lambda t: t.queue()[1]["VisibilityTimeout"], 361, 605),
     (lambda t: mapping(t)["BatchSize"], 1000, 250),
     (lambda t: mapping(t)["MaximumBatchingWindowInSeconds"], 1, 5),
-    (lambda t: mapping(t)["ScalingConfig"], {"MaximumConcurrency": 10}, {"MaximumConcurrency": 7}),
+    (lambda t: mapping(t).get("ScalingConfig"), {"MaximumConcurrency": 5}, None),
+    (lambda t: mapping(t).get("ProvisionedPollerConfig"), None,
+     {"MinimumPollers": 3, "MaximumPollers": 30}),
+    (functions("ReservedConcurrentExecutions"), [None] * 3, [None, 2, None]),
+    (lambda t: t.table()[1].get("WarmThroughput"), None,
+     {"ReadUnitsPerSecond": 13_000, "WriteUnitsPerSecond": 5_000}),
+    (lambda t: t.table()[1]["GlobalSecondaryIndexes"][0].get("WarmThroughput"), None,
+     {"WriteUnitsPerSecond": 5_000}),
+    (lambda t: t.table()[1].get("OnDemandThroughput"), None,
+     {"MaxReadRequestUnits": 30_000, "MaxWriteRequestUnits": 20_000}),
     (lambda t: t.queue()[1]["MessageRetentionPeriod"], 4 * 86_400, 13 * 86_400),
     (lambda t: t.dead_letters()[1]["MessageRetentionPeriod"], 14 * 86_400, 14 * 86_400),
     (lambda t: t.queue()[1]["RedrivePolicy"]["maxReceiveCount"], 5, 3),
     (lambda t: t.table()[1]["DeletionProtectionEnabled"], True, False),
-    (fates, {"Retain"}, {"Delete"}),
+    (fates, {"Retain", "RetainExceptOnCreate"}, {"Delete"}),
 ]  # fmt: skip
 
 
@@ -77,6 +86,13 @@ NUMBERS = [
     ("batch_size", 1, 10_000, "messages"),
     ("batch_window_seconds", 0, 300, "seconds"),
     ("max_concurrency", 2, 1000, "concurrent invocations"),
+    ("min_pollers", 2, 200, "pollers"),
+    ("max_pollers", 2, 2000, "pollers"),
+    ("sweeper_reserved_concurrency", 1, 100, "concurrent executions"),
+    ("warm_read_units", 12_000, 1_000_000, "units a second"),
+    ("warm_write_units", 4_000, 1_000_000, "units a second"),
+    ("max_read_units", 100, 1_000_000, "units a second"),
+    ("max_write_units", 100, 1_000_000, "units a second"),
     ("max_receive_count", 1, 1000, "receives"),
     ("queue_retention_days", 1, 13, "days"),
     ("dead_letter_retention_days", 2, 14, "days"),
@@ -104,12 +120,22 @@ INVALID = [
     ({"tracing": "yes"}, "true or false"),
     ({"dashboard": "no"}, "true or false"),
     *(({"partition_key": value}, "text of 1 to 255 bytes") for value in ("", " tag", "ä" * 128, 7)),
-    ({"partition_key": "stamp"}, "no other attribute"),
+    ({"partition_key": "stamp"}, "not the name of another attribute"),
     ({"powertools_version": "latest"}, "such as 3.37.0"),
     ({"powertools_version": "2.9.1"}, "from 3.0.0 on"),
+    ({"table_name": "my chains"}, "the name of a table: 3 to 255 letters, digits, _, - and ."),
+    ({"table_name": "arn:aws:dynamodb:eu-west-1:123456789012:table/chains"}, "the name of a table"),
+    ({"rollout": "slow"}, "one of all_at_once, canary"),
     ({"alarm_topic_arn": "alarms"}, TOPIC),
     ({"alarm_topic_arn": "arn:aws:sqs:eu-west-1:123456789012:alarms"}, TOPIC),
     ({"service": "a b"}, "letters, digits, hyphens and underscores"),
+    ({"min_pollers": "2", "max_concurrency": "5"}, "none, since provisioned pollers replace it"),
+    ({"max_pollers": "9", "max_concurrency": "5"}, "none, since provisioned pollers replace it"),
+    ({"min_pollers": "9", "max_pollers": "8"}, "min_pollers (9) or more"),
+    *(({"table_name": "chains", name: "20000"}, "none, since the stack does not change chains")
+      for name in ("warm_read_units", "warm_write_units", "max_read_units", "max_write_units")),
+    *(({f"warm_{units}": "20000", f"max_{units}": "19999"}, f"warm_{units} (20000) or more")
+      for units in ("read_units", "write_units")),
     ({"max_concurency": "5"}, "did you mean `max_concurrency`?"),
     ({"batch-size": "5"}, "did you mean `batch_size`?"),
 ]  # fmt: skip
@@ -146,8 +172,11 @@ def test_a_whole_number_has_a_range(name, low, high, unit):
 
 
 def test_the_numbers_are_all_settings_of_that_type():
-    numbers = {field.name for field in dataclasses.fields(Settings) if field.type == "int"}
-    assert numbers == {name for name, *_ in NUMBERS} | {"log_retention_days"}
+    numbers = {f.name for f in dataclasses.fields(Settings) if f.type.startswith("int")}
+    assert numbers == {name for name, *_ in NUMBERS} | {
+        "log_retention_days",
+        "pending_timeout_seconds",
+    }
 
 
 def test_the_shortest_timeout_leaves_the_consumer_time_to_write():
@@ -200,5 +229,9 @@ def test_the_handbook_has_every_setting_with_its_default():
         for field in dataclasses.fields(Settings)
     }
     assert [name for name, _ in rows] == NAMES
-    named = {"service": "the stack's name", "pending_timeout_seconds": "the queue's retention"}
+    named = {
+        "service": "the stack's name",
+        "pending_timeout_seconds": "the queue's retention",
+        "max_concurrency": "`5`",
+    }
     assert dict(rows) == {**defaults, **named}

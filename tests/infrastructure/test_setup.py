@@ -196,6 +196,22 @@ def test_make_passes_the_demos_arguments_on(tmp_path):
         assert log.read_text().splitlines() == ["-m", "demo", *expected]
 
 
+def test_make_passes_arguments_on_to_the_cdk(tmp_path):
+    # In place of the set-up and of the node in .venv; nothing is installed or deployed.
+    log, programs = tmp_path / "log", tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("npm", "npx"):
+        script(programs / name, f'echo {name} "$@" >> {log}\n')
+    arguments = "-c batch_size=500 --require-approval never"
+    unused = script(tmp_path / "unused", "")
+    ran = make("deploy", f"CURDIR={tmp_path}", f"PYTHON={unused}", f"ARGS={arguments}")
+    assert ran.returncode == 0, ran.stderr
+    assert log.read_text().splitlines() == [
+        "npm ci --no-audit --no-fund --loglevel=error",
+        f"npx --no-install cdk deploy {arguments}",
+    ]
+
+
 @pytest.mark.parametrize(
     "target",
     ["demo", "check", "test", "test-slow", "test-all", "lint", "types", "format", "synth",

@@ -1,5 +1,7 @@
 """The stateful resources: table, queues, bus, logs."""
 
+import pytest
+
 from .templates import STATEFUL, target
 
 
@@ -24,16 +26,19 @@ def test_settings_do_not_move_stateful_resources(template, varied, without_dashb
         assert without_dashboard.of(kind) == template.of(kind)
 
 
-def test_only_the_bus_and_the_dashboard_have_physical_names(template, varied):
+def test_only_the_bus_and_the_dashboard_have_physical_names(template, varied, canary):
     names = {
         (resource["Type"], key)
-        for resource in template.resources.values()
+        for resource in (*template.resources.values(), *canary.resources.values())
         for key in resource["Properties"]
         if key in {
             "TableName", "QueueName", "DashboardName", "LogGroupName", "RoleName", "Name",
-            "AlarmName", "ManagedPolicyName",
+            "AlarmName", "ManagedPolicyName", "DeploymentGroupName", "GroupName",
         } or (key == "FunctionName" and resource["Type"] == "AWS::Lambda::Function")
+        or (key == "ApplicationName" and resource["Type"] == "AWS::CodeDeploy::Application")
     }  # fmt: skip
+    # An alias is named within its function, whose name is generated.
+    names.remove(("AWS::Lambda::Alias", "Name"))
     assert names == {
         ("AWS::Events::EventBus", "Name"),
         ("AWS::CloudWatch::Dashboard", "DashboardName"),
@@ -41,6 +46,23 @@ def test_only_the_bus_and_the_dashboard_have_physical_names(template, varied):
     # The CDK builds the bus's name from the stack's: two stacks have two buses.
     assert template.bus()[1]["Name"].startswith("xorackAcker")
     assert varied.bus()[1]["Name"].startswith("otherAcker")
+
+
+@pytest.mark.parametrize(
+    ("protected", "table"), [("true", "Retain"), ("false", "RetainExceptOnCreate")]
+)
+def test_a_failed_first_deployment_leaves_at_most_the_table_behind(synthesise, protected, table):
+    made = synthesise(deletion_protection=protected)
+    assert made.table()[1]["DeletionProtectionEnabled"] is (protected == "true")
+    fates = {
+        name: resource["DeletionPolicy"]
+        for name, resource in made.resources.items()
+        if resource.get("DeletionPolicy", "Delete") != "Delete"
+    }
+    # A rollback that has to delete a protected table fails, and blocks the next deployment.
+    assert fates.pop(made.table()[0]) == table
+    kept = {name for kind in ("AWS::SQS::Queue", "AWS::Logs::LogGroup") for name in made.of(kind)}
+    assert fates == dict.fromkeys(kept, "RetainExceptOnCreate")
 
 
 def test_table_expires_recovers_and_scales(template):

@@ -4,6 +4,7 @@ The table is in `table`; its batches are partial. The queue: at-least-once deliv
 with a visibility time-out. The bus: entries fail one by one. `Client` injects the faults.
 """
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from math import inf
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from tests.simulation.model import Item
-from tests.simulation.options import CRASHES, RETENTION, Options
+from tests.simulation.options import CRASHES, PUBLISHING, RETENTION, Options
 from tests.simulation.oracle import Oracle
 from tests.simulation.table import KEY, Table, failure
 from tests.simulation.world import Crash, Machine, World
@@ -116,6 +117,7 @@ class AWS:
         self.random = world.random
         self.failed_entry = options.failed_entry
         self.oracle = oracle
+        self.closed_tasks: set[str] = set()
         self.table = Table(world, options, oracle)
         self.queue = Queue(world, options, oracle)
 
@@ -206,6 +208,19 @@ class AWS:
         results = [error if entry["Id"] in failed else {"EventId": "id"} for entry in entries]
         return {"FailedEntryCount": len(failed), "Entries": results}
 
+    def send_task_success(self, degraded: bool, *, taskToken: str, output: str) -> dict:
+        return self._close_task("send_task_success", taskToken, output, "acked")
+
+    def send_task_failure(self, degraded: bool, *, taskToken: str, error: str, cause: str) -> dict:
+        return self._close_task("send_task_failure", taskToken, cause, "failed")
+
+    def _close_task(self, operation: str, token: str, detail: str, status: str) -> dict:
+        if token in self.closed_tasks:
+            raise failure("TaskTimedOut", operation, 400)
+        self.closed_tasks.add(token)
+        self.oracle.resumed(token, json.loads(detail), status)
+        return {}
+
     def _take(self, entries: list, take: Callable[[dict], None], degraded: bool) -> list:
         """Process entries; return the ids of those that fail."""
         assert 1 <= len(entries) <= 10
@@ -251,7 +266,7 @@ class Client:
             machine.faults[operation] += 1  # also a failed condition: contention takes time
             raise
         finally:
-            if operation == "put_events":
+            if operation in PUBLISHING:
                 machine.publishing += machine.world.now - begin
 
     def _faulty_call(self, operation: str, effect: Callable[[bool], dict]) -> dict:

@@ -164,7 +164,15 @@ class FinalWrite(NamedTuple):
         """A final state never changes."""
         old, new = self.model.final, self.after
         changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
-        changed -= {"event_pending", "due_at", "due_shard", "version", "expires_at", "format"}
+        changed -= {
+            "event_pending",
+            "resume_pending",
+            "due_at",
+            "due_shard",
+            "version",
+            "expires_at",
+            "format",
+        }
         return not changed or sorted(changed)
 
 
@@ -346,16 +354,31 @@ class Response(NamedTuple):
         return self.error != "TagNotFound" or not self.existed
 
 
+class Resumption(NamedTuple):
+    """A result for whoever waits for a chain."""
+
+    model: Model
+    token: str
+
+    def check_token(self):
+        """Only whoever the create names is resumed."""
+        create = self.model.create
+        resume = create and create.request.resume
+        return bool(resume and resume["step_functions"] == self.token) or str(resume)
+
+
 class End(NamedTuple):
     """A chain at the end: faults are over, queues are empty, deadlines have passed.
 
     Attributes:
         prompt: True if dead messages were redriven at once, not after weeks.
+        tokens: Whoever was resumed.
     """
 
     model: Model
     sent: list[Submission]
     prompt: bool
+    tokens: set[str]
 
     def check_ended(self):
         """Each chain ends, unless it is created, unfinished and without a deadline."""
@@ -371,6 +394,14 @@ class End(NamedTuple):
         """Each finished chain has its event on the bus, and none is pending."""
         published = self.model.event and "event_pending" not in (self.model.item or {})
         return self.model.final is None or bool(published)
+
+    def check_resumed(self):
+        """Whoever waits for a finished chain is resumed, and nothing is pending."""
+        create = self.model.create
+        if self.model.final is None or create is None or create.request.resume is None:
+            return True
+        resumed = create.request.resume["step_functions"] in self.tokens
+        return resumed and "resume_pending" not in (self.model.item or {})
 
     def check_acked(self):
         """A chain is acked if its work was sent whole, without mistakes, fails or time limits."""

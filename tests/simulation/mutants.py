@@ -24,6 +24,7 @@ from xorack.aws.client import TimeOuts
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.mark_buckets import MarkBuckets
+from xorack.aws.resume import Resumer
 from xorack.aws.table import Table
 from xorack.core import event, marks, transitions
 from xorack.core.chain import Chain
@@ -100,15 +101,25 @@ _EDITS = [Edit(*row) for row in (
     ("no event is pending, whoever ends the chain publishes it", transitions._run,
      '"event_pending": True', '"event_pending": False'),
     ("no event is pending, whoever ends the chain publishes it", Consumer._write_chains,
-     "applied.chain.event_pending:",
+     "applied.chain.undelivered:",
      "applied.chain.final and any(kind == 'applied' for _, kind, _ in applied.outcomes):"),
     ("no event is pending, whoever ends the chain publishes it", Sweeper._judge,
-     "if after.event_pending:", "if after.final and not before.final:"),
+     "if after.undelivered:", "if after.final and not before.final:"),
     ("the event is marked as published before it is published", Outbox.publish,
-     "size = self.publisher.batch_size",
+     "waiting: dict[str, list[Chain]] = {}",
      "for chain in chains:\n"
-     "    self._mark_published(chain)\n"
-     "size = self.publisher.batch_size"),
+     "    self._mark_delivered((chain, chain.undelivered))\n"
+     "waiting: dict[str, list[Chain]] = {}"),
+    ("nobody is resumed", transitions._run,
+     '"resume_pending": chain.resume is not None', '"resume_pending": False'),
+    ("what was delivered on one channel counts for all", transitions.mark_delivered,
+     "if channel not in channels]", "if False]"),
+    ("the sweeper forgets who waits once the event is published", transitions.mark_delivered,
+     "chain.due_at if left else None", "None"),
+    ("an error of a service counts as a resumed task", Resumer._resume,
+     "if error_code(error) not in service.over:", "if False:"),
+    ("a failed chain resumes a task as acked", Resumer._resume,
+     'if chain.status == "acked":', "if True:"),
     ("failed entries of PutEvents are ignored", EventBus._put_events,
      'if not response.get("FailedEntryCount"):', "if True:"),
     ("each copy of an event has another id", event.event_id,
@@ -246,7 +257,7 @@ _EDITS = [Edit(*row) for row in (
     ("nothing is reserved for the last call", environment.Invocation.time_left,
      "reserve = ", "reserve = 0 * "),
     ("an event that was not accepted is marked as published", Outbox.publish,
-     " if chain.tag not in failures", ""),
+     "if chain.tag not in failed:", "if True:"),
     ("messages older than the tombstones are taken", Redrive._receive,
      "- self.retention", "- 99 * self.retention"),
     ("messages older than the tombstones are taken", _Batch.__init__,

@@ -26,7 +26,10 @@ SERVICES = {
         *("change_message_visibility_batch", "get_queue_attributes"),
     ),
     "bus": ("put_events",),
+    "tasks": ("send_task_success", "send_task_failure"),
 }
+PUBLISHING = (*SERVICES["bus"], *SERVICES["tasks"])
+"""Calls that report the end of a chain: they fail no message."""
 CALLS = tuple(call for calls in SERVICES.values() for call in calls)
 """Calls to AWS."""
 
@@ -92,6 +95,7 @@ class Options:
     missing_create = 0.03
     fail = 0.06
     detail = 0.3
+    resume = 0.25
     reused_id = 0.04
     wrong_length = 0.03
     second_create = 0.04
@@ -108,7 +112,7 @@ class Options:
     delete_again = 0.5
     future = 0.05
     outage = 0.25
-    outages: Weights = (("queues", 1), ("table", 1), ("bus", 1))
+    outages: Weights = (("queues", 1), ("table", 1), ("bus", 1), ("tasks", 0.5))
 
     def __init__(self, seed: int) -> None:
         random = Random(f"{seed}/options")

@@ -18,10 +18,11 @@ from tests.simulation.invariants import (
     Rejection,
     Removal,
     Response,
+    Resumption,
     Write,
 )
 from tests.simulation.model import UNMUTATED_MARK_OF, Item, Model, marks, number, text
-from tests.simulation.options import MAX_SKEW
+from tests.simulation.options import MAX_SKEW, PUBLISHING
 from tests.simulation.workload import ChainWorkload, Submission, canonical
 from tests.simulation.world import Machine, World
 from xorack.core.event import rfc3339
@@ -61,6 +62,7 @@ class Oracle:
         self.expired: dict[str, set[str]] = {}
         self._first_sent: dict[str, int] = {}
         self.to_delete: list[Model] = []
+        self.tokens: set[str] = set()
         self.future_until = 0
         self._bodies: dict[str, list[Submission]] = {}
 
@@ -166,14 +168,26 @@ class Oracle:
     def published(self, entry: dict) -> None:
         """Observe an event on the bus."""
         detail = json.loads(entry["Detail"])
+        self.world.log(f"{detail['tag']}: event {detail['status']} on the bus")
+        model = self._reported(detail, entry["DetailType"])
+        model.event = detail
+
+    def resumed(self, token: str, detail: dict, status: str) -> None:
+        """Observe that whoever waits for a chain is resumed, for the first time."""
+        self.world.log(f"{detail['tag']}: {token} resumed: {status}")
+        model = self._reported(detail, status)
+        self.check(detail["tag"], Resumption(model, token))
+        self.tokens.add(token)
+
+    def _reported(self, detail: dict, status: str) -> Model:
+        """Check a report of a chain's end; return the model of its generation."""
         tag = detail["tag"]
-        self.world.log(f"{tag}: event {detail['status']} on the bus")
         models = reversed(self.generations[tag])
         times = ((model, rfc3339(number(model.final, "ended_at"))) for model in models)
         ended = (model for model, time in times if time == detail["ended_at"])
         model = next(ended, self.model(tag))
-        self.check(tag, Event(model, detail, entry["DetailType"]))
-        model.event = detail
+        self.check(tag, Event(model, detail, status))
+        return model
 
     def queued(self, body: str) -> None:
         """Observe a message that was sent to the queue."""
@@ -207,7 +221,7 @@ class Oracle:
 
     def consumed(self, machine: Machine, failed: dict[str, str], began_at: int) -> None:
         """Observe the response of a consumer."""
-        calls = (+machine.faults).keys() - {"put_events"}
+        calls = (+machine.faults).keys() - PUBLISHING
         excused = bool(calls) or machine.stalled or self.future_until >= began_at
         time_left = machine.remaining() + machine.publishing
         share = time_left / (time_left + self.world.now - began_at)
@@ -228,4 +242,4 @@ class Oracle:
         for tag, workload in self.workloads.items():
             sent = [one for one in workload.run(-1) if one.text in self.sent]
             if any(one.request for one in sent):
-                self.check(tag, End(self.model(tag), sent, prompt))
+                self.check(tag, End(self.model(tag), sent, prompt, self.tokens))

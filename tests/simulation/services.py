@@ -22,6 +22,7 @@ from xorack.aws.sqs import send
 from xorack.client import dynamodb_acker
 from xorack.client.dynamodb_acker import DynamoDBAcker
 from xorack.core import marks
+from xorack.core.chain import EVENT
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 from xorack.ops import redrive
@@ -36,6 +37,7 @@ _VARIABLES: dict[str, str | None] = {
     "DEFAULT_TIMEOUT_SECONDS": str(DEFAULT_TIMEOUT // 1000),
     "PENDING_TIMEOUT_SECONDS": str(PENDING_TIMEOUT // 1000),
     "RETENTION_SECONDS": str(RETENTION // 1000),
+    "RESUME": "step_functions",
 }
 
 
@@ -46,9 +48,13 @@ class Function:
         self.machine = machine
         self.client = client
         self._services = environment.Services(_VARIABLES)
-        self._services.clients = dict.fromkeys(("dynamodb", "events", "sqs"), client)
+        services = ("dynamodb", "events", "sqs", "stepfunctions")
+        self._services.clients = dict.fromkeys(services, client)
         self._services.workers = Workers()
-        self._services.breaker = CircuitBreaker(clock=lambda: machine.now() / 1000)
+        self._services.breakers = {
+            channel: CircuitBreaker(clock=lambda: machine.now() / 1000)
+            for channel in (EVENT, "step_functions")
+        }
 
     @contextmanager
     def _invocation(self, seconds: float) -> Iterator[environment.Invocation]:

@@ -245,6 +245,8 @@ class _ChainBuilder:
             limits["idle_timeout"] = random.uniform(0.3, 1) * span
         if self.happens(options.detail):
             limits["detail"] = {"from": self.tag, "n": random.randrange(9)}
+        if self.happens(options.resume):
+            limits["resume"] = {"step_functions": f"{self.tag} {random.randrange(1 << 30)}"}
         request = Request.create(self.tag, "create", stamp, started=int(counted), **limits)
         self.add(request, (root,))
 

@@ -26,7 +26,7 @@ from tests.spark.helpers import (
 from tests.support.queue_server import QueueServer, requests_in
 from xorack import unit_id
 from xorack.core.message import pack
-from xorack.core.transitions import expire, mark_published
+from xorack.core.transitions import expire, mark_delivered
 
 _RNG = random.Random(4)
 LONG = "/".join(["long" * 50] * 6) + ".txt"
@@ -60,7 +60,7 @@ class Runs:
             if chain.status == "open":
                 failed = expire(replace(chain, deadline=1), LATER)
                 acker.bus.publish([failed])
-                acker.chains[tag] = mark_published(failed)
+                acker.chains[tag] = mark_delivered(failed, ["event"])
         return acker
 
 

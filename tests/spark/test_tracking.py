@@ -13,6 +13,7 @@ from tests.spark.acker import Acker
 from tests.spark.orders import LINES, SIZES, UNITS, Run, as_set, lines_of, part_files, tag
 from tests.support.queue_server import requests_in
 from xorack import plain, traced, unit_id, xor
+from xorack.aws.sqs import group_id
 from xorack.core.request import Request
 from xorack.spark import (
     DuplicateUnits,
@@ -431,6 +432,7 @@ def test_odd_names(run):
     rows.finish(frame)
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": len(values)}
+    assert run.queue.groups == {group_id(odd.run_id)}
     assert [path.name for path in run.root.iterdir()] == ["records"]
     assert max(len(path.name) for path in run.root.rglob("*")) <= 255
 

@@ -25,6 +25,7 @@ class QueueServer:
     def __init__(self, *, keep: bool = True) -> None:
         self.messages = 0
         self.bodies: list[str] = []
+        self.groups: set[str | None] = set()
         self.refuse: Callable[[int], bool] = lambda count: False
         """Gets the number of messages so far; True fails the batch for good."""
         self._keep = keep
@@ -76,6 +77,7 @@ class QueueServer:
             if self.refuse(len(self.bodies)):
                 return 403, {"__type": "AccessDeniedException", "message": "not you"}
             self.messages += len(bodies)
+            self.groups |= {entry.get("MessageGroupId") for entry in request["Entries"]}
             self.bodies += bodies.values() if self._keep else ()
         digests = {id: hashlib.md5(body.encode()).hexdigest() for id, body in bodies.items()}
         sent = [{"Id": id, "MessageId": id, "MD5OfMessageBody": md5} for id, md5 in digests.items()]

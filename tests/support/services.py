@@ -7,6 +7,7 @@ from xorack.acker.consumer import BatchResult, Consumer, Message
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper, SweepResult
+from xorack.core.chain import EVENT
 from xorack.core.clock import milliseconds
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.transitions import Applied, Limits
@@ -21,6 +22,11 @@ def writer(
     return ChainWriter(store, clock=now, retry_policy=policy, limits=limits)
 
 
+def channels(publisher):
+    """Return channels: given ones, or one publisher of events."""
+    return publisher if isinstance(publisher, dict) else {EVENT: publisher}
+
+
 def apply_requests(
     store, tag, requests, cached=None, *, must_exist=False, fresh_ids=False, **limits
 ) -> Applied:
@@ -30,10 +36,11 @@ def apply_requests(
 
 def consume(messages, store, publisher, dead_letters, *, workers=8, **limits) -> BatchResult:
     chains, threads = writer(store, **limits), Workers(workers)
-    outbox = Outbox(chains, publisher, workers=threads)
+    outbox = Outbox(chains, channels(publisher), workers=threads)
     return Consumer(chains, outbox, dead_letters, workers=threads).consume(messages)
 
 
 def sweep(store, publisher, *, workers=8, **limits) -> SweepResult:
     chains, threads = writer(store, **limits), Workers(workers)
-    return Sweeper(chains, Outbox(chains, publisher, workers=threads), workers=threads).sweep()
+    outbox = Outbox(chains, channels(publisher), workers=threads)
+    return Sweeper(chains, outbox, workers=threads).sweep()

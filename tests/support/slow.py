@@ -16,6 +16,7 @@ from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.memory_store import MemoryStore
 from xorack.acker.parallel import Workers
+from xorack.core.chain import EVENT
 from xorack.core.errors import BatchFailed
 from xorack.core.ports import Unavailable
 from xorack.core.retry import RetryPolicy
@@ -114,8 +115,8 @@ class SlowServices(lambda_src.environment.Services):
         return Workers(1)
 
     @cached_property
-    def breaker(self) -> CircuitBreaker:
-        return CircuitBreaker(clock=lambda: self.clock.now)
+    def breakers(self) -> dict[str, CircuitBreaker]:
+        return {EVENT: CircuitBreaker(clock=lambda: self.clock.now)}
 
     def store(self, client: Any, policy: RetryPolicy) -> Any:
         return client

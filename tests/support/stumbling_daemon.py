@@ -24,10 +24,10 @@ def combine(rows, chain, cells):
     return _combine(rows, chain, cells)
 
 
-def send_packed(queue_url, bodies, client):
+def send_packed(queue_url, bodies, client, group):
     """Fail after the queue accepted the requests."""
     bodies = list(bodies)
-    sent = _send_packed(queue_url, bodies, client)
+    sent = _send_packed(queue_url, bodies, client, group=group)
     step = "start" if '"op":"create"' in "".join(bodies) else "finish"
     partition = TaskContext.get().partitionId()
     if partition == 2 and once(_folder, f"{step}-killed-after-sending"):

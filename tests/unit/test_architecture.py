@@ -93,7 +93,7 @@ def test_the_core_imports_only_the_standard_library():
     assert tops - {*sys.stdlib_module_names} == {"xorack", "xxhash"}
 
 
-def test_the_construct_shares_only_names_with_the_rest():
+def test_the_construct_shares_only_names_and_the_table_check_with_the_rest():
     ours = {module for module in imported_by("xorack/cdk") if module.startswith("xorack.")}
-    allowed = ("xorack.cdk", "xorack.aws.schema")
+    allowed = ("xorack.cdk", "xorack.aws.schema", "xorack.aws.table_check")
     assert [module for module in ours if not module.startswith(allowed)] == []

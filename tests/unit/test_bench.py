@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as bench
-from bench import capacity, cold_start, dynamodb, handler, latency, peel, plots, spark, spark_jobs
+from bench import (
+    capacity,
+    cold_start,
+    cpu,
+    dynamodb,
+    handler,
+    latency,
+    peel,
+    plots,
+    spark,
+    spark_jobs,
+)
 from bench.harness import Goal, Section, Table, figure, interleaved, medians
 from xorack.core.errors import StaleLocalData
 from xorack.core.stamp import traced
@@ -211,7 +222,7 @@ def test_many_chains_by_hand():
     assert (start, finish) == ("8,000", "4,000")  # µs: (9 - 4 * 4/16) / 1000, (6 - 2) / 1000
     assert hours == "33.3"
     # A message of 256 KB is billed as four calls, twice.
-    assert (messages, gigabytes, queue) == ("80,000", "21.0", "0.26")
+    assert (messages, gigabytes, queue) == ("80,000", "21.0", "0.32")
     assert (units, dollars, kept) == ("70,000,000", "43.8", "0.010")
 
 
@@ -247,7 +258,7 @@ def test_the_capacity_of_slow_single_messages_by_hand():
     # 1,001 requests a chain, each sent, received and deleted alone, written alone.
     together, dollars, used = capacity.estimate(1_000, messages_per_call=1)
     assert together == pytest.approx(1, abs=0.01)
-    assert dollars["SQS"] == pytest.approx(3 * 1.001 * 0.40)
+    assert dollars["SQS"] == pytest.approx(3 * 1.001 * 0.50)
     assert dollars["EventBridge"] == pytest.approx(0.001)
     units = 1 / 86_400 * (capacity.drive(1_000).writes + 4) * 1.001
     assert used["write units of a table"] == pytest.approx(units / 40_000, rel=0.01)
@@ -255,5 +266,32 @@ def test_the_capacity_of_slow_single_messages_by_hand():
     assert capacity.queue_calls(10, 600 * 1024) == 10  # a call holds 1 MiB
 
 
-def test_the_table_of_the_docs_is_that_of_the_formulas():
-    assert capacity.table() in (DOCS / "capacity.md").read_text(encoding="utf-8")
+def test_the_figures_of_the_docs_are_those_of_the_formulas():
+    page = (DOCS / "capacity.md").read_text(encoding="utf-8")
+    text = " ".join(page.split())
+    assert capacity.table() in page
+    assert capacity.throughput() in page
+    for dollars in capacity.idle().values():
+        assert f" {dollars:.2f}" in text
+    assert f"{capacity.REQUEST * 1000:.3f} ms a request, {capacity.WRITE * 1000:.2f} ms a" in text
+    assert f"{capacity.END * 1000:.2f} ms a chain's end" in text
+    measured = RUNS["cpu"]["figures"]
+    milliseconds = measured[cpu.ACK]
+    acks = 1000 * cpu.VCPU / milliseconds
+    assert f"takes {milliseconds:.2f} ms of it, so an invocation does {acks:.0f} a second" in text
+    assert f"boto3's, {measured[cpu.CALL]:.2f} ms an UpdateItem" in text
+
+
+def test_the_processor_is_the_limit_of_a_busy_consumer():
+    """Each request of its own chain, in batches of a thousand."""
+    seconds = 1000 * (capacity.REQUEST + capacity.WRITE) / cpu.VCPU
+    chains = {"units_per_chain": 1_000, "messages_per_call": 10}
+    used = capacity.estimate(1e12, **chains)[2]["max_concurrency"]
+    messages_s = 1e12 / 86_400 * 1.001
+    assert used == pytest.approx(messages_s / 1000 * seconds / 5, rel=0.02)
+
+
+def test_the_processor_time_of_a_quick_run():
+    figures = cpu.measure(quick=True)
+    assert list(figures) == [cpu.CALL, cpu.SINGLE, cpu.FOLDED, cpu.ACK]
+    assert min(figures.values()) > 0

@@ -8,8 +8,10 @@ from xorack.ops.body import body_lines, decode, value_line
 
 
 def test_json_is_indented_and_its_stamps_are_cut():
-    body = json.dumps({"requests": [{"stamp": "A" * 864, "tag": "t" * 1024, "detail": "d" * 2000}]})
+    request = {"stamp": "A" * 864, "tag": "t" * 1024, "detail": "d" * 2000}
+    body = json.dumps({"requests": [{**request, "resume": {"lambda": "secret-" * 9}}]})
     shown = json.loads("\n".join(body_lines(body)))["requests"][0]
+    assert shown["resume"]["lambda"] == "secret-secret-secret-sec… (63 characters)"
     assert shown["stamp"] == "A" * 24 + "… (864 characters)"
     assert shown["tag"] == "t" * 1024
     assert shown["detail"] == "d" * 1024 + "… (2,000 characters)"

@@ -80,6 +80,31 @@ def split(tag, unit, *children):
     return Request.stamp_(tag, f"split {unit}", stamp, started=len(children), finished=1)
 
 
+def test_channels_fail_apart(world):
+    tasks = FakeBus()
+    world.bus = {"event": (bus := FakeBus()), "step_functions": tasks}
+    tasks.rejects = {"a"}
+    resume = {"step_functions": "token"}
+    creates = create("a", resume=resume), create("b", resume=resume), create("c")
+    result = world.consume(message(*creates, *(finish(tag) for tag in "abc")))
+    # The failure affects neither the message nor the event.
+    assert (result.failed, result.events, result.events_pending) == ({}, 2, 1)
+    assert [event["tag"] for event in bus.events] == ["a", "b", "c"]
+    assert [event["tag"] for event in tasks.events] == ["b"]
+    chains = world.store.chains
+    assert [chains[tag].undelivered for tag in "abc"] == [("step_functions",), (), ()]
+    tasks.rejects = set()
+    world.now += 60_000
+    assert (world.sweep().events, len(bus.events), len(tasks.events)) == (1, 3, 2)
+    assert chains["a"].undelivered == ()
+
+
+def test_without_a_channel_whoever_waits_stays_pending(world):
+    result = world.consume(message(create("a", resume={"lambda": "i"}), finish("a")))
+    assert (result.failed, world.tags()) == ({}, ["a"])
+    assert world.store.chains["a"].undelivered == ("lambda",)
+
+
 def test_from_messages_to_an_event(world):
     result = world.consume(
         message(create("a", detail={"x": 1}), create("b")),

@@ -117,6 +117,8 @@ FIELDS = [
     (CREATE, "timeout", [0, -5, "5", 10**30]),
     (CREATE, "idle_timeout", [False]),
     (CREATE, "detail", [[], {"x": "\ud800"}, nested(70)]),
+    (CREATE, "resume", [{}, [], "token", {"lambda": "i", "step_functions": "t"}, {"email": "x"}]),
+    (GOOD, "resume", [{"lambda": "i"}]),
 ]
 INVALID = [
     *(({**base, f: value}, f"{f}: {shown(value)}") for base, f, of in FIELDS for value in of),

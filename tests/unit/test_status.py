@@ -84,6 +84,8 @@ def test_json_has_times_as_text_and_ids_as_hex():
         "reason": "x",
         "detail": {"path": "/books"},
         "event_pending": False,
+        "resume": None,
+        "resume_pending": False,
         "outstanding": ["00000000000000ff"],
         "outstanding_complete": True,
         "stamp_bytes": 648,

@@ -6,7 +6,7 @@ from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key, mark_of
 from xorack.core.request import Request
-from xorack.core.transitions import Limits, apply, expire, mark_published
+from xorack.core.transitions import Limits, apply, expire, mark_delivered
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -288,9 +288,44 @@ def test_an_item_of_the_npm_package_is_an_open_chain():
     assert (chain.status, chain.created_at, chain.first_seen_at) == ("acked", None, NOW)
 
 
+RESUME = {"step_functions": "token"}
+
+
+def test_whoever_waits_is_reported_with_the_event():
+    opened, _ = run([create(resume=RESUME)])
+    assert (opened.resume, opened.undelivered) == ('{"step_functions":"token"}', ())
+    acked, _ = run([FINISH], chain=opened)
+    assert acked.undelivered == ("event", "step_functions")
+    assert expire(opened, NOW + DAY).undelivered == ("event", "step_functions")
+    published = mark_delivered(acked, ["event"])
+    assert (published.undelivered, published.due_at) == (("step_functions",), acked.due_at)
+    resumed = mark_delivered(published, ["step_functions"])
+    assert (resumed.undelivered, resumed.due_at, resumed.version) == ((), None, acked.version + 2)
+    assert mark_delivered(acked, ["step_functions"]).undelivered == ("event",)
+
+
+def test_an_acker_without_the_permission_rejects_who_waits():
+    limits = Limits(resumes=frozenset({"lambda"}))
+    applied = apply(None, [create(resume=RESUME)], now=NOW, limits=limits)
+    assert applied.chain is None
+    (outcome,) = applied.outcomes
+    message = "resume: 'step_functions', expected lambda: see this acker's setting resume"
+    assert (outcome.kind, str(outcome.error)) == ("rejected", message)
+    applied = apply(None, [create(resume={"lambda": "i"})], now=NOW, limits=limits)
+    assert applied.chain.status == "open"
+
+
+def test_the_token_is_part_of_a_request():
+    chain, _ = run([create(resume=RESUME)])
+    again = create(resume={"step_functions": "other"})
+    (outcome,) = apply(chain, [again], now=NOW).outcomes
+    assert isinstance(outcome.error, RequestIdReused)
+    assert run([create(resume=RESUME)], chain=chain)[1] == [["duplicate"]]
+
+
 def test_a_published_event_is_not_pending():
     chain = STATES["failed"]
-    published = mark_published(chain)
+    published = mark_delivered(chain, ["event"])
     assert (published.event_pending, published.due_at) == (False, None)
     assert published.version == chain.version + 1
 

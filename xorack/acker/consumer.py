@@ -197,7 +197,7 @@ class Consumer:
                 batch.fail(tag, applied)
                 continue
             self._account(batch, tag, applied, result)
-            if applied.chain is not None and applied.chain.event_pending:
+            if applied.chain is not None and applied.chain.undelivered:
                 pending.append(applied.chain)
         return pending
 

@@ -121,7 +121,7 @@ class Sweeper:
             if after.status == "failed" and not before.final:
                 reason, _, _ = (after.reason or after.status).partition(":")
                 result.ended[reason] += 1
-            if after.event_pending:
+            if after.undelivered:
                 if after.tag in pending or len(pending) < _MAX_PENDING:
                     pending[after.tag] = None
                 else:
@@ -136,7 +136,7 @@ class Sweeper:
             except _TimeOver:
                 result.events_pending += len(tags) - at
                 return
-            pending = [chain for chain in chains if chain.event_pending]
+            pending = [chain for chain in chains if chain.undelivered]
             failures = self.outbox.publish(pending)
             result.events += len(pending) - len(failures)
             result.events_pending += len(failures)

@@ -35,6 +35,7 @@ _TRANSIENT = frozenset(
         "InternalFailure",
         "InternalServerError",
         "InternalServiceError",
+        "KmsThrottlingException",
         "LimitExceededException",
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
@@ -45,6 +46,7 @@ _TRANSIENT = frozenset(
         "SlowDown",
         "Throttling",
         "ThrottlingException",
+        "TooManyRequestsException",
         "TransactionConflictException",
         "TransactionInProgressException",
     }

@@ -10,6 +10,7 @@ chain's tag and a NUL; no tag holds a NUL.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -31,6 +32,8 @@ __all__ = ["DynamoDBStore"]
 _PAGE = 100
 _SEARCH_PAGE = 1000
 """Index entries of one query that looks for tags with a prefix."""
+_READERS = 8
+"""Partitions of the index that an operator's search reads at a time."""
 _GENERATION = "first_seen_at"
 _NO_INDEX = ("ValidationException", "ResourceNotFoundException")
 
@@ -76,6 +79,8 @@ class DynamoDBStore:
         old = self._encode(before) if before is not None else {}
         # Another writer may have ended the chain, with another retention.
         old.pop(schema.EXPIRES_AT, None)
+        # An older version may have written the item: the format tells what this write means.
+        old.pop(schema.FORMAT_NAME, None)
         names = {"#key": self.table.partition_key}
         values: Item = {}
         update = _update_expression(old, new, names, values, self.table.partition_key)
@@ -242,10 +247,9 @@ class DynamoDBStore:
             names["#key"] = self.table.partition_key
             values[":prefix"] = {"S": prefix}
             search = {"Limit": _SEARCH_PAGE, "FilterExpression": "begins_with(#key, :prefix)"}
-        due: list[tuple[int, str]] = []
-        more = False
-        for shard in range(schema.DUE_SHARDS):
-            found = 0
+
+        def read(shard: int) -> tuple[list[tuple[int, str]], bool]:
+            due: list[tuple[int, str]] = []
             for page in self.table.pages(
                 "query",
                 IndexName=schema.DUE_INDEX,
@@ -256,12 +260,14 @@ class DynamoDBStore:
             ):
                 times = [int(item[schema.DUE_AT]["N"]) for item in page["Items"]]
                 due += zip(times, self._tags(page), strict=True)
-                found += len(times)
-                if found >= limit:
-                    more = more or "LastEvaluatedKey" in page
-                    break
-        due.sort()
-        return [tag for _, tag in due[:limit]], more or len(due) > limit
+                if len(due) >= limit:
+                    return due, "LastEvaluatedKey" in page
+            return due, False
+
+        with ThreadPoolExecutor(_READERS) as readers:
+            shards = list(readers.map(read, range(schema.DUE_SHARDS)))
+        due = sorted(entry for entries, _ in shards for entry in entries)
+        return [tag for _, tag in due[:limit]], len(due) > limit or any(more for _, more in shards)
 
     def scan(
         self,

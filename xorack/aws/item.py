@@ -79,6 +79,13 @@ def decode(item: Item, partition_key: str) -> Chain:
                 ((actual, value),) = item[name].items()
                 found = f"{value}" if actual == "N" else f"of type {actual}"
                 raise NotAChain(tag, f"its {name} is {found}, expected {expected}") from error
+    _check(tag, fields)
+    fields.update({name: name in item for name in schema.FLAGS})
+    return Chain(tag, **fields)
+
+
+def _check(tag: str, fields: dict[str, Any]) -> None:
+    """Raise NotAChain for a value without which the chain cannot have an end or an event."""
     for name in schema.TIMES:
         if not 0 <= fields.get(name, 0) <= END_OF_TIME:
             expected = "milliseconds since the epoch"
@@ -86,10 +93,9 @@ def decode(item: Item, partition_key: str) -> Chain:
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChain(tag, f"its status is {shown(status)}, expected {expected}")
-    if "detail" in fields and not _is_object(fields["detail"]):
-        raise NotAChain(tag, f"its detail is {shown(fields['detail'])}, expected a JSON object")
-    fields.update({name: name in item for name in schema.FLAGS})
-    return Chain(tag, **fields)
+    for name in ("detail", "resume"):
+        if name in fields and not _is_object(fields[name]):
+            raise NotAChain(tag, f"its {name} is {shown(fields[name])}, expected a JSON object")
 
 
 def _is_object(text: str) -> bool:

@@ -21,8 +21,10 @@ DUE_SHARD: Final = "due_shard"
 """Partition key of the index: 0 to ``DUE_SHARDS`` - 1."""
 DUE_AT: Final = "due_at"
 """Sort key of the index: milliseconds since the epoch."""
-DUE_SHARDS: Final = 8
-"""Partitions of the index. Each takes 1,000 writes a second."""
+DUE_SHARDS: Final = 40
+"""Partitions of the index. Each takes 1,000 writes a second: together DynamoDB's default quota.
+
+Every reader of the index reads all of them. A lower number would hide the chains of the others."""
 
 FORMAT_NAME: Final = "format"
 FORMAT: Final = 1
@@ -56,13 +58,16 @@ TIMES: Final = (
     DUE_AT,
     "marks_until",
 )
-STRINGS: Final = (STATUS, "detail", "failing", "reason")
+STRINGS: Final = (STATUS, "detail", "resume", "failing", "reason")
 BINARIES: Final = (STAMP, "marks")
-FLAGS: Final = ("event_pending", "extended")
+FLAGS: Final = ("event_pending", "resume_pending", "extended")
 RESERVED: Final = frozenset(
     (*NUMBERS, *STRINGS, *BINARIES, *FLAGS, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SPILLED_MARKS)
 )
 """Attributes of an item. The partition key must have another name."""
+
+RESUME_KINDS: Final = ("step_functions", "lambda")
+"""Who may wait for a chain's end."""
 
 METRIC_NAMESPACE: Final = "xorack"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,9 +23,11 @@ from xorack.core.retry import RetryPolicy
 __all__ = [
     "DeadLetterQueue",
     "SendReport",
+    "group_id",
     "queue_client",
     "send",
     "send_bodies",
+    "send_grouped",
     "send_packed",
     "why_unreachable",
 ]
@@ -34,6 +37,8 @@ _AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 _ENTRIES = 10
 """Most entries of one SendMessageBatch; together they hold at most 1 MiB."""
 _ERROR_BYTES = 1000
+_GROUP_CHARACTERS = 128
+"""Most characters of a message group's id; all are printable ASCII without blanks."""
 
 
 def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | None = None) -> Any:
@@ -103,6 +108,7 @@ class _Message:
     position: int
     body: str
     attributes: dict[str, Any]
+    group: str | None = None
 
     @property
     def size(self) -> int:
@@ -111,6 +117,17 @@ class _Message:
         for name, value in self.attributes.items():
             size += len(name) + len(value["DataType"]) + len(value["StringValue"].encode())
         return size
+
+
+def group_id(name: str) -> str:
+    """Return the ``MessageGroupId`` of a name: itself, or what SQS accepts of it with a hash.
+
+    On a standard queue, groups make the queue fair: the backlog of one does not delay others.
+    """
+    if re.fullmatch(f"[!-~]{{1,{_GROUP_CHARACTERS}}}", name):
+        return name
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return re.sub("[^!-~]", "_", name)[: _GROUP_CHARACTERS - 17] + "-" + digest
 
 
 def send(
@@ -135,36 +152,70 @@ def send(
             ids: those that arrived are not applied twice.
         InvalidRequest: The queue URL is empty.
     """
+    return send_grouped(queue_url, {None: requests}, client, max_bytes=max_bytes, policy=policy)
+
+
+def send_grouped(
+    queue_url: str,
+    groups: Mapping[str | None, Iterable[Request]],
+    client: Any = None,
+    *,
+    max_bytes: int = 250_000,
+    policy: RetryPolicy | None = None,
+) -> SendReport:
+    """Send requests as `send` does, each in a message of its group.
+
+    Args:
+        queue_url: The queue.
+        groups: The name of each group to its requests; None for requests of no group.
+        client: A boto3 SQS client; by default one of the default credential chain.
+        max_bytes: The limit of one message's body.
+        policy: The limits of retries for messages that were not accepted.
+    """
     count = 0
 
-    def counted() -> Iterator[Request]:
+    def counted(requests: Iterable[Request]) -> Iterator[Request]:
         nonlocal count
         for request in requests:
             count += 1
             yield request
 
-    messages, size = send_packed(queue_url, pack(counted(), max_bytes), client, policy=policy)
+    bodies = (
+        (body, group)
+        for group, requests in groups.items()
+        for body in pack(counted(requests), max_bytes)
+    )
+    messages, size = _send(queue_url, bodies, client, policy)
     return SendReport(messages, count, size)
 
 
 def send_packed(
-    queue_url: str,
-    bodies: Iterable[str],
-    client: Any = None,
-    *,
-    policy: RetryPolicy | None = None,
+    queue_url: str, bodies: Iterable[str], client: Any = None, *, group: str | None = None
 ) -> tuple[int, int]:
-    """Send bodies that `xorack.core.message.pack` made; see `send`.
+    """Send bodies that `xorack.core.message.pack` made, all of one group; see `send`.
 
     Returns:
         The number of messages, and of the bytes of their bodies.
     """
+    return _send(queue_url, ((body, group) for body in bodies), client, None)
+
+
+def _send(
+    queue_url: str,
+    bodies: Iterable[tuple[str, str | None]],
+    client: Any,
+    policy: RetryPolicy | None,
+) -> tuple[int, int]:
+    """Send bodies with their groups; return the number of messages and of their bytes."""
     if not isinstance(queue_url, str) or not queue_url:
         raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
     client = make_client("sqs") if client is None else client
     policy = policy or RetryPolicy(attempts=8)
     messages = size = 0
-    for batch in _batches(_Message(position, body, {}) for position, body in enumerate(bodies)):
+    for batch in _batches(
+        _Message(position, body, {}, None if group is None else group_id(group))
+        for position, (body, group) in enumerate(bodies)
+    ):
         if failures := _send_batch(client, queue_url, batch, policy):
             unsent = [message.body for message in batch if message.position in failures]
             raise SendFailed(queue_url, next(iter(failures.values())), unsent)
@@ -174,13 +225,18 @@ def send_packed(
 
 
 def send_bodies(
-    queue_url: str, bodies: Sequence[tuple[str, int]], client: Any, *, policy: RetryPolicy
+    queue_url: str,
+    bodies: Sequence[tuple[str, int, str | None]],
+    client: Any,
+    *,
+    policy: RetryPolicy,
 ) -> dict[int, str]:
     """Send bodies again, each with the time when it was first sent as the attribute ``sent_at``.
 
     Args:
         queue_url: The queue.
-        bodies: Each body, and when it was first sent, milliseconds since the epoch.
+        bodies: Each body, when it was first sent, milliseconds since the epoch, and the
+            ``MessageGroupId`` of its message, if any.
         client: A boto3 SQS client.
         policy: The limits of retries for messages that were not accepted.
 
@@ -193,10 +249,10 @@ def send_bodies(
     return failures
 
 
-def _sent_again(position: int, body: str, sent_at: int) -> _Message:
-    message = _Message(position, body, _sent_at(sent_at))
+def _sent_again(position: int, body: str, sent_at: int, group: str | None) -> _Message:
+    message = _Message(position, body, _sent_at(sent_at), group)
     # A malformed body at SQS's limit cannot be split: it goes without its time.
-    return message if message.size <= MAX_BODY_BYTES else _Message(position, body, {})
+    return message if message.size <= MAX_BODY_BYTES else _Message(position, body, {}, group)
 
 
 def _sent_at(time: int | None) -> dict[str, Any]:
@@ -238,6 +294,7 @@ def _send_batch(
                 "Id": str(position),
                 "MessageBody": message.body,
                 "MessageAttributes": message.attributes,
+                **({} if message.group is None else {"MessageGroupId": message.group}),
             }
             for position, message in messages.items()
         ]

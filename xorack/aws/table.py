@@ -9,6 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.aws import schema
 from xorack.aws.client import error_code, is_transient, make_client
+from xorack.aws.table_check import check_definition, check_state
 from xorack.core.errors import InvalidRequest
 from xorack.core.ports import Unavailable
 from xorack.core.retry import RetryPolicy
@@ -64,6 +65,30 @@ class Table:
         except (ClientError, BotoCoreError) as error:
             raise (Unavailable(error) if is_transient(error) else error) from error
         return response
+
+    def check(self) -> bool:
+        """Check that this table can hold chains: two calls, which write nothing.
+
+        Returns:
+            False if DynamoDB did not respond in time: the table is as good as yesterday.
+
+        Raises:
+            InvalidRequest: The table cannot hold chains.
+            ClientError: DynamoDB rejects a call.
+        """
+        try:
+            table = self.call("describe_table")["Table"]
+            check_definition(self.name, table, self.partition_key)
+            time_to_live = self.call("describe_time_to_live")["TimeToLiveDescription"]
+        except Unavailable:
+            return False
+        except ClientError as error:
+            if error_code(error) != "ResourceNotFoundException":
+                raise
+            expected = "a table of this account and region"
+            raise InvalidRequest("table_name", self.name, expected) from error
+        check_state(self.name, table, time_to_live)
+        return True
 
     def key(self, value: str) -> Item:
         """Return the key of an item."""

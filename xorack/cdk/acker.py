@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aws_cdk import aws_events, aws_iam, aws_kms, aws_sns, aws_sqs
+from aws_cdk import aws_dynamodb, aws_events, aws_iam, aws_kms, aws_sns, aws_sqs
 from constructs import Construct
 from typing_extensions import TypedDict, Unpack
 
@@ -15,14 +15,17 @@ from xorack.cdk.function import Network, Resources
 from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
 from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, allow_logs_to_use
 from xorack.cdk.queue import create_queues
+from xorack.cdk.rollout import create_canaries
 from xorack.cdk.settings import Settings
-from xorack.cdk.table import create_table, index_arn
+from xorack.cdk.table import adopt_table, create_table, index_arn
 from xorack.cdk.validation import check_arguments, check_kind, describe, is_external
 
 _READ = (
     "dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query",
     "dynamodb:Scan",
 )  # fmt: skip
+# Faults of new code that are no errors of its invocations.
+_ROLLBACK_ALARMS = ("DeadLettersVisible", "EventsPending", "SweepProblems")
 
 
 class AckerProps(TypedDict, total=False):
@@ -30,6 +33,8 @@ class AckerProps(TypedDict, total=False):
 
     Attributes:
         settings: Settings of the acker.
+        table: Your table of chains, for nothing else, with its key, its index of deadlines and its
+            TTL attribute complete; or an imported one, which the functions check.
         queue: Your standard queue of requests, for nothing else.
         dead_letters: Your queue of rejected requests; by default the one that `queue` names.
         bus: Your bus for the chains' events.
@@ -41,6 +46,7 @@ class AckerProps(TypedDict, total=False):
     """
 
     settings: Settings | None
+    table: aws_dynamodb.ITable | None
     queue: aws_sqs.IQueue | None
     dead_letters: aws_sqs.IQueue | None
     bus: aws_events.IEventBus | None
@@ -84,7 +90,9 @@ class Acker(Construct):
         check_arguments(self, props)
         self.settings = settings = props.get("settings") or Settings()
         key = props.get("encryption_key")
-        self.table = create_table(Construct(self, "Chains"), settings, key)
+        chains = Construct(self, "Chains")
+        adopted = adopt_table(chains, settings, props.get("table"))
+        self.table = adopted or create_table(chains, settings, key)
         supplied = props.get("queue"), props.get("dead_letters")
         queues = create_queues(Construct(self, "Stamps"), settings, key, *supplied)
         self.queue, self.dead_letters = queues
@@ -102,19 +110,25 @@ class Acker(Construct):
             encryption_key=key,
             network=props.get("network"),
         )
-        self.consumer = create_consumer(Construct(self, "Consumer"), resources)
-        self.sweeper = create_sweeper(Construct(self, "Sweeper"), resources)
+        consumer = create_consumer(Construct(self, "Consumer"), resources)
+        sweeper = create_sweeper(Construct(self, "Sweeper"), resources)
+        self.consumer, self.sweeper = consumer.lambda_, sweeper.lambda_
         monitoring = Construct(self, "Monitoring")
         functions = {"Consumer": self.consumer, "Sweeper": self.sweeper}
         topic = props.get("alarm_topic")
         if topic is None and settings.alarm_topic_arn:
             topic = aws_sns.Topic.from_topic_arn(monitoring, "Topic", settings.alarm_topic_arn)
         self.alarms = create_alarms(monitoring, resources, functions, topic)
+        if settings.rollout == "canary":
+            rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]
+            aliases = {"Consumer": consumer, "Sweeper": sweeper}
+            create_canaries(Construct(self, "Rollout"), aliases, rollback)
         self.widget = self.dashboard = None
         if settings.dashboard:
-            self.widget = create_widget(Construct(self, "Widget"), resources)
+            widget = create_widget(Construct(self, "Widget"), resources)
+            self.widget = widget.lambda_
             self.dashboard = create_dashboard(
-                monitoring, resources, functions, self.alarms.values(), self.widget
+                monitoring, resources, functions, self.alarms.values(), widget
             )
 
     def grant_send(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:

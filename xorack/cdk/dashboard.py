@@ -141,7 +141,7 @@ def _row_of_functions(resources: Resources, functions: _Functions) -> _Row:
                 f.metric("ConcurrentExecutions", statistic="Maximum", period=_MINUTE, label=name)
                 for name, f in functions.items()
             ),
-            limit=(settings.max_concurrency, "the consumer's maximum"),
+            limit=(settings.consumer_concurrency, "the consumer's maximum"),
         ),
     ]
 

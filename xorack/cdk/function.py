@@ -126,7 +126,7 @@ def create_function(
         description=f"Permissions of {handler}",
         inline_policies={"Access": access},
     )
-    _acknowledge_findings(scope, wildcard=bool(on_all))
+    _acknowledge_findings(scope, [*statements, *on_all])
     return aws_lambda.Function(
         scope,
         "Function",
@@ -171,15 +171,17 @@ def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicySta
     return statements
 
 
-def _acknowledge_findings(scope: Construct, wildcard: bool) -> None:
+def _acknowledge_findings(scope: Construct, statements: Sequence[aws_iam.PolicyStatement]) -> None:
     """Acknowledge the findings of cdk-nag, with reasons."""
     reasons = {
         "AwsSolutions-L1": "Python 3.13 is supported until 2029; a newer runtime needs a layer of "
         "Powertools and a run of the tests for it"
     }
-    if wildcard:
-        no_resources = "The actions of X-Ray, and those that join a network, accept no resource"
-        reasons["AwsSolutions-IAM5[Resource::*]"] = no_resources
+    if any("*" in statement.resources for statement in statements):
+        reasons["AwsSolutions-IAM5[Resource::*]"] = (
+            "The actions of X-Ray, those on tasks of Step Functions, and those that join a "
+            "network, accept no resource"
+        )
     for rule, reason in reasons.items():
         Validations.of(scope).acknowledge(Acknowledgment(id=rule, reason=reason))
 

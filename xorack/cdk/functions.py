@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
 
-from aws_cdk import Duration, Stack, aws_events, aws_events_targets, aws_lambda
+from aws_cdk import (
+    Acknowledgment,
+    ArnFormat,
+    Duration,
+    Stack,
+    Validations,
+    aws_dynamodb,
+    aws_events,
+    aws_events_targets,
+    aws_iam,
+    aws_lambda,
+)
 from constructs import Construct
 
 from xorack.cdk.function import Resources, create_function
 from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, WRITE_WITH_KEY, allow, allow_key
-from xorack.cdk.table import index_arn
+from xorack.cdk.settings import Settings
+from xorack.cdk.table import index_arn, is_imported
 
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 _RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
 _WIDGET_TIMEOUT_SECONDS: Final = 15
+_ALIAS: Final = "live"
+"""The alias of each function's version that runs."""
 
 
-def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Function:
+def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     """Create the function that applies requests to chains, and the mapping from the queue to it.
 
     The mapping reports partial failures: SQS delivers only the failed messages of a batch again.
@@ -30,31 +45,34 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
         description="Applies the queue's requests to chains",
         timeout_seconds=settings.function_timeout_seconds,
         statements=[
-            allow(table.table_arn, *_READ, "dynamodb:UpdateItem"),
+            allow(table.table_arn, *_READ, "dynamodb:UpdateItem", *_check(table)),
             allow(queue.queue_arn, *_RECEIVE),  # Lambda polls with the function's role
             allow(dead_letters.queue_arn, "sqs:SendMessage"),
             allow(resources.bus.event_bus_arn, "events:PutEvents"),
+            *_allow_resume(scope, resources),
             *allow_key(table.encryption_key, *WRITE_WITH_KEY),
             *allow_key(queue.encryption_master_key, *READ_WITH_KEY),
             *allow_key(dead_letters.encryption_master_key, *SEND_WITH_KEY),
         ],
     )
-    _add_event_environment(function, resources)
+    _add_environment(function, resources)
+    alias = function.add_alias(_ALIAS)
     # SqsEventSource would grant more than the poller needs.
     aws_lambda.EventSourceMapping(
         scope,
         "Messages",
-        target=function,
+        target=alias,
         event_source_arn=queue.queue_arn,
         batch_size=settings.batch_size,
         max_batching_window=Duration.seconds(settings.batch_window_seconds),
-        max_concurrency=settings.max_concurrency,
+        max_concurrency=None if settings.has_pollers else settings.consumer_concurrency,
+        provisioned_poller_config=_pollers(settings),
         report_batch_item_failures=True,
     )
-    return function
+    return alias
 
 
-def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Function:
+def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     """Create the function that times chains out, and the rule that runs it each minute.
 
     Two concurrent sweeps do no harm: each write is conditional.
@@ -68,28 +86,32 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Functio
         timeout_seconds=resources.settings.sweeper_timeout_seconds,
         statements=[
             allow(index_arn(table), "dynamodb:Query"),
-            allow(table.table_arn, *_READ, "dynamodb:UpdateItem"),
+            allow(table.table_arn, *_READ, "dynamodb:UpdateItem", *_check(table)),
             allow(resources.bus.event_bus_arn, "events:PutEvents"),
+            *_allow_resume(scope, resources),
             *allow_key(table.encryption_key, *WRITE_WITH_KEY),
         ],
     )
-    _add_event_environment(function, resources)
+    _add_environment(function, resources)
+    if (reserved := resources.settings.sweeper_reserved_concurrency) is not None:
+        resource: Any = function.node.default_child
+        resource.reserved_concurrent_executions = reserved
     # The next sweep replaces the retry of one that failed.
-    function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.seconds(60))
+    alias = function.add_alias(_ALIAS, retry_attempts=0, max_event_age=Duration.seconds(60))
     aws_events.Rule(
         scope,
         "EachMinute",
         schedule=aws_events.Schedule.rate(Duration.minutes(1)),
-        targets=[aws_events_targets.LambdaFunction(function)],
+        targets=[aws_events_targets.LambdaFunction(alias)],
     )
-    return function
+    return alias
 
 
-def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Function:
+def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     """Create the function behind the dashboard's custom widget; it only reads.
 
-    CloudWatch invokes it with the rights of the dashboard's user, who needs
-    `lambda:InvokeFunction` on it.
+    CloudWatch invokes its alias with the rights of the dashboard's user, who needs
+    `lambda:InvokeFunction` on that.
     """
     table, dead_letters = resources.table, resources.dead_letters
     function = create_function(
@@ -107,14 +129,57 @@ def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Function
         ],
     )
     function.add_environment("DEAD_LETTER_QUEUE_URL", dead_letters.queue_url)
-    return function
+    return function.add_alias(_ALIAS)
 
 
-def _add_event_environment(function: aws_lambda.Function, resources: Resources) -> None:
-    """Add the names of the bus and of the dead-letter queue to a function's environment."""
+def _check(table: aws_dynamodb.ITable) -> tuple[str, ...]:
+    """Return the actions that check a table, if the functions must."""
+    return ("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive") if is_imported(table) else ()
+
+
+def _pollers(settings: Settings) -> aws_lambda.ProvisionedPollerConfig | None:
+    """Return the provisioned pollers of the queue."""
+    if not settings.has_pollers:
+        return None
+    return aws_lambda.ProvisionedPollerConfig(
+        minimum_pollers=settings.min_pollers, maximum_pollers=settings.max_pollers
+    )
+
+
+def _allow_resume(scope: Construct, resources: Resources) -> list[aws_iam.PolicyStatement]:
+    """Allow to resume the executions that the settings name. Only who has a token can use it."""
+    kinds, statements = resources.settings.resume_kinds, []
+    if "step_functions" in kinds:
+        # These actions accept no resource.
+        statements.append(allow("*", "states:SendTaskFailure", "states:SendTaskSuccess"))
+    if "lambda" in kinds:
+        functions = Stack.of(scope).format_arn(
+            service="lambda",
+            resource="function",
+            resource_name="*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        callback = "lambda:SendDurableExecutionCallback"
+        statements.append(allow(functions, f"{callback}Failure", f"{callback}Success"))
+        reason = "Any function of the account may wait; only its callback id resumes it"
+        finding = f"AwsSolutions-IAM5[Resource::{_printed(functions)}]"
+        Validations.of(scope).acknowledge(Acknowledgment(id=finding, reason=reason))
+    return statements
+
+
+def _printed(arn: str) -> str:
+    """Return an ARN as cdk-nag prints it: ``${Token[AWS.Region.13]}`` as ``<AWS::Region>``."""
+    return re.sub(r"\$\{Token\[AWS\.(\w+)\.\d+\]\}", r"<AWS::\1>", arn)
+
+
+def _add_environment(function: aws_lambda.Function, resources: Resources) -> None:
+    """Add what a function needs that ends chains to its environment."""
     bus = resources.bus
     # EventBridge looks for a bare name in this account.
     same_account = bus.env.account == Stack.of(function).account
     name = bus.event_bus_name if same_account else bus.event_bus_arn
     function.add_environment("EVENT_BUS_NAME", name)
     function.add_environment("DEAD_LETTER_QUEUE_URL", resources.dead_letters.queue_url)
+    if is_imported(resources.table):
+        function.add_environment("CHECK_TABLE", "true")
+    function.add_environment("RESUME", ",".join(resources.settings.resume_kinds))

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from xorack.aws.schema import RESERVED, TAG
+from xorack.aws.schema import RESERVED, RESUME_KINDS, TAG
 
 _DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
+_MILLION: Final = 1_000_000
 # Lambda's advice: otherwise SQS delivers a batch again while Lambda retries it for throttling.
 _VISIBILITY_FACTOR: Final = 6
+# A new account may have ten executions for all functions: half of them for the consumer.
+_CONCURRENCY: Final = 5
+# Lambda's: concurrent invocations of one provisioned poller, and the default of their number.
+_PER_POLLER: Final = 10
+_MAX_POLLERS: Final = 200
 # CloudWatch Logs allows these.
 _LOG_RETENTION_DAYS: Final = (
     1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545,
@@ -74,6 +80,8 @@ class Settings:
     """Settings of one acker; the defaults suit a production stack.
 
     Attributes:
+        table_name: Name of an existing table of this account and region; by default the acker
+            creates one.
         partition_key: Name of the table's partition key.
         function_timeout_seconds: Timeout of the consumer. The queue's visibility timeout follows.
             No write starts in its last 19 seconds (of 10 seconds, in the last 6): they are for
@@ -84,25 +92,44 @@ class Settings:
             all messages of a chain in a batch, so large batches cost less.
         batch_window_seconds: Time for which Lambda gathers messages before it invokes the consumer.
             Batches of more than ten messages need at least one second.
-        max_concurrency: Maximum number of concurrent invocations of the consumer.
+        max_concurrency: Maximum number of concurrent invocations of the consumer; by default 5,
+            which leaves room for the sweeper in an account of ten. Pollers replace it.
+        min_pollers: Minimum number of provisioned pollers of the queue. They are paid by the hour,
+            and invoke up to ten consumers each. By default there are none, or with `max_pollers`
+            Lambda's two.
+        max_pollers: Maximum number of provisioned pollers; by default Lambda's, 200.
+        sweeper_reserved_concurrency: Concurrent executions that Lambda reserves for the sweeper. It
+            leaves 100 unreserved, so an account needs more than that.
+        warm_read_units: Read units a second that the table takes at once; by default DynamoDB's,
+            12,000. AWS charges for a raise, which cannot be taken back.
+        warm_write_units: Write units a second that the table and the index of deadlines take at
+            once; by default DynamoDB's, 4,000.
+        max_read_units: Read units a second beyond which DynamoDB throttles the table.
+        max_write_units: Write units a second beyond which DynamoDB throttles the table. Messages
+            then wait in the queue.
         max_receive_count: Attempts before SQS moves a message to the dead-letter queue.
         queue_retention_days: Time for which the queue keeps a message.
         dead_letter_retention_days: Time for which the dead-letter queue keeps a message. For failed
             messages it counts from the first send, so it must be longer than the queue's.
+        resume: Who may wait for a chain's end: `none`, `step_functions` (tasks with a task token),
+            `lambda` (callbacks of durable executions) or `all`. It gives the functions the
+            permission; a request with another kind is rejected.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
         pending_timeout_seconds: Time for which a chain waits for its `create`; by default the
             retention of the queue, since the `create` can arrive until then.
         retention_days: Time for which a finished chain stays, so that late or redriven messages do
             not start it again.
         deletion_protection: DynamoDB rejects deletion of the table.
-        removal_policy: `retain` or `destroy`: the fate of the table, the queues and the logs when
-            the stack is deleted.
+        removal_policy: `retain` or `destroy`: what happens to the table, the queues and the logs
+            when the stack is deleted.
         log_retention_days: Time for which the functions' logs stay.
         log_level: `DEBUG` or `INFO`, the lowest level that the functions log. A higher level would
             drop the metrics, which are log lines of level INFO.
         architecture: `arm64` or `x86_64`.
         tracing: X-Ray traces the functions.
         powertools_version: Version of AWS's public layer of Powertools for Python.
+        rollout: `all_at_once`, or `canary`: new code gets a tenth of the work for 15 minutes, and
+            the rest if no alarm rings.
         alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
         failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
         dashboard: Create a dashboard, and the function that shows unfinished chains on it.
@@ -113,9 +140,12 @@ class Settings:
         SettingError: A value has the wrong type, is out of range, or contradicts another setting.
     """
 
+    table_name: str | None = _text(
+        None, r"[A-Za-z0-9_.-]{3,255}", "the name of a table: 3 to 255 letters, digits, _, - and ."
+    )
     partition_key: str = _setting(
         TAG,
-        "text of 1 to 255 bytes without blanks around it, the name of no other attribute",
+        "text of 1 to 255 bytes without blanks at its ends, and not the name of another attribute",
         str,
         _is_key_name,
     )
@@ -124,10 +154,18 @@ class Settings:
     memory_mb: int = _number(1024, 128, 10_240, "MB")
     batch_size: int = _number(1_000, 1, 10_000, "messages")
     batch_window_seconds: int = _number(1, 0, 300, "seconds")
-    max_concurrency: int = _number(10, 2, 1_000, "concurrent invocations")
+    max_concurrency: int | None = _number(None, 2, 1_000, "concurrent invocations")
+    min_pollers: int | None = _number(None, 2, 200, "pollers")
+    max_pollers: int | None = _number(None, 2, 2_000, "pollers")
+    sweeper_reserved_concurrency: int | None = _number(None, 1, 100, "concurrent executions")
+    warm_read_units: int | None = _number(None, 12_000, _MILLION, "units a second")
+    warm_write_units: int | None = _number(None, 4_000, _MILLION, "units a second")
+    max_read_units: int | None = _number(None, 100, _MILLION, "units a second")
+    max_write_units: int | None = _number(None, 100, _MILLION, "units a second")
     max_receive_count: int = _number(5, 1, 1_000, "receives")
     queue_retention_days: int = _number(4, 1, 13, "days")
     dead_letter_retention_days: int = _number(14, 2, 14, "days")
+    resume: str = _choice("none", "none", *RESUME_KINDS, "all")
     default_timeout_seconds: int = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
     pending_timeout_seconds: int | None = _number(None, 1, _TEN_YEARS * _DAY, "seconds")
     retention_days: int = _number(30, 1, _TEN_YEARS, "days")
@@ -140,6 +178,7 @@ class Settings:
     powertools_version: str = _text(
         "3.37.0", r"[3-9]\.\d{1,3}\.\d{1,3}", "a released version from 3.0.0 on, such as 3.37.0"
     )
+    rollout: str = _choice("all_at_once", "all_at_once", "canary")
     alarm_topic_arn: str | None = _text(
         None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
     )
@@ -174,10 +213,37 @@ class Settings:
              "finished chain has to outlive every message that may still come back"),
             ("removal_policy", self.deletion_protection and self.removal_policy == "destroy",
              "retain, or deletion_protection=false as well: a protected table cannot be destroyed"),
+            *self._capacity_rules(),
         )  # fmt: skip
         for name, broken, expected in rules:
             if broken:
                 raise SettingError(name, getattr(self, name), expected)
+
+    def _capacity_rules(self) -> Iterator[tuple[str, bool, str]]:
+        low, high = self.min_pollers, self.max_pollers
+        both = self.has_pollers and self.max_concurrency is not None
+        yield "max_concurrency", both, "none, since provisioned pollers replace it"
+        too_few = low is not None and high is not None and high < low
+        yield "max_pollers", too_few, f"min_pollers ({low}) or more"
+        for units in ("read_units", "write_units"):
+            warm, most = getattr(self, f"warm_{units}"), getattr(self, f"max_{units}")
+            expected = f"warm_{units} ({warm}) or more: the table would never take what is paid for"
+            yield f"max_{units}", None not in (warm, most) and most < warm, expected
+            for name, value in ((f"warm_{units}", warm), (f"max_{units}", most)):
+                adopted = self.table_name is not None and value is not None
+                yield name, adopted, f"none, since the stack does not change {self.table_name}"
+
+    @property
+    def has_pollers(self) -> bool:
+        """True with provisioned pollers, which replace `max_concurrency`."""
+        return self.min_pollers is not None or self.max_pollers is not None
+
+    @property
+    def consumer_concurrency(self) -> int:
+        """Maximum number of concurrent invocations of the consumer."""
+        if self.has_pollers:
+            return _PER_POLLER * (self.max_pollers or _MAX_POLLERS)
+        return self.max_concurrency or _CONCURRENCY
 
     @property
     def visibility_timeout_seconds(self) -> int:
@@ -186,6 +252,11 @@ class Settings:
         A message waits in the window after SQS has delivered it.
         """
         return _VISIBILITY_FACTOR * self.function_timeout_seconds + self.batch_window_seconds
+
+    @property
+    def resume_kinds(self) -> tuple[str, ...]:
+        """The kinds of waiting executions that the functions may resume."""
+        return tuple(kind for kind in RESUME_KINDS if self.resume in (kind, "all"))
 
     @property
     def retention_seconds(self) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from aws_cdk import RemovalPolicy, aws_dynamodb, aws_kms
+from typing import Any
+
+from aws_cdk import ArnFormat, RemovalPolicy, Stack, aws_dynamodb, aws_kms
 from constructs import Construct
 
 from xorack.aws.schema import DUE_AT, DUE_INDEX, DUE_SHARD, EXPIRES_AT
+from xorack.aws.table_check import check_definition, check_replicas, check_time_to_live
 from xorack.cdk.settings import Settings
+from xorack.cdk.validation import is_known_to_differ
 
 _Attribute = aws_dynamodb.Attribute
 _Type = aws_dynamodb.AttributeType
@@ -31,15 +35,100 @@ def create_table(
         encryption_key=encryption_key,
         time_to_live_attribute=EXPIRES_AT,
         deletion_protection=settings.deletion_protection,
-        removal_policy=removal_policy(settings),
+        warm_throughput=_warm(settings.warm_read_units, settings.warm_write_units),
+        max_read_request_units=settings.max_read_units,
+        max_write_request_units=settings.max_write_units,
+        # A rollback cannot delete a protected table: it would fail, and block the next deployment.
+        removal_policy=RemovalPolicy.RETAIN
+        if settings.deletion_protection
+        else removal_policy(settings),
     )
     table.add_global_secondary_index(
         index_name=DUE_INDEX,
         partition_key=_Attribute(name=DUE_SHARD, type=_Type.NUMBER),
         sort_key=_Attribute(name=DUE_AT, type=_Type.NUMBER),
         projection_type=aws_dynamodb.ProjectionType.KEYS_ONLY,
+        # An index that throttles also throttles its table. It has no maximum for the same reason.
+        warm_throughput=_warm(None, settings.warm_write_units),
     )
     return table
+
+
+def _warm(reads: int | None, writes: int | None) -> aws_dynamodb.WarmThroughput | None:
+    if reads is None and writes is None:
+        return None
+    return aws_dynamodb.WarmThroughput(read_units_per_second=reads, write_units_per_second=writes)
+
+
+def adopt_table(
+    scope: Construct, settings: Settings, table: aws_dynamodb.ITable | None
+) -> aws_dynamodb.ITable | None:
+    """Return the table that the user supplies, by construct or by name; None if there is none.
+
+    Raises:
+        ValueError: The table is known to be unable to hold chains.
+    """
+    if settings.table_name is None:
+        if table is not None:
+            _check(table, scope, settings.partition_key)
+        return table
+    if table is not None:
+        raise ValueError(
+            f"table: got {table.node.path}, and the setting `table_name` is "
+            f"{settings.table_name!r}: expected one of the two"
+        )
+    return aws_dynamodb.Table.from_table_name(scope, "Table", settings.table_name)
+
+
+def is_imported(table: aws_dynamodb.ITable) -> bool:
+    """Return True for a table whose definition is unknown before the functions' first call."""
+    return _definition(table) is None
+
+
+def _check(table: aws_dynamodb.ITable, scope: Construct, partition_key: str) -> None:
+    """Reject a table that cannot work; the definition of an imported one is unknown."""
+    path, here = table.node.path, Stack.of(scope)
+    # The environment of an imported table is the stack's: only its ARN tells where it is.
+    arn = here.split_arn(table.table_arn, ArnFormat.SLASH_RESOURCE_NAME)
+    for there, expected in (
+        (table.env.account, here.account),
+        (arn.account, here.account),
+        (arn.region, here.region),
+    ):
+        if there is not None and is_known_to_differ(there, expected):
+            raise ValueError(f"table: {path} is in {there}, expected {expected}")
+    definition = _definition(table)
+    if definition is None:
+        return
+    check_definition(path, definition, partition_key)
+    if len(definition.get("Replicas") or ()) > 1:
+        check_replicas(path, [one["Region"] for one in definition["Replicas"]])
+    time_to_live = definition.get("TimeToLiveSpecification") or {}
+    check_time_to_live(path, time_to_live.get("Enabled") and time_to_live.get("AttributeName"))
+
+
+def _definition(table: aws_dynamodb.ITable) -> dict[str, Any] | None:
+    """Return the properties of a table of this app as CloudFormation names them."""
+    resource: Any = table.node.default_child
+    kinds = (aws_dynamodb.CfnTable, aws_dynamodb.CfnGlobalTable)
+    if not isinstance(resource, kinds):
+        return None
+    names = ["attribute_definitions", "global_secondary_indexes", "key_schema", "replicas",
+             "time_to_live_specification"]  # fmt: skip
+    properties = {name: getattr(resource, name, None) for name in names}
+    values = Stack.of(table).resolve(properties)
+    return {_cased(name): _with_cased_names(value) for name, value in values.items()}
+
+
+def _with_cased_names(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_cased(name): _with_cased_names(one) for name, one in value.items()}
+    return [_with_cased_names(one) for one in value] if isinstance(value, list) else value
+
+
+def _cased(name: str) -> str:
+    """Return `KeySchema` for `keySchema` and `key_schema`."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
 def index_arn(table: aws_dynamodb.ITable) -> str:
@@ -48,5 +137,9 @@ def index_arn(table: aws_dynamodb.ITable) -> str:
 
 
 def removal_policy(settings: Settings) -> RemovalPolicy:
-    """Return the removal policy of resources that hold state."""
-    return RemovalPolicy[settings.removal_policy.upper()]
+    """Return the removal policy of resources that hold state.
+
+    A failed first deployment retains none of them: there is nothing in them yet.
+    """
+    retain = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+    return retain if settings.removal_policy == "retain" else RemovalPolicy.DESTROY

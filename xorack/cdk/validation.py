@@ -1,4 +1,4 @@
-"""Validation of user-supplied resources (queues, bus, key, topic, network, grantee).
+"""Validation of user-supplied resources (table, queues, bus, key, topic, network, grantee).
 
 Without it, a mistake shows at the deployment only, or when a function is denied a call.
 """
@@ -14,6 +14,7 @@ from constructs import Construct
 # The kind of each argument, and an attribute that only this kind has.
 _KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "settings": ("a Settings", "visibility_timeout_seconds"),
+    "table": ("an ITable", "table_arn"),
     "queue": ("an IQueue", "queue_arn"),
     "dead_letters": ("an IQueue", "queue_arn"),
     "bus": ("an IEventBus", "event_bus_arn"),

@@ -88,10 +88,10 @@ def _change(
     tags: Sequence[str],
     run: Run | None,
     target: Target,
-    yes: bool,
-    as_json: bool,
+    **flags: bool,
 ) -> int:
     """Change the chains, and print a line for each; of a run, the numbers and the problems."""
+    yes, as_json = flags["yes"], flags["as_json"]
     if run and as_json and not yes:
         raise click.UsageError("--json with --run requires --yes")
     store, bus = target.open()

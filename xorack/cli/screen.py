@@ -142,6 +142,8 @@ def _properties(status: ChainStatus) -> Iterator[tuple[str, str]]:
         yield from (("", line) for line in lines[1:])
     if final:
         yield "event", "pending" if chain.event_pending else "published"
+        if chain.resume:
+            yield "resume", "pending" if chain.resume_pending else "done"
 
 
 def _ago(status: ChainStatus, time: int | None) -> str | None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, Literal, cast, get_args
 
-from xorack.aws.sqs import queue_client, send
+from xorack.aws.sqs import queue_client, send_grouped
 from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
 from xorack.core.hashing import MASK, unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
@@ -106,6 +106,11 @@ def _cells_of(token: Mapping[str, Any], kind: object) -> int:
         raise InvalidToken("cells", cells, error.expected) from None
 
 
+def _group_of(tag: str) -> str | None:
+    run, slash, _ = tag.partition("/")
+    return run if run and slash else None
+
+
 def _maker(token: Token) -> Callable[[int], Stamp]:
     """Return the function that makes the stamps of a token's chains."""
     return plain if token.kind == "plain" else partial(traced, cells=token.cells)
@@ -137,6 +142,7 @@ class Tracker:
         *,
         stamps: StampKind = "traced",
         cells: int = TRACED_CELLS,
+        group: str | None = None,
         policy: RetryPolicy | None = None,
     ) -> None:
         """Send to a queue.
@@ -149,6 +155,9 @@ class Tracker:
                 outstanding units; ``plain`` ones have 8 bytes and do not.
             cells: The size of traced stamps, 16, 64, 256 or 1,024 cells a table; see
                 `xorack.traced`. Plain stamps have none.
+            group: The group of all messages, the name of a run or a customer: a backlog of one
+                group does not delay others. By default each chain's is its tag up to the first
+                ``/``, and chains whose tag has none have no group.
             policy: The limits of retries for messages that were not accepted.
         """
         if not isinstance(queue_url, str) or not queue_url:
@@ -157,9 +166,12 @@ class Tracker:
             raise InvalidRequest("stamps", stamps, "traced or plain")
         if check_cells(cells) != TRACED_CELLS and stamps == "plain":
             raise InvalidRequest("cells", cells, "traced stamps: plain ones have no cells")
+        if group is not None and (not isinstance(group, str) or not group):
+            raise InvalidRequest("group", group, "the name of a group of messages, or None")
         self.queue_url = queue_url
         self.stamps: StampKind = stamps
         self.cells = cells
+        self.group = group
         self.policy = policy
         self._client = client
         self._thread = threading.local()
@@ -171,6 +183,7 @@ class Tracker:
         timeout: float | None = None,
         idle_timeout: float | None = None,
         detail: Mapping[str, Any] | None = None,
+        resume: Mapping[str, str] | None = None,
     ) -> Token:
         """Create a chain with its root unit, and return the unit's token.
 
@@ -183,6 +196,8 @@ class Tracker:
             timeout: Seconds until the chain fails if it is not acked; by default the acker's.
             idle_timeout: Seconds without a stamp until it fails; by default no limit.
             detail: A JSON object of at most 4 KiB, returned in the chain's events.
+            resume: Who waits for the chain's end: ``{"step_functions": task token}`` or
+                ``{"lambda": callback id of a durable execution}``.
 
         Raises:
             InvalidRequest: An argument is invalid.
@@ -192,8 +207,9 @@ class Tracker:
         unit = unit_id(*parts) if parts else unit_id(tag)
         token = Token(unit, (tag,), self.stamps, self.cells)
         stamp = _maker(token)(token.unit)
-        options = {"timeout": timeout, "idle_timeout": idle_timeout, "detail": detail}
-        self._send(Request.create(tag, f"create-{token.unit:016x}", stamp, **options))
+        times = {"timeout": timeout, "idle_timeout": idle_timeout}
+        id, notes = f"create-{token.unit:016x}", {"detail": detail, "resume": resume}
+        self._send(Request.create(tag, id, stamp, **times, **notes))
         return token
 
     def step(self, *tokens: AnyToken, fail: bool = False) -> Step:
@@ -256,7 +272,8 @@ class Tracker:
     def batch(self) -> Iterator[None]:
         """Collect what this thread sends in the block, and send it packed at the end.
 
-        A worker that takes several events at a time turns hundreds of steps into one message.
+        A worker that takes several events at a time turns hundreds of steps into one message for
+        each group of chains.
         Steps that ended are sent even if the block raises. Nothing is sent before the end of the
         block, so acknowledge the events after it.
 
@@ -281,7 +298,10 @@ class Tracker:
             return
         if self._client is None:
             self._client = queue_client(self.queue_url)
-        send(self.queue_url, requests, self._client, policy=self.policy)
+        groups: dict[str | None, list[Request]] = {}
+        for request in requests:
+            groups.setdefault(self.group or _group_of(request.tag), []).append(request)
+        send_grouped(self.queue_url, groups, self._client, policy=self.policy)
 
 
 class Step:

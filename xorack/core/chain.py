@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES
 
-__all__ = ["END_OF_TIME", "NEVER_CREATED", "TIMED_OUT", "Chain", "Status"]
+__all__ = ["END_OF_TIME", "EVENT", "NEVER_CREATED", "TIMED_OUT", "Chain", "Status"]
 
 Status = Literal["pending", "open", "acked", "failed"]
 
 TIMED_OUT = "timed out"
 NEVER_CREATED = "never created"
+EVENT = "event"
+"""The channel of events."""
 END_OF_TIME = 253_402_300_799_999
 """The end of the year 9999, in milliseconds since the epoch."""
 
@@ -40,12 +43,14 @@ class Chain:
         due_at: Time at which the sweeper must look at the chain, at or before the deadline. It does
             not follow every stamp: each change costs an index write.
         detail: JSON text from the create, for the events.
+        resume: JSON text from the create: who waits for the chain's end.
         failing: Reason of a ``fail`` that came before the create.
         reason: Reason of the failure.
         marks: Marks of the latest applied requests, 16 bytes each, oldest first.
         spilled: Number of marks that were spilled.
         marks_until: Time until which all of them are kept.
         event_pending: True if the event may still have to be published.
+        resume_pending: True if whoever waits for the end may still have to be resumed.
         extended: True if an ``extend`` was applied: it overrides the create's timeout.
     """
 
@@ -64,12 +69,14 @@ class Chain:
     idle_timeout: int | None = None
     due_at: int | None = None
     detail: str | None = None
+    resume: str | None = None
     failing: str | None = None
     reason: str | None = None
     marks: bytes = field(default=b"", repr=False)
     spilled: int = 0
     marks_until: int | None = None
     event_pending: bool = False
+    resume_pending: bool = False
     extended: bool = False
 
     @property
@@ -83,6 +90,15 @@ class Chain:
         if self.created_at is not None:
             return True
         return self.status != "pending" and self.reason != NEVER_CREATED
+
+    @property
+    def undelivered(self) -> tuple[str, ...]:
+        """The channels on which a finished chain may still have to be reported.
+
+        `EVENT`, and the kind of `resume`.
+        """
+        event = (EVENT,) if self.event_pending else ()
+        return (*event, *json.loads(self.resume or "{}")) if self.resume_pending else event
 
     @property
     def effective_deadline(self) -> int | None:

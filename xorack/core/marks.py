@@ -122,7 +122,8 @@ def mark_of(request: Request) -> bytes:
         checksum = crc32(request.stamp, checksum)
     if request.op != "stamp":  # a stamp has no other fields
         options = (request.timeout, request.idle_timeout, request.detail, request.reason)
-        checksum = crc32(_canonical(*options), checksum)
+        resume = () if request.resume is None else (request.resume,)
+        checksum = crc32(_canonical(*options, *resume), checksum)
     return mark_key(request.id) + checksum.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
 
 

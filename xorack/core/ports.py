@@ -106,7 +106,7 @@ class ChainStore(Protocol):
 
 
 class Publisher(Protocol):
-    """A channel for events. Threads may share one."""
+    """A channel for the ends of chains. Threads may share one."""
 
     @property
     def batch_size(self) -> int:

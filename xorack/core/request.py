@@ -20,6 +20,7 @@ __all__ = [
     "MAX_DETAIL_BYTES",
     "MAX_TAG_BYTES",
     "MAX_TIMEOUT_SECONDS",
+    "RESUME_KINDS",
     "Op",
     "Request",
     "validate_tag",
@@ -35,6 +36,8 @@ MAX_DETAIL_DEPTH = 64
 MAX_STAMP_BYTES = 64 * 1024
 MAX_COUNT = (1 << 63) - 1
 MAX_TIMEOUT_SECONDS = 10 * 366 * 86400
+RESUME_KINDS = {"step_functions": 2048, "lambda": 1024}
+"""Who may wait for a chain's end, and the most characters of its token."""
 
 _Check = Callable[[str, Any], Any]
 """Takes a field's name and value; returns the value, or raises InvalidRequest."""
@@ -123,6 +126,17 @@ def _detail(field: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
+def _resume(field: str, value: Any) -> dict[str, str]:
+    expected = 'an object with one of "step_functions" (a task token) and "lambda" (a callback id)'
+    if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= RESUME_KINDS.keys():
+        raise InvalidRequest(field, value, expected)
+    ((kind, token),) = value.items()
+    most = RESUME_KINDS[kind]
+    if not isinstance(token, str) or not 1 <= len(token) <= most or not token.isascii():
+        raise InvalidRequest(f"{field}.{kind}", token, f"1 to {most} ASCII characters")
+    return dict(value)
+
+
 _CHECKS: dict[str, _Check] = {
     "tag": _text(1, MAX_TAG_BYTES),
     "id": _text(1, MAX_ID_BYTES),
@@ -132,6 +146,7 @@ _CHECKS: dict[str, _Check] = {
     "timeout": _seconds,
     "idle_timeout": _seconds,
     "detail": _detail,
+    "resume": _resume,
     "reason": _text(0, MAX_REASON_BYTES),
 }
 
@@ -153,7 +168,7 @@ def _operations(**fields: str) -> dict[str, _Operation]:
 
 
 _OPERATIONS = _operations(
-    create="stamp started finished timeout idle_timeout detail",
+    create="stamp started finished timeout idle_timeout detail resume",
     stamp="stamp started finished",
     fail="reason",
     extend="timeout",
@@ -221,6 +236,8 @@ class Request:
         timeout: create and extend: seconds from the request's application to the deadline.
         idle_timeout: create: seconds without any stamp until the chain fails.
         detail: create: a JSON object of at most 4 KiB, returned in the chain's events.
+        resume: create: who waits for the chain's end: ``{"step_functions": task token}`` or
+            ``{"lambda": callback id}``.
         reason: fail: the reason, at most 1,024 bytes.
     """
 
@@ -233,6 +250,7 @@ class Request:
     timeout: float | None = None
     idle_timeout: float | None = None
     detail: dict[str, Any] | None = None
+    resume: dict[str, str] | None = None
     reason: str | None = None
 
     def __init__(

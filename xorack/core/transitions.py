@@ -7,15 +7,20 @@ change of state. `tools/transitions.py` writes both into docs/protocol.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from xorack.core.chain import NEVER_CREATED, TIMED_OUT, Chain, Status
-from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
+from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
+from xorack.core.errors import (
+    BufferLengthsUnequal,
+    InvalidRequest,
+    RequestIdReused,
+    TagExists,
+)
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import DEFAULT_RETENTION_MS
-from xorack.core.request import Op, Request
+from xorack.core.request import RESUME_KINDS, Op, Request
 
 __all__ = [
     "MAX_FOLD",
@@ -27,7 +32,7 @@ __all__ = [
     "OutcomeKind",
     "apply",
     "expire",
-    "mark_published",
+    "mark_delivered",
 ]
 
 MAX_FOLD = 128
@@ -131,6 +136,7 @@ def _run(chain: Chain, trigger: str, now: int) -> Chain:
                 "failing": None,
                 "ended_at": now,
                 "event_pending": True,
+                "resume_pending": chain.resume is not None,
                 "due_at": now + PUBLISH_GRACE_MS,
             }
         chain = replace(chain, **changes)
@@ -162,11 +168,13 @@ class Limits(NamedTuple):
         default_timeout: Time until a chain fails whose create has no timeout. None for never.
         pending_timeout: Time until a chain fails whose create does not come. None for never.
         retention: Time that spilled marks are kept after the chain's end.
+        resumes: The kinds of `Request.resume` that the acker can serve.
     """
 
     default_timeout: int | None = None
     pending_timeout: int | None = None
     retention: int = DEFAULT_RETENTION_MS
+    resumes: frozenset[str] = frozenset(RESUME_KINDS)
 
 
 NO_LIMITS = Limits()
@@ -226,6 +234,8 @@ def apply(
         elif request.stamp is not None and length not in (None, len(request.stamp)):
             error = BufferLengthsUnequal(len(request.stamp), length)
             outcomes.append(Outcome(request, "rejected", error))
+        elif request.resume is not None and not request.resume.keys() <= limits.resumes:
+            outcomes.append(Outcome(request, "rejected", _cannot_resume(request.resume, limits)))
         elif verdict == "late":
             outcomes.append(Outcome(request, "late"))
         else:
@@ -263,6 +273,11 @@ def _stamp_length(chain: Chain | None, requests: Sequence[Request]) -> int | Non
     return len(stamps[0]) if stamps else None
 
 
+def _cannot_resume(resume: Mapping[str, str], limits: Limits) -> InvalidRequest:
+    able = " or ".join(sorted(limits.resumes)) or "no resume"
+    return InvalidRequest("resume", next(iter(resume)), f"{able}: see this acker's setting resume")
+
+
 def _duplicate(request: Request, same_content: bool) -> Outcome:
     if same_content:
         return Outcome(request, "duplicate")
@@ -288,8 +303,9 @@ def _fold(
                 changes["deadline"] = _after(now, _milliseconds(request.timeout, default_timeout))
             if request.idle_timeout is not None:
                 changes["idle_timeout"] = _milliseconds(request.idle_timeout)
-            if request.detail is not None:
-                changes["detail"] = json.dumps(request.detail, separators=(",", ":"))
+            for name, value in (("detail", request.detail), ("resume", request.resume)):
+                if value is not None:
+                    changes[name] = json.dumps(value, separators=(",", ":"))
         elif request.op == "fail":
             reason = old.failing or changes.get("failing") or request.reason
             changes["failing"] = reason or "fail was asked"
@@ -363,6 +379,13 @@ def expire(chain: Chain, now: int) -> Chain:
     return chain
 
 
-def mark_published(chain: Chain) -> Chain:
-    """Return the chain after its event was published."""
-    return replace(chain, version=chain.version + 1, event_pending=False, due_at=None)
+def mark_delivered(chain: Chain, channels: Collection[str]) -> Chain:
+    """Return a finished chain after its end was reported on some of `Chain.undelivered`."""
+    left = [channel for channel in chain.undelivered if channel not in channels]
+    return replace(
+        chain,
+        version=chain.version + 1,
+        event_pending=EVENT in left,
+        resume_pending=any(channel != EVENT for channel in left),
+        due_at=chain.due_at if left else None,
+    )

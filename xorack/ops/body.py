@@ -9,7 +9,9 @@ from xorack.ops.text import printable
 
 __all__ = ["body_lines", "decode", "value_line"]
 
-_STAMP_CHARACTERS = 24
+_SHORT = frozenset({"stamp", "step_functions", "lambda"})
+"""Fields of long texts that no person reads: stamps, and tokens, which are secret besides."""
+_SHORT_CHARACTERS = 24
 _CHARACTERS = 1024
 """A tag of this length is shown whole."""
 _VALUE_CHARACTERS = 200
@@ -30,7 +32,7 @@ def decode(text: str) -> Any:
 def body_lines(text: str, most: int = _LINES) -> list[str]:
     """Format a body as printable lines: an object as indented JSON, anything else as it is.
 
-    Long stamps and texts are shortened. The last of `most` lines says how much is left out.
+    Stamps, tokens and long texts are shortened. The last of `most` lines says how much is left out.
     """
     content = decode(text)
     if not isinstance(content, dict):
@@ -67,7 +69,7 @@ def _short(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [_short(item) for item in value]
     if isinstance(value, str):
-        return _cut(value, _STAMP_CHARACTERS if name == "stamp" else _CHARACTERS)
+        return _cut(value, _SHORT_CHARACTERS if name in _SHORT else _CHARACTERS)
     return value
 
 

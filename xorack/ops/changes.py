@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +12,7 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws import schema
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.chain import EVENT
 from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain, TagNotFound
 from xorack.core.ports import Publisher
@@ -85,8 +85,8 @@ def change_chain(
     if outcome.error is not None:
         raise outcome.error
     if chain.event_pending and publisher is not None:
-        failures = Outbox(writer, publisher).publish([chain])
-        chain = replace(chain, event_pending=tag in failures)
+        Outbox(writer, {EVENT: publisher}).publish([chain])
+        chain = store.read([tag]).get(tag, chain)
     return ChainStatus(chain, milliseconds()), outcome.kind == "applied"
 
 

@@ -54,6 +54,7 @@ class DeadMessage:
         tags: The tags of its requests, each once, as far as they can be read.
         body: The body, decompressed.
         bodies: The bodies to send back; several if the unpacked one is too large for a message.
+        group: Its `MessageGroupId`, which the bodies keep.
         message_id: The id of the message that the consumer got.
         sender: The id of the principal that sent that message, if known.
         rejected_at: Time when the consumer sent it to the dead-letter queue; None if SQS moved it.
@@ -71,6 +72,7 @@ class DeadMessage:
     tags: tuple[str, ...]
     body: str
     bodies: tuple[str, ...]
+    group: str | None
     message_id: str
     sender: str | None = None
     rejected_at: int | None = None
@@ -121,6 +123,7 @@ class DeadMessage:
             tuple(dict.fromkeys(tags)),
             text,
             tuple(bodies),
+            system.get("MessageGroupId"),
             attributes.get("message_id") or message["MessageId"],
             # SQS itself keeps the sender of a message that it moves.
             attributes.get("sender") or (system.get("SenderId") if error is None else None),

@@ -282,7 +282,7 @@ class Redrive:
 
     def _send(self, messages: Sequence[DeadMessage]) -> None:
         """Send messages back to the queue."""
-        bodies = [(body, message.sent_at) for message in messages for body in message.bodies]
+        bodies = [(body, one.sent_at, one.group) for one in messages for body in one.bodies]
         if problems := send_bodies(self.queue_url, bodies, self._client, policy=_POLICY):
             reason = next(iter(problems.values()))
             unsent = [bodies[position][0] for position in problems]

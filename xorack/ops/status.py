@@ -123,6 +123,8 @@ class ChainStatus:
             "reason": self.reason,
             "detail": self.detail,
             "event_pending": chain.event_pending,
+            "resume": next(iter(json.loads(chain.resume or "{}")), None),
+            "resume_pending": chain.resume_pending,
             "outstanding": [f"{unit:016x}" for unit in self.outstanding],
             "outstanding_complete": self.outstanding_complete,
             "stamp_bytes": len(chain.stamp),

@@ -23,17 +23,21 @@ class Sent(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """The queue of stamp requests; it travels to the tasks. See `xorack.aws.sqs.queue_client`."""
+    """The queue of stamp requests; it travels to the tasks. See `xorack.aws.sqs.queue_client`.
+
+    The messages of a run are a group: its backlog does not delay other runs.
+    """
 
     url: str
     region: str | None = None
     endpoint_url: str | None = None
+    run_id: str | None = None
 
     def client(self) -> Any:
         """Make a boto3 client for the queue."""
         from xorack.aws.sqs import queue_client
 
-        return queue_client(*self)
+        return queue_client(self.url, self.region, self.endpoint_url)
 
 
 def check_queue(spark: SparkSession, queue: Queue) -> None:
@@ -87,7 +91,8 @@ def send(requests: DataFrame, queue: Queue, cells: int | None) -> Sent:
                 count += batch.num_rows
                 yield from request_texts(batch, cells)
 
-        messages, size = send_packed(queue.url, pack_texts(texts()), queue.client())
+        bodies, client = pack_texts(texts()), queue.client()
+        messages, size = send_packed(queue.url, bodies, client, group=queue.run_id)
         sent = {"messages": [messages], "requests": [count], "bytes": [size]}
         yield pa.RecordBatch.from_pydict(sent)
 

@@ -81,7 +81,7 @@ class Tracking:
     @property
     def queue(self) -> Queue:
         """The queue, as tasks reach it."""
-        return Queue(self.queue_url, self.region, self.endpoint_url)
+        return Queue(self.queue_url, self.region, self.endpoint_url, self.run_id)
 
     def check(self) -> None:
         """Ask a task whether it can reach the queue: call it before a long job.

@@ -1,0 +1,160 @@
+"""A state machine and a durable function wait for a chain; the embedded AWS resumes them."""
+
+import io
+import json
+import zipfile
+
+import pytest
+
+from tests.e2e.conftest import chain, eventually, item_of
+from xorack.aws.sqs import send
+from xorack.core.request import Request
+
+pytestmark = pytest.mark.embedded
+
+ROLE = "arn:aws:iam::000000000000:role/any"
+DURABLE = '''
+import json, os
+import boto3
+
+def handler(event, context):
+    """Ask for a callback, send the chain's create with its id, and wait."""
+    operations = event["InitialExecutionState"]["Operations"]
+    callback = next((one for one in operations if one["Type"] == "CALLBACK"), None)
+    if callback is None:
+        made = boto3.client("lambda").checkpoint_durable_execution(
+            DurableExecutionArn=event["DurableExecutionArn"],
+            CheckpointToken=event["CheckpointToken"],
+            Updates=[{"Id": "wait", "Type": "CALLBACK", "Action": "START"}],
+        )
+        operations = made["NewExecutionState"]["Operations"]
+        (callback,) = [one for one in operations if one["Type"] == "CALLBACK"]
+        work = json.loads(operations[0]["ExecutionDetails"]["InputPayload"])
+        resume = {"lambda": callback["CallbackDetails"]["CallbackId"]}
+        body = {"version": 1, "requests": [{**work["create"], "resume": resume}]}
+        boto3.client("sqs").send_message(QueueUrl=work["queue"], MessageBody=json.dumps(body))
+        return {"Status": "PENDING"}
+    details = callback["CallbackDetails"]
+    if callback["Status"] == "SUCCEEDED":
+        return {"Status": "SUCCEEDED", "Result": details["Result"]}
+    return {"Status": "FAILED", "Error": details["Error"]}
+'''
+
+
+def create_and_rest(tag, *, fails):
+    """Return a chain's create as JSON, and its other requests."""
+    create, *others = chain(tag, 3, detail={"n": 3})
+    return create.to_json(), [Request.fail(tag, "why", "no disk")] if fails else others
+
+
+def outcome_of(stack, tag):
+    """Wait until the table says that whoever waits was resumed; return the chain's status."""
+
+    def resumed():
+        item = item_of(stack, tag) or {}
+        return item.get("ended_at") and "resume_pending" not in item and item
+
+    return eventually(resumed)["status"]["S"]
+
+
+@pytest.fixture(scope="module")
+def state_machine(stack):
+    """A state machine whose only task sends a create with its token, and waits."""
+    request = {
+        "op": "create",
+        "tag.$": "$.tag",
+        "id": "create",
+        "stamp.$": "$.stamp",
+        "started": 1,
+        "detail.$": "$.detail",
+        "resume": {"step_functions.$": "$$.Task.Token"},
+    }
+    wait = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
+        "Parameters": {
+            "QueueUrl": stack.queue_url,
+            "MessageBody": {"version": 1, "requests": [request]},
+        },
+        "End": True,
+    }
+    definition = json.dumps({"StartAt": "Wait", "States": {"Wait": wait}})
+    client = stack.client("stepfunctions")
+    return client.create_state_machine(name="waits", definition=definition, roleArn=ROLE)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_state_machine_waits_for_a_chain(stack, state_machine, fails):
+    client, tag = stack.client("stepfunctions"), f"machine/{fails}"
+    create, others = create_and_rest(tag, fails=fails)
+    values = json.dumps({name: create[name] for name in ("tag", "stamp", "detail")})
+    arn = state_machine["stateMachineArn"]
+    execution = client.start_execution(stateMachineArn=arn, input=values)["executionArn"]
+    assert eventually(lambda: item_of(stack, tag))
+    assert client.describe_execution(executionArn=execution)["status"] == "RUNNING"
+    send(stack.queue_url, others, stack.client("sqs"))
+    assert outcome_of(stack, tag) == ("failed" if fails else "acked")
+    ended = eventually(lambda: running_no_more(client.describe_execution, executionArn=execution))
+    if fails:
+        assert (ended["status"], ended["error"]) == ("FAILED", "ChainFailed")
+        assert json.loads(ended["cause"])["reason"] == "no disk"
+    else:
+        assert ended["status"] == "SUCCEEDED"
+        detail = json.loads(ended["output"])
+        assert (detail["tag"], detail["status"], detail["detail"]) == (tag, "acked", {"n": 3})
+
+
+def running_no_more(describe, **names):
+    """Return the description of an execution once it has ended."""
+    found = describe(**names)
+    return None if found.get("status", found.get("Status")) == "RUNNING" else found
+
+
+def enable(params, **_):
+    """Add a field to the call that the embedded AWS needs, and Lambda does not have."""
+    body = json.loads(params["body"])
+    body["DurableConfig"]["Enabled"] = True
+    params["body"] = json.dumps(body).encode()
+
+
+@pytest.fixture(scope="module")
+def durable_function(stack):
+    """A durable function that waits for a callback."""
+    code = io.BytesIO()
+    with zipfile.ZipFile(code, "w") as archive:
+        archive.writestr("waits.py", DURABLE)
+    client = stack.client("lambda")
+    client.meta.events.register("before-call.lambda.CreateFunction", enable)
+    client.create_function(
+        FunctionName="waits",
+        Runtime="python3.13",
+        Role=ROLE,
+        Handler="waits.handler",
+        Code={"ZipFile": code.getvalue()},
+        Timeout=30,
+        DurableConfig={"ExecutionTimeout": 300, "RetentionPeriodInDays": 1},
+    )
+    return client.publish_version(FunctionName="waits")["FunctionArn"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_durable_function_waits_for_a_chain(stack, durable_function, fails):
+    client, tag = stack.client("lambda"), f"durable/{fails}"
+    create, others = create_and_rest(tag, fails=fails)
+    started = client.invoke(
+        FunctionName=durable_function,
+        Payload=json.dumps({"queue": stack.queue_url, "create": create}),
+    )
+    assert eventually(lambda: item_of(stack, tag))
+    send(stack.queue_url, others, stack.client("sqs"))
+    assert outcome_of(stack, tag) == ("failed" if fails else "acked")
+    arn = started["DurableExecutionArn"]
+    ended = eventually(
+        lambda: running_no_more(client.get_durable_execution, DurableExecutionArn=arn)
+    )
+    if fails:
+        assert ended["Status"] == "FAILED"
+        assert ended["Error"]["ErrorMessage"] == "no disk"
+    else:
+        assert ended["Status"] == "SUCCEEDED"
+        assert json.loads(ended["Result"])["tag"] == tag

@@ -1,0 +1,192 @@
+"""The runbooks of docs/state.md, and a first deployment that fails, in the embedded AWS."""
+
+import json
+
+import pytest
+
+import xorack.cli
+from infra.synth import synth
+from tests.e2e.conftest import ROOT, chain, events_of, eventually
+from tests.support.runbook import Shell, commands
+from xorack.aws.sqs import send
+from xorack.core.message import pack
+from xorack.local.deploy import deploy, subscribe
+from xorack.local.embedded import EmbeddedAWS
+from xorack.local.errors import DeployFailed
+
+pytestmark = [pytest.mark.embedded, pytest.mark.slow]
+
+PAGE = (ROOT / "docs" / "state.md").read_text(encoding="utf-8")
+SECONDS = {"WaiterConfig": {"Delay": 1, "MaxAttempts": 60}}
+
+
+class Operator:
+    """Somebody who follows a runbook: an AWS of their own, and the programs that it names."""
+
+    def __init__(self, aws, folder):
+        self.aws = aws
+        self.folder = folder
+        self.stack = None
+        programs = {"make": self.make, "xorack": self.xorack}
+        self.shell = Shell(aws.client, programs)
+
+    def follow(self, heading, until=None, *, after=None):
+        """Run the commands of a section: those after one that has a text, until one has."""
+        started = after is None
+        for line in commands(PAGE, heading):
+            if started:
+                if until and until in line:
+                    return
+                self.shell.run(line)
+            started = started or after in line
+
+    def make(self, words):
+        """Run `make deploy ARGS=…`: create the stack, or update it."""
+        target, arguments = words
+        assert target == "deploy"
+        pairs = arguments.removeprefix("ARGS=").removeprefix("-c ").split(" -c ")
+        settings = dict(pair.split("=") for pair in pairs)
+        name = settings["stack_name"]
+        template = synth(self.folder / f"{name}-{len(settings)}", settings)
+        cloudformation = self.aws.client("cloudformation")
+        stacks = cloudformation.describe_stacks()["Stacks"]
+        if name not in [one["StackName"] for one in stacks]:
+            self.stack = deploy(self.aws, template, name=name)
+            return
+        body = template.read_text(encoding="utf-8")
+        kept = [
+            {"ParameterKey": name, "UsePreviousValue": True}
+            for name in json.loads(body).get("Parameters", {})
+        ]
+        cloudformation.update_stack(
+            StackName=name, TemplateBody=body, Parameters=kept, Capabilities=["CAPABILITY_IAM"]
+        )
+        cloudformation.get_waiter("stack_update_complete").wait(StackName=name, **SECONDS)
+
+    def xorack(self, words):
+        """Run the command line."""
+        assert xorack.cli.main(words) == 0
+
+    def delete_stack(self):
+        cloudformation = self.aws.client("cloudformation")
+        cloudformation.delete_stack(StackName=self.stack.name)
+        cloudformation.get_waiter("stack_delete_complete").wait(
+            StackName=self.stack.name, **SECONDS
+        )
+
+    def item(self, table, tag):
+        key = {"tag": {"S": tag}}
+        return self.aws.client("dynamodb").get_item(TableName=table, Key=key).get("Item", {})
+
+    def send(self, requests):
+        send(self.stack.queue_url, list(requests), self.aws.client("sqs"))
+
+    def events(self, queue, *tags):
+        return events_of(tags, queue, self.aws.client("sqs"), seconds=60)
+
+
+@pytest.fixture
+def operator(tmp_path, monkeypatch):
+    with EmbeddedAWS() as aws:
+        for name, value in aws.environ().items():
+            monkeypatch.setenv(name, value)
+        operator = Operator(aws, tmp_path)
+        operator.make(["deploy", "ARGS=-c stack_name=xorack"])
+        yield operator
+
+
+def is_open(operator, table, tag):
+    return operator.item(table, tag).get("status") == {"S": "open"}
+
+
+def test_chains_go_on_in_a_restored_table(operator):
+    heading = "Go back to a point in time"
+    dynamodb = operator.aws.client("dynamodb")
+    events = subscribe(operator.stack)
+    old, stack = operator.stack.table_name, operator.stack
+    first, *rest = chain("open", 3)
+    operator.send([first, rest[0], *chain("done", 1)])
+    assert set(operator.events(events, "done")) == {"done"}
+    assert eventually(lambda: is_open(operator, old, "open"))
+    operator.follow(heading, until="NEW=")
+    # The consumer stands still: what is sent now waits.
+    operator.send(rest)
+    operator.follow(heading, until="make deploy", after="disable-rule")
+    new = operator.shell.variables["NEW"]
+    dynamodb.delete_item(TableName=old, Key={"tag": {"S": "open"}})  # the damage
+    operator.follow(heading, until="--enabled", after="deletion-protection")
+    assert json.loads(operator.shell.printed) == {"batchItemFailures": []}
+    operator.follow(heading, after="lambda invoke")
+    (event,) = operator.events(events, "open")["open"]
+    assert event["detail-type"] == "acked"
+    assert operator.item(new, "open")["status"] == {"S": "acked"}
+    assert operator.item(old, "open") == {}
+    assert operator.item(new, "done") == operator.item(old, "done")
+    # Nothing of the stack has moved but the table.
+    described = operator.aws.client("cloudformation").describe_stacks(StackName="xorack")
+    outputs = {o["OutputKey"]: o["OutputValue"] for o in described["Stacks"][0]["Outputs"]}
+    assert outputs == {**stack.outputs, "TableName": new}
+    settings = dynamodb.describe_time_to_live(TableName=new)["TimeToLiveDescription"]
+    assert settings["AttributeName"] == "expires_at"
+    assert dynamodb.describe_table(TableName=new)["Table"]["DeletionProtectionEnabled"] is True
+    backups = dynamodb.describe_continuous_backups(TableName=new)["ContinuousBackupsDescription"]
+    status = backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"]
+    assert status == "ENABLED"
+
+
+def test_a_new_stack_takes_over_the_table_and_the_messages_of_a_deleted_one(operator):
+    heading = "Deploy again after the stack was deleted"
+    functions, sqs = operator.aws.client("lambda"), operator.aws.client("sqs")
+    old = operator.stack
+    create, split, *done = chain("open", 2)
+    operator.send([create])
+    assert eventually(lambda: is_open(operator, old.table_name, "open"))
+    (mapping,) = functions.list_event_source_mappings()["EventSourceMappings"]
+    functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+    operator.send([split])
+    (letter,) = pack(done)
+    sqs.send_message(QueueUrl=old.dead_letter_queue_url, MessageBody=letter)
+    operator.delete_stack()
+    operator.follow(heading, until="NEW_QUEUE")
+    events = subscribe(operator.stack)
+    assert operator.stack.queue_url != old.queue_url
+    operator.follow(heading, after="make deploy")
+    (event,) = operator.events(events, "open")["open"]
+    assert event["detail-type"] == "acked"
+    assert operator.item(old.table_name, "open")["status"] == {"S": "acked"}
+    assert operator.stack.table_name == old.table_name
+    functions.invoke(FunctionName=operator.stack.outputs["SweeperName"] + ":live")
+
+
+def with_failure(template):
+    """Write the template with a resource that fails after all others; return its file."""
+    body = json.loads(template.read_text(encoding="utf-8"))
+    resources = body["Resources"]
+    (bus,) = (name for name, one in resources.items() if one["Type"] == "AWS::Events::EventBus")
+    resources["Twin"] = {
+        "Type": "AWS::Events::EventBus",
+        "Properties": {"Name": {"Fn::GetAtt": [bus, "Name"]}},
+        "DependsOn": sorted(resources),
+    }
+    failing = template.with_name("failing.template.json")
+    failing.write_text(json.dumps(body), encoding="utf-8")
+    return failing
+
+
+def test_a_failed_first_deployment_does_not_block_the_second(tmp_path):
+    template = synth(tmp_path / "cdk")
+    with EmbeddedAWS() as aws:
+        operator = Operator(aws, tmp_path)
+        with pytest.raises(DeployFailed, match=r"is ROLLBACK_COMPLETE\s.*Twin"):
+            deploy(aws, with_failure(template))
+        # The protected table is retained, and nothing else.
+        (table,) = aws.client("dynamodb").list_tables()["TableNames"]
+        assert not aws.client("sqs").list_queues().get("QueueUrls")
+        assert not aws.client("logs").describe_log_groups()["logGroups"]
+        buses = aws.client("events").list_event_buses()["EventBuses"]
+        assert [bus["Name"] for bus in buses] == ["default"]
+        aws.client("cloudformation").delete_stack(StackName="xorack")
+        operator.stack = deploy(aws, template)
+        operator.send(chain("first", 1))
+        assert eventually(lambda: operator.item(operator.stack.table_name, "first"))
+        assert table.startswith("xorack-AckerChainsTable")

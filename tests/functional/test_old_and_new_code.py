@@ -1,0 +1,203 @@
+"""Old and new code side by side on one table and one queue.
+
+tests/data/format-N.json holds items as the code of format N wrote them, and messages of that time.
+Never write such a file again: what production holds cannot be written again either. docs/rollout.md
+has the rule for a change of the format.
+"""
+
+import base64
+import json
+import random
+from functools import reduce
+from pathlib import Path
+
+import pytest
+
+from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.services import Message, consume, sweep
+from xorack.aws import schema
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.stamp import plain, xor
+
+FORMATS = sorted((Path(__file__).parents[1] / "data").glob("format-*.json"))
+HOUR = 3_600_000
+
+
+def value_of(kind, stored):
+    """A value of a file as boto3 takes it."""
+    if kind == "BS":
+        return [base64.b64decode(one) for one in stored]
+    return base64.b64decode(stored) if kind == "B" else stored
+
+
+def put(aws, stored):
+    typed = {
+        name: {kind: value_of(kind, value)}
+        for name, attribute in stored.items()
+        for kind, value in attribute.items()
+    }
+    aws.client("dynamodb").put_item(TableName=aws.table_name, Item=typed)
+
+
+class Code:
+    """A consumer and a sweeper of one version, with a clock of its own."""
+
+    def __init__(self, store, bus, now):
+        self.store = store
+        self.options = {"now": lambda: now, "policy": NO_WAIT, "default_timeout": 24 * HOUR}
+        self.bus = bus
+        self.dead = FakeDeadLetters()
+
+    def consume(self, *bodies):
+        """Consume messages in one batch; return those that come again."""
+        messages = [Message(str(position), body) for position, body in enumerate(bodies)]
+        result = consume(messages, self.store, self.bus, self.dead, **self.options)
+        return [bodies[int(name)] for name in result.failed]
+
+    def sweep(self):
+        return sweep(self.store, self.bus, **self.options)
+
+
+def test_there_is_a_file_for_today():
+    assert f"format-{schema.FORMAT}.json" in [path.name for path in FORMATS]
+
+
+@pytest.mark.parametrize("path", FORMATS, ids=lambda path: path.stem)
+def test_chains_of_every_format_are_finished(aws, path):
+    data = json.loads(path.read_text(encoding="utf-8"))
+    for stored in data["items"]:
+        put(aws, stored)
+    bus = FakeBus()
+    store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb"))
+    code = Code(store, bus, data["now"] + HOUR)
+    # Twice: the marks of that time tell what was applied.
+    for body in data["messages"] * 2:
+        assert code.consume(body) == []
+    assert code.sweep().problems == 0
+    assert code.dead.letters == []
+    shown = ("id", "status", "reason", "started", "finished", "detail", "outstanding")
+    events = {
+        event["tag"]: {name: event[name] for name in shown if event.get(name)}
+        for event in bus.events
+    }
+    assert events == data["ends"]
+    assert len(bus.events) == len(events)
+    # A deletion of that time, repeated, leaves the next chain of the tag alone.
+    store.delete("deleted", request_id="d")
+    assert aws.item("deleted")
+
+
+class NewerStore(DynamoDBStore):
+    """The store of a later version: it writes an attribute that today's code does not know."""
+
+    def __init__(self, *args, format, **options):
+        super().__init__(*args, **options)
+        self.format = format
+
+    def _encode(self, chain):
+        more = {"format": {"N": str(self.format)}, "flavour": {"S": f"of {chain.version}"}}
+        return {**super()._encode(chain), **more}
+
+    def _decode(self, stored):
+        assert int(stored.get("format", {"N": "0"})["N"]) <= self.format
+        return super()._decode({**stored, "format": {"N": "1"}})
+
+
+def versions(aws, format):
+    """Today's code and later code over one table and one bus."""
+    bus, client = FakeBus(), aws.client("dynamodb")
+    stores = (
+        DynamoDBStore(aws.table_name, client=client),
+        NewerStore(aws.table_name, client=client, format=format),
+    )
+    return (*(Code(store, bus, 1_800_000_000_000) for store in stores), bus)
+
+
+def requests_of(tag, children):
+    """The requests of a chain that ends acked."""
+    root, *units = (plain(1 << number) for number in range(children + 1))
+    yield Request.create(tag, "create", root)
+    split = reduce(xor, [root, *units])
+    yield Request.stamp_(tag, "split", split, started=children, finished=1)
+    for number, unit in enumerate(units):
+        yield Request.stamp_(tag, f"done {number}", unit, finished=1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("format", [1, 2])
+def test_two_versions_take_turns_on_the_same_chains(aws, format, seed):
+    draw = random.Random(seed)
+    old, new, bus = versions(aws, format)
+    tags = {f"t{number}": draw.randint(1, 5) for number in range(12)}
+    queue = [
+        body
+        for tag, children in tags.items()
+        for request in requests_of(tag, children)
+        for body in pack([request])
+    ]
+    queue += draw.sample(queue, len(queue) // 2)
+    draw.shuffle(queue)
+    came_again = 0
+    for batch in range(1000):
+        if not queue:
+            break
+        # A rollout, a rollback, a rollout: the new version gets a part, nothing, then all.
+        share = (0.3, 0.0, 0.5, 1.0)[min(3, batch // 10)]
+        code = new if draw.random() < share else old
+        bodies, queue = queue[:2], queue[2:]
+        failed = code.consume(*bodies)
+        assert code is old or not failed
+        came_again += len(failed)
+        queue += failed
+        if batch % 5 == 0:
+            assert code is old or not code.sweep().problems
+    # Today's code leaves alone what it does not know, and only that.
+    assert (came_again > 0) is (format > schema.FORMAT)
+    assert old.dead.letters == new.dead.letters == []
+    assert sorted(event["tag"] for event in bus.events) == sorted(tags)
+    for event in bus.events:
+        assert (event["status"], event["started"]) == ("acked", 1 + tags[event["tag"]])
+    items = [aws.item(tag) for tag in tags]
+    assert any("flavour" in stored for stored in items)
+    assert all(stored["format"]["N"] == str(format) for stored in items if "flavour" in stored)
+
+
+def test_attributes_of_later_code_survive_todays_writes(aws):
+    old, new, bus = versions(aws, schema.FORMAT)
+    create, split, done = requests_of("t", 1)
+    assert new.consume(*pack([create])) == []
+    flavour = aws.item("t")["flavour"]
+    for request in (split, done):
+        assert old.consume(*pack([request])) == []
+        assert aws.item("t")["flavour"] == flavour
+    assert [event["status"] for event in bus.events] == ["acked"]
+
+
+def test_a_chain_of_a_newer_format_holds_up_no_other(aws):
+    old, new, bus = versions(aws, schema.FORMAT + 1)
+    create, *rest = requests_of("new", 1)
+    assert new.consume(*pack([create])) == []
+    stored = aws.item("new")
+    mixed, own = next(pack([*rest, *requests_of("old", 2)])), next(pack(requests_of("own", 1)))
+    for _ in range(2):
+        assert old.consume(mixed, own) == [mixed]
+        assert old.sweep().ended == {}
+        assert aws.item("new") == stored
+    assert {event["tag"]: event["status"] for event in bus.events} == {
+        "old": "acked",
+        "own": "acked",
+    }
+    assert new.consume(mixed) == []
+    assert [event["tag"] for event in bus.events][2:] == ["new"]
+    assert old.dead.letters == []
+
+
+def test_a_new_version_marks_what_it_changed(aws):
+    """An item of the old format that later code wrote to is of the new format."""
+    old, new, _ = versions(aws, schema.FORMAT + 1)
+    create, split, _ = requests_of("t", 1)
+    assert old.consume(*pack([create])) == []
+    assert new.consume(*pack([split])) == []
+    assert aws.item("t")["format"] == {"N": "2"}

@@ -1,0 +1,100 @@
+"""Whoever waits is resumed: the calls, as the models of the services define them."""
+
+import json
+from dataclasses import replace
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from tests.support.fakes import NO_WAIT
+from xorack.aws.resume import SERVICES, Resumer
+from xorack.core.chain import Chain
+from xorack.core.event import event_detail
+
+ACKED = Chain("t", b"\0", "acked", 1, 1, 2, created_at=0, ended_at=1, resume="")
+FAILED = Chain("t", b"\1", "failed", 1, 0, 2, created_at=0, ended_at=1, reason="timed out")
+CALLBACK = "send_durable_execution_callback"
+
+
+def text(chain):
+    return json.dumps(event_detail(chain), separators=(",", ":"))
+
+
+CASES = [
+    (ACKED, "step_functions", "send_task_success", {"taskToken": "T", "output": text(ACKED)}),
+    (
+        FAILED,
+        "step_functions",
+        "send_task_failure",
+        {"taskToken": "T", "error": "ChainFailed", "cause": text(FAILED)},
+    ),
+    (ACKED, "lambda", f"{CALLBACK}_success", {"CallbackId": "T", "Result": text(ACKED).encode()}),
+    (
+        FAILED,
+        "lambda",
+        f"{CALLBACK}_failure",
+        {
+            "CallbackId": "T",
+            "Error": {
+                "ErrorType": "ChainFailed",
+                "ErrorMessage": "timed out",
+                "ErrorData": text(FAILED),
+            },
+        },
+    ),
+]
+
+
+@pytest.fixture
+def stub():
+    """Return a function that stubs the client of a kind."""
+    clients = {}
+
+    def make(kind):
+        client = boto3.client(SERVICES[kind].client, "eu-west-1")
+        clients[kind] = Stubber(client)
+        clients[kind].activate()
+        return Resumer(kind, lambda: client, policy=NO_WAIT), clients[kind]
+
+    yield make
+    for stubber in clients.values():
+        stubber.assert_no_pending_responses()
+
+
+def waiting(chain, kind):
+    return replace(chain, resume=json.dumps({kind: "T"}), resume_pending=True)
+
+
+@pytest.mark.parametrize(("chain", "kind", "call", "parameters"), CASES)
+def test_the_result_is_the_detail_of_the_event(stub, chain, kind, call, parameters):
+    resumer, stubber = stub(kind)
+    stubber.add_response(call, {}, parameters)
+    assert resumer.publish([waiting(chain, kind)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [(kind, code) for kind, service in SERVICES.items() for code in service.over]
+)
+def test_nobody_waits_any_more(stub, kind, code):
+    resumer, stubber = stub(kind)
+    call = CASES[0][2] if kind == "step_functions" else CASES[2][2]
+    stubber.add_client_error(call, code)
+    assert resumer.publish([waiting(ACKED, kind)]) == {}
+    assert code in {shape.name for shape in stubber.client.meta.service_model.error_shapes}
+
+
+@pytest.mark.parametrize("code", ["KmsThrottlingException", "ThrottlingException"])
+def test_a_throttled_call_is_repeated(stub, code):
+    resumer, stubber = stub("step_functions")
+    stubber.add_client_error("send_task_success", code)
+    stubber.add_response("send_task_success", {})
+    assert resumer.publish([waiting(ACKED, "step_functions")]) == {}
+
+
+def test_a_denied_call_stays_pending(stub):
+    resumer, stubber = stub("step_functions")
+    stubber.add_client_error("send_task_success", "AccessDeniedException", "not allowed")
+    ((tag, reason),) = resumer.publish([waiting(ACKED, "step_functions")]).items()
+    assert tag == "t"
+    assert reason.startswith("AccessDeniedException")

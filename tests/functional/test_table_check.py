@@ -1,0 +1,162 @@
+"""A table that the stack did not create is checked before the functions first write to it."""
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from lambda_src import widget
+from lambda_src.environment import _services
+from tests.support.faults import failing, on_the_wire
+from tests.support.functions import Context, Functions, message
+from tests.support.in_process import create_resources, definitions, locked_aws
+from xorack.core.errors import InvalidRequest
+from xorack.core.request import Request
+
+CHECKS = {"DescribeTable", "DescribeTimeToLive"}
+CREATE = message(Request.create("t", "c", b"\1"))
+
+
+@pytest.fixture
+def adopt(monkeypatch):
+    """A function that starts the functions over a table with changed definitions."""
+
+    def start(aws, described=None):
+        monkeypatch.setenv("CHECK_TABLE", "true")
+        _services.cache_clear()
+        functions = Functions(create_resources(aws, described), monkeypatch)
+        monkeypatch.setenv("PARTITION_KEY", "tag")
+        return functions
+
+    with locked_aws() as aws:
+        yield lambda described=None: start(aws, described)
+
+
+@contextmanager
+def counted():
+    calls = Counter()
+
+    def count(operation, deliver, request):
+        calls[operation] += 1
+        return deliver()
+
+    with on_the_wire(count):
+        yield calls
+
+
+def key_schema(names):
+    return [
+        {"AttributeName": name, "KeyType": "RANGE" if position else "HASH"}
+        for position, name in enumerate(names)
+    ]
+
+
+def table(*keys, due=("due_shard", "due_at"), types="N", ttl="expires_at"):
+    """Definitions with another key, index or TTL attribute."""
+    names = dict.fromkeys((*keys, *due), types) | {keys[0]: "S"}
+    index = {
+        "IndexName": "due",
+        "KeySchema": key_schema(due),
+        "Projection": {"ProjectionType": "ALL"},
+    }
+    return replace(
+        definitions(),
+        ttl_attribute=ttl,
+        table={
+            "KeySchema": key_schema(keys),
+            "AttributeDefinitions": [
+                {"AttributeName": name, "AttributeType": kind} for name, kind in names.items()
+            ],
+            **({"GlobalSecondaryIndexes": [index]} if due else {}),
+        },
+    )
+
+
+def test_a_right_table_is_checked_once_by_each_function(adopt):
+    functions = adopt(table("tag"))
+    with counted() as calls:
+        for _ in range(3):
+            assert functions.consume(CREATE) == []
+            assert functions.sweep()["SweepProblems"] == 0
+    assert {name: calls[name] for name in CHECKS} == dict.fromkeys(CHECKS, 1)
+
+
+def test_the_stacks_own_table_is_not_checked(functions):
+    with counted() as calls:
+        assert functions.consume(CREATE) == []
+    assert CHECKS.isdisjoint(calls)
+
+
+@pytest.mark.parametrize(
+    ("described", "line"),
+    [
+        (table("id"), "key of table {}: 'id (S)', expected tag (S)"),
+        (table("tag", "at"), "key of table {}: 'tag (S), at (N)', expected tag (S)"),
+        (table("tag", due=()),
+         "indexes of table {}: 'none', expected due, with the key due_shard (N), due_at (N)"),
+        (table("tag", due=("due_at", "due_shard")),
+         "key of index due of table {}: 'due_at (N), due_shard (N)', "
+         "expected due_shard (N), due_at (N)"),
+        (table("tag", types="S"),
+         "key of index due of table {}: 'due_shard (S), due_at (S)', "
+         "expected due_shard (N), due_at (N)"),
+        (table("tag", ttl=""), "time to live of table {}: 'off', expected expires_at"),
+        (table("tag", ttl="ttl"), "time to live of table {}: 'ttl', expected expires_at"),
+    ],
+)  # fmt: skip
+def test_nothing_is_written_to_a_wrong_table(adopt, described, line):
+    functions = adopt(described)
+    name = functions.aws.table_name
+    for run in (lambda: functions.consume(CREATE), functions.sweep):
+        with counted() as calls, pytest.raises(InvalidRequest) as caught:
+            run()
+        assert str(caught.value) == line.format(name)
+        assert set(calls) <= CHECKS
+    assert functions.aws.client("dynamodb").scan(TableName=name)["Items"] == []
+
+
+def test_a_repaired_table_needs_no_deployment(adopt):
+    functions = adopt(table("tag", ttl=""))
+    with pytest.raises(InvalidRequest):
+        functions.consume(CREATE)
+    functions.aws.client("dynamodb").update_time_to_live(
+        TableName=functions.aws.table_name,
+        TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"},
+    )
+    assert functions.consume(CREATE) == []
+
+
+def test_a_table_that_does_not_exist_is_named(adopt, monkeypatch):
+    functions = adopt()
+    monkeypatch.setenv("TABLE_NAME", "gone")
+    line = "table_name: 'gone', expected a table of this account and region"
+    with pytest.raises(InvalidRequest, match=f"^{line}$"):
+        functions.consume(CREATE)
+
+
+@pytest.mark.parametrize("operation", sorted(CHECKS))
+def test_chains_go_on_while_the_check_cannot_be_made(adopt, operation):
+    functions = adopt(table("tag"))
+    with failing(operation, "ThrottlingException"):
+        assert functions.consume(CREATE) == []
+    with counted() as calls:
+        functions.sweep()
+        functions.sweep()
+    assert calls[operation] == 1
+
+
+def test_a_denied_check_fails_the_invocation(adopt):
+    functions = adopt(table("tag"))
+    with (
+        failing("DescribeTable", "AccessDeniedException"),
+        pytest.raises(Exception, match="AccessDenied"),
+    ):
+        functions.consume(CREATE)
+
+
+def test_the_widget_reads_without_a_check(adopt):
+    adopt(table("tag", ttl=""))
+    with counted() as calls:
+        assert "No unfinished chain" in widget.handler({}, Context())
+    assert CHECKS.isdisjoint(calls)

@@ -1,0 +1,221 @@
+// A client of the protocol in JavaScript, written from docs/protocol.md, that runs docs/vectors.json.
+// Usage: node vectors.mjs PATH; prints the number of cases by section, or throws.
+import assert from "node:assert";
+import { readFileSync } from "node:fs";
+
+const M = (1n << 64n) - 1n;
+const [P1, P2, P3, P4, P5] = [
+  0x9e3779b185ebca87n, 0xc2b2ae3d27d4eb4fn, 0x165667b19e3779f9n, 0x85ebca77c2b2ae63n, 0x27d4eb2f165667c5n,
+];
+const rotl = (x, n) => ((x << n) | (x >> (64n - n))) & M;
+const round = (acc, lane) => (rotl((acc + lane * P2) & M, 31n) * P1) & M;
+
+function xxh64(bytes, seed) {
+  let [at, h] = [0, (seed + P5) & M];
+  if (bytes.length >= 32) {
+    let v = [seed + P1 + P2, seed + P2, seed, seed - P1].map((x) => x & M);
+    for (; at + 32 <= bytes.length; at += 32) v = v.map((x, i) => round(x, bytes.readBigUInt64LE(at + 8 * i)));
+    h = [1n, 7n, 12n, 18n].reduce((sum, n, i) => sum + rotl(v[i], n), 0n) & M;
+    for (const x of v) h = ((h ^ round(0n, x)) * P1 + P4) & M;
+  }
+  h = (h + BigInt(bytes.length)) & M;
+  for (; at + 8 <= bytes.length; at += 8) h = (rotl(h ^ round(0n, bytes.readBigUInt64LE(at)), 27n) * P1 + P4) & M;
+  for (; at + 4 <= bytes.length; at += 4) h = (rotl(h ^ ((BigInt(bytes.readUInt32LE(at)) * P1) & M), 23n) * P2 + P3) & M;
+  for (; at < bytes.length; at += 1) h = (rotl(h ^ ((BigInt(bytes[at]) * P5) & M), 11n) * P1) & M;
+  h = ((h ^ (h >> 33n)) * P2) & M;
+  h = ((h ^ (h >> 29n)) * P3) & M;
+  return h ^ (h >> 32n);
+}
+
+const long = (x) => Buffer.from(new BigUint64Array([BigInt.asUintN(64, x)]).buffer);
+const hash = (id) => xxh64(long(id), 42n);
+const hex = (x) => x.toString(16).padStart(16, "0");
+const number = (text) => BigInt("0x" + text);
+const days = (text) => BigInt(Date.parse(text.slice(0, 10)) / 86_400_000);
+const microseconds = (text) => BigInt(Date.parse(text)) * 1000n + BigInt((/\.\d{3}(\d{3})/.exec(text) ?? [0, "0"])[1]);
+const PARTS = {
+  str: (x) => Buffer.from(x), bytes: (x) => Buffer.from(x, "base64"), int: (x) => long(BigInt(x)),
+  bool: (x) => long(x ? 1n : 0n), date: (x) => long(days(x)), timestamp: (x) => long(microseconds(x)),
+  decimal: (x) => Buffer.from(x.includes(".") ? x.replace(/\.?0+$/, "") : x),
+};
+const bytesOf = (part) => PARTS[Object.keys(part)[0]](Object.values(part)[0]);
+const unitId = (buffers) => buffers.reduce((seed, bytes) => xxh64(bytes, seed), 42n) || 1n;
+
+// Words of a stamp: word 0, then five tables of `cells`; a hash stands in one word of each.
+const wordsOf = (y, cells) =>
+  [0, 1, 2, 3, 4].map((j) => 1 + cells * j + Number((y >> BigInt(j * Math.log2(cells))) & BigInt(cells - 1)));
+const flip = (words, y, cells) => [0, ...wordsOf(y, cells)].forEach((at) => (words[at] ^= y));
+const zeros = (length) => Array(Math.ceil(length / 8)).fill(0n);
+const sparse = (words) => Object.fromEntries(words.map((w, at) => [at, hex(w)]).filter(([, w]) => number(w)));
+const toBase64 = (words) => Buffer.concat(words.map(long)).toString("base64");
+
+function stampOf(ids, kind, cells = 16) {
+  const words = zeros(kind === "plain" ? 8 : 8 + 40 * cells);
+  for (const id of ids) kind === "plain" ? (words[0] ^= id) : flip(words, hash(id), cells);
+  return words;
+}
+
+function peel(words) { // the rule of two tables: a hash in two of its own words is a unit
+  const cells = (words.length - 1) / 5, found = new Set();
+  if (![16, 64, 256, 1024].includes(cells)) return [found, words.every((word) => !word)];
+  for (let progress = true; progress; ) {
+    progress = false;
+    for (const y of words.slice(1)) {
+      if (!y || found.has(y) || wordsOf(y, cells).filter((at) => words[at] === y).length < 2) continue;
+      flip(words, y, cells), found.add(y), (progress = true);
+    }
+  }
+  return [found, words.every((word) => !word)];
+}
+
+// Checks of a request's fields, as in the table of docs/protocol.md.
+const text = (least, most) => (x) =>
+  typeof x === "string" && !x.includes("\0") && Buffer.byteLength(x) >= least && Buffer.byteLength(x) <= most;
+const seconds = (x) => typeof x === "number" && x > 0 && x <= 10 * 366 * 86_400;
+const isObject = (x) => typeof x === "object" && x !== null && !Array.isArray(x);
+const size = (x) => Buffer.byteLength(JSON.stringify(x));
+const base64 = (x) => typeof x === "string" && Buffer.from(x, "base64").toString("base64") === x;
+const stamp = (x) => base64(x) && Buffer.from(x, "base64").some(Boolean);
+const FIELDS = {
+  op: (x) => Object.hasOwn(FIELDS_OF, x), tag: text(1, 1024), id: text(1, 128), stamp, started: (x) => Number.isInteger(x) && x >= 0,
+  finished: (x) => Number.isInteger(x) && x >= 0, timeout: seconds, idle_timeout: seconds,
+  detail: (x) => isObject(x) && size(x) <= 4096, reason: text(0, 1024),
+  resume: (x) => isObject(x) && Object.keys(x).length === 1 && (text(1, 2048)(x.step_functions) || text(1, 1024)(x.lambda)),
+};
+const FIELDS_OF = {
+  create: ["stamp", "started", "finished", "timeout", "idle_timeout", "detail", "resume"],
+  stamp: ["stamp", "started", "finished"], fail: ["reason"], extend: ["timeout"],
+};
+
+function invalidField(request) {
+  if (!isObject(request)) return "request";
+  if (!FIELDS.op(request.op)) return "op";
+  const allowed = ["op", "tag", "id", ...FIELDS_OF[request.op]];
+  const wrong = Object.keys(request).find((name) => !allowed.includes(name) || !FIELDS[name](request[name]));
+  return wrong ?? ["tag", "id", "stamp"].find((name) => allowed.includes(name) && !(name in request));
+}
+
+function parse(body) {
+  let message;
+  try { message = JSON.parse(body); } catch { return [[], ["body"]]; }
+  if (!isObject(message)) return [[], ["body"]];
+  if (message.version !== 1) return [[], ["version"]];
+  const unknown = Object.keys(message).find((name) => name !== "version" && name !== "requests");
+  if (unknown) return [[], [unknown]];
+  if (!Array.isArray(message.requests) || !message.requests.length) return [[], ["requests"]];
+  const wrong = message.requests.map(invalidField);
+  const named = wrong.map((field, at) => field && (field === "request" ? `requests[${at}].request` : `requests[${at}].${field}`));
+  return [message.requests.filter((_, at) => !wrong[at]).map((request) => request.id), named.filter(Boolean)];
+}
+
+// The state machine of docs/protocol.md, for one chain. Times are in seconds.
+const bytes = (text) => Buffer.from(text ?? "", "base64");
+const time = (at, start) => new Date(1000 * (start + at)).toISOString();
+
+class Chain {
+  constructor(limits) {
+    Object.assign(this, { limits, status: "absent", stamp: bytes(), started: 0, finished: 0, seen: new Map() });
+  }
+  outcome(request, length) {
+    const content = JSON.stringify(Object.entries(request).sort());
+    if (this.seen.has(request.id)) return this.seen.get(request.id) === content ? "duplicate" : "RequestIdReused";
+    if (request.op === "create" && this.created) return "TagExists";
+    if (request.op === "create" && this.ended !== undefined) return "TagExists";
+    if (request.stamp && bytes(request.stamp).length !== length) return "BufferLengthsUnequal";
+    if (this.ended !== undefined) return "late";
+    this.seen.set(request.id, content);
+    if (request.op === "create") this.created = true;
+    return "applied";
+  }
+  apply(at, requests) {
+    const create = !this.created && requests.find((request) => request.op === "create" && !this.seen.has(request.id));
+    const first = create || (!this.stamp.length && requests.find((request) => request.stamp));
+    const length = first ? bytes(first.stamp).length : this.stamp.length;
+    const outcomes = requests.map((request) => this.outcome(request, length));
+    for (const request of requests.filter((_, n) => outcomes[n] === "applied")) this.add(at, request);
+    if (!outcomes.includes("applied")) return outcomes;
+    if (this.status === "absent") [this.status, this.waits] = ["pending", at + this.limits.pending_timeout];
+    if (this.created) this.status = "open";
+    if (this.status === "open" && this.failing) this.end(at, "failed", this.failing);
+    else if (this.status === "open" && this.zero && this.started === this.finished) this.end(at, "acked");
+    return outcomes;
+  }
+  add(at, { op, stamp: text, started = 0, finished = 0, timeout, idle_timeout: idle, detail, reason }) {
+    const stamp = bytes(text);
+    if (stamp.length) {
+      const old = this.stamp;
+      if (old.length && old.length !== stamp.length)
+        this.failing ??= `the create's stamp has ${stamp.length} bytes, but stamps of ${old.length} bytes came before it`;
+      this.stamp = Buffer.from(stamp.map((byte, n) => byte ^ (old[n] ?? 0)));
+      this.stamped = at;
+    }
+    this.started += started;
+    this.finished += finished;
+    if (op === "fail") this.failing ??= reason ?? "fail was asked";
+    if (op === "extend") Object.assign(this, { deadline: at + (timeout ?? this.limits.default_timeout), extended: true });
+    if (op !== "create") return;
+    Object.assign(this, { createdAt: at, idle, detail });
+    if (!this.extended) this.deadline = at + (timeout ?? this.limits.default_timeout);
+  }
+  get zero() { return this.stamp.length > 0 && this.stamp.every((byte) => !byte); }
+  sweep(at) {
+    if (this.status === "pending" && at >= this.waits) this.end(at, "failed", "never created");
+    if (this.status !== "open" || at < Math.min(this.deadline, this.stamped + (this.idle ?? Infinity))) return;
+    const counts = `timed out: the stamp is zero, but ${this.started} units were started and ${this.finished} finished`;
+    this.end(at, "failed", this.zero && this.started !== this.finished ? counts : "timed out");
+  }
+  end(at, status, reason) { Object.assign(this, { status, reason, ended: at }); }
+  event(tag, first) {
+    if (this.ended === undefined) return null;
+    const { status, started, finished, detail = {}, reason, ended, stamp } = this;
+    const from = this.createdAt ?? first;
+    const times = { created_at: time(from, this.limits.start), ended_at: time(ended, this.limits.start) };
+    const event = { tag, status, ...times, duration_ms: 1000 * (ended - from), started, finished, detail };
+    if (status === "acked") return event;
+    if (![8, 648, 2568, 10_248, 40_968].includes(stamp.length)) return { ...event, reason };
+    const words = zeros(stamp.length).map((_, at) => stamp.readBigUInt64LE(8 * at));
+    const [found, complete] = peel(words);
+    return { ...event, reason, outstanding: [...found].map((y) => NAMES.get(y)).sort(), outstanding_count: found.size, outstanding_complete: complete };
+  }
+}
+const NAMES = new Map([5n, 6n].map((id) => [hash(id), hex(id)])); // of the vectors' traced units: no inverse is needed
+
+const vectors = JSON.parse(readFileSync(process.argv[2], "utf8"));
+const CHECKS = {
+  units: ({ parts, id }) => assert.equal(hex(unitId(parts.map(bytesOf))), id),
+  hashes: ({ id, hash: y }) => assert.equal(hex(hash(number(id))), y),
+  stamps: ({ ids, kind, cells, length, words }) => {
+    const sum = stampOf(ids.map(number), kind, cells);
+    assert.deepEqual([8 * sum.length, sparse(sum)], [length, words]);
+  },
+  peeling: ({ length, words, ids, complete }) => {
+    const residual = zeros(length).map((_, at) => number(words[at] ?? "0"));
+    const [found, all] = peel(residual);
+    assert.deepEqual([found, all], [new Set(ids.map(number).map(hash)), complete]);
+  },
+  // JSON.parse does not see repeated keys.
+  messages: ({ body, accepted, rejected, strict_json: strict }) => strict || assert.deepEqual(parse(body), [accepted, rejected]),
+  transitions: ({ steps }) => {
+    const chain = new Chain(vectors.limits);
+    for (const { at, requests, outcomes, chain: state } of steps) {
+      requests ? assert.deepEqual(chain.apply(at, requests), outcomes) : chain.sweep(at);
+      const { status, started, finished, stamp } = chain;
+      assert.deepEqual({ status, stamp: stamp.toString("base64"), started, finished, event: chain.event("t", steps[0].at) }, state);
+    }
+  },
+  trackers: ({ kind, tag, parts, children, tokens, requests }) => {
+    const root = unitId(parts.length ? parts.map(bytesOf) : [Buffer.from(tag)]);
+    const units = children.map((names, at) => unitId([long(root), ...(names.length ? names.map(bytesOf) : [long(BigInt(at))])]));
+    assert.deepEqual([root, ...units].map(hex), tokens.map((token) => token.unit));
+    assert.ok(tokens.every((token) => token.v === 1 && token.kind === kind && token.tags[0] === tag));
+    const [create, step] = [[root], [root, ...units]].map((ids) => toBase64(stampOf(ids, kind)));
+    assert.deepEqual(requests, [
+      { op: "create", tag, id: `create-${hex(root)}`, stamp: create, started: 1 },
+      { op: "stamp", tag, id: `step-${hex(root)}`, stamp: step, started: units.length, finished: 1 },
+    ]);
+  },
+};
+for (const [section, check] of Object.entries(CHECKS)) {
+  vectors[section].forEach((vector) => check(vector));
+  console.log(section, vectors[section].length);
+}

@@ -1,0 +1,110 @@
+"""Whoever waits for a chain's end is resumed: Step Functions tasks, durable Lambda executions."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from botocore.exceptions import ClientError
+
+from xorack.aws.client import NotAccepted, error_code, send_entries
+from xorack.core.chain import Chain
+from xorack.core.errors import shown
+from xorack.core.event import event_detail
+from xorack.core.retry import RetryPolicy
+
+__all__ = ["SERVICES", "Resumer"]
+
+_LOG = logging.getLogger("xorack")
+_ERROR: Final = "ChainFailed"
+"""The name of the error of a failed chain, for the `Catch` of a state machine."""
+
+
+class _Service(NamedTuple):
+    """A service that lets somebody wait.
+
+    Attributes:
+        client: boto3's name of it.
+        success: Reports an acked chain: client, token, detail of the event as JSON.
+        failure: Reports a failed chain: client, token, reason, detail of the event as JSON.
+        over: The codes that say that nobody waits any more.
+    """
+
+    client: str
+    success: Callable[[Any, str, str], object]
+    failure: Callable[[Any, str, str, str], object]
+    over: frozenset[str]
+
+
+SERVICES: Final[Mapping[str, _Service]] = {
+    "step_functions": _Service(
+        "stepfunctions",
+        lambda client, token, detail: client.send_task_success(taskToken=token, output=detail),
+        lambda client, token, _, detail: client.send_task_failure(
+            taskToken=token, error=_ERROR, cause=detail
+        ),
+        frozenset({"InvalidToken", "TaskDoesNotExist", "TaskTimedOut"}),
+    ),
+    "lambda": _Service(
+        "lambda",
+        lambda client, token, detail: client.send_durable_execution_callback_success(
+            CallbackId=token, Result=detail.encode()
+        ),
+        lambda client, token, reason, detail: client.send_durable_execution_callback_failure(
+            CallbackId=token,
+            Error={"ErrorType": _ERROR, "ErrorMessage": reason, "ErrorData": detail},
+        ),
+        frozenset(
+            {
+                "CallbackTimeoutException",
+                "InvalidParameterValueException",
+                "ResourceNotFoundException",
+            }
+        ),
+    ),
+}
+"""The services by the kind of `xorack.core.request.Request.resume`."""
+
+
+class Resumer:
+    """A `xorack.core.ports.Publisher` that resumes whoever waits, one chain a call."""
+
+    batch_size = 1
+
+    def __init__(
+        self, kind: str, connect: Callable[[], Any], *, policy: RetryPolicy | None = None
+    ) -> None:
+        """Use a service.
+
+        Args:
+            kind: ``step_functions`` or ``lambda``.
+            connect: Returns the service's boto3 client: few batches need one.
+            policy: The limits of retries.
+        """
+        self.kind = kind
+        self.connect = connect
+        self.policy = policy or RetryPolicy(attempts=5)
+
+    def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
+        """See `xorack.core.ports.Publisher.publish`."""
+        left = send_entries(dict(enumerate(chains)), self._resume, self.policy)
+        return {chains[position].tag: reason for position, reason in left.items()}
+
+    def _resume(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:
+        service, client = SERVICES[self.kind], self.connect()
+        for chain in chains.values():
+            token = json.loads(chain.resume or "{}")[self.kind]
+            detail = json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":"))
+            try:
+                if chain.status == "acked":
+                    service.success(client, token, detail)
+                else:
+                    service.failure(client, token, chain.reason or chain.status, detail)
+            except ClientError as error:
+                if error_code(error) not in service.over:
+                    raise
+                extra = {"tag": shown(chain.tag), "why": f"{error_code(error)}: {error}"}
+                _LOG.info("nobody waits for the chain any more", extra=extra)
+        return {}

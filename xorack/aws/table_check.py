@@ -1,0 +1,86 @@
+"""The check of a table that xorack did not create: can it hold chains?
+
+The stack checks what its template says of a table. The functions check what DynamoDB says. Both use
+the same names: those of `CreateTable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from xorack.aws import schema
+from xorack.core.errors import InvalidRequest
+
+__all__ = ["check_definition", "check_replicas", "check_state", "check_time_to_live"]
+
+_Entries = Iterable[Mapping[str, str]]
+_USABLE = ("ACTIVE", "UPDATING")
+
+
+def check_definition(name: str, table: Mapping[str, Any], partition_key: str) -> None:
+    """Check the key and the index of deadlines.
+
+    Args:
+        name: The name of the table, for the error.
+        table: `KeySchema`, `AttributeDefinitions` and `GlobalSecondaryIndexes`.
+        partition_key: The name that its partition key must have.
+
+    Raises:
+        InvalidRequest: The table cannot hold chains.
+    """
+    attributes = table.get("AttributeDefinitions") or ()
+    types = {one["AttributeName"]: one["AttributeType"] for one in attributes}
+
+    def described(keys: _Entries) -> str:
+        ordered = sorted(keys, key=lambda key: key["KeyType"])  # HASH, RANGE
+        names = [key["AttributeName"] for key in ordered]
+        return ", ".join(f"{name} ({types.get(name)})" for name in names)
+
+    _expect(f"key of table {name}", described(table["KeySchema"]), f"{partition_key} (S)")
+    indexes = {one["IndexName"]: one for one in table.get("GlobalSecondaryIndexes") or ()}
+    due_key = f"{schema.DUE_SHARD} (N), {schema.DUE_AT} (N)"
+    if schema.DUE_INDEX not in indexes:
+        expected = f"{schema.DUE_INDEX}, with the key {due_key}"
+        raise InvalidRequest(f"indexes of table {name}", _listed(indexes), expected)
+    index, field = indexes[schema.DUE_INDEX], f"index {schema.DUE_INDEX} of table {name}"
+    _expect(f"key of {field}", described(index["KeySchema"]), due_key)
+    _expect(field, index.get("IndexStatus", "ACTIVE"), *_USABLE)
+
+
+def check_state(name: str, table: Mapping[str, Any], time_to_live: Mapping[str, Any]) -> None:
+    """Check that a table is in use, has no replicas, and deletes finished chains.
+
+    Args:
+        name: The name of the table, for the error.
+        table: The `Table` of `DescribeTable`.
+        time_to_live: The `TimeToLiveDescription` of `DescribeTimeToLive`.
+
+    Raises:
+        InvalidRequest: The table cannot hold chains.
+    """
+    _expect(f"status of table {name}", table.get("TableStatus"), *_USABLE)
+    here = str(table.get("TableArn", "")).split(":")[3:4]
+    replicas = [one["RegionName"] for one in table.get("Replicas") or ()]
+    check_replicas(name, [region for region in replicas if region not in here])
+    enabled = time_to_live.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
+    check_time_to_live(name, time_to_live.get("AttributeName") if enabled else None)
+
+
+def check_replicas(name: str, regions: Sequence[str]) -> None:
+    """Raise InvalidRequest if a table has replicas: the last writer wins, and a stamp is lost."""
+    _expect(f"replicas of table {name}", _listed(regions), "none")
+
+
+def check_time_to_live(name: str, attribute: str | None) -> None:
+    """Raise InvalidRequest if a table does not delete finished chains."""
+    _expect(f"time to live of table {name}", attribute or "off", schema.EXPIRES_AT)
+
+
+def _expect(field: str, value: str | None, *expected: str) -> None:
+    if value not in expected:
+        raise InvalidRequest(field, value, " or ".join(expected))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
