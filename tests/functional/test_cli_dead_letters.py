@@ -266,6 +266,11 @@ def test_an_empty_queue(stack, xorack, sqs):
     assert as_json(xorack) == []
 
 
+def test_the_group_alone_prints_its_help(xorack):
+    status, out, _ = xorack("dead-letters", "--help")
+    assert (status, xorack("dead-letters")) == (0, (2, [], out))
+
+
 def test_redrive_is_a_command_of_both_groups():
     commands = dict(commands_of(cli))
     assert commands["redrive",] is commands["dead-letters", "redrive"]

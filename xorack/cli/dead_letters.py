@@ -100,8 +100,13 @@ def _with_selector(*kinds: Kind) -> Callable[[Callable[..., Any]], Callable[...,
     return decorate
 
 
-@click.group("dead-letters", short_help="List, show, delete and redrive dead-lettered messages.")
-def dead_letters() -> None:
+@click.group(
+    "dead-letters",
+    short_help="List, show, delete and redrive dead-lettered messages.",
+    invoke_without_command=True,
+)
+@click.pass_context
+def dead_letters(context: click.Context) -> None:
     """Inspect and clear the dead-letter queue.
 
     Its messages are of four kinds. failed: the consumer could not process the message at any
@@ -111,6 +116,9 @@ def dead_letters() -> None:
     Every command reads the queue. That hides the messages from other readers for a short time,
     and SQS counts it as a receive.
     """
+    if context.invoked_subcommand is None:
+        screen.say(context.get_help(), error=True)
+        context.exit(2)
 
 
 @dead_letters.command("list", epilog="Example: xorack dead-letters list --run 2026-01-31")
