@@ -37,6 +37,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     invocation = services().invocation(context, attempts=_ATTEMPTS)
     outbox = invocation.outbox
     result = Sweeper(invocation.writer, outbox, workers=outbox.workers).sweep()
+    now = invocation.writer.clock()
     counts = {
         Metric.CHAINS_LOOKED_AT: result.chains,
         Metric.CHAINS_FAILED: sum(result.ended.values()),
@@ -44,8 +45,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Metric.CHAINS_NEVER_CREATED: result.ended[NEVER_CREATED],
         Metric.EVENTS_PUBLISHED: result.events,
         Metric.EVENTS_PENDING: result.events_pending,
-        # A gauge that only the sweeper emits: events that could not be published.
+        # Gauges that only the sweeper emits: number and age of the events that stay pending.
         Metric.EVENTS_PENDING_AFTER_SWEEP: result.events_pending,
+        Metric.EVENTS_PENDING_SECONDS: max(0, now - (result.pending_since or now)) // 1000,
         Metric.SWEEP_PROBLEMS: result.problems,
         Metric.SWEEPS_INCOMPLETE: int(not result.complete),
         Metric.WRITES: result.stats.writes,

@@ -82,8 +82,9 @@ def consume(*requests: Request, bodies: tuple[str, ...] = ()) -> None:
 
 
 @pytest.fixture(scope="session")
-def without_dashboard(synthesise):
-    """The template without a dashboard, and with settings that change no stateful resource."""
+def minimal(synthesise):
+    """The template with little monitoring, and with settings that change no stateful resource."""
     return synthesise(
-        dashboard="false", batch_size=10, tracing="true", architecture="x86_64", log_level="DEBUG"
-    )
+        monitoring="minimal", batch_size=10, tracing="true", architecture="x86_64",
+        log_level="DEBUG", alarm_topic_arn=VARIED["alarm_topic_arn"],
+    )  # fmt: skip

@@ -322,9 +322,11 @@ def test_the_sweeper_publishes_the_event_after_a_crash(world):
     assert world.sweep().events == 0  # whoever ended the chain has a minute to publish
     world.now += 60_000
     world.bus.rejects = {"a"}
-    assert world.sweep().events_pending == 1
+    result = world.sweep()
+    assert (result.events_pending, result.pending_since) == (1, NOW)
     world.bus.rejects = set()
-    assert world.sweep().events == 1
+    result = world.sweep()
+    assert (result.events, result.events_pending, result.pending_since) == (1, 0, None)
     world.consume(message(finish("a")))
     assert world.tags() == ["a"]
     assert world.sweep().chains == 0

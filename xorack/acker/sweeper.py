@@ -42,6 +42,7 @@ class SweepResult:
         ended: Chains ended, by reason.
         events: Events published.
         events_pending: Events that were not published; the next sweep tries again.
+        pending_since: End of the earliest chain among those; milliseconds since the epoch.
         problems: Chains that could not be read or written; the next sweep tries again.
         complete: False if time ran out before all due chains were judged.
         stats: Write statistics.
@@ -51,9 +52,16 @@ class SweepResult:
     ended: Counter[str] = field(default_factory=Counter)
     events: int = 0
     events_pending: int = 0
+    pending_since: int | None = None
     problems: int = 0
     complete: bool = True
     stats: WriteStats = field(default_factory=WriteStats)
+
+    def add_pending(self, *ended_at: int) -> None:
+        """Count events that were not published, by the ends of their chains."""
+        self.events_pending += len(ended_at)
+        known = ended_at if self.pending_since is None else (*ended_at, self.pending_since)
+        self.pending_since = min(known, default=None)
 
 
 class Sweeper:
@@ -80,13 +88,14 @@ class Sweeper:
             Exception: The index or the table cannot be read.
         """
         result = SweepResult(stats=self.writer.stats)
-        pending: dict[str, None] = {}
+        pending: dict[str, int] = {}  # tag to end
         try:
             for tags in self._due_pages():
                 self._judge(tags, pending, result)
         except _TimeOver:
             result.complete = False
-        self._publish(list(pending), result)
+        self._publish(pending, result)
+        result.add_pending(*pending.values())
         return result
 
     def _due_pages(self) -> Iterator[list[str]]:
@@ -105,7 +114,7 @@ class Sweeper:
             else:
                 return
 
-    def _judge(self, tags: list[str], pending: dict[str, None], result: SweepResult) -> None:
+    def _judge(self, tags: list[str], pending: dict[str, int], result: SweepResult) -> None:
         """End the chains of a page whose deadline has passed; collect pending events."""
         if self.writer.retry_policy.time_left() <= 0:
             raise _TimeOver
@@ -122,26 +131,28 @@ class Sweeper:
                 reason, _, _ = (after.reason or after.status).partition(":")
                 result.ended[reason] += 1
             if after.undelivered:
+                ended_at = after.ended_at or self.writer.clock()
                 if after.tag in pending or len(pending) < _MAX_PENDING:
-                    pending[after.tag] = None
+                    pending[after.tag] = ended_at
                 else:
-                    result.events_pending += 1
+                    result.add_pending(ended_at)
 
-    def _publish(self, tags: list[str], result: SweepResult) -> None:
-        """Publish the pending events of these chains, as long as the bus accepts some."""
+    def _publish(self, pending: dict[str, int], result: SweepResult) -> None:
+        """Publish pending events as long as the bus accepts some; remove those from ``pending``."""
+        tags = list(pending)
         for at in range(0, len(tags), _SLICE):
             part = tags[at : at + _SLICE]
             try:
-                chains = self._read(self.outbox.writer, part, result)
+                read = self._read(self.outbox.writer, part, result)
             except _TimeOver:
-                result.events_pending += len(tags) - at
                 return
-            pending = [chain for chain in chains if chain.undelivered]
-            failures = self.outbox.publish(pending)
-            result.events += len(pending) - len(failures)
-            result.events_pending += len(failures)
-            if failures and len(failures) == len(pending):
-                result.events_pending += len(tags) - at - len(part)
+            chains = [chain for chain in read if chain.undelivered]
+            failures = self.outbox.publish(chains)
+            result.events += len(chains) - len(failures)
+            for tag in part:
+                if tag not in failures:
+                    del pending[tag]
+            if failures and len(failures) == len(chains):
                 return
 
     def _read(self, writer: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
