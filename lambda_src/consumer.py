@@ -76,6 +76,7 @@ def _message(record: dict[str, Any]) -> Message:
         record["body"],
         _number(attributes.get("ApproximateReceiveCount")) or 1,
         min(filter(None, times), default=None),
+        attributes.get("SenderId"),
     )
 
 

@@ -245,6 +245,11 @@ class Invocation:
         service = SERVICES[kind].client
         return Resumer(kind, lambda: self.client(service, 1), policy=policy)
 
+    @property
+    def dead_letter_queue(self) -> tuple[str, int]:
+        """The URL of the dead-letter queue, and the retention of chains in milliseconds."""
+        return self._services.dead_letter_queue_url, self._services.limits.retention
+
     @cached_property
     def dead_letters(self) -> LazyDeadLetters:
         """The third step: dead letters."""

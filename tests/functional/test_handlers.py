@@ -249,7 +249,7 @@ def test_a_batch_that_fails_as_a_whole_raises_after_its_metrics(functions, metri
         *(({"sent_at": rubbish}, 1000) for rubbish in ("x", "1001", "-1", "0", "9" * 18, "9" * 38)),
     ],
 )
-def test_a_message_knows_its_receives_and_when_it_was_sent(
+def test_a_message_knows_its_receives_its_sender_and_when_it_was_sent(
     functions, monkeypatch, attribute, sent_at
 ):
     from lambda_src import consumer
@@ -257,7 +257,11 @@ def test_a_message_knows_its_receives_and_when_it_was_sent(
     record = {
         "messageId": "m",
         "body": "{}",
-        "attributes": {"ApproximateReceiveCount": "3", "SentTimestamp": "1000"},
+        "attributes": {
+            "ApproximateReceiveCount": "3",
+            "SentTimestamp": "1000",
+            "SenderId": "AROA:loader",
+        },
         "messageAttributes": {name: {"stringValue": text} for name, text in attribute.items()},
     }
     received = []
@@ -268,4 +272,4 @@ def test_a_message_knows_its_receives_and_when_it_was_sent(
 
     monkeypatch.setattr(consumer.Consumer, "consume", consume)
     consumer.handler({"Records": [record]}, Context())
-    assert received == [Message("m", "{}", 3, sent_at)]
+    assert received == [Message("m", "{}", 3, sent_at, "AROA:loader")]

@@ -187,11 +187,13 @@ def test_rejected_requests_that_share_a_dead_lettered_message_are_counted_each(w
     assert len(world.dead_letters.letters) == 202
 
 
-def test_dead_letters_know_when_their_message_was_sent(world):
+def test_dead_letters_know_the_origin_of_their_message(world):
     bodies = "no JSON", message(Request.stamp_("a", "s", b"\1"), Request.stamp_("a", "t", b"\1\2"))
-    messages = [Message(f"m{n}", body, 1, NOW - n) for n, body in enumerate(bodies)]
+    messages = [Message(f"m{n}", body, 1, NOW - n, f"s{n}") for n, body in enumerate(bodies)]
     consume(messages, world.store, world.bus, world.dead_letters)
-    assert [entry.sent_at for entry in world.dead_letters.letters] == [NOW, NOW - 1]
+    letters = world.dead_letters.letters
+    sources = [(letter.sent_at, letter.message_id, letter.sender) for letter in letters]
+    assert sources == [(NOW, "m0", "s0"), (NOW - 1, "m1", "s1")]
 
 
 def test_a_message_older_than_the_tombstones_is_rejected_whole(world):

@@ -48,12 +48,14 @@ class Message(NamedTuple):
         body: The body.
         receives: How often the queue delivered the message, this time included.
         sent_at: Time when it was first sent, milliseconds since the epoch, if known.
+        sender: The id of the principal that sent it, if known.
     """
 
     id: str
     body: str
     receives: int = 1
     sent_at: int | None = None
+    sender: str | None = None
 
 
 @dataclass
@@ -300,8 +302,10 @@ class Consumer:
         count = sum(entry.request_count for entry, _ in batch.rejected)
         messages = batch.log_field(index for _, index in batch.rejected)
         LOG.warning("requests rejected", extra={"failures": count, "why": kind, **messages})
+        sources = [(entry, batch.messages[index]) for entry, index in batch.rejected]
         entries = [
-            entry._replace(sent_at=batch.messages[index].sent_at) for entry, index in batch.rejected
+            entry._replace(sent_at=source.sent_at, message_id=source.id, sender=source.sender)
+            for entry, source in sources
         ]
         for position in self.dead_letters.send(entries):
             reason = "its rejected requests could not be sent to the dead-letter queue"

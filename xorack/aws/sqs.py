@@ -262,6 +262,15 @@ def _sent_at(time: int | None) -> dict[str, Any]:
     return {} if time is None else {"sent_at": {"DataType": "Number", "StringValue": str(time)}}
 
 
+def _strings(**values: str | None) -> dict[str, Any]:
+    """Return message attributes of type String, without those that are None."""
+    return {
+        name: {"DataType": "String", "StringValue": value}
+        for name, value in values.items()
+        if value
+    }
+
+
 def _batches(messages: Iterable[_Message]) -> Iterator[list[_Message]]:
     """Group messages by the limits of SendMessageBatch."""
     batch: list[_Message] = []
@@ -341,14 +350,14 @@ class DeadLetterQueue:
 
 
 def _dead_letter(position: int, rejected: Rejected) -> _Message:
-    """Make the message of a rejected request, with the attributes ``error`` and ``sent_at``."""
+    """Make the message of a rejected request, with its reason and origin as attributes."""
     reason = rejected.reason.encode("ascii", "backslashreplace")[:_ERROR_BYTES].decode()
-    error = {"DataType": "String", "StringValue": reason}
-    attributes = {"error": error, **_sent_at(rejected.sent_at)}
+    origin = _strings(error=reason, sender=rejected.sender, message_id=rejected.message_id)
+    attributes = {**origin, **_sent_at(rejected.sent_at)}
     message = _Message(position, rejected.body, attributes)
     if message.size <= MAX_BODY_BYTES:
         return message
     # A body at SQS's limit leaves no room for the reason.
     packed = gzip.compress(rejected.body.encode("utf-8", "surrogatepass"), mtime=0)
-    attributes["encoding"] = {"DataType": "String", "StringValue": "gzip+base64"}
+    attributes |= _strings(encoding="gzip+base64")
     return _Message(position, base64.b64encode(packed).decode(), attributes)
