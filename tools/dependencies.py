@@ -1,4 +1,4 @@
-"""Make the lock files of a checkout's and the embedded AWS's requirements, and audit the first.
+"""Make the lock files of a checkout, the judges and the embedded AWS; audit the first.
 
     python3 -m tools.dependencies lock [uv's arguments, such as --upgrade]
     python3 -m tools.dependencies audit [pip-audit's arguments, such as -s osv]
@@ -22,9 +22,11 @@ from typing import Any, Final
 from tools.venv import LOCK, OLDEST, ROOT, requirements_hash, tool_environment
 
 NEEDS: Final = ("uv==0.13.9", "pip-audit==2.10.1")
-LOCAL: Final = "xorack/local/requirements.txt"
-"""What the embedded AWS needs, in an environment of its own."""
-LOCAL_LOCK: Final = "xorack/local/requirements.lock"
+OTHER_LOCKS: Final = {
+    "tools/judges/requirements.txt": "tools/judges/requirements.lock",
+    "xorack/local/requirements.txt": "xorack/local/requirements.lock",
+}
+"""Requirements of environments of their own, and their locks: `tools.judges`, the embedded AWS."""
 CLEAN, VULNERABLE, NOT_AUDITED = 0, 1, 2
 
 
@@ -33,7 +35,9 @@ def lock(programs: Path, arguments: Sequence[str]) -> int:
     made_of = requirements_hash(ROOT)  # `tools/venv.py` compares it
     head = f"# What a checkout installs: made by `make lock`.\n# Made of: {made_of}\n"
     status = _compile(programs, arguments, "requirements-dev.txt", LOCK, head)
-    return status or _compile(programs, arguments, LOCAL, LOCAL_LOCK)
+    for source, name in OTHER_LOCKS.items():
+        status = status or _compile(programs, arguments, source, name)
+    return status
 
 
 def _compile(

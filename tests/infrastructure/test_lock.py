@@ -16,7 +16,10 @@ from tools.venv import LOCK, OLDEST, REQUIREMENTS, ROOT, requirements_hash
 
 PYTHONS = [f"3.{minor}" for minor in range(OLDEST[1], 15)]
 HERE = "{}.{}".format(*sys.version_info)
-LOCKS = {LOCK: REQUIREMENTS, dependencies.LOCAL_LOCK: (dependencies.LOCAL,)}
+LOCKS = {
+    LOCK: REQUIREMENTS,
+    **{lock: (source,) for source, lock in dependencies.OTHER_LOCKS.items()},
+}
 """Lock file -> what it is made of."""
 TEXT = (ROOT / LOCK).read_text(encoding="utf-8")
 
