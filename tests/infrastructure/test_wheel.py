@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -89,7 +90,7 @@ def test_the_wheel_has_the_handlers_and_one_package(wheel):
 
 def test_the_metadata_names_every_extra_and_python(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        (name,) = (n for n in archive.namelist() if re.fullmatch(r"xorack-[^/]+/METADATA", n))
         metadata = BytesParser().parsebytes(archive.read(name))
     needs = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
     assert {one.name for one in needs if one.marker is None} == {"boto3", "pyee", "xxhash"}

@@ -16,8 +16,8 @@ Four changes to ministack, tested in tests/e2e:
 * CloudFormation creates composite alarms, and alarms on expressions. Nothing evaluates these, so
   their state changes by SetAlarmState only. ministack rejects templates that have either.
 
-`GET /_xorack/events/N` returns the events of all buses so far, without the first N. A request that a
-web page can cause is rejected: it could deploy a function, which runs as the user.
+`GET /_xorack/events/N` returns the events of all buses so far, without the first N. A request that
+a web page can cause is rejected: it could deploy a function, which runs as the user.
 """
 
 from __future__ import annotations
