@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -20,19 +21,8 @@ from xorack.local.errors import DeployFailed, NotRunning, PortTaken, StartFailed
 
 pytestmark = pytest.mark.embedded
 
-PRODUCER = """
-import os
-from xorack import Tracker
-
-tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
-token = tracker.start("order/17", timeout=3600, detail={"customer": "Ahab"})
-with tracker.step(token) as step:
-    children = [step.child(line).to_json() for line in ("harpoon", "rope")]
-for child in children:
-    with tracker.step(child):
-        pass
-tracker.start("order/18", timeout=3600)
-"""
+GUIDE = (ROOT / "docs" / "local.md").read_text(encoding="utf-8")
+MORE = 'tracker.start("order/18", timeout=3600)\n'
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,7 +63,8 @@ def shell(*commands):
 
 
 def test_a_second_shell_produces_and_looks(running, tmp_path):
-    (tmp_path / "producer.py").write_text(PRODUCER)
+    (snippet,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    (tmp_path / "producer.py").write_text(snippet + MORE)
     producer = f"PYTHONPATH={ROOT} python {tmp_path / 'producer.py'}"
     shell('eval "$(xorack local env)"', producer)
     assert eventually(lambda: item_of(running.stack, "order/18"))
