@@ -103,6 +103,31 @@ def test_following_readers_get_the_events_that_come(running):
     assert running.events(after) == ([], position + 3)
 
 
+def test_a_reader_follows_until_it_is_interrupted_or_the_stack_ends(running):
+    # A background job of a shell ignores the signal.
+    program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program += "from xorack.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "local", "events", "--follow"]
+    pipe = subprocess.PIPE
+    readers = [
+        subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True) for _ in range(2)
+    ]
+    detail = json.dumps({"tag": "followed"})
+    entry = {"Source": "xorack", "DetailType": "acked", "Detail": detail}
+    running.stack.client("events").put_events(
+        Entries=[{**entry, "EventBusName": running.stack.bus_name}]
+    )
+    for reader in readers:
+        assert any('"followed"' in line for line in iter(reader.stdout.readline, ""))
+    interrupted, orphaned = readers
+    interrupted.send_signal(signal.SIGINT)
+    assert (interrupted.communicate(timeout=60)[1], interrupted.returncode) == ("", 0)
+    background.stop()
+    _, err = orphaned.communicate(timeout=60)
+    assert (err.count("\n"), orphaned.returncode) == (1, 1)
+    assert err.startswith("error: xorack local is not running")
+
+
 def test_a_second_start_does_nothing_and_contradictions_are_explained(running):
     assert background.start() == (running, False)
     assert background.start({"resume": "all"}, running.port) == (running, False)

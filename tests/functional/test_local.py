@@ -112,6 +112,22 @@ def test_one_that_does_not_respond(xorack, running):
     assert line.startswith("error: xorack local does not respond: ")
 
 
+def test_the_group_alone_prints_its_help(xorack):
+    status, out, err = xorack("local")
+    assert (status, out, err[0][:19]) == (2, [], "Usage: xorack local")
+
+
+def test_an_interrupt_while_the_commands_are_imported(monkeypatch, xorack):
+    class Interrupt:
+        def find_spec(self, name, *_):
+            if name == "xorack.cli.commands":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "xorack.cli.commands")
+    monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
+    assert xorack("local", "start") == (130, [], [])
+
+
 def test_status_in_json_of_one_that_does_not_run(xorack):
     status, (line,), err = xorack("local", "status", "--json")
     assert (status, err) == (1, [])

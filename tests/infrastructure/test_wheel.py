@@ -132,12 +132,16 @@ with tracker.step(child):
     pass
 """
 SHELL = """set -e
-xorack local start --json
+JSII_NODE=/nowhere xorack local start --json  # a synthesis would fail
 eval "$(xorack local env)"
 python -c "$PRODUCER"
 timeout 60 xorack watch order/17 --json >&2
 xorack list --json
 xorack local events
+xorack local stop
+xorack local start -c batch_size=7 >&2
+aws_lambda="import boto3; print(boto3.client('lambda').list_event_source_mappings())"
+(eval "$(xorack local env)"; python -c "$aws_lambda")
 xorack local stop
 """
 
@@ -162,18 +166,17 @@ def test_an_installed_wheel_runs_the_stack_and_tracks_an_order(wheel, tmp_path):
             "PRODUCER": PRODUCER,
             "XDG_STATE_HOME": str(tmp_path / "state"),
             "XDG_CACHE_HOME": str(cache(tmp_path)),
-            # A synthesis would fail: the wheel's assembly must do.
-            "JSII_NODE": "/nowhere",
         },
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     ).stdout
-    start, listed, event, stop = out.splitlines()
+    start, listed, event, stop, mappings, _ = out.splitlines()
     assert json.loads(start)["started"]
     assert json.loads(listed)["status"] == "acked"
     assert json.loads(event)["detail"]["tag"] == "order/17"
     assert stop == "stopped"
+    assert "'BatchSize': 7" in mappings
 
 
 def site_packages():

@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         print(f"error: {error}: pip install 'xorack[cli]'", file=sys.stderr)
         return 1
-    from xorack.cli.commands import run
-
+    try:
+        from xorack.cli.commands import run
+    except KeyboardInterrupt:  # the imports take a second
+        return 130
     return run(arguments)

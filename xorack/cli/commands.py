@@ -116,7 +116,8 @@ def _print_error(message: str) -> None:
 
 Exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of wait; 130 when
 interrupted.
-The environment variables XORACK_STACK and XORACK_TABLE are the defaults of --stack and --table.""",
+The environment variables XORACK_STACK and XORACK_TABLE are the defaults of --stack and --table;
+XORACK_LOCAL=1 does as --local.""",
 )
 @click.version_option(__version__, prog_name="xorack")
 @local_option

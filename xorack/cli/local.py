@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,13 +56,22 @@ local_option = click.option(
 )
 
 
-@click.group(subcommand_metavar="COMMAND [ARGS]...", epilog="The guide: docs/local.md")
-def local() -> None:
+@click.group(
+    short_help="Run the stack on this machine, in the background.",
+    subcommand_metavar="COMMAND [ARGS]...",
+    invoke_without_command=True,
+    epilog='Example: xorack local start && eval "$(xorack local env)" && xorack list',
+)
+@click.pass_context
+def local(context: click.Context) -> None:
     """Run AWS on this machine, in the background, with the stack in it.
 
     It listens on the loopback interface only, needs no account, docker or node, and forgets all
     when it stops.
     """
+    if context.invoked_subcommand is None:
+        screen.say(context.get_help(), error=True)
+        context.exit(2)
 
 
 def _settings(
@@ -113,7 +123,7 @@ def _show(running: Background) -> None:
         screen.say(f"{name.replace('_', ' '):<22}{value}")
 
 
-@local.command()
+@local.command(epilog="Example: xorack local status --json | jq -r .queue_url")
 @json_option
 def status(as_json: bool) -> int:
     """Show its addresses, settings and log.
@@ -136,16 +146,18 @@ def status(as_json: bool) -> int:
     return 0 if answers else 1
 
 
-@local.command()
+@local.command(epilog="Example: xorack local stop")
 def stop() -> None:
     """Stop it, and remove all that it holds."""
     stopped = background.stop(lambda line: screen.say(line, error=True))
     screen.say("stopped" if stopped else "not running")
 
 
-@local.command(epilog='Example: eval "$(xorack local env)"')
+@local.command(epilog="Example: xorack local env > local.sh")
 def env() -> None:
     """Print shell commands that make a shell's programs use it.
+
+    A shell runs them by `eval "$(xorack local env)"`.
 
     They export AWS_ENDPOINT_URL, XORACK_QUEUE_URL and others, and hide the AWS account of the
     shell. Where pyspark is installed, they name its Python and a Java that runs it.
@@ -163,18 +175,25 @@ def env() -> None:
 @local.command(epilog="Example: xorack local events --follow | jq .detail.tag")
 @click.option("--follow", "-f", is_flag=True, help="Wait for more, until Ctrl-C.")
 def events(follow: bool) -> None:
-    """Print the events of all chains since the start, as EventBridge delivers them.
+    """Print the events of all chains since the start.
 
-    Each is a line of JSON. Several readers may follow: each gets all events.
+    Each is a line of JSON, as EventBridge delivers it. Several readers may follow: each gets all
+    events.
     """
-    running, seen = background.find(), 0
+    try:
+        _print_events(background.find(), follow)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+
+
+def _print_events(running: Background, follow: bool) -> None:
+    seen = 0
     while True:
         arrived, seen = running.events(seen)
         for event in arrived:
             click.echo(json.dumps(event))
         if not follow:
             return
-        try:
-            time.sleep(_POLL_SECONDS)
-        except KeyboardInterrupt:
-            return
+        sys.stdout.flush()
+        time.sleep(_POLL_SECONDS)
