@@ -24,7 +24,7 @@ from typing import Any, Literal, cast, get_args
 
 from xorack.aws.sqs import queue_client, send_grouped
 from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
-from xorack.core.hashing import MASK, unit_id
+from xorack.core.hashing import MASK, child_id, unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
 from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import TRACED_CELLS, Stamp, check_cells, plain, traced, xor_bytes
@@ -342,8 +342,7 @@ class Step:
             raise XorAckError("the step has ended: its stamp is sent, no child can be started")
         parents = [token.unit for token in self.tokens]
         if unit is None:
-            signed = parents[0] - (1 << 64) if parents[0] >> 63 else parents[0]
-            unit = unit_id(signed, *(parts or (len(self._children),)))
+            unit = child_id(parents[0], *(parts or (len(self._children),)))
         _maker(self.tokens[0])(unit)  # checks the id
         unit &= MASK
         token = replace(self.tokens[0], unit=unit, tags=self.tags)
