@@ -16,13 +16,14 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, Literal, cast, get_args
 
 from xorack.aws.sqs import queue_client, send_grouped
+from xorack.client.names import Candidate, Part, names_of
 from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
 from xorack.core.hashing import MASK, child_id, unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
@@ -267,6 +268,15 @@ class Tracker:
         token = Token.from_json(chain)
         id = request_id or f"extend-{uuid.uuid4().hex}"
         self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
+
+    @staticmethod
+    def names(
+        outstanding: Mapping[str, Any] | Iterable[str | int],
+        candidates: Iterable[Candidate],
+        *root: Part,
+    ) -> dict[str, Candidate | None]:
+        """Return what outstanding units stand for; see `xorack.names_of`."""
+        return names_of(outstanding, candidates, *root)
 
     @contextmanager
     def batch(self) -> Iterator[None]:
