@@ -195,6 +195,27 @@ def test_messages_whose_steps_cannot_be_sent_fail(work, functions):
     assert acked(functions) == 3
 
 
+def test_steps_that_were_sent_in_part_come_again_and_count_once(work, functions, monkeypatch):
+    work.start("a", tag="one/t")
+    work.start("b", tag="two/t")
+    event, send = work.receive(), work.sqs.send_message_batch
+
+    def send_first(*, QueueUrl, Entries):
+        send(QueueUrl=QueueUrl, Entries=Entries[:1])
+        rejected = [{"Id": one["Id"], "SenderFault": True} for one in Entries[1:]]
+        return {"Failed": rejected}
+
+    handler = handler_of(work, nothing)
+    with monkeypatch.context() as patch:
+        patch.setattr(work.sqs, "send_message_batch", send_first)
+        with pytest.raises(BatchProcessingError):
+            handler(event, Context())
+    functions.deliver()
+    assert functions.events().keys() == {"one/t"}
+    assert handler(event, Context()) == {"batchItemFailures": []}
+    assert acked(functions, "two/t") == 2
+
+
 def test_a_batch_that_fails_as_a_whole_raises(work, functions):
     """Lambda counts an error then, and an alarm can see it."""
     work.start("a", "b")
