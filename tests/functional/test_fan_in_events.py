@@ -2,12 +2,15 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from tests.functional.test_fan_in import Work, acked, nothing, record_of
 from xorack import Tracker, event_tag, fan_in, fan_out, step_of, token_of
 from xorack.aws.client import CONFIG
+from xorack.aws.sqs import group_id
+from xorack.core.hashing import child_id
 
 
 @pytest.fixture
@@ -90,6 +93,21 @@ def test_a_function_may_start_chains_from_untracked_messages(aws, functions):
         assert handle(event, None) == {"batchItemFailures": []}
     assert handle(work.receive(), None) == {"batchItemFailures": []}
     assert acked(functions, f"sqs/{event['Records'][0]['messageId']}") == 4
+
+
+def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group(tracker):
+    calls = []
+    client = SimpleNamespace(send_message_batch=lambda **call: calls.append(call) or {})
+    with tracker.step(tracker.start("t")) as step:
+        messages = [("a", "text"), (("b", 1), {"n": 1}), *((n, "") for n in range(10))]
+        assert fan_out(step, messages, "https://work", client, name="trace", group="t 1") == 12
+        again = [step.tokens[0].unit, "b", 1]
+    entries = [entry for call in calls for entry in call["Entries"]]
+    assert [len(call["Entries"]) for call in calls] == [10, 2]
+    assert [entry["MessageBody"] for entry in entries[:3]] == ["text", '{"n": 1}', ""]
+    assert {entry["MessageGroupId"] for entry in entries} == {group_id("t 1")}
+    token = json.loads(entries[1]["MessageAttributes"]["trace"]["StringValue"])
+    assert int(token["unit"], 16) == child_id(*again)
 
 
 def test_without_powertools_the_decorator_says_what_to_install(tracker, monkeypatch):

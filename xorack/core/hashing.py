@@ -73,7 +73,7 @@ def _pure_xxh64(data: bytes, seed: int) -> int:
 try:
     from xxhash import xxh64_intdigest as _xxh64
 except ImportError:  # pragma: no cover - Lambda functions have no compiled packages
-    _xxh64 = _pure_xxh64
+    _xxh64 = _pure_xxh64  # type: ignore[assignment]
 
 
 def xxh64_long(x: int, seed: int = SEED) -> int:
