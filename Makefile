@@ -12,15 +12,16 @@ PY := .venv/bin/python
 # A PYTHON given by the caller replaces the Python of an existing .venv.
 SAME_PYTHON := $(if $(filter command line environment,$(origin PYTHON)),--same-python)
 
-# DIR reaches the demo through the environment: the name may hold any character. Only make's
-# command line sets it; a DIR exported by the shell is ignored.
+# These reach a program through the environment: they may hold any character. Only make's
+# command line sets them; a DIR exported by the shell is ignored.
 export DIR
 export LOSE
+export STACK
 GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all simulate bench wheel lock audit lint format types synth deploy clean distclean
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types synth deploy clean distclean measure
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +41,9 @@ venv: python ## Set up .venv (the other targets do this first)
 demo: venv ## Run the demo on this machine: DIR=folder of your own files, LOSE=what to lose
 	@$(PY) -m demo $(if $(call GIVEN,DIR),--dir "$$DIR") $(if $(call GIVEN,LOSE),--lose "$$LOSE") $(ARGS)
 
+measure: venv ## Load a deployed stack and judge it: STACK=name, ARGS="--chains 1000 --lose 0.05"
+	@$(PY) -m measure $(if $(call GIVEN,STACK),--stack "$$STACK") $(ARGS)
+
 # Two workers; tests/conftest.py keeps the Spark tests on one and the embedded AWS on the other.
 PYTEST := $(PY) -m pytest -n 2 --no-loadscope-reorder
 
@@ -58,6 +62,9 @@ test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark
 	@"$(PYTHON)" -m tools.spark35 $(ARGS)
 
 test-all: test test-slow test-spark35 ## All tests: test, test-slow and test-spark35
+
+judges: venv ## Let cdk-nag, cfn-lint, checkov and parliament judge the templates (docs/security.md)
+	@$(PY) -m tools.judges
 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
@@ -90,7 +97,7 @@ wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
 	  --wheel-dir dist .
 	@ls dist/*.whl
 
-lock: python ## Update requirements.lock: ARGS="--upgrade", ARGS="--upgrade-package click"
+lock: python ## Update the lock files: ARGS="--upgrade", ARGS="--upgrade-package click"
 	@"$(PYTHON)" -m tools.dependencies lock $(ARGS)
 
 audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s osv" asks OSV

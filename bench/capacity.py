@@ -25,12 +25,12 @@ CONSUMERS = (5, 10, 100, 1_000)
 CHAIN_SECONDS = 600  # from a chain's create to its end
 CALL_SECONDS = 0.005  # of DynamoDB's response
 MONTH_HOURS, MONTH_MINUTES = 730, 43_800
-METRICS, ALARMS = 22, 11  # of the stack
+METRICS, ALARMS, COMPOSITE_ALARMS = 23, 23, 2  # of the stack; an alarm counts by its metrics
 PRICES = {
     "write units": 0.625, "read units": 0.125, "GB of table and its backup": 0.45,
     "queue calls": 0.50, "invocations": 0.20, "GB-seconds": 13.3334, "events": 1.00,
-    "GB of logs": 0.50, "metric": 0.30, "alarm": 0.10, "dashboard": 3.00,
-    "hour of a poller": 0.00925,
+    "GB of logs": 0.50, "metric": 0.30, "alarm": 0.10, "composite alarm": 0.50,
+    "dashboard": 3.00, "hour of a poller": 0.00925,
 }  # fmt: skip
 """US dollars of us-east-1 (2026): for a million, a GB, or a month. Of a queue call, 0.10 is for
 messages that have a group."""
@@ -166,7 +166,7 @@ def idle() -> dict[str, float]:
     return {
         "metrics": METRICS * PRICES["metric"],
         "dashboard": PRICES["dashboard"],
-        "alarms": ALARMS * PRICES["alarm"],
+        "alarms": ALARMS * PRICES["alarm"] + COMPOSITE_ALARMS * PRICES["composite alarm"],
         # Five pollers wait 20 seconds for messages. Messages that are not there have no group.
         "polling": POLLERS * MONTH_MINUTES * 3 * 0.40 / MILLION,
         "sweeper": MONTH_MINUTES * (sweep + seconds * PRICES["GB-seconds"]) / MILLION,

@@ -166,7 +166,7 @@ def run_words(database: Path, tracking: Any, meter: Meter) -> tuple[Any, list[Fi
     if tracking:
         words = tracking.rows("words", chain="file", unit=["file", "position", "word"])
         common = {"run_id": tracking.run_id, "words": place}
-        chosen = {"glob": "*", "exclude": [], "hidden": False, "encoding": "UTF-8"}
+        chosen = {"glob": "*", "exclude": [], "hidden": False, "encoding": encoding_named("UTF-8")}
         with meter.step("job 1"):
             given = Namespace(database=str(database), **chosen, **common)
             reports.append(split(meter.spark, words, given))

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from demo.errors import InvalidDatabase
-from pipeline.errors import JobError
-from pipeline.folder import list_files
+from pipeline.folder import JobError, list_files
 
 _SKIPPED = frozenset(
     {"__pycache__", "dist-packages", "idle_test", "site-packages", "test", "tests"}

@@ -17,6 +17,7 @@ from typing import Any, Final
 from aws_cdk import App
 
 from infra.stack import XorackStack
+from xorack.cdk.code import PackageError
 from xorack.cdk.settings import SettingError, Settings
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -57,7 +58,7 @@ def synth(outdir: Path, context: Mapping[str, object] | None = None) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, and return the exit status: 0, or 2 for an invalid setting."""
+    """Run the command line; return the exit status: 0, or 2 for an invalid setting or package."""
     parser = argparse.ArgumentParser(prog="python -m infra.synth", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("CDK_OUTDIR", "cdk.out")))
     parser.add_argument(
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"-c {pair}: expected NAME=VALUE")
     try:
         print(synth(options.out, dict(pair.split("=", 1) for pair in options.context)))
-    except SettingError as error:
+    except (SettingError, PackageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0

@@ -8,9 +8,11 @@ a batch by chain. Its import takes longer than that of the rest of Powertools.
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from lambda_src.environment import SERVICE, services
@@ -21,10 +23,8 @@ from xorack.core.errors import BatchFailed, InvalidRequest
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
 
-logger = Logger(service=SERVICE, name="xorack")
+logger = logging.getLogger("xorack")
 metrics = Metrics(namespace=METRIC_NAMESPACE, service=SERVICE)
-_MAX_VALUES = 99
-"""Powertools flushes a metric of 100 values at once."""
 
 
 @metrics.log_metrics
@@ -42,6 +42,7 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
         BatchFailed: Every message failed. Lambda counts an error, and polls more slowly.
         InvalidRequest: The environment or the event is invalid; the whole batch is delivered again.
     """
+    began = time.monotonic()
     invocation = services().invocation(context)
     consumer = Consumer(
         invocation.writer,
@@ -55,7 +56,10 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
         return {"batchItemFailures": []}
     messages = [_message(record) for record in event["Records"]]
     result = consumer.consume(messages)
-    _emit_metrics(result)
+    counts = _emit_metrics(result)
+    duration = round((time.monotonic() - began) * 1000)
+    fields = {"messages": len(messages), "duration_ms": duration, "counts": counts}
+    logger.info("batch", extra=fields)
     if len(result.failed) == len({message.id for message in messages}):
         raise BatchFailed(len(result.failed), next(iter(result.failed.values())))
     return {"batchItemFailures": [{"itemIdentifier": id} for id in result.failed]}
@@ -72,6 +76,7 @@ def _message(record: dict[str, Any]) -> Message:
         record["body"],
         _number(attributes.get("ApproximateReceiveCount")) or 1,
         min(filter(None, times), default=None),
+        attributes.get("SenderId"),
     )
 
 
@@ -81,16 +86,8 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and valid else None
 
 
-def sample(values: list[int], most: int) -> list[int]:
-    """Return at most ``most`` values (2 or more), evenly spread from the least to the greatest."""
-    if len(values) <= most:
-        return values
-    ordered = sorted(values)
-    return [ordered[n * (len(values) - 1) // (most - 1)] for n in range(most)]
-
-
-def _emit_metrics(result: BatchResult) -> None:
-    """Emit the figures of a batch as metrics and as one log line."""
+def _emit_metrics(result: BatchResult) -> dict[str, int]:
+    """Emit the figures of a batch as metrics; return the counts."""
     failed = result.ended["failed"]
     counts = {
         Metric.REQUESTS_APPLIED: result.outcomes["applied"],
@@ -109,20 +106,9 @@ def _emit_metrics(result: BatchResult) -> None:
         Metric.MARKS_SPILLED: result.stats.spilled,
         Metric.MESSAGES_FAILED: len(result.failed),
     }
-    # One update: `add_metric` for each takes as long as a batch of ten messages.
-    metrics.metric_set.update(
-        {name: _metric(MetricUnit.Count, [count]) for name, count in counts.items()}
-    )
-    if result.latencies:
-        latencies = sample(result.latencies, _MAX_VALUES)
-        metrics.metric_set[Metric.ACK_LATENCY] = _metric(MetricUnit.Milliseconds, latencies)
-    logger.info("batch", extra={"counts": counts})
-
-
-def _metric(unit: MetricUnit, values: list[int]) -> dict[str, Any]:
-    """Return a metric as Powertools keeps it until the flush."""
-    return {
-        "Unit": unit.value,
-        "StorageResolution": 60,
-        "Value": [float(value) for value in values],
-    }
+    # Powertools emits a metric of 100 values at once, and goes on.
+    for latency in result.latencies:
+        metrics.add_metric(Metric.ACK_LATENCY, MetricUnit.Milliseconds, latency)
+    for name, count in counts.items():
+        metrics.add_metric(name, MetricUnit.Count, count)
+    return counts

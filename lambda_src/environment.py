@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from lambda_src.logs import set_up_logs
 from xorack.aws import schema
 from xorack.aws.client import BoundedClient, TimeOuts, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -19,6 +20,7 @@ from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import Limits
 
 if TYPE_CHECKING:
+    from lambda_src.tracing import Tracer
     from xorack.acker.breaker import CircuitBreaker
     from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 """The name that tells the metrics and logs of several ackers apart."""
+set_up_logs(SERVICE)
 _VARIABLES = (
     "TABLE_NAME",
     "PARTITION_KEY",
@@ -43,6 +46,8 @@ _VARIABLES = (
     "AWS_ENDPOINT_URL",
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
+    "TRACING",
+    "AWS_XRAY_DAEMON_ADDRESS",
 )
 _DAY = 86_400
 _UNKNOWN_SECONDS = 60.0
@@ -142,7 +147,19 @@ class Services:
         """Return the client of a service."""
         if service not in self.clients:
             self.clients[service] = make_client(service, config=time_outs.config())
+            if self.tracer is not None:
+                self.tracer.trace(self.clients[service])
         return self.clients[service]
+
+    @cached_property
+    def tracer(self) -> Tracer | None:
+        """Traces the clients' calls; None unless the stack has `tracing`."""
+        daemon = self._variables["AWS_XRAY_DAEMON_ADDRESS"]  # set by Lambda
+        if not self._variables["TRACING"] or not daemon:
+            return None
+        from lambda_src.tracing import Tracer
+
+        return Tracer(daemon)
 
     def store(self, client: Any, policy: RetryPolicy) -> DynamoDBStore:
         """Return the table behind a client; the policy limits retries for keys left out."""
@@ -227,6 +244,11 @@ class Invocation:
 
         service = SERVICES[kind].client
         return Resumer(kind, lambda: self.client(service, 1), policy=policy)
+
+    @property
+    def dead_letter_queue(self) -> tuple[str, int]:
+        """The URL of the dead-letter queue, and the retention of chains in milliseconds."""
+        return self._services.dead_letter_queue_url, self._services.limits.retention
 
     @cached_property
     def dead_letters(self) -> LazyDeadLetters:

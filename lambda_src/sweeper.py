@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from lambda_src.environment import SERVICE, services
@@ -12,7 +14,7 @@ from xorack.acker.sweeper import Sweeper
 from xorack.aws.schema import METRIC_NAMESPACE, Metric
 from xorack.core.chain import NEVER_CREATED, TIMED_OUT
 
-logger = Logger(service=SERVICE, name="xorack")
+logger = logging.getLogger("xorack")
 metrics = Metrics(namespace=METRIC_NAMESPACE, service=SERVICE)
 _ATTEMPTS = 10
 """Most attempts to end a chain, within some seconds: one chain must not hold up the others."""
@@ -34,9 +36,11 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Exception: The table cannot be read; the next sweep tries again.
     """
     del event
+    began = time.monotonic()
     invocation = services().invocation(context, attempts=_ATTEMPTS)
     outbox = invocation.outbox
     result = Sweeper(invocation.writer, outbox, workers=outbox.workers).sweep()
+    now = invocation.writer.clock()
     counts = {
         Metric.CHAINS_LOOKED_AT: result.chains,
         Metric.CHAINS_FAILED: sum(result.ended.values()),
@@ -44,14 +48,16 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Metric.CHAINS_NEVER_CREATED: result.ended[NEVER_CREATED],
         Metric.EVENTS_PUBLISHED: result.events,
         Metric.EVENTS_PENDING: result.events_pending,
-        # A gauge that only the sweeper emits: events that could not be published.
+        # Gauges that only the sweeper emits: number and age of the events that stay pending.
         Metric.EVENTS_PENDING_AFTER_SWEEP: result.events_pending,
+        Metric.EVENTS_PENDING_SECONDS: max(0, now - (result.pending_since or now)) // 1000,
         Metric.SWEEP_PROBLEMS: result.problems,
         Metric.SWEEPS_INCOMPLETE: int(not result.complete),
         Metric.WRITES: result.stats.writes,
         Metric.CONFLICTS: result.stats.conflicts,
     }
     for name, count in counts.items():
-        metrics.add_metric(name=name, unit=MetricUnit.Count, value=count)
-    logger.info("sweep", extra={"counts": counts})
+        metrics.add_metric(name, MetricUnit.Count, count)
+    duration = round((time.monotonic() - began) * 1000)
+    logger.info("sweep", extra={"duration_ms": duration, "counts": counts})
     return counts

@@ -1,16 +1,19 @@
 """The dashboard's custom widget: the unfinished chains with the earliest deadlines, as HTML.
 
-CloudWatch calls it on behalf of the viewer of the dashboard. It reads only.
+A button leads to a second page, the dead-lettered messages. CloudWatch calls the function on behalf
+of the viewer of the dashboard. It reads only.
 """
 
 from __future__ import annotations
 
+import html
+import json
 import logging
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from lambda_src.environment import services
+from lambda_src.environment import Invocation, services
 from xorack.core.errors import InvalidRequest
 from xorack.core.ports import Unavailable
 from xorack.ops.dashboard import Theme, render, render_error
@@ -19,15 +22,18 @@ from xorack.ops.snapshot import MAX_CHAINS, read_snapshot
 _LOG = logging.getLogger("xorack")
 
 _DEFAULT_LIMIT = 20
+_PAGES = {"chains": "Unfinished chains", "dead-letters": "Dead letters"}
 
 DESCRIPTION = f"""
 ## Unfinished chains
 The chains that are open or wait for their `create`, the earliest deadline first: progress, age,
-deadline, and the units that are started and not finished.
+deadline, and the units that are started and not finished. A button leads to the dead-lettered
+messages.
 
 Parameter | Meaning
 ---|---
-**limit** | How many chains at most, 1 to {MAX_CHAINS}; by default {_DEFAULT_LIMIT}
+**limit** | How many chains or messages at most, 1 to {MAX_CHAINS}; by default {_DEFAULT_LIMIT}
+**page** | The first page: {" or ".join(f"`{name}`" for name in _PAGES)}; by default `chains`
 
 ### Example parameters
 ``` yaml
@@ -41,12 +47,12 @@ def handler(event: dict[str, Any], context: Any) -> str:
     """Render the widget.
 
     Args:
-        event: The widget's parameters, `limit` among them, and CloudWatch's `widgetContext`; or
+        event: The widget's parameters `limit` and `page`, and CloudWatch's `widgetContext`; or
             ``{"describe": true}``.
         context: The Lambda context.
 
     Returns:
-        HTML, also if the table cannot be read: it says why. For ``{"describe": true}``, Markdown.
+        HTML, also if the content cannot be read: it says why. For ``{"describe": true}``, Markdown.
 
     Raises:
         InvalidRequest: A parameter or the environment is invalid.
@@ -56,11 +62,44 @@ def handler(event: dict[str, Any], context: Any) -> str:
     limit = event.get("limit", _DEFAULT_LIMIT)
     if type(limit) is not int or not 1 <= limit <= MAX_CHAINS:
         raise InvalidRequest("limit", limit, f"a whole number from 1 to {MAX_CHAINS}")
+    page = event.get("page", "chains")
+    if not isinstance(page, str) or page not in _PAGES:
+        raise InvalidRequest("page", page, " or ".join(_PAGES))
     dark = (event.get("widgetContext") or {}).get("theme") == "dark"
     theme: Theme = "dark" if dark else "light"
-    store = services().invocation(context).store()
+    render_page = _render_chains if page == "chains" else _render_dead_letters
+    return render_page(services().invocation(context), limit, theme) + _button(page, limit, context)
+
+
+def _render_chains(invocation: Invocation, limit: int, theme: Theme) -> str:
+    store = invocation.store()
     try:
         return render(read_snapshot(store, limit), theme)
     except (Unavailable, BotoCoreError, ClientError) as trouble:
-        _LOG.error("chains not read: %s", trouble)
+        _LOG.error("chains not read", extra={"why": str(trouble)})
         return render_error(str(trouble), theme)
+
+
+def _render_dead_letters(invocation: Invocation, limit: int, theme: Theme) -> str:
+    from xorack.ops.dead_letter_page import read_sample, render_sample  # few calls show this page
+
+    queue_url, retention = invocation.dead_letter_queue
+    try:
+        sample = read_sample(queue_url, invocation.client("sqs", 0), retention)
+        return render_sample(sample, limit, theme)
+    except (Unavailable, BotoCoreError, ClientError) as trouble:
+        _LOG.error("dead-lettered messages not read: %s", trouble)
+        return render_error(str(trouble), theme, "dead-lettered messages")
+
+
+def _button(page: str, limit: int, context: Any) -> str:
+    """Return a button that calls this function for the other page, in CloudWatch's markup."""
+    endpoint = getattr(context, "invoked_function_arn", None)
+    if not endpoint:
+        return ""
+    (other,) = _PAGES.keys() - {page}
+    parameters = html.escape(json.dumps({"page": other, "limit": limit}), quote=False)
+    return (
+        f'<a class="btn">{_PAGES[other]}</a><cwdb-action action="call" display="widget" '
+        f'endpoint="{html.escape(endpoint)}">{parameters}</cwdb-action>'
+    )

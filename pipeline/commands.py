@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.errors import JobError
-from pipeline.folder import absolute
+from pipeline.folder import JobError, absolute
+from pipeline.reading import encoding_named
 from pipeline.session import session
 from xorack.core.errors import XorAckError
 from xorack.spark import TrackedRows, Tracking
@@ -28,7 +28,7 @@ _COMMON = {
     "verbose": {"action": "store_true", "help": "show Spark's log and full errors"},
 }
 FILES = {
-    "encoding": {"default": "UTF-8", "help": "of the files (default: UTF-8)"},
+    "encoding": {"default": "UTF-8", "type": encoding_named, "help": "(default: UTF-8)"},
     "timeout": {"type": float, "metavar": "SECONDS", "help": "until a chain fails"},
     "idle-timeout": {"type": float, "metavar": "SECONDS", "help": "the same, since a stamp"},
     "stamps": {"choices": ("traced", "plain"), "help": "plain: cheaper, and name no words"},
@@ -46,9 +46,10 @@ def run(job: Callable[..., dict[str, Any]], options: dict[str, Any], argv: Any =
     parser = ArgumentParser(prog=name, description=job.__doc__)
     for option, settings in {**options, **_COMMON}.items():
         parser.add_argument(f"--{option}", **settings)
-    arguments = parser.parse_args(argv)
+    arguments = Namespace(verbose=False)
     begun = time.monotonic()
     try:
+        parser.parse_args(argv, arguments)
         spark = session(f"xorack {name}", verbose=arguments.verbose)
         summary = job(spark, _tracked_words(spark, arguments), arguments)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - one line for the user

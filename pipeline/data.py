@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from pipeline.errors import JobError
-from pipeline.folder import InputFile, shown
+from pipeline.folder import InputFile, JobError, shown
 from pipeline.reading import Encoding
 from pipeline.scan import scan_database
 from xorack.spark import TrackedRows

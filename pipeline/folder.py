@@ -17,7 +17,13 @@ from typing import Any, BinaryIO, NamedTuple
 
 from pyarrow import ArrowException, fs
 
-from pipeline.errors import JobError, UnreadableFile
+
+class JobError(Exception):
+    """An invalid argument or folder; the message names it in one line."""
+
+
+class UnreadableFile(Exception):
+    """A file whose words cannot be read; the message says why in one line, without the path."""
 
 
 class InputFile(NamedTuple):

@@ -14,7 +14,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from pipeline.errors import JobError, UnreadableFile
+from pipeline.folder import JobError, UnreadableFile
 from pipeline.words import LONGEST_WORD, leading_run, normalized
 
 PIECE = 1 << 20

@@ -21,9 +21,7 @@ from pyspark.sql import functions as F
 
 from pipeline.commands import FILES, run
 from pipeline.data import chains_in, counts_of, files_in, read, totals, words_in, write_words
-from pipeline.errors import JobError
-from pipeline.folder import InputFile, absolute, claim, list_files, run_of
-from pipeline.reading import encoding_named
+from pipeline.folder import InputFile, JobError, absolute, claim, list_files, run_of
 from xorack import unit_id
 from xorack.spark import TrackedRows
 
@@ -41,7 +39,7 @@ _Failed = dict[str, tuple[str | None, list[int]]]
 
 def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
     """Count the words that failed chains lost, and finish them as chains of this run."""
-    encoding, out = encoding_named(arguments.encoding), absolute(arguments.repaired)
+    out = absolute(arguments.repaired)
     places = [absolute(place) for place in arguments.words]
     failed: _Failed = {tag: (None, []) for tag in arguments.tag}
     failed |= _events(arguments.events) if arguments.events else {}
@@ -61,7 +59,7 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     known = counted.join(F.broadcast(names), "file", "left_semi")
     claim("--repaired", out, arguments.run_id)
     lost = partial(DataFrame.join, other=known, on=["file", "position"], how="left_anti")
-    write_words(spark, out, sorted(set(files.values())), encoding, lost, repairs)
+    write_words(spark, out, sorted(set(files.values())), arguments.encoding, lost, repairs)
     rows = words_in(spark, out)
     report = words.start(rows, chains_in(spark, out))
     both = before.unionByName(counts_of(rows, words)).groupBy("word")

@@ -7,8 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.errors import UnreadableFile
-from pipeline.folder import InputFile, opened, shown
+from pipeline.folder import InputFile, UnreadableFile, opened, shown
 from pipeline.reading import PIECE, Encoding, read_words
 
 PIECES = "file string, position long, text string, error string"

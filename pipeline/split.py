@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from pipeline.commands import FILES, run
 from pipeline.data import chains_in, words_in, write_words
 from pipeline.folder import absolute, claim, list_files
-from pipeline.reading import encoding_named
 from xorack.spark import TrackedRows
 
 _OPTIONS = {
@@ -29,11 +28,11 @@ _OPTIONS = {
 
 def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
     """Write the words of text files, and start a chain a file."""
-    encoding, place = encoding_named(arguments.encoding), absolute(arguments.words)
+    place = absolute(arguments.words)
     chosen = {"exclude": arguments.exclude, "hidden": arguments.hidden}
     files = list_files(arguments.database, arguments.glob, **chosen)
     claim("--words", place, arguments.run_id)
-    write_words(spark, place, files, encoding)
+    write_words(spark, place, files, arguments.encoding)
     chains = chains_in(spark, place)
     report = words.start(words_in(spark, place), chains)
     failed = chains.where("failed IS NOT NULL").count()

@@ -30,9 +30,8 @@ from pyspark.sql import functions as F
 
 from pipeline.commands import FILES, run
 from pipeline.data import WORDS, counts_of, read
-from pipeline.errors import JobError, UnreadableFile
-from pipeline.folder import absolute, claim
-from pipeline.reading import Encoding, encoding_named, read_words
+from pipeline.folder import JobError, UnreadableFile, absolute, claim
+from pipeline.reading import Encoding, read_words
 from pipeline.scan import PIECES, batch_of, words_of
 from xorack.spark import Report, TrackedRows
 
@@ -78,7 +77,7 @@ def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     """Count the words of files as they arrive in a folder."""
     if not arguments.every >= 0:
         raise JobError(f"--every must be 0 seconds or more, not {arguments.every:g}")
-    scan, out = _scanner(encoding_named(arguments.encoding)), absolute(arguments.out)
+    scan, out = _scanner(arguments.encoding), absolute(arguments.out)
     for place in (out, f"{out}/words"):
         claim("--out", place, arguments.run_id, keep=True)
     files = (

@@ -6,9 +6,8 @@ classes: a file has the same words, and so the same unit ids, in every version o
 """
 
 import re
-from collections import Counter
 
-__all__ = ["LONGEST_WORD", "counted", "leading_run", "normalized", "words"]
+__all__ = ["LONGEST_WORD", "WORD", "leading_run", "normalized"]
 
 LONGEST_WORD = 1 << 20
 """Most characters of a word; a file with longer runs is not text, and would fill the memory."""
@@ -36,27 +35,17 @@ def _class(least: int) -> str:
     return "".join(f"{re.escape(chr(low))}-{re.escape(chr(high))}" for low, high in spans)
 
 
-_WORD = re.compile(f"[^{_class(0)}]+")
+WORD = re.compile(f"[^{_class(0)}]+")
 _BEYOND_ASCII = re.compile(f"[{_class(0x80)}]+")
 
 
 def leading_run(text: str) -> int:
     """Return the length of the run of word characters at the beginning of a text."""
-    run = _WORD.match(text)
+    run = WORD.match(text)
     return run.end() if run else 0
 
 
 _ASCII = bytes(byte if byte > 0x7F or leading_run(chr(byte)) else 0x20 for byte in range(256))
-
-
-def words(text: str) -> list[str]:
-    """Return all words of a text, in order: the plain definition, which tests compare with."""
-    return _WORD.findall(text.casefold())
-
-
-def counted(text: str) -> Counter[str]:
-    """Return how often each word occurs in a text."""
-    return Counter(words(text))
 
 
 def normalized(text: str) -> bytes:

@@ -1,9 +1,9 @@
-"""Make the lock file of a checkout's requirements, and audit it.
+"""Make the lock files of a checkout's and the judges' requirements, and audit the first.
 
     python3 -m tools.dependencies lock [uv's arguments, such as --upgrade]
     python3 -m tools.dependencies audit [pip-audit's arguments, such as -s osv]
 
-The tools are in a virtual environment of their own, ``.venv-lock``. The lock holds for every Python
+The tools are in a virtual environment of their own, ``.venv-lock``. A lock holds for every Python
 from 3.10 on and for every platform, has the hashes of all files, and names no registry: that is the
 machine's setting (uv: ``UV_DEFAULT_INDEX``).
 """
@@ -22,12 +22,24 @@ from typing import Any, Final
 from tools.venv import LOCK, OLDEST, ROOT, requirements_hash, tool_environment
 
 NEEDS: Final = ("uv==0.13.9", "pip-audit==2.10.1")
+JUDGES: Final = "tools/judges/requirements.txt"
+"""What `tools.judges` needs, in an environment of its own."""
+JUDGES_LOCK: Final = "tools/judges/requirements.lock"
 CLEAN, VULNERABLE, NOT_AUDITED = 0, 1, 2
 
 
 def lock(programs: Path, arguments: Sequence[str]) -> int:
-    """Renew the lock file with uv, whose exit status is returned; keep versions that still fit."""
-    path = ROOT / LOCK
+    """Renew the lock files with uv, whose exit status is returned; keep versions that still fit."""
+    made_of = requirements_hash(ROOT)  # `tools/venv.py` compares it
+    head = f"# What a checkout installs: made by `make lock`.\n# Made of: {made_of}\n"
+    status = _compile(programs, arguments, "requirements-dev.txt", LOCK, head)
+    return status or _compile(programs, arguments, JUDGES, JUDGES_LOCK)
+
+
+def _compile(
+    programs: Path, arguments: Sequence[str], source: str, name: str, head: str = ""
+) -> int:
+    path = ROOT / name
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch, LOCK)
         if path.exists():
@@ -36,12 +48,11 @@ def lock(programs: Path, arguments: Sequence[str]) -> int:
             *(programs / "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"),
             *("--python-version", ".".join(map(str, OLDEST))),
             *("--no-header", "--no-emit-index-url", "--no-emit-find-links"),
-            *("--output-file", made, *arguments, "requirements-dev.txt"),
+            *("--output-file", made, *arguments, source),
         ]
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
-        if status == 0:  # `tools/venv.py` compares the hash
-            head = "# What a checkout installs: made by `make lock`.\n# Made of: "
-            path.write_text(f"{head}{requirements_hash(ROOT)}\n{made.read_text()}")
+        if status == 0:
+            path.write_text(head + made.read_text())
     return status
 
 

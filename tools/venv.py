@@ -140,15 +140,21 @@ class Environment:
         return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True)
 
 
-def tool_environment(path: Path, needs: Sequence[str]) -> Path:
-    """Create an environment of some requirements, unless it is up to date; return its programs."""
+def tool_environment(path: Path, needs: Sequence[str] | Path) -> Path:
+    """Create an environment of some requirements, unless it is up to date; return its programs.
+
+    A path names a lock file, whose hashes are checked.
+    """
     programs, done = path / "bin", path / ".installed"
-    wanted = hashlib.sha256("\n".join(needs).encode()).hexdigest()
+    text = needs.read_text() if isinstance(needs, Path) else "\n".join(needs)
+    wanted = hashlib.sha256(text.encode()).hexdigest()
     if not (done.is_file() and done.read_text() == wanted and (programs / "python").exists()):
         print(f"Setting up {path.name}", flush=True)
         subprocess.check_call([sys.executable, "-m", "venv", "--clear", path])
         pip = [programs / "python", "-m", "pip", "install", "--quiet"]
-        subprocess.check_call([*pip, "--disable-pip-version-check", *needs])
+        locked_needs = ("--no-deps", "--require-hashes", "--requirement", needs)
+        arguments = locked_needs if isinstance(needs, Path) else needs
+        subprocess.check_call([*pip, "--disable-pip-version-check", *arguments])
         done.write_text(wanted)
     return programs
 

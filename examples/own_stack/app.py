@@ -34,7 +34,7 @@ class Warehouse(Stack):
         # network that leads to its endpoints only.
         key = aws_kms.Key(self, "Key", enable_key_rotation=True)
         bus = aws_events.EventBus(self, "Bus", event_bus_name="warehouse")
-        on_call = aws_sns.Topic(self, "OnCall", enforce_ssl=True)
+        on_call = aws_sns.Topic(self, "OnCall", enforce_ssl=True, master_key=key)
 
         acker = Acker(
             self,
@@ -45,7 +45,7 @@ class Warehouse(Stack):
             bus=bus,
             encryption_key=key,
             alarm_topic=on_call,
-            network=private_network(self),
+            network=private_network(self, key),
         )
 
         # The job that loads the files sends stamps; the support reads chains.
@@ -55,24 +55,32 @@ class Warehouse(Stack):
         acker.grant_read(aws_iam.Role(self, "Support", assumed_by=people))
 
         # One queue gets the loaded files, another one those that were not.
-        # Messages that your subscriber fails to process three times are dead-lettered.
+        # Messages that your subscriber fails to process three times are dead-lettered, as are
+        # events that EventBridge cannot deliver.
         two_weeks = Duration.days(14)
         unheard = aws_sqs.Queue(self, "Unheard", enforce_ssl=True, retention_period=two_weeks)
         redrive = aws_sqs.DeadLetterQueue(queue=unheard, max_receive_count=3)
         for name, status in (("Loaded", "acked"), ("NotLoaded", "failed")):
-            queue = aws_sqs.Queue(self, name, enforce_ssl=True, dead_letter_queue=redrive)
-            target = aws_events_targets.SqsQueue(queue)
+            queue = aws_sqs.Queue(
+                self,
+                name,
+                enforce_ssl=True,
+                retention_period=Duration.days(4),
+                dead_letter_queue=redrive,
+            )
+            target = aws_events_targets.SqsQueue(queue, dead_letter_queue=unheard)
             acker.events.rule(f"{name}Rule", targets=[target], statuses=[status])
 
         CfnOutput(self, "QueueUrl", value=acker.queue.queue_url)
 
 
-def private_network(scope: Construct) -> Network:
+def private_network(scope: Construct, key: aws_kms.IKey) -> Network:
     """Create a VPC with the endpoints that the functions need, and no other way out."""
     isolated = aws_ec2.SubnetType.PRIVATE_ISOLATED
     subnets = aws_ec2.SubnetConfiguration(name="functions", subnet_type=isolated, cidr_mask=24)
     vpc = aws_ec2.Vpc(scope, "Vpc", max_azs=2, nat_gateways=0, subnet_configuration=[subnets])
-    flows = aws_logs.LogGroup(scope, "Flows", retention=aws_logs.RetentionDays.ONE_MONTH)
+    month = aws_logs.RetentionDays.ONE_MONTH
+    flows = aws_logs.LogGroup(scope, "Flows", retention=month, encryption_key=key)
     vpc.add_flow_log("Log", destination=aws_ec2.FlowLogDestination.to_cloud_watch_logs(flows))
     functions = aws_ec2.SecurityGroup(scope, "Functions", vpc=vpc)
     vpc.add_gateway_endpoint("DynamoDB", service=aws_ec2.GatewayVpcEndpointAwsService.DYNAMODB)

@@ -71,7 +71,6 @@ def resources(*, visibility=10, window=1, timeout=5):
         "Architectures": ["arm64"],
         "Handler": "main.handler",
         "Timeout": timeout,
-        "Layers": [{"Ref": "Layer"}],
         "Role": "arn:aws:iam::123456789012:role/any",
         "Environment": {"Variables": {"TABLE": {"Ref": "Table"}, "BUS": {"Ref": "Bus"}}},
         "Code": {"S3Bucket": {"Fn::Sub": CODE["bucketName"]}, "S3Key": CODE["objectKey"]},
@@ -91,6 +90,7 @@ def resources(*, visibility=10, window=1, timeout=5):
         "Bus": ("Events::EventBus", {"Name": {"Ref": "AWS::StackName"}}),
         "Function": ("Lambda::Function", function),
         "Mapping": ("Lambda::EventSourceMapping", mapping),
+        "Query": ("Logs::QueryDefinition", {"Name": "all", "QueryString": "fields @message"}),
     }
     return {name: {"Type": f"AWS::{kind}", "Properties": p} for name, (kind, p) in every.items()}
 
@@ -102,7 +102,6 @@ def write_assembly(folder, *, more_parameters=(), replaced=None, **options):
     code = {"source": {"path": "code", "packaging": "zip"}, "destinations": {"here": CODE}}
     (folder / "small.assets.json").write_text(json.dumps({"files": {"code": code}}))
     paths = {
-        "Layer": "/aws/service/powertools/python/arm64/python3.13/3.37.0",
         "BootstrapVersion": "/cdk-bootstrap/hnb659fds/version",
         **dict(more_parameters),
     }

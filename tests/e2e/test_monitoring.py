@@ -1,4 +1,4 @@
-"""The dashboard of the synthesised stack, in the embedded AWS."""
+"""The dashboard and the composite alarms of the synthesised stack, in the embedded AWS."""
 
 import json
 
@@ -20,6 +20,46 @@ def widgets(stack):
     name = stack.outputs["DashboardName"]
     assert name == f"{stack.name}-{cloudwatch.meta.region_name}"
     return json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])["widgets"]
+
+
+def alarms(stack):
+    """The stack's alarms as CloudWatch has them, by construct id."""
+    types = ["MetricAlarm", "CompositeAlarm"]
+    found = stack.client("cloudwatch").describe_alarms(AlarmTypes=types, MaxRecords=100)
+    start = f"{stack.name}-AckerMonitoring"
+    # Logical ids end in eight characters of a hash.
+    return {
+        alarm["AlarmName"].removeprefix(start).split("-")[0][:-8]: alarm
+        for alarm in found["MetricAlarms"] + found["CompositeAlarms"]
+        if alarm["AlarmName"].startswith(start)
+    }
+
+
+def test_one_cause_sends_one_page(stack):
+    """CloudWatch notifies of each transition of a composite alarm. Its rules are evaluated here."""
+    cloudwatch, names = stack.client("cloudwatch"), alarms(stack)
+
+    def put(state, *children):
+        for child in children:
+            cloudwatch.set_alarm_state(
+                AlarmName=names[child]["AlarmName"], StateValue=state, StateReason="test"
+            )
+
+    def changes(composite):
+        history = cloudwatch.describe_alarm_history(
+            AlarmName=names[composite]["AlarmName"], AlarmTypes=["CompositeAlarm"]
+        )["AlarmHistoryItems"]
+        return [item["HistorySummary"].split()[-1] for item in history][::-1]
+
+    for composite, *children in (
+        ("PageWorkIsStuck", "ConsumerFailing", "QueueBehind", "SweeperSilent", "EventsPending"),
+        ("TicketForTomorrow", "ConsumerErrors", "DeadLettersNew", "ConsumerNearTimeout"),
+    ):
+        assert changes(composite) == ["OK"]
+        put("ALARM", *children)
+        put("OK", *children)
+        assert changes(composite) == ["OK", "ALARM", "OK"]
+    assert changes("PageWorkIsStuck") == ["OK", "ALARM", "OK"]
 
 
 def test_the_custom_widget_shows_unfinished_chains(stack, widgets):
@@ -45,10 +85,9 @@ def test_the_custom_widget_shows_unfinished_chains(stack, widgets):
 
 
 def test_the_dashboard_names_existing_alarms_and_functions(stack, widgets):
-    alarms = stack.client("cloudwatch").describe_alarms()["MetricAlarms"]
-    own = {alarm["AlarmArn"] for alarm in alarms if alarm["AlarmName"].startswith(stack.name)}
+    own = {alarm["AlarmArn"] for alarm in alarms(stack).values()}
     (first,) = (w["properties"]["alarms"] for w in widgets if w["type"] == "alarm")
-    assert len(own) >= 10
+    assert len(own) == len(first) == 15
     assert set(first) == own
     drawn = {
         metric[metric.index("FunctionName") + 1]

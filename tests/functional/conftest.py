@@ -1,12 +1,16 @@
 """Fixtures of several files: the stack, the command line and the Lambda functions."""
 
+import io
 from types import SimpleNamespace
 
 import pytest
+from botocore.client import BaseClient
 
 from tests.support.cli import create_stack
+from tests.support.dead_letters import Calls
 from tests.support.functions import Functions
 from xorack.cli import main, wait
+from xorack.ops import redrive
 
 
 @pytest.fixture
@@ -57,3 +61,25 @@ def sleeps(monkeypatch):
     fake = SimpleNamespace(sleep=sleep, monotonic=lambda: clock.now, clock=clock)
     monkeypatch.setattr(wait, "time", fake)
     return actions
+
+
+@pytest.fixture
+def sqs(monkeypatch):
+    """Record every call of AWS; polls of empty queues return at once."""
+    monkeypatch.setattr(redrive, "_WAIT_SECONDS", 0)
+    calls, original = Calls(), BaseClient._make_api_call
+
+    def call(client, operation, arguments):
+        calls.names.append(operation)
+        if operation in calls.before:
+            calls.before[operation](arguments)
+        return original(client, operation, arguments)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", call)
+    return calls
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    """A function that puts lines on stdin."""
+    return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))

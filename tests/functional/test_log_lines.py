@@ -1,14 +1,14 @@
-"""The functions' logs: one line a record whatever senders write, and no content of requests."""
+"""The functions' logs: docs/logs.md; one line a record, one schema, no content of requests."""
 
-import io
 import json
-import os
+import logging
 import re
 
 import pytest
 
 from tests.support.faults import failing
 from tests.support.functions import message
+from tests.support.lambda_runtime import run_function
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
@@ -16,46 +16,139 @@ INJECTED = 'a\n{"level":"ERROR","message":"all is lost"}\r\n\x1b[31m\u2028\u202e
 SECRET = "content-of-the-detail"
 
 
-@pytest.fixture
-def lines(functions, monkeypatch, capsys):
-    """Run the consumer while DynamoDB rejects all writes; return its log lines."""
-    import lambda_src.consumer  # creates the log handler
+def event(*bodies):
+    records = [{"messageId": f"m{n}", "body": body} for n, body in enumerate(bodies)]
+    return {"Records": records}
 
-    logged = io.StringIO()
-    (handler,) = lambda_src.consumer.logger.handlers
-    monkeypatch.setattr(handler, "stream", logged)
+
+def creates(*tags):
+    return [message(Request.create(tag, "c", traced(1))) for tag in tags]
+
+
+# The library's loggers are named `xorack`; the last is the service of a construct in a stack.
+@pytest.mark.parametrize("service", ["ack", "xor", "xorack", "a-b", "Prod-Orders-Acker"])
+def test_every_line_has_one_schema_whatever_the_service(service):
+    # AWS's runtime client writes the lines, as on Lambda; all calls are denied.
+    run = run_function("consumer", event(*creates("t0", "t1", "t2"), "no JSON"), service=service)
+    *lines, metrics, uncaught = run.lines
+    assert [line["message"] for line in lines] == [
+        "chains not written", "requests rejected", "rejected requests not sent", "batch",
+    ]  # fmt: skip
+    for line in lines:
+        expected = {"service": service, "requestId": "request-0", "logger": "xorack"}
+        assert line.items() >= expected.items()
+        assert line["level"] in ("INFO", "WARNING", "ERROR")
+        assert re.fullmatch(r"[0-9T:-]{19}Z", line["timestamp"])
+    assert (metrics["service"], metrics["RequestsRejected"]) == (service, [1.0])
+    # Lambda's own line for an error that nobody catches.
+    assert uncaught.items() >= {
+        "level": "ERROR", "requestId": "request-0", "errorType": "BatchFailed",
+    }.items()  # fmt: skip
+    assert "timestamp" in uncaught
+
+
+def test_an_outage_logs_by_the_batch():
+    batch = event(*creates(*(f"t{n}" for n in range(50))))
+    run = run_function("consumer", batch, batch)
+    for number, line in enumerate(run.of("chains not written")):
+        expected = {"requestId": f"request-{number}", "failures": 50, "tag": "t0"}
+        assert line.items() >= expected.items()
+        assert line["message_ids"].split() == [f"m{n}" for n in range(50)]
+        assert "AccessDeniedException" in line["why"]
+    # The line, the batch's, its metrics, and Lambda's for the error: for each invocation.
+    assert len(run.lines) == 2 * 4
+
+
+@pytest.mark.parametrize("name", ["consumer", "widget"])
+def test_at_the_lowest_level_boto3_logs_no_content_and_no_token(name):
+    secret = message(Request.create("t", "c", traced(1), detail={"x": SECRET}))
+    run = run_function(name, event(secret), level="DEBUG")
+    printed = json.dumps(run.lines)
+    loggers = {line["logger"] for line in run.lines if "logger" in line}
+    assert loggers <= {"xorack", "py.warnings"}
+    for text in (SECRET, "session-token-of-the-role", "wJalrXUtnFEMI"):
+        assert text not in printed
+
+
+def test_warnings_are_lines_too():
+    run = run_function("consumer", event())
+    (warning,) = (line for line in run.lines if line.get("logger") == "py.warnings")
+    assert warning["service"] == "xorack"
+
+
+@pytest.fixture
+def records(functions, caplog):
+    """Run the consumer; return its log records as Lambda's JSON has them."""
+    caplog.set_level(logging.DEBUG, "xorack")
 
     def run(*bodies):
-        capsys.readouterr()
-        with failing("UpdateItem", "AccessDeniedException"):
-            assert functions.consume(*bodies)
-        return [line for line in (logged.getvalue() + capsys.readouterr().out).splitlines() if line]
+        caplog.clear()
+        functions.consume(*bodies)
+        plain = logging.makeLogRecord({}).__dict__
+        return [
+            {"message": record.getMessage(), "level": record.levelname}
+            | {key: value for key, value in vars(record).items() if key not in plain}
+            for record in caplog.records
+        ]
 
     return run
 
 
-def test_a_record_is_one_line_of_json_whatever_the_tag(lines):
-    request = Request.create(INJECTED, INJECTED[:20], traced(0xDEADBEEF), detail={"x": SECRET})
-    records = [json.loads(line) for line in lines(message(request))]
-    assert "all is lost" not in [record.get("message") for record in records]
-    (record,) = (record for record in records if record.get("message") == "chain not written")
-    assert record["tag"].isascii()
-    assert record["tag"].isprintable()
-    assert len(record["tag"]) <= 83
+def test_a_message_leads_to_its_chain_and_to_its_event(functions, records):
+    opened, *_ = records(*creates("database/file13", "other"))
+    expected = {"tag": "database/file13", "status": "open", "applied": 1, "message_ids": "m0"}
+    assert opened.items() >= {**expected, "message": "chain written", "level": "DEBUG"}.items()
+    last = message(Request.stamp_("database/file13", "s", traced(1), finished=1))
+    ended, *_ = records(last, last)
+    expected |= {"status": "acked", "duplicate": 1, "message_ids": "m0 m1"}
+    assert ended.items() >= {**expected, "message": "chain ended", "level": "INFO"}.items()
+    (detail,) = functions.events().values()
+    assert ended["event_id"] == detail["id"]
 
 
-def test_long_values_are_cut_and_stamps_details_and_bodies_are_not_logged(lines):
-    request = Request.create("t" * 1024, "c", traced(0xDEADBEEF), detail={"secret": SECRET})
-    printed = "\n".join(lines(message(request), f"no JSON {SECRET}"))
-    assert "t" * 70 in printed
-    assert "t" * 81 not in printed
+def test_a_chain_that_the_sweeper_ends_leads_to_its_event(functions, records, monkeypatch, caplog):
+    records(message(Request.create("late", "c", traced(1), timeout=1)))
+    from .test_handlers import advance_clock
+
+    advance_clock(monkeypatch, 100)
+    caplog.clear()
+    functions.sweep()
+    ended, swept = caplog.records
+    assert (ended.getMessage(), ended.tag, ended.why) == ("chain ended", "late", "timed out")
+    (detail,) = functions.events().values()
+    assert ended.event_id == detail["id"]
+    assert swept.counts["ChainsTimedOut"] == 1
+
+
+def test_failures_of_another_kind_have_their_own_line(records):
+    denied = failing("UpdateItem", "AccessDeniedException", times=1)
+    with denied, failing("UpdateItem", "ValidationException", times=2):
+        lines = records(*creates("a", "b", "c"))
+    failures = [line for line in lines if line["message"] == "chains not written"]
+    assert sum(line["failures"] for line in failures) == 3
+    assert {re.search(r"\w+Exception", line["why"])[0] for line in failures} == {
+        "AccessDeniedException", "ValidationException",
+    }  # fmt: skip
+
+
+def test_a_line_is_one_line_whatever_the_tag(records):
+    with failing("UpdateItem", "AccessDeniedException"):
+        lines = records(message(Request.create(INJECTED, INJECTED[:20], traced(1))))
+    (line,) = (line for line in lines if line["message"] == "chains not written")
+    assert line["tag"].isprintable()
+    assert "all is lost" not in [line["message"] for line in lines]
+
+
+def test_a_tag_is_whole_and_stamps_details_and_bodies_are_not_logged(records):
+    tag = "bücket/" + "t" * 1000
+    request = Request.create(tag, "c", traced(0xDEADBEEF), detail={"secret": SECRET})
+    invalid = Request.stamp_(tag, "s", b"\1" * 9)
+    with failing("UpdateItem", "AccessDeniedException", times=1):
+        lines = records(message(request), f"no JSON {SECRET}")
+    lines += records(message(request), message(invalid), f"no JSON {SECRET}")
+    printed = json.dumps(lines, ensure_ascii=False)
+    assert {line["tag"] for line in lines if "tag" in line} == {tag}
     assert SECRET not in printed
     assert request.to_json()["stamp"][:40] not in printed
-
-
-def test_no_credentials_are_logged(lines):
-    printed = "\n".join(lines(message(Request.create("t", "c", traced(1)))))
-    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        if len(value := os.environ.get(name, "")) > 8:
-            assert value not in printed
-    assert not re.search(r"(?i)secret|authorization|x-amz-security-token", printed)
+    whys = {line["why"] for line in lines if line["message"] == "requests rejected"}
+    assert whys == {"body"}

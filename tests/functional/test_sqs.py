@@ -150,9 +150,11 @@ def test_rejected_requests_that_cannot_be_sent_are_returned(aws, client):
     assert queue.send([Rejected("a", "r"), Rejected("b", "r")]) == [0, 1]
 
 
-def test_dead_lettered_messages_carry_the_time_of_the_first_send(aws, client):
-    rejected = [Rejected("{}", "bad", sent_at=1_700_000_000_000), Rejected("{}", "bad")]
+def test_dead_lettered_messages_carry_their_origin(aws, client):
+    origin = {"sent_at": 1_700_000_000_000, "message_id": "m", "sender": "AROA:loader"}
+    rejected = [Rejected("{}", "bad", **origin), Rejected("{}", "bad")]
     assert DeadLetterQueue(aws.dead_letter_queue_url, client).send(rejected) == []
-    times = [message["MessageAttributes"].get("sent_at") for message in aws.dead_letters()]
-    time = {"DataType": "Number", "StringValue": "1700000000000"}
-    assert sorted(times, key=bool) == [None, time]
+    carried = [message["MessageAttributes"] for message in aws.dead_letters()]
+    values = [{n: value["StringValue"] for n, value in one.items()} for one in carried]
+    known = {"error": "bad", **{name: str(value) for name, value in origin.items()}}
+    assert sorted(values, key=len) == [{"error": "bad"}, known]

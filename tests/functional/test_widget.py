@@ -8,18 +8,21 @@ from botocore.client import BaseClient
 
 from lambda_src.widget import handler
 from tests.support.cli import apply, put_invalid_item
+from tests.support.dead_letters import bodies, put, put_messages
+from tests.support.functions import Context
 from xorack.aws.schema import DUE_SHARDS
 from xorack.core.errors import InvalidRequest
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
+LETTERS = {"page": "dead-letters"}
 CONTEXT = {"widgetContext": {"dashboardName": "xorack", "theme": "light", "params": {}}}
 
 
 @pytest.fixture
 def world(aws, monkeypatch):
     for name, value in aws.environ().items():
-        if name in ("TABLE_NAME", "PARTITION_KEY"):
+        if name in ("TABLE_NAME", "PARTITION_KEY", "DEAD_LETTER_QUEUE_URL"):
             monkeypatch.setenv(name, value)
         else:  # the widget's role may not use the others
             monkeypatch.delenv(name, raising=False)
@@ -106,6 +109,66 @@ def test_the_page_says_why_the_table_cannot_be_read(world, monkeypatch, name, va
     assert "The chains cannot be read." in page
     assert reason in page
     assert page.endswith("</div>")
+
+
+def test_dead_letters_are_a_second_page(world):
+    put_messages(world, failed=(1,), malformed=(2, 3))
+    put(world, *bodies(4), error="tag: 'books/4' already exists", sender="AROA:loader")
+    page = handler({**LETTERS, "limit": 2, **CONTEXT}, None)
+    assert "4 dead-lettered messages." in page
+    rows = re.findall("<td>(.*?)</td>" * 4, page)
+    assert [re.sub("<.*?>", "", " ".join(row[:3])) for row in rows] == [
+        "1 failed failed at every attempt: the consumer&#x27;s log says why",
+        "1 rejected tag: &#x27;…&#x27; already exists",
+        "1 malformed version: 2, expected 1",
+        "1 malformed version: 3, expected 1",
+    ]
+    assert page.count("<pre>") == 2
+    everything = handler({**LETTERS, **CONTEXT}, None)
+    assert everything.count("<pre>") == 4
+    assert "sender: AROA:loader" in everything
+    assert "&quot;tag&quot;: &quot;books/4&quot;" in everything
+    # Nobody else waits for messages that the widget has read.
+    assert len(world.dead_letters()) == 4
+    assert "No dead-lettered messages." in handler({**LETTERS, **CONTEXT}, None)
+
+
+def test_a_page_of_dead_letters_is_a_sample_of_a_large_queue(world, calls):
+    put_messages(world, failed=range(40))
+    calls.clear()
+    page = handler({**LETTERS, **CONTEXT}, None)
+    (read,) = re.findall(r"<p>([0-9]+) ", page)
+    assert ("of about 40 dead-lettered messages." in page) == (int(read) < 40)
+    assert 10 <= int(read) <= 40
+    assert calls[-1] == "GetQueueAttributes"
+    assert {*calls[:-1]} == {"ReceiveMessage"}
+    assert len(calls) <= 11
+
+
+@pytest.mark.parametrize(
+    ("page", "other", "name"),
+    [("chains", "dead-letters", "Dead letters"), ("dead-letters", "chains", "Unfinished chains")],
+)
+def test_a_button_leads_to_the_other_page(world, page, other, name):
+    html = handler({"page": page, "limit": 7, **CONTEXT}, Context())
+    button = (
+        f'<a class="btn">{name}</a><cwdb-action action="call" display="widget" '
+        f'endpoint="{Context.invoked_function_arn}">{{"page": "{other}", "limit": 7}}</cwdb-action>'
+    )
+    assert html.endswith(button)
+
+
+@pytest.mark.parametrize("page", ["letters", None, 5, []])
+def test_an_invalid_page_is_named(world, page):
+    with pytest.raises(InvalidRequest, match=r"page: .*, expected chains or dead-letters"):
+        handler({"page": page, **CONTEXT}, None)
+
+
+def test_the_page_says_why_the_dead_letters_cannot_be_read(world, monkeypatch):
+    monkeypatch.setenv("DEAD_LETTER_QUEUE_URL", world.dead_letter_queue_url + "-gone")
+    page = handler({**LETTERS, **CONTEXT}, None)
+    assert "The dead-lettered messages cannot be read." in page
+    assert "NonExistentQueue" in page or "does not exist" in page
 
 
 @pytest.mark.parametrize("limit", [0, 101, "20", 2.0, True, None])

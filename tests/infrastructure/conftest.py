@@ -20,7 +20,7 @@ VARIED = {
     "max_read_units": "30000", "max_write_units": "20000",
     "max_receive_count": "3", "queue_retention_days": "13", "retention_days": "40",
     "deletion_protection": "false", "removal_policy": "destroy", "tracing": "true",
-    "log_retention_days": "90", "log_level": "DEBUG", "powertools_version": "3.30.0",
+    "log_retention_days": "90", "log_level": "DEBUG",
     "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
     "failed_chains_threshold": "25", "resume": "all",
 }  # fmt: skip
@@ -82,8 +82,9 @@ def consume(*requests: Request, bodies: tuple[str, ...] = ()) -> None:
 
 
 @pytest.fixture(scope="session")
-def without_dashboard(synthesise):
-    """The template without a dashboard, and with settings that change no stateful resource."""
+def minimal(synthesise):
+    """The template with little monitoring, and with settings that change no stateful resource."""
     return synthesise(
-        dashboard="false", batch_size=10, tracing="true", architecture="x86_64", log_level="DEBUG"
-    )
+        monitoring="minimal", batch_size=10, tracing="true", architecture="x86_64",
+        log_level="DEBUG", alarm_topic_arn=VARIED["alarm_topic_arn"],
+    )  # fmt: skip

@@ -20,7 +20,6 @@ from aws_cdk import (
     aws_sqs,
 )
 
-from bench import capacity
 from xorack.cdk.acker import Acker
 from xorack.cdk.function import Network
 from xorack.cdk.settings import Settings
@@ -338,12 +337,3 @@ def test_a_queue_without_dead_letters_gives_a_warning(stack):
     assert warning.type == "aws:cdk:warning"
     assert warning.data.startswith("Mine/Mine has no dead-letter queue")
     assert not own
-
-
-def test_the_model_of_cost_counts_the_alarms(mine):
-    _, _, template = mine
-    # AWS charges for each metric of an alarm: here each has one.
-    alarms = template.of("AWS::CloudWatch::Alarm").values()
-    assert all("MetricName" in alarm for alarm in alarms)
-    assert len(alarms) == capacity.ALARMS
-    assert len(template.of("AWS::CloudWatch::Dashboard")) == 1

@@ -1,19 +1,26 @@
-"""The functions' code: the handlers, and the parts of the library that they use."""
+"""The functions' code: handlers, the parts of the library that they use, and locked packages."""
 
 import json
+import re
+import shutil
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from infra.synth import ROOT
+from infra.synth import ROOT, main
+from xorack.cdk import code
 
 from .templates import FUNCTIONS, python
+from .test_lock import PYTHONS, locked
 
-# The packages on Lambda: the functions' own code, the runtime's boto3, Powertools.
+# The packages on Lambda: the functions' own code, and the runtime's boto3.
 ON_LAMBDA = {
-    "lambda_src", "xorack", "boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six",
-    "urllib3", "aws_lambda_powertools", "typing_extensions",
+    "lambda_src", "xorack", "boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3",
+    "aws_lambda_powertools", "jmespath", "typing_extensions",
 }  # fmt: skip
+PACKAGES = ["aws_lambda_powertools", "jmespath", "typing_extensions"]
 ELSEWHERE = {"cdk", "spark", "local", "cli", "client"}
 
 # The asset is the first folder on the path; the checkout and other packages are hidden.
@@ -31,7 +38,10 @@ sys.meta_path.insert(0, Lambda())
 handlers = importlib.import_module(module)
 import xorack
 assert callable(getattr(handlers, name))
-assert handlers.__file__.startswith(asset) and xorack.__file__.startswith(asset)
+tops = ("lambda_src", "xorack", "aws_lambda_powertools", "jmespath", "typing_extensions")
+files = {name: sys.modules[name].__file__ for name in sys.modules if name.partition(".")[0] in tops}
+assert all(file.startswith(asset) for file in files.values()), files
+print(*files)
 """
 
 
@@ -50,10 +60,15 @@ def test_it_has_the_handlers_and_the_library_and_nothing_else(asset):
         and path.relative_to(ROOT).parts[1] not in ELSEWHERE
     }
     packed = {path.relative_to(asset) for path in asset.rglob("*") if path.is_file()}
-    assert packed == expected
+    ours = {path for path in packed if path.parts[0] in ("lambda_src", "xorack")}
+    assert ours == expected
     assert {Path(f"lambda_src/{name}.py") for name in FUNCTIONS} <= packed
-    assert {path.suffix for path in packed} <= {".py", ".typed"}
-    assert sum((asset / path).stat().st_size for path in packed) < 1_000_000
+    others = {re.sub(r"-[0-9.]+dist-info$|\.py$", "", path.parts[0]) for path in packed - ours}
+    assert sorted(others) == PACKAGES
+    # Modules, and the packages' METADATA and LICENSE: nothing compiled for one architecture.
+    assert {path.suffix for path in packed} == {".py", ".typed", ""}
+    assert sum((asset / path).stat().st_size for path in ours) < 400_000
+    assert sum((asset / path).stat().st_size for path in packed) < 2_200_000
 
 
 def test_all_functions_share_it_and_it_lies_beside_the_template(template, asset):
@@ -67,11 +82,13 @@ def test_handlers_import_from_it_alone(asset, template, function):
     module, _, name = template.function(function)[1]["Handler"].rpartition(".")
     # The import needs no variable of the environment but the region.
     arguments = (IMPORT, str(asset), str(ROOT), module, name, *ON_LAMBDA)
-    python(*arguments, cwd=asset.parent, AWS_DEFAULT_REGION="eu-west-1")
+    imported = python(*arguments, cwd=asset.parent, AWS_DEFAULT_REGION="eu-west-1").split()
+    assert ("aws_lambda_powertools" in imported) == (function != "widget")
 
 
 def test_the_same_code_is_the_same_asset(template, varied):
-    # The hash depends on neither the time nor the folder.
+    # The hash depends on neither the time, nor the folder, nor the architecture.
+    assert varied.function("consumer")[1]["Architectures"] == ["x86_64"]
     assert varied.path.parent != template.path.parent
     assert varied.code_folder.name == template.code_folder.name
 
@@ -80,3 +97,75 @@ def test_there_is_no_bundling_and_no_image(template):
     manifest = json.loads((template.path.parent / "xorack.assets.json").read_text())
     assert manifest.get("dockerImages", {}) == {}
     assert all("executable" not in file["source"] for file in manifest["files"].values())
+
+
+def test_the_packages_are_those_of_the_lock_file_and_of_the_extras():
+    pinned = {name.replace("_", "-"): version for name, (version, _) in code._PACKAGES.items()}
+    for version in PYTHONS:
+        assert {name: locked(version)[name] for name in pinned} == pinned
+    project = (ROOT / "pyproject.toml").read_text()
+    exact = ", ".join(f'"{name}=={version}"' for name, (version, _) in code._PACKAGES.items())
+    assert f"\nlambda = [{exact}]\n" in project
+    assert '"xorack[lambda]"]\n' in project
+
+
+def test_the_packages_are_all_that_powertools_needs_and_are_pure_python():
+    needs = map(Requirement, metadata.requires("aws-lambda-powertools"))
+    names = {one.name for one in needs if one.marker is None}  # the others belong to extras
+    assert names == {"jmespath", "typing-extensions"}
+    for name in code._PACKAGES:
+        assert "Tag: py3-none-any" in metadata.distribution(name).read_text("WHEEL")
+
+
+@pytest.fixture
+def changed(tmp_path, monkeypatch):
+    """Copies of the installed packages, ahead of them on the path."""
+    for name in code._PACKAGES:
+        for path in metadata.distribution(name).files:
+            if path.parts[0] != ".." and "__pycache__" not in path.parts:
+                (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path.locate(), tmp_path / path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def another_release(folder):
+    meta = folder / "jmespath-1.1.0.dist-info" / "METADATA"
+    meta.write_text(meta.read_text().replace("Version: 1.1.0", "Version: 0.10.0"))
+
+
+def other_content(folder):
+    with (folder / "aws_lambda_powertools" / "metrics" / "base.py").open("a") as file:
+        file.write("# changed")
+
+
+def a_missing_file(folder):
+    (folder / "typing_extensions.py").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "package", "problem"),
+    [
+        (another_release, "jmespath==1.1.0", "jmespath 0.10.0 is installed"),
+        (other_content, "aws-lambda-powertools==3.37.0",
+         "aws-lambda-powertools 3.37.0 has the SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}"),
+        (a_missing_file, "typing_extensions==4.16.0",
+         "typing_extensions 4.16.0 has the SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}"),
+    ],
+)  # fmt: skip
+def test_the_error_names_a_package_that_is_not_the_locked_one(changed, change, package, problem):
+    change(changed)
+    with pytest.raises(code.PackageError) as caught:
+        code.assemble_code.__wrapped__()
+    command = f"pip install --force-reinstall --no-deps '{package}'"
+    advice = f": the functions' code needs {package}: {command}"
+    assert re.fullmatch(problem + re.escape(advice), str(caught.value))
+
+
+def test_synthesis_ends_with_one_line_for_a_missing_package(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(code, "_PACKAGES", {"no-such-package": ("1.0", "")})
+    monkeypatch.setattr(code, "assemble_code", code.assemble_code.__wrapped__)
+    assert main(["--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: no-such-package is not installed: the functions' code needs ")
+    assert error.count("\n") == 1

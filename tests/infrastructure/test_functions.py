@@ -24,7 +24,11 @@ def test_each_function_may_do_what_it_does_and_no_more(template, function):
             **publish,
         },
         "sweeper": {table: {*read, "dynamodb:UpdateItem"}, **query, **publish},
-        "widget": {table: read, **query},
+        "widget": {
+            table: read,
+            **query,
+            dead: {"sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
+        },
     }
     logs = {template.log_group(function): {"logs:CreateLogStream", "logs:PutLogEvents"}}
     assert template.allowed(function) == {**expected[function], **logs}
@@ -76,19 +80,19 @@ def test_mapping_of_queue_to_consumer(template):
 def test_environment(varied, name):
     publishing = {
         "EVENT_BUS_NAME": {"Ref": varied.bus()[0]},
-        "DEAD_LETTER_QUEUE_URL": {"Ref": varied.dead_letters()[0]},
         "RESUME": "step_functions,lambda",
     }
     assert varied.environment(name) == {
         "TABLE_NAME": {"Ref": varied.table()[0]},
         "PARTITION_KEY": "file",
         **({} if name == "widget" else publishing),
+        "DEAD_LETTER_QUEUE_URL": {"Ref": varied.dead_letters()[0]},
         "DEFAULT_TIMEOUT_SECONDS": "60",
         "PENDING_TIMEOUT_SECONDS": str(13 * 86_400),
         "RETENTION_SECONDS": str(40 * 86_400),
         "POWERTOOLS_SERVICE_NAME": "other",
         "POWERTOOLS_METRICS_NAMESPACE": "xorack",
-        "POWERTOOLS_LOG_LEVEL": "DEBUG",
+        "TRACING": "true",
     }
 
 

@@ -113,4 +113,8 @@ def test_widget(template, calls):
     consume(*(Request.fail(f"open{i}", "b") for i in range(2)))
     calls.clear()
     assert "1 unfinished chain." in widget.handler({}, None)
+    reads |= calls
+    consume(bodies=("not JSON",))
+    calls.clear()
+    assert "1 dead-lettered message." in widget.handler({"page": "dead-letters"}, None)
     assert reads | calls == rights(template, "widget")

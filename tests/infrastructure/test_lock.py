@@ -16,6 +16,8 @@ from tools.venv import LOCK, OLDEST, REQUIREMENTS, ROOT, requirements_hash
 
 PYTHONS = [f"3.{minor}" for minor in range(OLDEST[1], 15)]
 HERE = "{}.{}".format(*sys.version_info)
+LOCKS = {LOCK: REQUIREMENTS, dependencies.JUDGES_LOCK: (dependencies.JUDGES,)}
+"""Lock file -> what it is made of."""
 TEXT = (ROOT / LOCK).read_text(encoding="utf-8")
 
 
@@ -31,18 +33,19 @@ def chosen(python: str, requirements: list[Requirement]) -> list[Requirement]:
     return [one for one in requirements if one.marker is None or one.marker.evaluate(environment)]
 
 
-def lock_entries() -> list[tuple[Requirement, list[str]]]:
-    """The lock's requirements and their hashes."""
-    lines = [line for line in TEXT.splitlines() if line and not line.lstrip().startswith("#")]
+def lock_entries(lock: str = LOCK) -> list[tuple[Requirement, list[str]]]:
+    """A lock's requirements and their hashes."""
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
     whole = "\n".join(lines).replace("\\\n", " ").splitlines()
     parts = [re.split(r"\s+--hash=", line.strip()) for line in whole]
     return [(Requirement(required), hashes) for required, *hashes in parts]
 
 
-def locked(python: str) -> dict[str, str]:
+def locked(python: str, lock: str = LOCK) -> dict[str, str]:
     """Name -> the one version that a Python is given."""
     versions: dict[str, str] = {}
-    for wanted in chosen(python, [entry for entry, _ in lock_entries()]):
+    for wanted in chosen(python, [entry for entry, _ in lock_entries(lock)]):
         (pin,) = wanted.specifier
         name = canonicalize_name(wanted.name)
         assert pin.operator == "==", wanted
@@ -52,9 +55,10 @@ def locked(python: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_lock_has_one_fitting_version_of_each_requirement(python):
-    versions = locked(python)
-    for wanted in chosen(python, parsed(*REQUIREMENTS)):
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_has_one_fitting_version_of_each_requirement(python, lock):
+    versions = locked(python, lock)
+    for wanted in chosen(python, parsed(*LOCKS[lock])):
         assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)]), wanted
 
 
@@ -77,12 +81,14 @@ def test_the_lock_contains_all_dependencies_of_the_requirements():
     assert len(seen) > 50
 
 
-def test_the_lock_has_hashes_of_all_files_and_names_no_registry():
-    for wanted, hashes in lock_entries():
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_has_hashes_of_all_files_and_names_no_registry(lock):
+    for wanted, hashes in lock_entries(lock):
         assert wanted.url is None
         assert hashes, wanted
         assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for one in hashes), wanted
-    assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|^\s*/", TEXT, re.MULTILINE)
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|^\s*/", text, re.MULTILINE)
 
 
 def test_the_locked_versions_are_installed_here():

@@ -2,13 +2,20 @@
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aws_cdk import App, Stack, aws_sns, aws_sqs
 
+from bench import capacity
 from infra.synth import ROOT
-from lambda_src import sweeper
+from lambda_src import environment, sweeper
 from lambda_src.widget import handler as widget
+from xorack.aws.client import TimeOuts
+from xorack.cdk.acker import Acker
+from xorack.cdk.alarms import PAGE, TICKET, last_write_seconds, queue_age_threshold_seconds
+from xorack.cdk.settings import Settings
 from xorack.core.request import Request
 from xorack.core.stamp import plain
 
@@ -16,13 +23,20 @@ from .conftest import VARIED, consume
 from .templates import Template, target
 
 
-def alarms(template: Template) -> dict[tuple[str, str], dict[str, Any]]:
-    """The alarms by their metrics: (logical id or service, name)."""
+def alarms(template: Template) -> dict[str, dict[str, Any]]:
+    """All alarms, by construct id: logical ids end in eight characters of a hash."""
+    kinds = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     return {
-        (target(dimension["Value"]), alarm["MetricName"]): alarm
-        for alarm in template.of("AWS::CloudWatch::Alarm").values()
-        for dimension in alarm["Dimensions"]
+        name.removeprefix("AckerMonitoring")[:-8]: alarm
+        for kind in kinds
+        for name, alarm in template.of(kind).items()
     }
+
+
+def measured(alarm: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metrics of an alarm."""
+    queries = [query for query in alarm.get("Metrics", []) if "MetricStat" in query]
+    return [query["MetricStat"]["Metric"] for query in queries] or [alarm]
 
 
 @pytest.fixture
@@ -49,53 +63,146 @@ def metrics_in(log: str) -> dict[str, tuple[str, str]]:
 # -- alarms ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "allowed_failures"), [("template", 0), ("varied", 25)])
-def test_each_alarm_has_its_metric_statistic_and_threshold(request, name, allowed_failures):
-    made: Template = request.getfixturevalue(name)
-    service = made.environment("consumer")["POWERTOOLS_SERVICE_NAME"]
-    runs, sweeps = (made.function(name)[0] for name in ("consumer", "sweeper"))
-    queue_id, queue = made.queue()
-    two_attempts, crashes = 2 * queue["VisibilityTimeout"], ("Errors", "Throttles")
-    problem = ("GreaterThanThreshold", "notBreaching")
-    silence = ("LessThanThreshold", "breaching")
-    # The sweeper emits its gauges each minute, zero included: the minimum of five minutes is above
-    # zero only if all five sweeps had the problem.
-    expected = {
-        (made.dead_letters()[0], "ApproximateNumberOfMessagesVisible"): ("Maximum", 60, 0),
-        # A message in its second attempt raises no alarm.
-        (queue_id, "ApproximateAgeOfOldestMessage"): ("Maximum", 300, two_attempts),
-        **{(one, name): ("Sum", 300, 0) for one in (runs, sweeps) for name in crashes},
-        (sweeps, "Invocations"): ("Sum", 600, 1),
-        (service, "EventsPendingAfterSweep"): ("Minimum", 300, 0),
-        (service, "SweepProblems"): ("Minimum", 300, 0),
-        (service, "SweepsIncomplete"): ("Minimum", 300, 0),
-        (service, "ChainsFailed"): ("Sum", 300, allowed_failures),
-    }  # fmt: skip
-    found = alarms(made)
-    parts = ("Statistic", "Period", "Threshold")
-    assert {key: tuple(map(alarm.get, parts)) for key, alarm in found.items()} == expected
-    assert len(found) == len(made.of("AWS::CloudWatch::Alarm"))
-    for (_, metric), alarm in found.items():
-        reaction = (alarm["ComparisonOperator"], alarm["TreatMissingData"])
-        assert reaction == (silence if metric == "Invocations" else problem)
-    description = found[service, "ChainsFailed"]["AlarmDescription"]
-    assert f"More than {allowed_failures} chains" in description
-
-
-def test_alarms_and_their_ends_notify_the_topic(template, varied):
+def test_only_one_alarm_notifies_of_a_cause(template, varied, minimal):
     assert all("AlarmActions" not in alarm for alarm in alarms(template).values())
-    for alarm in alarms(varied).values():
-        assert alarm["AlarmActions"] == alarm["OKActions"] == [VARIED["alarm_topic_arn"]]
+    topic = [VARIED["alarm_topic_arn"]]
+    notifying = {name for name, one in alarms(varied).items() if one.get("AlarmActions") == topic}
+    assert notifying == {PAGE, TICKET}
+    assert all(one["AlarmActions"] == topic for one in alarms(minimal).values())
+    # CloudWatch would notify of each new alarm.
+    assert not any(
+        "OKActions" in one for made in (varied, minimal) for one in alarms(made).values()
+    )
 
 
-def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template):
-    names = set()
+def test_ends_notify_where_they_are_asked_for():
+    stack = Stack(App(), "Mine")
+    settings = Settings(notify_ok=True, queue_age_threshold_seconds=7200, service="mine")
+    acker = Acker(stack, "Acker", settings=settings, alarm_topic=aws_sns.Topic(stack, "OnCall"))
+    made = alarms(Template.of_stack(stack))
+    assert list(acker.alarms)[:2] == [PAGE, TICKET]
+    assert {*acker.alarms} == {*made}
+    ends = {name: one["OKActions"] for name, one in made.items() if "OKActions" in one}
+    assert ends == {name: made[name]["AlarmActions"] for name in (PAGE, TICKET)}
+    assert made["QueueBehind"]["Threshold"] == 7200
+
+
+def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template, minimal):
     handbook = (ROOT / "docs" / "operations.md").read_text()
-    for name, alarm in template.of("AWS::CloudWatch::Alarm").items():
-        assert len(alarm["AlarmDescription"]) > 30
-        # Logical ids end in eight characters of a hash.
-        names.add(name.removeprefix("AckerMonitoring")[:-8])
-    assert names == set(re.findall(r"^### `(\w+)`$", handbook, re.MULTILINE))
+    made = alarms(template)
+    severities = {"page": set(), "ticket": set()}
+    for name, alarm in made.items():
+        pattern = rf"\[(page|ticket)\] .{{10,}} First: .{{20,}} Runbook: docs/operations.md#{name}"
+        found = re.fullmatch(pattern, alarm["AlarmDescription"], re.IGNORECASE)
+        severities[found[1]].add(name)
+    assert set(made) == set(re.findall(r"^### `(\w+)`$", handbook, re.MULTILINE))
+    for composite, names in zip((PAGE, TICKET), severities.values(), strict=True):
+        rule = "".join(map(target, made[composite]["AlarmRule"]["Fn::Join"][1]))
+        members = {one[:-8] for one in re.findall(r'ALARM\("AckerMonitoring(\w+)"\)', rule)}
+        assert members | {composite} == names
+        assert f"`{composite}`" in handbook
+    assert set(alarms(minimal)) == {
+        "ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLettersNew"
+    }  # fmt: skip
+
+
+def test_the_handbook_has_the_values_of_each_alarm(template):
+    handbook = (ROOT / "docs" / "operations.md").read_text()
+    row = r"^\| \[`(\w+)`\]\(#\w+\) \| (\w+) \| .+ \| (\d+)(?: of (\d+))? .+ \|$"
+    rows = {
+        name: (f"[{severity}]", int(datapoints), int(periods or datapoints))
+        for name, severity, datapoints, periods in re.findall(row, handbook, re.MULTILINE)
+    }
+    assert rows == {
+        name: (
+            alarm["AlarmDescription"].split()[0],
+            alarm["DatapointsToAlarm"],
+            alarm["EvaluationPeriods"],
+        )
+        for name, alarm in alarms(template).items()
+        if name not in (PAGE, TICKET)
+    }
+
+
+def test_limits_of_the_alarms_follow_the_settings(template, varied):
+    def limits(made):
+        found = {name: alarm.get("Threshold") for name, alarm in alarms(made).items()}
+        names = ("QueueBehind", "ConsumerNearTimeout", "SweeperNearTimeout", "ChainsFailed")
+        return [*map(found.get, names), alarms(made)["ConsumerFailing"]["DatapointsToAlarm"]]
+
+    assert limits(template) == [572, 41_000, 41_000, 0, 3]
+    assert limits(varied) == [960, 81_000, 41_000, 25, 3]
+
+
+@pytest.mark.parametrize("timeout", [10, 60, 900])
+@pytest.mark.parametrize("window", [0, 1, 300])
+def test_the_queue_is_behind_after_a_repetition_and_before_sqs_stops_counting(timeout, window):
+    settings = Settings(
+        function_timeout_seconds=timeout, batch_window_seconds=window, batch_size=10
+    )
+    queue = aws_sqs.Queue.from_queue_arn(Stack(App(), "Mine"), "Queue", "arn:aws:sqs:r:1:q")
+    threshold = queue_age_threshold_seconds(SimpleNamespace(settings=settings, queue=queue))
+    repeated = settings.visibility_timeout_seconds + window + timeout
+    assert repeated < threshold < 2 * settings.visibility_timeout_seconds
+
+
+@pytest.mark.parametrize("timeout", [10, 11, 45, 60, 900])
+def test_an_invocation_is_near_its_timeout_when_it_starts_no_write_any_more(timeout):
+    invocation = environment.Invocation(None, TimeOuts.within(timeout), lambda: timeout, 1)
+    assert last_write_seconds(timeout) == pytest.approx(invocation.time_left(2)())
+
+
+def test_little_monitoring_emits_no_metrics(deployed, capsys, monkeypatch, template, minimal):
+    for name in ("consumer", "sweeper"):
+        assert "POWERTOOLS_METRICS_DISABLED" not in template.environment(name)
+        value = minimal.environment(name)["POWERTOOLS_METRICS_DISABLED"]
+    monkeypatch.setenv("POWERTOOLS_METRICS_DISABLED", value)
+    consume(Request.create("quiet", "a", plain(5)))
+    counts = sweeper.handler({}, None)
+    assert counts["SweepProblems"] == 0
+    assert "_aws" not in capsys.readouterr().out
+
+
+# -- what it costs ---------------------------------------------------------------------------------
+
+
+def test_the_handbook_has_the_price_of_monitoring(template, minimal, emitted):
+    """AWS charges for each metric of an alarm."""
+
+    def counts(made):
+        of_alarms = made.of("AWS::CloudWatch::Alarm").values()
+        disabled = "POWERTOOLS_METRICS_DISABLED" in made.environment("consumer")
+        return {
+            "metric": 0 if disabled else len(emitted[0] | emitted[1]),
+            "alarm": sum(len(measured(alarm)) for alarm in of_alarms),
+            "composite alarm": len(made.of("AWS::CloudWatch::CompositeAlarm")),
+            "dashboard": len(made.of("AWS::CloudWatch::Dashboard")),
+        }
+
+    full, little = counts(template), counts(minimal)
+    assert full == {
+        "metric": capacity.METRICS, "alarm": capacity.ALARMS, "dashboard": 1,
+        "composite alarm": capacity.COMPOSITE_ALARMS,
+    }  # fmt: skip
+
+    def cell(count, price):
+        return f"{count}: ${count * price:.2f}" if count else "none"
+
+    words = {
+        "metric": "metrics that the functions emit, $0.30 each",
+        "alarm": "alarms, $0.10 for each metric of an alarm",
+        "composite alarm": "composite alarms, $0.50 each",
+        "dashboard": "dashboard, $3.00",
+    }
+    rows = [
+        f"| {words[kind]} | {cell(full[kind], price)} | {cell(little[kind], price)} |"
+        for kind, price in capacity.PRICES.items()
+        if kind in words
+    ]
+    totals = [sum(capacity.PRICES[kind] * made[kind] for kind in made) for made in (full, little)]
+    rows.append("| **a month** | " + " | ".join(f"**${total:.2f}**" for total in totals) + " |")
+    handbook = (ROOT / "docs" / "operations.md").read_text()
+    assert not [row for row in rows if row not in handbook]
 
 
 # -- the dashboard ---------------------------------------------------------------------------------
@@ -120,7 +227,9 @@ def drawn(template: Template) -> set[tuple[str, ...]]:
 def test_the_dashboard_begins_with_the_status_of_every_alarm(template):
     first = widgets(template)[0]
     assert (first["type"], first["x"], first["y"]) == ("alarm", 0, 0)
-    assert set(first["properties"]["alarms"]) == set(template.of("AWS::CloudWatch::Alarm"))
+    kinds = ("AWS::CloudWatch::CompositeAlarm", "AWS::CloudWatch::Alarm")
+    shown = first["properties"]["alarms"]
+    assert shown == [name for kind in kinds for name in template.of(kind)]
 
 
 def test_the_custom_widget_is_the_function_that_shows_chains(template):
@@ -153,15 +262,21 @@ def test_alarms_and_dashboard_use_the_metrics_that_the_functions_emit(template, 
     known = by_consumer | by_sweeper
     own = {metric for metric in drawn(template) if metric[0] == "xorack"}
     used = {name for _, name, *_ in own}
-    used |= {metric for service, metric in alarms(template) if service == "xorack"}
+    used |= {
+        metric["MetricName"]
+        for alarm in template.of("AWS::CloudWatch::Alarm").values()
+        for metric in measured(alarm)
+        if metric["Namespace"] == "xorack"
+    }
     assert used <= set(known)
     assert {"RequestsApplied", "RequestsDuplicate", "RequestsLate", "RequestsRejected", "Conflicts",
             "AckLatency", "ChainsCreated", "ChainsAcked", "ChainsTimedOut", "ChainsNeverCreated",
             "ChainsFailedOnRequest", "EventsPendingAfterSweep"} <= used  # fmt: skip
     assert {metric[2:] for metric in own} == {("service", "xorack")}
     assert set(known.values()) == {("xorack", "xorack")}
-    # The alarms take the minimum of these gauges: only the sweeper may emit them.
-    assert not {"EventsPendingAfterSweep", "SweepProblems", "SweepsIncomplete"} & set(by_consumer)
+    # The alarms take the maximum of these gauges: only the sweeper may emit them.
+    gauges = {"EventsPendingAfterSweep", "EventsPendingSeconds", "SweepProblems"}
+    assert not gauges & set(by_consumer)
 
 
 def test_latency_is_shown_as_percentiles(template):
@@ -187,7 +302,7 @@ def test_limits_follow_the_settings(varied):
         for widget in widgets(varied)
         for line in widget["properties"].get("annotations", {}).get("horizontal", [])
     }
-    assert lines == {300, 100_000, 2 * varied.queue()[1]["VisibilityTimeout"]}
+    assert lines == {300, 100_000, alarms(varied)["QueueBehind"]["Threshold"]}
 
 
 def test_two_stacks_have_their_own_metrics_and_dashboards(varied):
@@ -196,8 +311,7 @@ def test_two_stacks_have_their_own_metrics_and_dashboards(varied):
     assert dashboard["DashboardName"] == {"Fn::Join": ["-", ["other", {"Ref": "AWS::Region"}]]}
 
 
-def test_without_a_dashboard_there_is_no_widget_but_all_alarms(template, without_dashboard):
-    assert not without_dashboard.of("AWS::CloudWatch::Dashboard")
-    assert "DashboardName" not in without_dashboard.body["Outputs"]
-    assert len(without_dashboard.of("AWS::Lambda::Function")) == 2
-    assert set(alarms(without_dashboard)) == set(alarms(template))
+def test_little_monitoring_has_no_dashboard(minimal):
+    assert not minimal.of("AWS::CloudWatch::Dashboard")
+    assert "DashboardName" not in minimal.body["Outputs"]
+    assert len(minimal.of("AWS::Lambda::Function")) == 2

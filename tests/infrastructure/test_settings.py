@@ -15,22 +15,13 @@ from xorack.aws.client import TimeOuts
 from xorack.cdk import settings as module
 from xorack.cdk.settings import SettingError, Settings
 
-from .templates import FUNCTIONS, STATEFUL, Template, target
+from .templates import FUNCTIONS, STATEFUL, Template
 
 NAMES = [field.name for field in dataclasses.fields(Settings)]
 
 
 def functions(key: str) -> Callable[[Template], Any]:
     return lambda template: [template.function(name)[1].get(key) for name in FUNCTIONS]
-
-
-def layers(template: Template) -> list[Any]:
-    return [template.body["Parameters"][target(one)] for (one,) in functions("Layers")(template)]
-
-
-def powertools(path: str) -> dict[str, str]:
-    default = f"/aws/service/powertools/python/{path}"
-    return {"Type": "AWS::SSM::Parameter::Value<String>", "Default": default}
 
 
 def mapping(template: Template) -> dict[str, Any]:
@@ -49,8 +40,6 @@ SHOWN = [
     (functions("Architectures"), [["arm64"]] * 3, [["x86_64"]] * 3),
     (functions("MemorySize"), [1024] * 3, [512] * 3),
     (functions("TracingConfig"), [None] * 3, [{"Mode": "Active"}] * 3),
-    (layers, [powertools("arm64/python3.13/3.37.0")] * 3,
-     [powertools("x86_64/python3.13/3.30.0")] * 3),
     (lambda t: t.function("consumer")[1]["Timeout"], 60, 100),
     # Six times the timeout, and the window.
     (lambda t: t.queue()[1]["VisibilityTimeout"], 361, 605),
@@ -99,6 +88,7 @@ NUMBERS = [
     ("default_timeout_seconds", 1, 315_360_000, "seconds"),
     ("retention_days", 1, 3650, "days"),
     ("failed_chains_threshold", 0, 1_000_000, "failed chains"),
+    ("queue_age_threshold_seconds", 60, 1_209_600, "seconds"),
 ]
 TOPIC = "the ARN of an SNS topic"
 INVALID = [
@@ -118,11 +108,10 @@ INVALID = [
     ({"deletion_protection": "maybe"}, "true or false"),
     ({"deletion_protection": 1}, "true or false"),
     ({"tracing": "yes"}, "true or false"),
-    ({"dashboard": "no"}, "true or false"),
+    ({"monitoring": "none"}, "one of full, minimal"),
+    ({"notify_ok": "yes"}, "true or false"),
     *(({"partition_key": value}, "text of 1 to 255 bytes") for value in ("", " tag", "ä" * 128, 7)),
     ({"partition_key": "stamp"}, "not the name of another attribute"),
-    ({"powertools_version": "latest"}, "such as 3.37.0"),
-    ({"powertools_version": "2.9.1"}, "from 3.0.0 on"),
     ({"table_name": "my chains"}, "the name of a table: 3 to 255 letters, digits, _, - and ."),
     ({"table_name": "arn:aws:dynamodb:eu-west-1:123456789012:table/chains"}, "the name of a table"),
     ({"rollout": "slow"}, "one of all_at_once, canary"),
@@ -213,11 +202,6 @@ def test_each_setting_is_described():
     # getdoc: before Python 3.13, a docstring keeps its indentation.
     described = re.findall(r"^    (\w+): ", inspect.getdoc(Settings) or "", re.MULTILINE)
     assert described[: len(NAMES)] == NAMES
-
-
-def test_the_layer_is_the_powertools_that_the_tests_use():
-    requirements = (ROOT / "requirements.txt").read_text().splitlines()
-    assert f"aws-lambda-powertools=={Settings().powertools_version}" in requirements
 
 
 def test_the_handbook_has_every_setting_with_its_default():

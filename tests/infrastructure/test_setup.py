@@ -178,22 +178,26 @@ def test_a_newer_python_is_found_where_python3_is_too_old(tmp_path):
         assert "--same-python" not in ran.stdout
 
 
-def test_make_passes_the_demos_arguments_on(tmp_path):
+def test_make_passes_arguments_on(tmp_path):
     # In place of both Pythons: `.venv` itself is left alone.
     log = tmp_path / "log"
     python = script(tmp_path / "python", f'for a in "$@"; do echo "$a" >> {log}; done\n')
     unused = script(tmp_path / "unused", "")
     special = "a b'$HOME`c`"
-    for arguments, expected in (
-        ((), []),
-        ((f"DIR={special.replace('$', '$$')}", "LOSE=3"), ["--dir", special, "--lose", "3"]),
-        (("ARGS=--verbose",), ["--verbose"]),
+    escaped = special.replace("$", "$$")
+    for target, arguments, expected in (
+        ("demo", (), []),
+        ("demo", (f"DIR={escaped}", "LOSE=3"), ["--dir", special, "--lose", "3"]),
+        ("demo", ("ARGS=--verbose",), ["--verbose"]),
+        ("measure", (), []),
+        ("measure", (f"STACK={escaped}", "ARGS=--yes"), ["--stack", special, "--yes"]),
     ):
         log.unlink(missing_ok=True)
         fakes = (f"PY={python}", f"PYTHON={unused}")
-        ran = make("demo", *fakes, *arguments, DIR="/not/from/the/environment")
+        others = {"DIR": "/not/from/the/environment", "STACK": "nor-this"}
+        ran = make(target, *fakes, *arguments, **others)
         assert ran.returncode == 0, ran.stderr
-        assert log.read_text().splitlines() == ["-m", "demo", *expected]
+        assert log.read_text().splitlines() == ["-m", target, *expected]
 
 
 def test_make_passes_arguments_on_to_the_cdk(tmp_path):
@@ -214,8 +218,8 @@ def test_make_passes_arguments_on_to_the_cdk(tmp_path):
 
 @pytest.mark.parametrize(
     "target",
-    ["demo", "check", "test", "test-slow", "test-all", "lint", "types", "format", "synth",
-     "deploy"],
+    ["demo", "measure", "check", "test", "test-slow", "test-all", "lint", "types", "format",
+     "synth", "deploy"],
 )  # fmt: skip
 def test_every_target_that_runs_something_sets_up_first(target):
     ran = make("-n", target, f"PYTHON={sys.executable}")

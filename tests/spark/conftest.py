@@ -35,6 +35,9 @@ def spark(_no_real_aws):
         "spark.sql.shuffle.partitions": "2",
         # A third of the time of small queries; the demo and the tests of clusters have it on.
         "spark.sql.adaptive.enabled": "false",
+        # Compiling takes longer than the small frames of tests; test_units compiles its columns.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -79,6 +82,20 @@ def connect(_connect_session, monkeypatch):
 def each_session(spark, request):
     """Return the classic session, and the Connect session."""
     return spark if request.param == "classic" else request.getfixturevalue("connect")
+
+
+@pytest.fixture
+def configure(spark):
+    """Return a function that sets options of the session until the test ends."""
+    before = {}
+
+    def set_option(option, value):
+        before.setdefault(option, spark.conf.get(option, None))
+        spark.conf.set(option, value)
+
+    yield set_option
+    for option, value in before.items():
+        spark.conf.unset(option) if value is None else spark.conf.set(option, value)
 
 
 @pytest.fixture

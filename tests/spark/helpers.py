@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import count, split
-from pipeline.words import counted
 from tests.spark.acker import Acker as Acker  # noqa: PLC0414
+from tests.support.plain_words import counted
 from tests.support.queue_server import requests_in
 from xorack.aws.dynamodb_store import DynamoDBStore
 

@@ -23,20 +23,6 @@ def run(spark, queue, tmp_path):
     return Run(spark, queue, tmp_path)
 
 
-@pytest.fixture
-def configure(spark):
-    """Return a function that sets options of the session until the test ends."""
-    before = {}
-
-    def set_option(option, value):
-        before.setdefault(option, spark.conf.get(option, None))
-        spark.conf.set(option, value)
-
-    yield set_option
-    for option, value in before.items():
-        spark.conf.unset(option) if value is None else spark.conf.set(option, value)
-
-
 UTC = timezone.utc
 TYPES = {
     "tinyint": [-1, 7],
@@ -103,7 +89,7 @@ def test_a_chain_column_of_each_type(run, kind):
 
 
 def test_columns_that_are_unsuitable(run):
-    frame = lines_of(run.spark).withColumn("price", F.lit(1.5))
+    frame = lines_of(run.spark, files=1).withColumn("price", F.lit(1.5))
     run_rows = run.tracking.rows
     for rows, given, problem in [
         (run_rows("a", chain="order", unit="price"), frame, "unit column price is of the type dou"),
@@ -236,7 +222,14 @@ def test_rows_that_are_not_told_apart(run):
     assert run.queue.bodies == []
 
 
-@pytest.mark.parametrize("format_", ["orc", "json", "csv"])
+@pytest.mark.parametrize(
+    "format_",
+    [
+        pytest.param("orc", marks=pytest.mark.slow),
+        pytest.param("json", marks=pytest.mark.slow),
+        "csv",
+    ],
+)
 def test_other_formats(run, format_):
     """A frame reads them back; CSV has the evidence as text."""
     run.rows.start(lines_of(run.spark))

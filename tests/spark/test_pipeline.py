@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 
 from pipeline import data, reading, scan
-from pipeline.words import words
 from tests.spark.helpers import (
     Acker,
     count_words,
@@ -22,6 +21,7 @@ from tests.spark.helpers import (
     run_split,
     write_files,
 )
+from tests.support.plain_words import words
 from xorack import peel, plain, traced, unit_id, xor
 from xorack.spark import TrackedRows
 
@@ -164,7 +164,13 @@ def test_a_killed_or_rejected_run_can_be_repeated(
     assert counts_in(spark, tmp_path / "c") == count_words(rest)
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-8-sig", "utf-16", "shift_jis"])
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        *("latin-1", "utf-16"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("utf-8-sig", "shift_jis")),
+    ],
+)
 def test_encodings(spark, queue, tmp_path, encoding, capfd):
     text = prose(random.Random(1), 300).encode(encoding, "ignore").decode(encoding)
     write_files(tmp_path / "db", {"a.txt": text.encode(encoding)})

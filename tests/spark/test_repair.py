@@ -125,9 +125,14 @@ def test_lost_words_are_named_counted_and_acked(spark, runs, queue, tmp_path, ca
         assert repaired["status"] == "acked"
         assert repaired["started"] == sum(one[0] == file for one in runs.lost)
     assert acker.chains["f1/file/c.txt"].status == "acked"
-    # The same repair sends the same requests.
-    once, queue.bodies = queue.bodies, []
-    assert run_repair(queue, runs, tmp_path / "n", *write_events(tmp_path, *events)) == 0
+
+
+@pytest.mark.slow
+def test_a_repeated_repair_sends_the_same_requests(spark, runs, queue, tmp_path, capfd):
+    events = write_events(tmp_path, *failed_events(runs.acker()))
+    assert run_repair(queue, runs, tmp_path / "n", *events) == 0
+    summary, once, queue.bodies = last_summary(capfd), queue.bodies, []
+    assert run_repair(queue, runs, tmp_path / "n", *events) == 0
     assert {**last_summary(capfd), "seconds": 0} == {**summary, "seconds": 0}
     assert by_id(queue.bodies) == by_id(once)
     assert counts_in(spark, tmp_path / "n" / "counts") == EXPECTED

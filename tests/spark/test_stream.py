@@ -13,7 +13,6 @@ from contextlib import contextmanager
 import pytest
 
 from pipeline import stream
-from pipeline.words import counted
 from tests.spark.helpers import (
     ROOT,
     Acker,
@@ -26,6 +25,7 @@ from tests.spark.helpers import (
     totals,
     write_files,
 )
+from tests.support.plain_words import counted
 from tests.support.queue_server import requests_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -6,6 +6,7 @@ import shutil
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
@@ -26,6 +27,7 @@ from xorack.spark import (
     RowsChanged,
     UnsuitableColumns,
     evidence,
+    starting,
 )
 
 pytestmark = pytest.mark.spark
@@ -48,7 +50,7 @@ def stamps(op, id, make, counter):
     return requests
 
 
-@pytest.mark.parametrize("cells", [16, 64, None])
+@pytest.mark.parametrize("cells", [16, pytest.param(64, marks=pytest.mark.slow), None])
 def test_a_stored_proof(run, cells):
     """Requests are those of plain Python; repeated, they are the same; another run has others."""
     run.options = {"stamps": "plain"} if cells is None else {"cells": cells}
@@ -155,15 +157,15 @@ def test_rows_missing_in_the_input(run):
     back = [(1, 1), (6, 60)]
     steps = [
         ([keys for keys in LINES if keys not in lost], lost),
-        ([keys for keys in LINES if keys not in lost], lost),
+        (None, lost),  # the same again
         ([keys for keys in LINES if keys not in lost or keys in back], lost[1:3] + lost[4:]),
-        (LINES, []),
         (LINES, []),
     ]
     sent = {}
     for keys, missing in steps:
-        run.write_lines(keys)
-        billed = run.write(run.bill(run.read()), "billed")
+        if keys:
+            run.write_lines(keys)
+            billed = run.write(run.bill(run.read()), "billed")
         report = run.rows.finish(billed)
         assert (report.missing, report.units) == (len(missing), ALL - len(missing))
         requests = run.sent()
@@ -387,13 +389,19 @@ def test_facts_about_chains(run):
         ("[" * 5000, "recursion"),
     ],
 )
-def test_detail_that_is_invalid(run, detail, problem):
-    chains = run.spark.createDataFrame([(9, detail)], "order int, detail string")
-    with pytest.raises(UnsuitableColumns) as caught:
-        run.rows.start(lines_of(run.spark), chains)
-    assert "detail of chain 2026-01-31/order/9" in str(caught.value)
+def test_detail_that_is_invalid(detail, problem):
+    rows = pa.record_batch({"tag": ["r/order/9"], "detail": [detail], "failed": [None]})
+    with pytest.raises(UnsuitableColumns, match=r"^detail of chain r/order/9: ") as caught:
+        list(starting.check_details([rows]))
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_detail_that_is_invalid_in_a_task(run):
+    chains = run.spark.createDataFrame([(9, "[1]")], "order int, detail string")
+    expected = r"^detail of chain 2026-01-31/order/9: detail: a list of 1, expected a JSON object"
+    with pytest.raises(UnsuitableColumns, match=expected):
+        run.rows.start(lines_of(run.spark), chains)
     assert run.queue.bodies == []
 
 
@@ -413,7 +421,7 @@ def test_facts_that_name_a_chain_twice(run):
 
 def test_odd_names(run):
     """Runs, labels and values of any characters; records stay inside their folder."""
-    odd = run.again(run_id="../.. 50%=é*{}" + "ü" * 60)
+    odd = run.again(run_id="../.. 50%=é*{}" + "ü" * 60, root=run.root / "[x] {a}*?")
     label = "../x/%é?" + "y" * 300
     with pytest.raises(InvalidOption, match="run_id"):
         _ = odd.tracking
@@ -433,7 +441,7 @@ def test_odd_names(run):
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": len(values)}
     assert run.queue.groups == {group_id(odd.run_id)}
-    assert [path.name for path in run.root.iterdir()] == ["records"]
+    assert [path.name for path in odd.root.iterdir()] == ["records"]
     assert max(len(path.name) for path in run.root.rglob("*")) <= 255
 
 

@@ -112,19 +112,13 @@ def frame(spark, values):
 
 
 @pytest.fixture
-def configure(spark):
-    """Return a function that sets options of the session until the test ends."""
-    before = {}
-
-    def set_option(option, value):
-        before.setdefault(option, spark.conf.get(option))
-        spark.conf.set(option, value)
-
-    yield set_option
-    for option, value in before.items():
-        spark.conf.set(option, value)
+def _compiled(configure):
+    """Have Spark compile expressions, as it does by default."""
+    configure("spark.sql.codegen.wholeStage", "true")
+    configure("spark.sql.codegen.factoryMode", "CODEGEN_ONLY")
 
 
+@pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_units_equal_unit_id(frame, values, configure, zone, ansi):
@@ -144,6 +138,7 @@ def test_units_equal_unit_id(frame, values, configure, zone, ansi):
     [("UTC", "true", NAMES), ("America/New_York", "false", NAMES[::-1])],
     ids=["forward", "backward"],
 )
+@pytest.mark.usefixtures("_compiled")
 def test_tags_equal_tag_text(frame, values, configure, zone, ansi, names):
     configure("spark.sql.session.timeZone", zone)
     configure("spark.sql.ansi.enabled", ansi)

@@ -59,3 +59,11 @@ def put_invalid_item(aws, tag="foreign", **attributes):
     """Write an item that is not a chain, as another program may."""
     item = {"tag": {"S": tag}, "stamp": {"S": "text"}, **attributes}
     aws.client("dynamodb").put_item(TableName=aws.table_name, Item=item)
+
+
+def commands_of(group, *, deep=True):
+    """Yield the path and the object of each command of a click group, in groups of it, too."""
+    for name, command in group.commands.items():
+        yield (name,), command
+        if deep and hasattr(command, "commands"):
+            yield from (((name, *path), one) for path, one in commands_of(command))

@@ -15,7 +15,7 @@ FLOORS = [
     ["xorack/acker", "xorack/cdk"],
     ["xorack/client", "xorack/ops", "xorack/spark", "xorack/local", "infra"],
     ["xorack/cli", "lambda_src", "pipeline"],
-    ["demo"],
+    ["demo", "measure"],
 ]
 """The folders, lowest floor first. A folder imports only from lower floors, and from itself."""
 

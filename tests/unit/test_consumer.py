@@ -187,11 +187,13 @@ def test_rejected_requests_that_share_a_dead_lettered_message_are_counted_each(w
     assert len(world.dead_letters.letters) == 202
 
 
-def test_dead_letters_know_when_their_message_was_sent(world):
+def test_dead_letters_know_the_origin_of_their_message(world):
     bodies = "no JSON", message(Request.stamp_("a", "s", b"\1"), Request.stamp_("a", "t", b"\1\2"))
-    messages = [Message(f"m{n}", body, 1, NOW - n) for n, body in enumerate(bodies)]
+    messages = [Message(f"m{n}", body, 1, NOW - n, f"s{n}") for n, body in enumerate(bodies)]
     consume(messages, world.store, world.bus, world.dead_letters)
-    assert [entry.sent_at for entry in world.dead_letters.letters] == [NOW, NOW - 1]
+    letters = world.dead_letters.letters
+    sources = [(letter.sent_at, letter.message_id, letter.sender) for letter in letters]
+    assert sources == [(NOW, "m0", "s0"), (NOW - 1, "m1", "s1")]
 
 
 def test_a_message_older_than_the_tombstones_is_rejected_whole(world):
@@ -260,12 +262,14 @@ def test_an_event_that_is_not_accepted_stays_pending_and_fails_no_message(world)
     assert (world.tags(), world.store.chains["a"].event_pending) == (["a"], False)
 
 
-def test_an_outage_of_the_bus_logs_one_line_a_batch(world, caplog):
+def test_an_outage_of_the_bus_logs_one_line_a_kind_and_batch(world, caplog):
     world.bus.rejects = {f"t{n}" for n in range(50)}
     requests = [request for n in range(50) for request in (create(f"t{n}"), finish(f"t{n}"))]
     assert world.consume(message(*requests)).events_pending == 50
-    (record,) = caplog.records
-    assert (record.message, record.count, record.why) == ("events not published", 50, "rejected")
+    assert {record.message for record in caplog.records} == {"events not published"}
+    rejected, held_back = caplog.records
+    assert (rejected.why, rejected.failures + held_back.failures) == ("rejected", 50)
+    assert held_back.why.startswith("held back")
 
 
 def test_an_event_is_marked_with_one_write_and_without_a_read(world):
@@ -320,9 +324,11 @@ def test_the_sweeper_publishes_the_event_after_a_crash(world):
     assert world.sweep().events == 0  # whoever ended the chain has a minute to publish
     world.now += 60_000
     world.bus.rejects = {"a"}
-    assert world.sweep().events_pending == 1
+    result = world.sweep()
+    assert (result.events_pending, result.pending_since) == (1, NOW)
     world.bus.rejects = set()
-    assert world.sweep().events == 1
+    result = world.sweep()
+    assert (result.events, result.events_pending, result.pending_since) == (1, 0, None)
     world.consume(message(finish("a")))
     assert world.tags() == ["a"]
     assert world.sweep().chains == 0

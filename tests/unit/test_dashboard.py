@@ -1,5 +1,6 @@
 """The dashboard's page and its snapshot of unfinished chains. Pure, no browser."""
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -9,6 +10,8 @@ from xorack.core.chain import Chain
 from xorack.core.errors import NotAChain
 from xorack.core.stamp import traced, xor
 from xorack.ops.dashboard import render
+from xorack.ops.dead_letter_page import Sample, render_sample
+from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
 
@@ -69,6 +72,40 @@ def test_text_of_others_is_only_text(text):
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     assert ("title", escaped) in poisoned.attributes
     assert not any(c in source for c in "\u202e\x1b\0")
+
+
+def letter(text, **attributes):
+    """A message with this text wherever others may put one."""
+    values = {"error": f"requests[0].started: {text}", "sender": text, "message_id": text}
+    request = {"op": "stamp", "tag": text, "id": text, "started": text, text: [text]}
+    return DeadMessage.read(
+        {
+            "MessageId": text,
+            "ReceiptHandle": "r",
+            "Body": json.dumps({"version": 1, "requests": [request]}, **attributes),
+            "MessageAttributes": {n: {"StringValue": value} for n, value in values.items()},
+        }
+    )
+
+
+@pytest.mark.parametrize("text", POISON)
+def test_text_of_dead_letters_is_only_text(text):
+    plain, poisoned = (
+        Reader(render_sample(Sample(NOW, (letter(one), letter(one)), 2), 2))
+        for one in ("text", text)
+    )
+    assert poisoned.opened == plain.opened
+    assert poisoned.attributes == plain.attributes
+    source = render_sample(Sample(NOW, (letter(text, ensure_ascii=False),), 1), 1)
+    assert not any(c in source for c in "\u202e\x1b\0")
+
+
+def test_a_body_that_is_no_json_is_only_text():
+    message = {"MessageId": "m", "ReceiptHandle": "r", "Body": "<b>\u202e" * 9999}
+    source = render_sample(Sample(NOW, (DeadMessage.read(message),), 1), 1)
+    assert "<b>" not in source
+    assert "&lt;b&gt;\\u202e" in source
+    assert len(source) < 50_000
 
 
 def test_a_long_tag_is_cut_and_whole_in_its_title():

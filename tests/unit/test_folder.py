@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyarrow import fs
 
-from pipeline.errors import JobError, UnreadableFile
-from pipeline.folder import claim, list_files, opened
+from pipeline.folder import JobError, UnreadableFile, claim, list_files, opened
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ INVALID = [
 def test_an_invalid_request_is_rejected_alone_and_its_field_is_named(invalid, named):
     requests, rejected = parse(body(GOOD, invalid, {**GOOD, "id": "other"}))
     assert [request.id for request in requests] == ["i", "other"]
-    ((message, reason, count, _),) = rejected
+    ((message, reason, count, *_),) = rejected
     assert f"requests[1].{named}" in reason
     assert "expected" in reason
     assert reason.isascii()
@@ -216,7 +216,7 @@ INVALID_MESSAGES = [
 
 @pytest.mark.parametrize(("message", "named"), INVALID_MESSAGES)
 def test_an_invalid_message_is_rejected_whole(message, named):
-    requests, ((rejected, reason, count, _),) = parse(message)
+    requests, ((rejected, reason, count, *_),) = parse(message)
     assert (requests, rejected, count) == ([], message, 1)
     assert reason.startswith(named)
     assert len(reason) < 500

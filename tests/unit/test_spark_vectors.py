@@ -17,6 +17,8 @@ from xorack.core.hashing import xxh64_long
 from xorack.core.message import pack_texts, parse
 from xorack.core.request import Request
 from xorack.core.stamp import TRACED_SIZES, traced_length
+from xorack.spark import folding
+from xorack.spark.folding import merge_folds
 from xorack.spark.packing import request_texts
 from xorack.spark.units import signed
 from xorack.spark.vectors import Payloads, combine, hashes, single_units, stamp_words
@@ -40,10 +42,19 @@ def table_of(units):
     return pa.table([names, days, ids], [*CHAIN, "unit"])
 
 
-def folded(parts, cells):
-    """Fold each part, then all of them together."""
-    first = [combine(single_units(table_of(part)), CHAIN, cells) for part in parts if part]
-    return first and combine(pa.concat_tables(first), CHAIN, cells)
+def folded_parts(parts, cells):
+    return pa.concat_tables(
+        combine(single_units(table_of(part)), CHAIN, cells) for part in parts if part
+    )
+
+
+def merged(parts, cells):
+    """Fold each part, then merge all of them, sorted and a few rows at a time."""
+    rows = folded_parts(parts, cells).sort_by([(name, "ascending") for name in CHAIN])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folding, "_MERGED_BYTES", 150)
+        batches = merge_folds(CHAIN, cells)(iter(rows.to_batches(max_chunksize=2)))
+        return pa.Table.from_batches(batches)
 
 
 def stamps_in(table, cells):
@@ -57,7 +68,7 @@ def chains_in(table):
 
 
 def check(parts, cells):
-    table = folded(parts, cells)
+    table = merged(parts, cells)
     by_chain = {}
     for chain, id in (unit for part in parts for unit in part):
         by_chain.setdefault(f"chain {chain // 2}/{chain % 2}", []).append(id)
@@ -103,7 +114,7 @@ def test_a_chain_larger_than_any_stamp(cells):
 
 def test_more_chains_than_sixteen_bits_count():
     units = [(chain, 1 + (chain * 7919 + 1) % 2**61) for chain in range(70_000)]
-    table = folded([units[::2], units[1::2], units[:1000]], 16)
+    table = combine(folded_parts([units[::2], units[1::2], units[:1000]], 16), CHAIN, 16)
     assert table.num_rows == len(units)
     twice = {f"chain {chain // 2}/{chain % 2}" for chain in range(1000)}
     ids = {f"chain {chain // 2}/{chain % 2}": id for chain, id in units}

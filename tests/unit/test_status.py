@@ -66,7 +66,9 @@ def test_outstanding_units(stamp, started, finished, units, complete):
 
 
 def test_json_has_times_as_text_and_ids_as_hex():
-    chain = status(stamp=traced(255), started=1, deadline=1_700_000_000_000, failing="x")
+    times = {"deadline": 1_700_000_000_000, "idle_timeout": 60_000}
+    fields = {"stamp": traced(255), "started": 1, "failing": "x", "detail": '{"path":"/books"}'}
+    chain = status(**times, **fields)
     assert chain.to_json() == {
         "tag": "t",
         "status": "open",
@@ -78,7 +80,9 @@ def test_json_has_times_as_text_and_ids_as_hex():
         "ended_at": None,
         "age_seconds": 998.0,
         "deadline": "2023-11-14T22:13:20.000Z",
+        "idle_timeout_seconds": 60.0,
         "reason": "x",
+        "detail": {"path": "/books"},
         "event_pending": False,
         "resume": None,
         "resume_pending": False,

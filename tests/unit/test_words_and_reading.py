@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import reading
-from pipeline.errors import JobError, UnreadableFile
+from pipeline.folder import JobError, UnreadableFile
 from pipeline.reading import encoding_named, read_words
-from pipeline.words import counted, leading_run, normalized, words
+from pipeline.words import leading_run, normalized
+from tests.support.plain_words import counted, words
 
 ALPHABET = "abcXYZ  \n\t.,-'_09éßΣσςİ–“”日本語한글\U0001f600\U00010400\u200d\ufeff"
 ENCODINGS = (

@@ -16,15 +16,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from xorack.acker.chain_writer import CachedChain, ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.core.chain import Chain
-from xorack.core.errors import InvalidRequest, RequestIdReused, shown
+from xorack.core.errors import InvalidRequest, RequestIdReused
+from xorack.core.event import event_id
+from xorack.core.log import LOG, log_chain, log_failures
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME, DeadLetters, Unavailable
 from xorack.core.request import Request
@@ -32,7 +35,6 @@ from xorack.core.transitions import Applied
 
 __all__ = ["BatchResult", "Consumer", "Message"]
 
-_LOG = logging.getLogger("xorack")
 _READ_ATTEMPTS = 3
 _SLICE = 100
 """Chains that are read together: one call reads as many."""
@@ -46,12 +48,14 @@ class Message(NamedTuple):
         body: The body.
         receives: How often the queue delivered the message, this time included.
         sent_at: Time when it was first sent, milliseconds since the epoch, if known.
+        sender: The id of the principal that sent it, if known.
     """
 
     id: str
     body: str
     receives: int = 1
     sent_at: int | None = None
+    sender: str | None = None
 
 
 @dataclass
@@ -90,6 +94,8 @@ class _Batch:
         self.rejected: list[tuple[Rejected, int]] = []
         self.rejected_requests: dict[int, list[tuple[Request, str]]] = defaultdict(list)
         self.failed: dict[int, str] = {}
+        self.not_written: dict[str, str] = {}
+        self.not_read: dict[str, str] = {}
         for index, message in enumerate(messages):
             if message.sent_at is not None and message.sent_at < oldest:
                 # The tombstone of its chain may be gone: nothing tells whether it was applied.
@@ -111,8 +117,23 @@ class _Batch:
 
     def fail(self, tag: str, reason: str) -> None:
         """Fail the messages that hold requests for a chain."""
+        self.not_written[tag] = reason
         for index in self.sources[tag]:
             self.failed.setdefault(index, reason)
+
+    def log_field(self, positions: Iterable[int]) -> dict[str, str]:
+        """Return the ids of messages as a field of a log line."""
+        ids = dict.fromkeys(self.messages[position].id for position in positions)
+        return {"message_ids": " ".join(ids)}
+
+    def log_failures(self) -> None:
+        """Log the chains that could not be read or written."""
+
+        def describe(tags: Iterable[str]) -> dict[str, str]:
+            return self.log_field(index for tag in tags for index in self.sources[tag])
+
+        log_failures(logging.WARNING, "chains not read together", self.not_read)
+        log_failures(logging.WARNING, "chains not written", self.not_written, describe)
 
 
 class _Slice:
@@ -197,6 +218,7 @@ class Consumer:
             self._account(batch, tag, applied, result)
             if applied.chain is not None and applied.chain.undelivered:
                 pending.append(applied.chain)
+        batch.log_failures()
         return pending
 
     def _slices(self, batch: _Batch, tags: Sequence[str]) -> dict[str, _Slice]:
@@ -213,10 +235,10 @@ class Consumer:
         slices = {}
         for at in range(0, len(stored), _SLICE):
             part = stored[at : at + _SLICE]
-            slices.update(dict.fromkeys(part, _Slice(part, self._read)))
+            slices.update(dict.fromkeys(part, _Slice(part, partial(self._read, batch))))
         return slices
 
-    def _read(self, tags: Sequence[str]) -> dict[str, CachedChain]:
+    def _read(self, batch: _Batch, tags: Sequence[str]) -> dict[str, CachedChain]:
         """Read chains in one go; return none of them if that fails."""
         retry = self.writer.retry_policy.start()
         while True:
@@ -226,7 +248,7 @@ class Consumer:
                 retryable = isinstance(error, Unavailable) and retry.attempt < _READ_ATTEMPTS
                 if not retryable or not retry.again():
                     reason = f"{type(error).__name__}: {error}"
-                    _LOG.warning("chains could not be read in one go", extra={"why": reason})
+                    batch.not_read.update(dict.fromkeys(tags, reason))
                     return {}
             else:
                 return {tag: CachedChain(chains.get(tag), verified=True) for tag in tags}
@@ -239,9 +261,7 @@ class Consumer:
             cached = stored.take(tag) if stored else CachedChain(None, verified=False)
             return self.writer.apply(tag, requests, cached)
         except Exception as error:  # noqa: BLE001 - a failure affects only this chain
-            reason = f"{type(error).__name__}: {error}"
-            _LOG.warning("chain not written", extra={"tag": shown(tag), "why": reason})
-            return reason
+            return f"{type(error).__name__}: {error}"
 
     def _account(self, batch: _Batch, tag: str, applied: Applied, result: BatchResult) -> None:
         """Count the outcomes of a chain's requests; collect the rejected ones."""
@@ -262,13 +282,30 @@ class Consumer:
             created_at, ended_at = chain.created_at, chain.ended_at
             if chain.status == "acked" and created_at is not None and ended_at is not None:
                 result.latencies.append(max(0, ended_at - created_at))
+            level, message = logging.INFO, "chain ended"
+        else:
+            level, message = logging.DEBUG, "chain written"
+        if chain is not None and LOG.isEnabledFor(level):
+            fields: dict[str, object] = {"status": chain.status}
+            fields.update((str(kind), count) for kind, count in kinds.items())
+            fields.update({"event_id": event_id(chain)} if chain.final else {})
+            log_chain(level, message, tag, **fields, **batch.log_field(batch.sources[tag]))
 
     def _send_rejected(self, batch: _Batch) -> None:
         """Send rejected requests, also those of messages that are delivered again."""
         for index, requests in batch.rejected_requests.items():
             batch.rejected += [(entry, index) for entry in reject(requests)]
+        if not batch.rejected:
+            return
+        # A reason holds part of the invalid value; its dead-lettered message has all of it.
+        kind = batch.rejected[0][0].reason.partition(":")[0]
+        count = sum(entry.request_count for entry, _ in batch.rejected)
+        messages = batch.log_field(index for _, index in batch.rejected)
+        LOG.warning("requests rejected", extra={"failures": count, "why": kind, **messages})
+        sources = [(entry, batch.messages[index]) for entry, index in batch.rejected]
         entries = [
-            entry._replace(sent_at=batch.messages[index].sent_at) for entry, index in batch.rejected
+            entry._replace(sent_at=source.sent_at, message_id=source.id, sender=source.sender)
+            for entry, source in sources
         ]
         for position in self.dead_letters.send(entries):
             reason = "its rejected requests could not be sent to the dead-letter queue"

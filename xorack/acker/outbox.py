@@ -15,13 +15,11 @@ from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
 from xorack.core.chain import EVENT, Chain
-from xorack.core.errors import shown
+from xorack.core.log import log_failures
 from xorack.core.ports import NO_TIME, Conflict, Publisher
 from xorack.core.transitions import mark_delivered
 
 __all__ = ["Outbox"]
-
-_LOG = logging.getLogger("xorack")
 
 
 class Outbox:
@@ -76,7 +74,7 @@ class Outbox:
         changed = [(chain, delivered[chain.tag]) for chain in chains if chain.tag in delivered]
         reasons = self.workers.map(self._mark_delivered, changed)
         unmarked = {chain.tag: why for (chain, _), why in zip(changed, reasons, strict=True) if why}
-        _log_once(logging.WARNING, "events still marked as pending", unmarked)
+        log_failures(logging.WARNING, "events still marked as pending", unmarked)
         return failures
 
     def _deliver(self, channel: str, chains: Sequence[Chain]) -> dict[str, str]:
@@ -84,7 +82,7 @@ class Outbox:
         if channel not in self.channels:
             # The command line has no channel to resume; the sweeper has, if its settings allow it.
             failures = dict.fromkeys([chain.tag for chain in chains], "this acker has no channel")
-            _log_once(logging.INFO, f"{channel}: not resumed", failures)
+            log_failures(logging.INFO, f"{channel}: not resumed", failures)
             return failures
         size = self.channels[channel].batch_size
         batches = [(channel, chains[at : at + size]) for at in range(0, len(chains), size)]
@@ -92,7 +90,7 @@ class Outbox:
         for failed in self.workers.map(self._publish_batch, batches):
             failures.update(failed)
         kind = "events not published" if channel == EVENT else f"{channel}: not resumed"
-        _log_once(logging.ERROR, kind, failures)
+        log_failures(logging.ERROR, kind, failures)
         return failures
 
     def _publish_batch(self, batch: tuple[str, Sequence[Chain]]) -> dict[str, str]:
@@ -125,11 +123,3 @@ class Outbox:
         except Exception as error:  # noqa: BLE001 - see above
             return f"{type(error).__name__}: {error}"
         return None
-
-
-def _log_once(level: int, message: str, reasons: dict[str, str]) -> None:
-    """Log the first of many failures: an outage must not log a line a chain."""
-    if reasons:
-        tag, reason = next(iter(reasons.items()))
-        extra = {"count": len(reasons), "tag": shown(tag), "why": reason}
-        _LOG.log(level, message, extra=extra)

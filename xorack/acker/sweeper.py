@@ -16,14 +16,15 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.acker.reading import read_valid
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain, shown
+from xorack.core.errors import NotAChain
+from xorack.core.event import event_id
+from xorack.core.log import log_chain, log_failures
 from xorack.core.ports import Unavailable
 from xorack.core.retry import Retry
 from xorack.core.transitions import expire
 
 __all__ = ["SweepResult", "Sweeper"]
 
-_LOG = logging.getLogger("xorack")
 _READ_ATTEMPTS = 5
 """Attempts of a read in a row; after them the table counts as unavailable."""
 _MAX_PENDING = 10_000
@@ -42,6 +43,7 @@ class SweepResult:
         ended: Chains ended, by reason.
         events: Events published.
         events_pending: Events that were not published; the next sweep tries again.
+        pending_since: End of the earliest chain among those; milliseconds since the epoch.
         problems: Chains that could not be read or written; the next sweep tries again.
         complete: False if time ran out before all due chains were judged.
         stats: Write statistics.
@@ -51,9 +53,16 @@ class SweepResult:
     ended: Counter[str] = field(default_factory=Counter)
     events: int = 0
     events_pending: int = 0
+    pending_since: int | None = None
     problems: int = 0
     complete: bool = True
     stats: WriteStats = field(default_factory=WriteStats)
+
+    def add_pending(self, *ended_at: int) -> None:
+        """Count events that were not published, by the ends of their chains."""
+        self.events_pending += len(ended_at)
+        known = ended_at if self.pending_since is None else (*ended_at, self.pending_since)
+        self.pending_since = min(known, default=None)
 
 
 class Sweeper:
@@ -80,13 +89,14 @@ class Sweeper:
             Exception: The index or the table cannot be read.
         """
         result = SweepResult(stats=self.writer.stats)
-        pending: dict[str, None] = {}
+        pending: dict[str, int] = {}  # tag to end
         try:
             for tags in self._due_pages():
                 self._judge(tags, pending, result)
         except _TimeOver:
             result.complete = False
-        self._publish(list(pending), result)
+        self._publish(pending, result)
+        result.add_pending(*pending.values())
         return result
 
     def _due_pages(self) -> Iterator[list[str]]:
@@ -105,51 +115,58 @@ class Sweeper:
             else:
                 return
 
-    def _judge(self, tags: list[str], pending: dict[str, None], result: SweepResult) -> None:
+    def _judge(self, tags: list[str], pending: dict[str, int], result: SweepResult) -> None:
         """End the chains of a page whose deadline has passed; collect pending events."""
         if self.writer.retry_policy.time_left() <= 0:
             raise _TimeOver
         chains = self._read(self.writer, tags, result)
         result.chains += len(chains)
+        problems: dict[str, str] = {}
         for before, after in zip(chains, self.workers.map(self._expire, chains), strict=True):
             if isinstance(after, _TimeOver):
                 result.complete = False
             elif isinstance(after, Exception):
-                result.problems += 1
+                problems[before.tag] = f"{type(after).__name__}: {after}"
             if after is None or isinstance(after, Exception):
                 continue
             if after.status == "failed" and not before.final:
                 reason, _, _ = (after.reason or after.status).partition(":")
                 result.ended[reason] += 1
+                ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
+                log_chain(logging.INFO, "chain ended", after.tag, **ended)
             if after.undelivered:
+                ended_at = after.ended_at or self.writer.clock()
                 if after.tag in pending or len(pending) < _MAX_PENDING:
-                    pending[after.tag] = None
+                    pending[after.tag] = ended_at
                 else:
-                    result.events_pending += 1
+                    result.add_pending(ended_at)
+        result.problems += len(problems)
+        log_failures(logging.ERROR, "chains not ended", problems)
 
-    def _publish(self, tags: list[str], result: SweepResult) -> None:
-        """Publish the pending events of these chains, as long as the bus accepts some."""
+    def _publish(self, pending: dict[str, int], result: SweepResult) -> None:
+        """Publish pending events as long as the bus accepts some; remove those from ``pending``."""
+        tags = list(pending)
         for at in range(0, len(tags), _SLICE):
             part = tags[at : at + _SLICE]
             try:
-                chains = self._read(self.outbox.writer, part, result)
+                read = self._read(self.outbox.writer, part, result)
             except _TimeOver:
-                result.events_pending += len(tags) - at
                 return
-            pending = [chain for chain in chains if chain.undelivered]
-            failures = self.outbox.publish(pending)
-            result.events += len(pending) - len(failures)
-            result.events_pending += len(failures)
-            if failures and len(failures) == len(pending):
-                result.events_pending += len(tags) - at - len(part)
+            chains = [chain for chain in read if chain.undelivered]
+            failures = self.outbox.publish(chains)
+            result.events += len(chains) - len(failures)
+            for tag in part:
+                if tag not in failures:
+                    del pending[tag]
+            if failures and len(failures) == len(chains):
                 return
 
     def _read(self, writer: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
         """Read the valid chains, with retries, within the time of a writer."""
+        problems: dict[str, str] = {}
 
         def on_invalid(error: NotAChain) -> None:
-            _log_problem("chain not read", str(error.tag), error)
-            result.problems += 1
+            problems[str(error.tag)] = f"{type(error).__name__}: {error}"
 
         def read(tags: Sequence[str]) -> dict[str, Chain]:
             retry = writer.retry_policy.start()
@@ -159,7 +176,10 @@ class Sweeper:
                 except Unavailable as error:
                     _wait(retry, error)
 
-        return read_valid(read, tags, on_invalid)
+        chains = read_valid(read, tags, on_invalid)
+        result.problems += len(problems)
+        log_failures(logging.ERROR, "chains not read", problems)
+        return chains
 
     def _expire(self, chain: Chain) -> Chain | Exception | None:
         """Fail a chain if its deadline has passed; return the error if that fails."""
@@ -168,7 +188,6 @@ class Sweeper:
         try:
             return self.writer.change(chain, lambda stored: expire(stored, self.writer.clock()))
         except Exception as error:  # noqa: BLE001 - the other chains are swept all the same
-            _log_problem("chain not ended", chain.tag, error)
             return error
 
 
@@ -182,7 +201,3 @@ def _wait(retry: Retry, error: Unavailable) -> None:
         raise error.cause from error
     if not retry.again():
         raise _TimeOver from error
-
-
-def _log_problem(message: str, tag: str, error: Exception) -> None:
-    _LOG.error(message, extra={"tag": shown(tag), "why": f"{type(error).__name__}: {error}"})

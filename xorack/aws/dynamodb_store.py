@@ -275,6 +275,7 @@ class DynamoDBStore:
         *,
         prefix: str = "",
         attributes: Sequence[str] = (),
+        after: str = "",
     ) -> Iterator[Chain]:
         """Scan the whole table, eventually consistent.
 
@@ -282,6 +283,7 @@ class DynamoDBStore:
             on_invalid: Called for each item that is not a chain; the scan goes on.
             prefix: Only chains whose tags begin with it. DynamoDB reads the others, too.
             attributes: Read only these, and the tag; the others have their defaults.
+            after: Continue an earlier scan that ended with this tag.
 
         Yields:
             The chains, in no order.
@@ -302,6 +304,7 @@ class DynamoDBStore:
             projection["ProjectionExpression"] = ", ".join(names)
         for page in self.table.pages(
             "scan",
+            start=self.table.key(after) if after else None,
             FilterExpression=condition,
             ExpressionAttributeNames=names,
             ExpressionAttributeValues=values,

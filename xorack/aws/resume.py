@@ -11,13 +11,12 @@ from botocore.exceptions import ClientError
 
 from xorack.aws.client import NotAccepted, error_code, send_entries
 from xorack.core.chain import Chain
-from xorack.core.errors import shown
 from xorack.core.event import event_detail
+from xorack.core.log import log_chain
 from xorack.core.retry import RetryPolicy
 
 __all__ = ["SERVICES", "Resumer"]
 
-_LOG = logging.getLogger("xorack")
 _ERROR: Final = "ChainFailed"
 """The name of the error of a failed chain, for the `Catch` of a state machine."""
 
@@ -105,6 +104,6 @@ class Resumer:
             except ClientError as error:
                 if error_code(error) not in service.over:
                     raise
-                extra = {"tag": shown(chain.tag), "why": f"{error_code(error)}: {error}"}
-                _LOG.info("nobody waits for the chain any more", extra=extra)
+                why = f"{error_code(error)}: {error}"
+                log_chain(logging.INFO, "nobody waits for the chain any more", chain.tag, why=why)
         return {}

@@ -90,6 +90,7 @@ class Metric:
     EVENTS_PUBLISHED: Final = "EventsPublished"
     EVENTS_PENDING: Final = "EventsPending"
     EVENTS_PENDING_AFTER_SWEEP: Final = "EventsPendingAfterSweep"
+    EVENTS_PENDING_SECONDS: Final = "EventsPendingSeconds"
     SWEEP_PROBLEMS: Final = "SweepProblems"
     SWEEPS_INCOMPLETE: Final = "SweepsIncomplete"
     WRITES: Final = "Writes"

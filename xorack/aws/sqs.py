@@ -16,7 +16,9 @@ from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, 
 
 from xorack.aws.client import NotAccepted, error_code, is_transient, make_client, send_entries
 from xorack.core.errors import InvalidRequest, SendFailed
+from xorack.core.log import LOG
 from xorack.core.message import MAX_BODY_BYTES, Rejected, pack
+from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 
@@ -292,6 +294,15 @@ def _sent_at(time: int | None) -> dict[str, Any]:
     return {} if time is None else {"sent_at": {"DataType": "Number", "StringValue": str(time)}}
 
 
+def _strings(**values: str | None) -> dict[str, Any]:
+    """Return message attributes of type String, without those that are None."""
+    return {
+        name: {"DataType": "String", "StringValue": value}
+        for name, value in values.items()
+        if value
+    }
+
+
 def _batches(messages: Iterable[_Message]) -> Iterator[list[_Message]]:
     """Group messages by the limits of SendMessageBatch."""
     batch: list[_Message] = []
@@ -356,25 +367,29 @@ class DeadLetterQueue:
         than an invocation that is cut off.
         """
         messages = [_dead_letter(position, entry) for position, entry in enumerate(rejected)]
-        unsent = [m.position for m in messages if m.size > MAX_BODY_BYTES]
+        too_large = [m.position for m in messages if m.size > MAX_BODY_BYTES]
+        unsent = dict.fromkeys(too_large, "its compressed body is larger than 1 MiB")
         fitting = (message for message in messages if message.size <= MAX_BODY_BYTES)
         for batch in _batches(fitting):
             if self.policy.time_left() <= 0:
-                unsent.extend(message.position for message in batch)
+                unsent.update({message.position: NO_TIME for message in batch})
             else:
-                unsent.extend(_send_batch(self.client, self.queue_url, batch, self.policy))
+                unsent.update(_send_batch(self.client, self.queue_url, batch, self.policy))
+        if unsent:
+            extra = {"failures": len(unsent), "why": next(iter(unsent.values()))}
+            LOG.error("rejected requests not sent", extra=extra)
         return sorted(unsent)
 
 
 def _dead_letter(position: int, rejected: Rejected) -> _Message:
-    """Make the message of a rejected request, with the attributes ``error`` and ``sent_at``."""
+    """Make the message of a rejected request, with its reason and origin as attributes."""
     reason = rejected.reason.encode("ascii", "backslashreplace")[:_ERROR_BYTES].decode()
-    error = {"DataType": "String", "StringValue": reason}
-    attributes = {"error": error, **_sent_at(rejected.sent_at)}
+    origin = _strings(error=reason, sender=rejected.sender, message_id=rejected.message_id)
+    attributes = {**origin, **_sent_at(rejected.sent_at)}
     message = _Message(position, rejected.body, attributes)
     if message.size <= MAX_BODY_BYTES:
         return message
     # A body at SQS's limit leaves no room for the reason.
     packed = gzip.compress(rejected.body.encode("utf-8", "surrogatepass"), mtime=0)
-    attributes["encoding"] = {"DataType": "String", "StringValue": "gzip+base64"}
+    attributes |= _strings(encoding="gzip+base64")
     return _Message(position, base64.b64encode(packed).decode(), attributes)

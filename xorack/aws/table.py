@@ -121,16 +121,18 @@ class Table:
                     raise Unavailable(_unprocessed(len(left)))
                 wanted = left
 
-    def pages(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a query or scan, without empty ones."""
-        start: dict[str, Any] = {}
+    def pages(
+        self, operation: str, *, start: Item | None = None, **arguments: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a query or scan, without empty ones; `start` is an exclusive key."""
         while True:
-            page = self.call(operation, **arguments, **start)
+            position = {"ExclusiveStartKey": start} if start else {}
+            page = self.call(operation, **arguments, **position)
             if page["Items"]:
                 yield page
-            if "LastEvaluatedKey" not in page:
+            start = page.get("LastEvaluatedKey")
+            if not start:
                 return
-            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
 
 def condition_failed(error: ClientError) -> bool:

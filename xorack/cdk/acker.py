@@ -13,7 +13,14 @@ from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents
 from xorack.cdk.function import Network, Resources
 from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
-from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, allow_logs_to_use
+from xorack.cdk.permissions import (
+    READ_WITH_KEY,
+    SEND_WITH_KEY,
+    allow_alarms_to_use,
+    allow_logs_to_use,
+    for_account,
+)
+from xorack.cdk.queries import create_queries
 from xorack.cdk.queue import create_queues
 from xorack.cdk.rollout import create_canaries
 from xorack.cdk.settings import Settings
@@ -25,7 +32,7 @@ _READ = (
     "dynamodb:Scan",
 )  # fmt: skip
 # Faults of new code that are no errors of its invocations.
-_ROLLBACK_ALARMS = ("DeadLettersVisible", "EventsPending", "SweepProblems")
+_ROLLBACK_ALARMS = ("DeadLettersNew", "EventsPending", "SweepProblems")
 
 
 class AckerProps(TypedDict, total=False):
@@ -39,9 +46,10 @@ class AckerProps(TypedDict, total=False):
         dead_letters: Your queue of rejected requests; by default the one that `queue` names.
         bus: Your bus for the chains' events.
         encryption_key: Your key for the table, the queues that the acker creates, and the
-            functions' logs. A key of this app lets CloudWatch Logs use it; the policy of an
-            imported key must.
-        alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`.
+            functions' logs and environments. A key of this app lets CloudWatch Logs use it; the
+            policy of an imported key must.
+        alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`. A topic of this app
+            and its key let the account's alarms use them; the policies of an imported one must.
         network: Your VPC for the functions.
     """
 
@@ -76,7 +84,7 @@ class Acker(Construct):
         consumer: The function that applies requests.
         sweeper: The function that times chains out.
         widget: The function that shows unfinished chains on the dashboard; None without one.
-        alarms: The alarms, by construct id.
+        alarms: The alarms, by construct id; with `monitoring="full"` two of them are composites.
         dashboard: The dashboard; None without one.
 
     Raises:
@@ -118,25 +126,31 @@ class Acker(Construct):
         topic = props.get("alarm_topic")
         if topic is None and settings.alarm_topic_arn:
             topic = aws_sns.Topic.from_topic_arn(monitoring, "Topic", settings.alarm_topic_arn)
+        if topic is not None:
+            allow_alarms_to_use(topic, self)
         self.alarms = create_alarms(monitoring, resources, functions, topic)
         if settings.rollout == "canary":
             rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]
             aliases = {"Consumer": consumer, "Sweeper": sweeper}
             create_canaries(Construct(self, "Rollout"), aliases, rollback)
         self.widget = self.dashboard = None
-        if settings.dashboard:
+        if settings.monitoring == "full":
             widget = create_widget(Construct(self, "Widget"), resources)
             self.widget = widget.lambda_
             self.dashboard = create_dashboard(
                 monitoring, resources, functions, self.alarms.values(), widget
             )
+        logging = (self.consumer, self.sweeper, *([self.widget] if self.widget else []))
+        logs = [function.log_group for function in logging]
+        create_queries(Construct(self, "Queries"), resources.service, logs)
 
     def grant_send(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
         """Allow a producer, such as a Spark job, to send requests.
 
         Args:
             grantee: A principal. The policies of the queue and of its key allow a service, or a
-                principal of another account.
+                principal of another account. They allow a service without conditions of yours for
+                this account only.
 
         Raises:
             TypeError: The grantee is not an IGrantable.
@@ -150,7 +164,7 @@ class Acker(Construct):
                 f"imported: it has to allow {describe(grantee)} itself"
             )
         grant = aws_iam.Grant.add_to_principal_or_resource(
-            grantee=grantee,
+            grantee=for_account(grantee, self.queue.env.account),
             actions=["sqs:SendMessage"],
             resource_arns=[self.queue.queue_arn],
             resource=self.queue,

@@ -1,87 +1,391 @@
-"""The alarms. docs/operations.md says what to do about each."""
+"""The alarms, as a table. docs/operations.md says what to do about each, docs/adr/0035 why.
+
+Every alarm treats missing data as not breaching: CloudWatch has none of a queue that nobody uses,
+or of a function that does not run. Where silence is the problem, an expression makes it a zero.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import dataclass
+from typing import Any, Final
 
 from aws_cdk import Duration, aws_cloudwatch, aws_cloudwatch_actions, aws_lambda, aws_sns
 from constructs import Construct
 
-from xorack.aws.schema import Metric
+from xorack.aws.schema import DUE_INDEX, Metric
 from xorack.cdk.function import Resources
+from xorack.cdk.queue import visibility_timeout_seconds
 
-_SILENT = "SweeperSilent"
-_Row = tuple[str, aws_cloudwatch.IMetric, float, str]
+PAGE: Final = "PageWorkIsStuck"
+TICKET: Final = "TicketForTomorrow"
+_MINIMAL: Final = ("ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLettersNew")
+"""Alarms of `monitoring="minimal"`: they use metrics that AWS emits for nothing."""
+_WAIT_MINUTES: Final = 15
+"""Time after which an outage pages at the latest; the tickets wait for that."""
+_DRAIN_MINUTES: Final = 35
+"""Time after which the alarms that an outage set off have ended."""
+_FACT_MINUTES: Final = 60
+"""Time for which an alarm on a single event stays on: longer than tickets wait."""
+_COMPARISON: Final = aws_cloudwatch.ComparisonOperator
+_DAY: Final = 86_400
+_Functions = Mapping[str, aws_lambda.IFunction]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """An alarm: it goes off if `datapoints` of the last `periods` values are above `threshold`.
+
+    Attributes:
+        group: `PAGE` or `TICKET`, the composite alarm that it belongs to.
+        unit: Length of a period in minutes.
+        problem: The meaning of the alarm.
+        first: The first thing to do.
+    """
+
+    name: str
+    group: str
+    metric: aws_cloudwatch.Metric | str
+    metrics: Mapping[str, aws_cloudwatch.IMetric] | None = None
+    threshold: float = 0
+    comparison: aws_cloudwatch.ComparisonOperator = _COMPARISON.GREATER_THAN_THRESHOLD
+    unit: int = 1
+    datapoints: int
+    periods: int
+    problem: str
+    first: str
+
+    @property
+    def description(self) -> str:
+        """The description for operators; CloudWatch takes 1,024 characters."""
+        severity = "page" if self.group == PAGE else "ticket"
+        runbook = f"docs/operations.md#{self.name.lower()}"
+        return f"[{severity}] {self.problem} First: {self.first} Runbook: {runbook}"
+
+    def measured(self) -> aws_cloudwatch.IMetric:
+        """Return the metric, or the expression, over the row's periods."""
+        period = Duration.minutes(self.unit)
+        if isinstance(self.metric, str):
+            return aws_cloudwatch.MathExpression(
+                expression=self.metric,
+                using_metrics=self.metrics,
+                label=self.name,
+                period=period,
+            )
+        return self.metric.with_(period=period)
+
+
+def queue_age_threshold_seconds(resources: Resources) -> int:
+    """Return the age of a message above which the queue is behind.
+
+    SQS stops counting the age of a message at its third receive, two visibility timeouts after the
+    first. A message whose second attempt succeeds is younger than a visibility timeout, a window
+    and an attempt. The threshold is halfway between these.
+    """
+    settings = resources.settings
+    if settings.queue_age_threshold_seconds is not None:
+        return settings.queue_age_threshold_seconds
+    visibility = visibility_timeout_seconds(settings, resources.queue)
+    attempt = settings.batch_window_seconds + settings.function_timeout_seconds
+    return (3 * visibility + attempt) // 2
+
+
+def last_write_seconds(timeout_seconds: int) -> float:
+    """Return the seconds after which an invocation starts no write: it leaves work undone.
+
+    Like the functions: three of the longest calls, and a moment, are reserved for what follows.
+    """
+    call = min(1.0, timeout_seconds / 12) + min(5.0, timeout_seconds / 12)
+    return timeout_seconds - 3 * call - min(1.0, call / 2)
 
 
 def create_alarms(
     scope: Construct,
     resources: Resources,
-    functions: Mapping[str, aws_lambda.IFunction],
+    functions: _Functions,
     topic: aws_sns.ITopic | None,
-) -> dict[str, aws_cloudwatch.Alarm]:
-    """Create the alarms by construct id, and notify a topic of them.
+) -> dict[str, aws_cloudwatch.AlarmBase]:
+    """Create the alarms by construct id, composite alarms first, and notify a topic of them.
 
-    An alarm goes off above its threshold, and missing data means that nothing happened. Only the
-    sweeper's silence is an alarm: it goes off below its threshold, and for missing data.
+    With `monitoring="full"` only the composite alarms notify: a cause that sets off several alarms
+    sends one message. A new alarm without a problem notifies of its "end", so ends are optional.
     """
-    compare, missing = aws_cloudwatch.ComparisonOperator, aws_cloudwatch.TreatMissingData
-    above, below = compare.GREATER_THAN_THRESHOLD, compare.LESS_THAN_THRESHOLD
-    alarms = {}
-    for name, metric, threshold, description in _rows(resources, functions):
-        alarms[name] = alarm = aws_cloudwatch.Alarm(
+    settings, rows = resources.settings, _rows(resources, functions)
+    if settings.monitoring == "minimal":
+        rows = [row for row in rows if row.name in _MINIMAL]
+    alarms: dict[str, aws_cloudwatch.AlarmBase] = {
+        row.name: aws_cloudwatch.Alarm(
             scope,
-            name,
-            metric=metric,
-            alarm_description=description,
-            threshold=threshold,
-            comparison_operator=below if name == _SILENT else above,
-            evaluation_periods=1,
-            treat_missing_data=missing.BREACHING if name == _SILENT else missing.NOT_BREACHING,
+            row.name,
+            metric=row.measured(),
+            alarm_description=row.description,
+            threshold=row.threshold,
+            comparison_operator=row.comparison,
+            evaluation_periods=row.periods,
+            datapoints_to_alarm=row.datapoints,
+            treat_missing_data=aws_cloudwatch.TreatMissingData.NOT_BREACHING,
         )
-        if topic is not None:
-            notify = aws_cloudwatch_actions.SnsAction(topic)
+        for row in rows
+    }
+    composites: Mapping[str, aws_cloudwatch.AlarmBase] = {}
+    if settings.monitoring == "full":
+        composites = _create_composites(scope, rows, alarms)
+    if topic is not None:
+        notify = aws_cloudwatch_actions.SnsAction(topic)
+        for alarm in (composites or alarms).values():
             alarm.add_alarm_action(notify)
-            alarm.add_ok_action(notify)
-    return alarms
+            if settings.notify_ok:
+                alarm.add_ok_action(notify)
+    return {**composites, **alarms}
 
 
-def _rows(resources: Resources, functions: Mapping[str, aws_lambda.IFunction]) -> list[_Row]:
-    """Return name, metric, threshold and description of each alarm."""
-    # SQS does not count the messages that it moves there itself as sent.
-    dead_letters = resources.dead_letters.metric_approximate_number_of_messages_visible(
-        period=Duration.minutes(1)
+def _create_composites(
+    scope: Construct, rows: list[_Row], alarms: Mapping[str, aws_cloudwatch.AlarmBase]
+) -> Mapping[str, aws_cloudwatch.AlarmBase]:
+    any_of = aws_cloudwatch.AlarmRule.any_of
+    members = {
+        group: any_of(*(alarms[row.name] for row in rows if row.group == group))
+        for group in (PAGE, TICKET)
+    }
+    page = aws_cloudwatch.CompositeAlarm(
+        scope,
+        PAGE,
+        alarm_rule=members[PAGE],
+        alarm_description="[page] Work is stuck. First: see which alarms are on. "
+        f"Runbook: docs/operations.md#{PAGE.lower()}",
     )
-    oldest = resources.queue.metric_approximate_age_of_oldest_message()
-    two_attempts = 2 * resources.settings.visibility_timeout_seconds
-    sweeps = functions["Sweeper"].metric_invocations(period=Duration.minutes(10))
-    # The minimum of five sweeps is above zero only if all of them had the problem.
-    minimum = partial(resources.metric, statistic="Minimum")
-    pending = minimum(Metric.EVENTS_PENDING_AFTER_SWEEP)
-    failures = resources.settings.failed_chains_threshold
-    of_functions: list[_Row] = []
-    for name, function in functions.items():
-        crashed = f"The {name.lower()} failed: see its log."
-        waits = f"The account's concurrency is used up: the {name.lower()} has to wait."
-        of_functions.append((f"{name}Errors", function.metric_errors(), 0, crashed))
-        of_functions.append((f"{name}Throttled", function.metric_throttles(), 0, waits))
+    ticket = aws_cloudwatch.CompositeAlarm(
+        scope,
+        TICKET,
+        alarm_rule=members[TICKET],
+        # An outage needs no ticket of its own: tickets wait for a page, and then for their end.
+        actions_suppressor=page,
+        actions_suppressor_wait_period=Duration.minutes(_WAIT_MINUTES),
+        actions_suppressor_extension_period=Duration.minutes(_DRAIN_MINUTES),
+        alarm_description="[ticket] Somebody has to look within a day. First: see which alarms "
+        f"are on. Runbook: docs/operations.md#{TICKET.lower()}",
+    )
+    composites = {PAGE: page, TICKET: ticket}
+    for composite in composites.values():
+        resource: Any = composite.node.default_child
+        # CloudFormation's own name: the CDK's is the same for equal paths in two apps.
+        resource.alarm_name = None
+    return composites
+
+
+def _rows(resources: Resources, functions: _Functions) -> list[_Row]:
     return [
-        ("DeadLettersVisible", dead_letters, 0,
-         "Requests were rejected or could not be applied: see the attribute `error` of the "
-         "dead-lettered messages."),
-        ("QueueBehind", oldest, two_attempts,
-         "Requests wait longer than two attempts take: the consumer fails or is too slow."),
-        *of_functions,
-        (_SILENT, sweeps, 1, "No sweep for ten minutes: chains do not time out."),
-        ("EventsPending", pending, 0,
-         "For five minutes the sweeper could not publish events of finished chains: see its log "
-         "for the responses of the bus."),
-        ("SweepProblems", minimum(Metric.SWEEP_PROBLEMS), 0,
-         "For five minutes the sweeper could not end some chains: see its log."),
-        ("SweeperBehind", minimum(Metric.SWEEPS_INCOMPLETE), 0,
-         "For five minutes no sweep reached the end of the chains that were due."),
-        ("ChainsFailed", resources.metric(Metric.CHAINS_FAILED), failures,
-         f"More than {failures} chains failed within five minutes: see their events, or "
-         "`xorack list --status failed`."),
-    ]  # fmt: skip
+        *_rows_of_queue(resources),
+        *_rows_of_sweeper(resources, functions["Sweeper"]),
+        *_rows_of_dead_letters(resources),
+        *_rows_of_consumer(resources, functions["Consumer"]),
+        *_rows_of_capacity(resources, functions),
+    ]
+
+
+def _rows_of_queue(resources: Resources) -> list[_Row]:
+    settings, queue = resources.settings, resources.queue
+    # A batch that runs for long is received in one period and deleted in a later one.
+    attempt = settings.function_timeout_seconds + settings.batch_window_seconds
+    datapoints = 2 + -(-attempt // 300)
+    return [
+        _Row(
+            name="ConsumerFailing",
+            group=PAGE,
+            metric="IF(received > 0, 100 * (1 - deleted / received))",
+            metrics={
+                "received": queue.metric_number_of_messages_received(),
+                "deleted": queue.metric_number_of_messages_deleted(),
+            },
+            threshold=50,
+            unit=5,
+            datapoints=datapoints,
+            periods=datapoints + 2,
+            problem="The consumer received messages and finished less than half of them.",
+            first="read the consumer's log for `BatchFailed` and `chain not written`.",
+        ),
+        _Row(
+            name="QueueBehind",
+            group=PAGE,
+            # The age of one message that fails is no backlog: others do not wait for it.
+            metric="IF(waiting > received, age)",
+            metrics={
+                "waiting": queue.metric_approximate_number_of_messages_visible(),
+                "received": queue.metric_number_of_messages_received(),
+                "age": queue.metric_approximate_age_of_oldest_message(),
+            },
+            threshold=queue_age_threshold_seconds(resources),
+            datapoints=3,
+            periods=5,
+            problem="Messages wait for longer than an attempt and its repetition take: the "
+            "consumer does not run or is too slow.",
+            first="see whether the consumer is invoked, throttled, or at its maximum concurrency.",
+        ),
+    ]
+
+
+def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> list[_Row]:
+    timeout = resources.settings.sweeper_timeout_seconds
+    return [
+        _Row(
+            name="SweeperSilent",
+            group=PAGE,
+            # Lambda polls the queue, so the queue always has data: where the sweeper has none, it
+            # counts as 0. A new stack has data of neither, which is not breaching.
+            metric="IF(polled >= 0, FILL(sweeps, 0) - FILL(errors, 0))",
+            metrics={
+                "polled": resources.queue.metric_approximate_number_of_messages_visible(),
+                "sweeps": sweeper.metric_invocations(),
+                "errors": sweeper.metric_errors(),
+            },
+            threshold=1,
+            comparison=_COMPARISON.LESS_THAN_THRESHOLD,
+            datapoints=10,
+            periods=10,
+            problem="No sweep succeeded for ten minutes: chains do not time out, and pending "
+            "events wait.",
+            first="see whether the sweeper runs; if it does, read its log.",
+        ),
+        _Row(
+            name="EventsPending",
+            group=PAGE,
+            metric=resources.metric(Metric.EVENTS_PENDING_SECONDS, statistic="Maximum"),
+            threshold=600,
+            datapoints=3,
+            periods=5,
+            problem="Events of chains that ended over ten minutes ago are not published.",
+            first="read `events not published` in the sweeper's log for the bus's response.",
+        ),
+        _Row(
+            name="SweepProblems",
+            group=TICKET,
+            metric=resources.metric(Metric.SWEEP_PROBLEMS, statistic="Maximum"),
+            datapoints=10,
+            periods=12,
+            problem="The sweeper could not end some chains for ten minutes.",
+            first="read `chain not ended` and `chain not read` in the sweeper's log.",
+        ),
+        _Row(
+            name="SweeperNearTimeout",
+            group=TICKET,
+            metric=sweeper.metric_duration(statistic="Maximum"),
+            threshold=1000 * last_write_seconds(timeout),
+            comparison=_COMPARISON.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            datapoints=10,
+            periods=12,
+            problem="Sweeps run out of time: chains end later than their deadlines.",
+            first="raise `sweeper_timeout_seconds`, and see whether the table is throttled.",
+        ),
+    ]
+
+
+def _rows_of_dead_letters(resources: Resources) -> list[_Row]:
+    settings, queue = resources.settings, resources.dead_letters
+    # The age counts from the arrival there, but a message expires by the time of its first send.
+    least_left = settings.dead_letter_retention_days - settings.queue_retention_days
+    return [
+        _Row(
+            name="DeadLettersNew",
+            group=TICKET,
+            # SQS counts no message as sent that it moves there itself, so the number has to grow.
+            # Whoever looks at messages hides them. Before the first message there is no data.
+            metric="DIFF(FILL(FILL(visible + hidden, REPEAT), 0))",
+            metrics={
+                "visible": queue.metric_approximate_number_of_messages_visible(),
+                "hidden": queue.metric_approximate_number_of_messages_not_visible(),
+            },
+            datapoints=1,
+            periods=_FACT_MINUTES,
+            problem="Messages came to the dead-letter queue within the last hour.",
+            first="run `xorack redrive --look` for the reasons.",
+        ),
+        _Row(
+            name="DeadLettersOld",
+            group=TICKET,
+            metric=queue.metric_approximate_age_of_oldest_message(),
+            threshold=least_left * _DAY // 2,
+            unit=60,
+            datapoints=1,
+            periods=1,
+            problem="Dead letters wait to be handled, and SQS deletes them when their retention "
+            "ends.",
+            first="run `xorack redrive --look`, then redrive or delete them.",
+        ),
+    ]
+
+
+def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> list[_Row]:
+    settings = resources.settings
+    failures = settings.failed_chains_threshold
+    return [
+        _Row(
+            name="ChainsFailed",
+            group=TICKET,
+            metric=resources.metric(Metric.CHAINS_FAILED),
+            threshold=failures,
+            unit=5,
+            datapoints=1,
+            periods=_FACT_MINUTES // 5,
+            problem=f"More than {failures} chains failed within five minutes.",
+            first="run `xorack list --status failed` for the reasons.",
+        ),
+        _Row(
+            name="ConsumerErrors",
+            group=TICKET,
+            metric=consumer.metric_errors(),
+            unit=5,
+            datapoints=3,
+            periods=6,
+            problem="Invocations of the consumer keep failing as a whole.",
+            first="read the consumer's log for the first error.",
+        ),
+        _Row(
+            name="ConsumerNearTimeout",
+            group=TICKET,
+            metric=consumer.metric_duration(statistic="Maximum"),
+            threshold=1000 * last_write_seconds(settings.function_timeout_seconds),
+            comparison=_COMPARISON.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            unit=5,
+            datapoints=3,
+            periods=6,
+            problem="The consumer runs out of time, and leaves messages for another attempt.",
+            first="lower `batch_size` or raise `function_timeout_seconds`.",
+        ),
+    ]
+
+
+def _rows_of_capacity(resources: Resources, functions: _Functions) -> list[_Row]:
+    table, names = resources.table, {"TableName": resources.table.table_name}
+    throttled = {
+        f"{verb.lower()}{suffix}": table.metric(
+            f"{verb}ThrottleEvents", dimensions_map=dimensions, statistic="Sum"
+        )
+        for verb in ("Read", "Write")
+        for suffix, dimensions in (
+            ("_table", names), ("_index", {**names, "GlobalSecondaryIndexName": DUE_INDEX})
+        )
+    }  # fmt: skip
+    waiting = {name.lower(): function.metric_throttles() for name, function in functions.items()}
+    return [
+        _Row(
+            name="TableThrottled",
+            group=TICKET,
+            # These metrics have values only while something is throttled.
+            metric=" + ".join(f"FILL({name}, 0)" for name in throttled),
+            metrics=throttled,
+            datapoints=10,
+            periods=15,
+            problem="DynamoDB keeps throttling the table or its index.",
+            first="see on the dashboard which of them, and whether one chain is hot.",
+        ),
+        _Row(
+            name="ConcurrencyThrottled",
+            group=TICKET,
+            metric=" + ".join(f"FILL({name}, 0)" for name in waiting),
+            metrics=waiting,
+            datapoints=10,
+            periods=15,
+            problem="Lambda keeps throttling the functions: the concurrency is used up.",
+            first="see which functions of the account use it, and raise the quota.",
+        ),
+    ]

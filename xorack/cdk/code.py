@@ -1,45 +1,111 @@
-"""The functions' code: beside this package in a checkout, inside it in a wheel.
+"""The functions' code: handlers, library, and the packages that Lambda's runtime does not have.
 
-The ADRs 10 and 13 in docs/adr/ give the reasons.
+The handlers are beside this package in a checkout, inside it in a wheel. The packages are copied
+from where they are installed. The ADRs 10 and 13 in docs/adr/ give the reasons.
 """
 
 from __future__ import annotations
 
+import atexit
+import hashlib
 import shutil
 import tempfile
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from aws_cdk import IgnoreMode, aws_lambda
+from aws_cdk import aws_lambda
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
 _HANDLERS_IN_WHEEL: Final = Path(__file__).resolve().with_name("lambda_src")  # see setup.py
+_ELSEWHERE: Final = ("cdk", "cli", "client", "local", "spark")
+"""Parts of the library that no handler uses."""
+_PACKAGES: Final = {
+    "aws-lambda-powertools": (
+        "3.37.0",
+        "52f22860a5df3a9244495cbb58b27a6eb45ed06fa19fdd6deb99cd76637cf642",
+    ),
+    "jmespath": (
+        "1.1.0",
+        "49574ef7208b76ee829e256924dbb01dd819c5baf52deb03ce39784c5095a837",
+    ),
+    "typing_extensions": (
+        "4.16.0",
+        "e194639b5f3a24dc8176f5c2ac4269dc6c69b7c5929f0f20f43cb3a57cb7f3f6",
+    ),
+}
+"""Version and SHA-256 of the copied files of each package, all of them pure Python."""
+_NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
 
-# Patterns of .gitignore: all but the handlers and the parts of the library that they use.
-_EXCLUDES: Final = (
-    "/*", "!/lambda_src", "!/xorack", "/xorack/cdk", "/xorack/cli", "/xorack/client",
-    "/xorack/local", "/xorack/spark", "__pycache__", "*.pyc", ".*",
-)  # fmt: skip
+
+class PackageError(RuntimeError):
+    """A package of the functions' code is missing, or is not the release that was tested."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        needed = f"{name}=={_PACKAGES[name][0]}"
+        command = f"pip install --force-reinstall --no-deps '{needed}'"
+        super().__init__(f"{problem}: the functions' code needs {needed}: {command}")
 
 
 def functions_code() -> aws_lambda.Code:
-    """Return the handlers and the library as an asset.
+    """Return the handlers, the library and the packages as an asset.
 
-    A checkout and the wheel built from it give the same asset, to the hash.
+    A checkout and the wheel built from it give the same asset, to the hash, on any machine.
+
+    Raises:
+        PackageError: A package is missing, or is another release.
     """
-    root = Path(_assembled().name) if _HANDLERS_IN_WHEEL.is_dir() else _LIBRARY.parent
-    return aws_lambda.Code.from_asset(
-        str(root), exclude=list(_EXCLUDES), ignore_mode=IgnoreMode.GIT
-    )
+    return aws_lambda.Code.from_asset(str(assemble_code()))
 
 
 @lru_cache(maxsize=1)
-def _assembled() -> tempfile.TemporaryDirectory[str]:
-    """Copy handlers and library side by side, as in a checkout; deleted when the process ends."""
-    folder = tempfile.TemporaryDirectory(prefix="xorack-code-")
-    shutil.copytree(_HANDLERS_IN_WHEEL, Path(folder.name, "lambda_src"))
-    shutil.copytree(
-        _LIBRARY, Path(folder.name, "xorack"), ignore=shutil.ignore_patterns("__pycache__", "cdk")
-    )
+def assemble_code() -> Path:
+    """Copy everything side by side into a folder, which is deleted when the process ends.
+
+    Raises:
+        PackageError: A package is missing, or is another release.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    handlers = _HANDLERS_IN_WHEEL
+    if not handlers.is_dir():
+        handlers = _LIBRARY.with_name("lambda_src")
+    ignore = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", *_ELSEWHERE)
+    for source in (handlers, _LIBRARY):
+        shutil.copytree(source, folder / source.name, ignore=ignore)
+    for name in _PACKAGES:
+        _copy_package(name, folder)
     return folder
+
+
+def _copy_package(name: str, folder: Path) -> None:
+    """Copy an installed package with its licence, and check that it is the release."""
+    version, expected = _PACKAGES[name]
+    try:
+        installed = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        raise PackageError(name, f"{name} is not installed") from None
+    if installed.version != version:
+        raise PackageError(name, f"{name} {installed.version} is installed")
+    digest = hashlib.sha256()
+    for path in sorted(installed.files or (), key=str):
+        source = Path(path.locate())
+        if not (_is_copied(path) and source.is_file()):
+            continue
+        content = source.read_bytes()
+        digest.update(f"{path} {len(content)} ".encode() + content)
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    if digest.hexdigest() != expected:
+        found = f"{name} {version} has the SHA-256 {digest.hexdigest()}"
+        raise PackageError(name, f"{found}, expected {expected}")
+
+
+def _is_copied(path: metadata.PackagePath) -> bool:
+    """Return True for the modules, the metadata and the licences of a package."""
+    if path.parts[0].endswith(".dist-info"):
+        return path.name in ("LICENSE", "METADATA")
+    is_module = path.suffix in (".py", ".typed") and path.parts[0] != ".."  # scripts are above
+    return is_module and not path.as_posix().startswith(_NOT_USED)

@@ -9,6 +9,7 @@ from aws_cdk import Aws, Duration, Fn, aws_cloudwatch, aws_lambda
 from constructs import Construct
 
 from xorack.aws.schema import DUE_INDEX, Metric
+from xorack.cdk.alarms import queue_age_threshold_seconds
 from xorack.cdk.function import Resources
 
 _WIDTH: Final = 24
@@ -83,7 +84,7 @@ def _rows_of_chains(resources: Resources) -> tuple[_Row, _Row, _Row]:
             "Oldest message in the queue",
             oldest,
             unit="seconds",
-            limit=(2 * resources.settings.visibility_timeout_seconds, "alarm"),
+            limit=(queue_age_threshold_seconds(resources), "alarm"),
         ),
         _graph(
             "Unfinished: dead letters, failed messages, pending events",

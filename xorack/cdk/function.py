@@ -19,13 +19,12 @@ from aws_cdk import (
     aws_lambda,
     aws_logs,
     aws_sqs,
-    aws_ssm,
 )
 from constructs import Construct
 
 from xorack.aws.schema import METRIC_NAMESPACE
 from xorack.cdk.code import functions_code
-from xorack.cdk.permissions import allow
+from xorack.cdk.permissions import allow, forbid_code
 from xorack.cdk.queue import pending_timeout_seconds
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import removal_policy
@@ -55,8 +54,8 @@ class Network:
     Attributes:
         vpc: The VPC.
         subnets: Its subnets for the functions; the private ones by default.
-        security_groups: Security groups of the functions; by default a new one that allows all
-            outgoing traffic.
+        security_groups: Security groups of the functions; by default each function has a new one
+            that allows HTTPS to all addresses, and nothing else.
     """
 
     vpc: aws_ec2.IVpc
@@ -73,7 +72,7 @@ class Resources:
 
     Attributes:
         service: Value of the metrics' dimension `service`.
-        encryption_key: Key of the functions' logs; CloudWatch's own if None.
+        encryption_key: Key of the functions' logs and environments; AWS's own if None.
     """
 
     settings: Settings
@@ -111,6 +110,7 @@ def create_function(
     """
     scope = Construct(parent, "Python")
     settings, network = resources.settings, resources.network
+    quiet = {"POWERTOOLS_METRICS_DISABLED": "true"} if settings.monitoring == "minimal" else {}
     policy, key = removal_policy(settings), resources.encryption_key
     logs = aws_logs.LogGroup(scope, "Logs", encryption_key=key, removal_policy=policy)
     resource: Any = logs.node.default_child
@@ -135,16 +135,16 @@ def create_function(
         architecture=_ARCHITECTURES[settings.architecture],
         code=functions_code(),
         handler=handler,
-        layers=[_powertools(scope, settings)],
         memory_size=settings.memory_mb,
         timeout=Duration.seconds(timeout_seconds),
         role=role.without_policy_updates(),
         log_group=logs,
-        # Lambda then writes its own lines as JSON too, and sets the level of Powertools.
+        # Lambda then writes the lines of Python's `logging`, and its own, as JSON.
         logging_format=aws_lambda.LoggingFormat.JSON,
         application_log_level_v2=aws_lambda.ApplicationLogLevel[settings.log_level],
         system_log_level_v2=aws_lambda.SystemLogLevel.INFO,
         tracing=aws_lambda.Tracing.ACTIVE if settings.tracing else aws_lambda.Tracing.DISABLED,
+        environment_encryption=key,
         environment={
             "TABLE_NAME": resources.table.table_name,
             "PARTITION_KEY": settings.partition_key,
@@ -153,12 +153,32 @@ def create_function(
             "RETENTION_SECONDS": str(settings.retention_seconds),
             "POWERTOOLS_SERVICE_NAME": resources.service,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
-            "POWERTOOLS_LOG_LEVEL": settings.log_level,
+            **({"TRACING": "true"} if settings.tracing else {}),
+            **quiet,
         },
         vpc=network.vpc if network else None,
         vpc_subnets=network.subnets if network else None,
-        security_groups=(list(network.security_groups) or None) if network else None,
+        security_groups=_security_groups(scope, network),
     )
+
+
+def _security_groups(
+    scope: Construct, network: Network | None
+) -> list[aws_ec2.ISecurityGroup] | None:
+    """Return a function's security groups in a network; None without one."""
+    if network is None:
+        return None
+    if network.security_groups:
+        return list(network.security_groups)
+    group = aws_ec2.SecurityGroup(
+        scope,
+        "SecurityGroup",
+        vpc=network.vpc,
+        description="Calls of a function of xorack: HTTPS to DynamoDB, SQS and EventBridge",
+        allow_all_outbound=False,
+    )
+    group.add_egress_rule(aws_ec2.Peer.any_ipv4(), aws_ec2.Port.HTTPS)
+    return [group]
 
 
 def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicyStatement]:
@@ -167,15 +187,15 @@ def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicySta
     if resources.settings.tracing:
         statements.append(allow("*", "xray:PutTraceSegments", "xray:PutTelemetryRecords"))
     if resources.network is not None:
-        statements.append(allow("*", *_NETWORK_ACTIONS))
+        statements += [allow("*", *_NETWORK_ACTIONS), forbid_code(_NETWORK_ACTIONS)]
     return statements
 
 
 def _acknowledge_findings(scope: Construct, statements: Sequence[aws_iam.PolicyStatement]) -> None:
     """Acknowledge the findings of cdk-nag, with reasons."""
     reasons = {
-        "AwsSolutions-L1": "Python 3.13 is supported until 2029; a newer runtime needs a layer of "
-        "Powertools and a run of the tests for it"
+        "AwsSolutions-L1": "Python 3.13 is supported until 2029; a newer runtime needs a run of "
+        "the tests for it"
     }
     if any("*" in statement.resources for statement in statements):
         reasons["AwsSolutions-IAM5[Resource::*]"] = (
@@ -184,11 +204,3 @@ def _acknowledge_findings(scope: Construct, statements: Sequence[aws_iam.PolicyS
         )
     for rule, reason in reasons.items():
         Validations.of(scope).acknowledge(Acknowledgment(id=rule, reason=reason))
-
-
-def _powertools(scope: Construct, settings: Settings) -> aws_lambda.ILayerVersion:
-    """Return AWS's public layer; CloudFormation looks its ARN up, so synthesis stays offline."""
-    release = f"{settings.architecture}/{_RUNTIME.name}/{settings.powertools_version}"
-    name = f"/aws/service/powertools/python/{release}"
-    arn = aws_ssm.StringParameter.value_for_string_parameter(scope, name)
-    return aws_lambda.LayerVersion.from_layer_version_arn(scope, "Powertools", arn)

@@ -108,24 +108,27 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
 
 
 def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Alias:
-    """Create the function behind the dashboard's custom widget; it reads chains only.
+    """Create the function behind the dashboard's custom widget; it only reads.
 
     CloudWatch invokes its alias with the rights of the dashboard's user, who needs
     `lambda:InvokeFunction` on that.
     """
-    table = resources.table
+    table, dead_letters = resources.table, resources.dead_letters
     function = create_function(
         scope,
         resources,
         name="widget",
-        description="Shows the unfinished chains with the earliest deadlines on the dashboard",
+        description="Shows unfinished chains and dead-lettered messages on the dashboard",
         timeout_seconds=_WIDGET_TIMEOUT_SECONDS,
         statements=[
             allow(index_arn(table), "dynamodb:Query"),
             allow(table.table_arn, *_READ),
+            allow(dead_letters.queue_arn, "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
             *allow_key(table.encryption_key, *READ_WITH_KEY),
+            *allow_key(dead_letters.encryption_master_key, *READ_WITH_KEY),
         ],
     )
+    function.add_environment("DEAD_LETTER_QUEUE_URL", dead_letters.queue_url)
     return function.add_alias(_ALIAS)
 
 

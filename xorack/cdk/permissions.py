@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from aws_cdk import ArnFormat, Stack, aws_iam, aws_kms
+from aws_cdk import ArnFormat, Stack, aws_iam, aws_kms, aws_sns
 from constructs import Construct
 
 # Actions on a customer-managed key: to read a table or a queue, to send, to write.
@@ -19,14 +20,78 @@ _LOGS_WITH_KEY: Final = (
 )  # fmt: skip
 
 
+# Services that use the key for a function's role; the role itself cannot.
+_SERVICES: Final = ("dynamodb.*", "lambda.*", "sqs.*")
+
+
 def allow(resource: str, *actions: str) -> aws_iam.PolicyStatement:
     """Allow actions on a resource."""
     return aws_iam.PolicyStatement(actions=list(actions), resources=[resource])
 
 
 def allow_key(key: aws_kms.IKey | None, *actions: str) -> list[aws_iam.PolicyStatement]:
-    """Allow actions on a key; nothing without a key."""
-    return [] if key is None else [allow(key.key_arn, *actions)]
+    """Allow actions on a key through the services that use it; nothing without a key."""
+    if key is None:
+        return []
+    statement = allow(key.key_arn, *actions)
+    statement.add_condition("StringLike", {"kms:ViaService": list(_SERVICES)})
+    return [statement]
+
+
+def forbid_code(actions: Sequence[str]) -> aws_iam.PolicyStatement:
+    """Forbid a function's code the actions that Lambda needs its role for."""
+    return aws_iam.PolicyStatement(
+        effect=aws_iam.Effect.DENY,
+        actions=list(actions),
+        resources=["*"],
+        # Calls of the code have this key, calls of Lambda to join a network have not.
+        conditions={"Null": {"lambda:SourceFunctionArn": "false"}},
+    )
+
+
+def for_account(grantee: aws_iam.IGrantable, account: str) -> aws_iam.IGrantable:
+    """Restrict a service without conditions to what it does for an account.
+
+    Anybody may tell a service to send to a queue whose policy admits the service.
+    """
+    principal = grantee.grant_principal
+    fragment = principal.policy_fragment
+    if "Service" not in fragment.principal_json or fragment.conditions:
+        return grantee
+    return aws_iam.PrincipalWithConditions(
+        principal, {"StringEquals": {"aws:SourceAccount": account}}
+    )
+
+
+def allow_alarms_to_use(topic: aws_sns.ITopic, scope: Construct) -> None:
+    """Let the alarms of this account publish to a topic of this app, and use its key.
+
+    A topic that requires TLS has a policy, which replaces the one that would admit them. The
+    policies of an imported topic and of its key do not change.
+    """
+    stack = Stack.of(scope)
+    alarms = stack.format_arn(
+        service="cloudwatch",
+        resource="alarm",
+        resource_name="*",
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )
+    common: dict[str, Any] = {
+        "principals": [aws_iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+        "conditions": {
+            "StringEquals": {"aws:SourceAccount": stack.account},
+            "ArnLike": {"aws:SourceArn": alarms},
+        },
+    }
+    publish = aws_iam.PolicyStatement(
+        actions=["sns:Publish"], resources=[topic.topic_arn], **common
+    )
+    topic.add_to_resource_policy(publish)
+    if topic.master_key is not None:
+        use = ["kms:Decrypt", "kms:GenerateDataKey*"]
+        topic.master_key.add_to_resource_policy(
+            aws_iam.PolicyStatement(actions=use, resources=["*"], **common)
+        )
 
 
 def allow_logs_to_use(key: aws_kms.IKey, scope: Construct) -> None:

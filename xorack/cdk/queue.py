@@ -57,6 +57,10 @@ def create_queues(
         retention_period=Duration.days(settings.queue_retention_days),
         visibility_timeout=Duration.seconds(settings.visibility_timeout_seconds),
         dead_letter_queue=aws_sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=attempts),
+        # The dead letters of other queues would be requests, sent without a permission.
+        redrive_allow_policy=aws_sqs.RedriveAllowPolicy(
+            redrive_permission=aws_sqs.RedrivePermission.DENY_ALL
+        ),
         **common,
     )
     _check(settings, queue, dead_letters)
@@ -76,6 +80,12 @@ def pending_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
         return settings.pending_timeout_seconds
     kept = _seconds(queue, "message_retention_period", _RETENTION_SECONDS)
     return kept or _LONGEST_RETENTION_SECONDS
+
+
+def visibility_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
+    """Return the queue's visibility timeout; of an imported queue, the least that is valid."""
+    known = _seconds(queue, "visibility_timeout", _VISIBILITY_SECONDS)
+    return known or settings.visibility_timeout_seconds
 
 
 def _dead_letters_of(

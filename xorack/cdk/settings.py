@@ -126,13 +126,18 @@ class Settings:
         log_level: `DEBUG` or `INFO`, the lowest level that the functions log. A higher level would
             drop the metrics, which are log lines of level INFO.
         architecture: `arm64` or `x86_64`.
-        tracing: X-Ray traces the functions.
-        powertools_version: Version of AWS's public layer of Powertools for Python.
+        tracing: X-Ray traces the functions and their calls of the table, the bus and the queue.
         rollout: `all_at_once`, or `canary`: new code gets a tenth of the work for 15 minutes, and
             the rest if no alarm rings.
         alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
         failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
-        dashboard: Create a dashboard, and the function that shows unfinished chains on it.
+        queue_age_threshold_seconds: Age of a message above which the queue is behind; by default
+            more than an attempt that is repeated once takes. SQS counts no message that fails for
+            longer than two visibility timeouts: a higher value finds a slow consumer only.
+        monitoring: `full` or `minimal`: all alarms, the functions' metrics and a dashboard; or a
+            few alarms on metrics that AWS emits for nothing.
+        notify_ok: Notify the topic when an alarm ends, too. CloudWatch then also notifies it once
+            of each new alarm, whatever its state.
         service: Dimension of the metrics that tells ackers of one account and region apart. By
             default the stack's name, or in a stack of yours the construct's path.
 
@@ -175,15 +180,14 @@ class Settings:
     log_level: str = _choice("INFO", "DEBUG", "INFO")
     architecture: str = _choice("arm64", "arm64", "x86_64")
     tracing: bool = _flag(False)
-    powertools_version: str = _text(
-        "3.37.0", r"[3-9]\.\d{1,3}\.\d{1,3}", "a released version from 3.0.0 on, such as 3.37.0"
-    )
     rollout: str = _choice("all_at_once", "all_at_once", "canary")
     alarm_topic_arn: str | None = _text(
         None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
     )
     failed_chains_threshold: int = _number(0, 0, 1_000_000, "failed chains")
-    dashboard: bool = _flag(True)
+    queue_age_threshold_seconds: int | None = _number(None, 60, 1_209_600, "seconds")
+    monitoring: str = _choice("full", "full", "minimal")
+    notify_ok: bool = _flag(False)
     service: str | None = _text(
         None, r"[A-Za-z0-9_-]{1,200}", "1 to 200 letters, digits, hyphens and underscores"
     )

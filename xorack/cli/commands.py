@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import math
 import os
 import runpy
@@ -14,28 +13,20 @@ from pathlib import Path
 import click
 
 from xorack import __version__
-from xorack.aws.eventbridge import EventBus
-from xorack.cli import screen
+from xorack.cli import changes, dead_letters, listing, screen
 from xorack.cli.error_messages import EXPECTED, explain
 from xorack.cli.options import (
     Target,
     json_option,
     not_nan,
-    run_option,
-    text_option,
     with_run,
-    with_stack,
     with_table,
 )
-from xorack.cli.redrive import run_redrive
 from xorack.cli.wait import run_wait
 from xorack.cli.watch import run_watch
-from xorack.core.clock import milliseconds
-from xorack.core.errors import NotAChain
-from xorack.ops.redrive import Redrive
 from xorack.ops.run import Run
 from xorack.ops.snapshot import MAX_CHAINS
-from xorack.ops.status import STATUSES, ChainStatus, fail_chain, read_status
+from xorack.ops.status import read_status
 from xorack.ops.text import printable
 from xorack.ops.watch import ChainWatcher
 
@@ -56,8 +47,11 @@ def run(arguments: Sequence[str] | None = None, command: click.Command | None = 
         # A tag may hold characters that the terminal's encoding lacks.
         if hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    streams = sys.stdout, sys.stderr
     try:
         status = _run(arguments, command or cli)
+        # click hides a broken pipe behind another stream: its rest would fail when Python ends.
+        sys.stdout, sys.stderr = streams
         sys.stdout.flush()
         return status
     except OSError as error:
@@ -117,7 +111,7 @@ def _print_error(message: str) -> None:
   xorack show --stack orders order/17
   xorack watch --stack orders order/17 order/18 && echo all done
   xorack wait --stack orders --run 2026-01-31 --chains 5000 --timeout 3600
-  xorack redrive --stack orders --look
+  xorack dead-letters list --stack orders
 
 Exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of wait; 130 when
 interrupted.
@@ -137,85 +131,12 @@ def cli(context: click.Context) -> None:
 @json_option
 @with_table
 def show(tag: str, as_json: bool, target: Target) -> None:
-    """Show the progress, deadline and outstanding units of a chain."""
+    """Show the state, detail and outstanding units of a chain."""
     status = read_status(target.open()[0], tag)
     if as_json:
         screen.print_json(status.to_json())
     else:
         screen.print_status(status)
-
-
-@cli.command("list", epilog="Example: xorack list --status open --status pending")
-@click.option(
-    "--status",
-    "statuses",
-    multiple=True,
-    type=click.Choice(STATUSES),
-    help="Only chains of this status; may be given several times.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(0, 1_000_000_000),
-    default=100,
-    help="Stop after this many chains; 0: never.",
-)
-@run_option(help="Only chains whose tags begin with RUN/.")
-@json_option
-@with_table
-def list_(
-    statuses: tuple[str, ...], limit: int, run: Run | None, as_json: bool, target: Target
-) -> int:
-    """List chains in no order, all or by run and status.
-
-    Reads the table until the limit is reached. With --json, one JSON object a line. Items of other
-    programs in the table are named on stderr; the exit status is 1 then.
-    """
-    invalid: list[NotAChain] = []
-    chains = (
-        ChainStatus(chain, milliseconds())
-        for chain in target.open()[0].scan(invalid.append, prefix=run.prefix if run else "")
-        if not statuses or chain.status in statuses
-    )
-    first = itertools.islice(chains, limit or None)
-    if as_json:
-        for status in first:
-            screen.print_json(status.to_json())
-    elif rows := [screen.cells(status) for status in first]:
-        right = {"DONE", "UNITS", "AGE", "TIME LEFT"}
-        screen.print_rows(rows, right=right, fold={"TAG", "REASON"})
-        if limit and next(chains, None) is not None:
-            screen.say(f"the first {limit:,}; there are more: --limit 0 lists all", error=True)
-    else:
-        text = f"no chains of run {printable(run.name)}" if run else "no chains"
-        screen.say(text + (f" that are {' or '.join(statuses)}" if statuses else ""))
-    for error in invalid:
-        _print_error(str(error))
-    return int(bool(invalid))
-
-
-@cli.command(epilog='Example: xorack fail "database/file13" --reason "the file was withdrawn"')
-@click.argument("tag")
-@click.option("--reason", required=True, help="The reason; the chain's event repeats it.")
-@json_option
-@with_table
-def fail(tag: str, reason: str, as_json: bool, target: Target) -> None:
-    """End a chain as failed, now, and publish its event.
-
-    With --table, the stack's sweeper publishes the event.
-    """
-    store, bus = target.open()
-    publisher = EventBus(bus, target.client("events")) if bus else None
-    status, changed = fail_chain(store, tag, reason, publisher)
-    chain = status.chain
-    if as_json:
-        screen.print_json({**status.to_json(), "changed": changed})
-    elif not chain.final:
-        screen.say(f"{printable(tag)}: pending; it fails as soon as it is created")
-    elif changed:
-        event = "the sweeper publishes its event" if chain.event_pending else "event published"
-        screen.say(f"{printable(tag)}: failed; {event}")
-    if chain.final and not changed:
-        raise click.ClickException(f"{tag} is {chain.status} already: nothing changed")
 
 
 @cli.command(epilog="Example: xorack watch order/17 order/18 && echo all done")
@@ -224,7 +145,7 @@ def fail(tag: str, reason: str, as_json: bool, target: Target) -> None:
     "--limit",
     type=click.IntRange(1, MAX_CHAINS),
     default=20,
-    help="Most chains to watch without TAG.",
+    help="Maximum number of chains to watch without TAG.",
 )
 @json_option
 @with_table
@@ -241,11 +162,12 @@ def watch(
     Draws a live table on a terminal; prints a line for each change elsewhere.
 
     Without TAG: the unfinished chains with the nearest deadlines, until Ctrl-C (exit status 0).
-    With TAGs: these, until all have ended; the exit status is 1 if one of them failed.
-    A chain that does not exist yet is awaited. With --json, one JSON object a change.
+    With TAGs: these chains, until all have ended; the exit status is 1 if one of them failed.
+    Waits for a chain that does not exist yet. With --json, prints one JSON object a change.
 
-    With --run: those of the run with the nearest deadlines, until the run has ended, and then its
-    counts; the exit status is 1 if a chain of it failed. For --chains, see `xorack wait --help`.
+    With --run: the chains of the run with the nearest deadlines, until the run has ended; then
+    prints its counts. The exit status is 1 if a chain of the run failed. For --chains, see `xorack
+    wait --help`.
     """
     watcher = ChainWatcher(target.open()[0], tags, limit, run)
     try:
@@ -265,7 +187,7 @@ def watch(
     default=math.inf,
     show_default=False,
     metavar="SECONDS",
-    help="Give up after this time; 0: poll once.  [default: never]",
+    help="Give up after this time; 0 polls once.  [default: never]",
 )
 @json_option
 @with_table
@@ -279,14 +201,14 @@ def wait(
 ) -> int:
     """Wait until chains have ended, then print their counts.
 
-    For schedulers: prints one line, or with --json one JSON object. The first failed chains are
-    named with their reasons, on stderr or in the object.
+    For schedulers: prints one line, or with --json one JSON object. Names the first failed chains
+    with their reasons, on stderr or in the object.
 
-    With TAGs: until these have ended. A chain that does not exist yet is awaited.
+    With TAGs: until these chains have ended. Waits for a chain that does not exist yet.
 
-    With --run and --chains: until that many chains of the run have ended; more are an error.
-    Without --chains: until the run has a chain and none is unfinished. This is not exact, since
-    messages that are still in the queue may create more.
+    With --run and --chains: until that many chains of the run have ended; more chains are an
+    error. Without --chains: until the run has a chain and none is unfinished. This is not exact,
+    since messages that are still in the queue may create more chains.
 
     Exit status: 0 if all are acked; 1 if one failed, or for an error; 3 after the time-out.
     """
@@ -296,57 +218,14 @@ def wait(
     return run_wait(watcher, interval, timeout, as_json=as_json)
 
 
-@cli.command(epilog="Example: xorack redrive --stack orders --yes")
-@click.option("--all", "all_", is_flag=True, help="Send rejected messages, too.")
-@click.option("--force", is_flag=True, help="Send all messages, malformed ones too.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--look", is_flag=True, help="Only show the messages and their reasons.")
-@text_option("--dead-letters", metavar="URL", help="The dead-letter queue, instead of a stack's.")
-@text_option(
-    "--queue", metavar="URL", help="The queue that the messages go to, instead of a stack's."
-)
-@click.option(
-    "--retention-days",
-    type=click.IntRange(1, 3650),
-    help="Leave messages first sent longer ago.  [default: the stack's retention of chains, or 30]",
-)
-@json_option
-@with_stack
-def redrive(
-    dead_letters: str | None,
-    queue: str | None,
-    retention_days: int | None,
-    target: Target,
-    **flags: bool,
-) -> int:
-    """Send dead-lettered messages back to the queue.
-
-    Run it once the cause is fixed. It shows the reasons first, and asks. Messages that failed at
-    every attempt go back. Rejected ones stay, since they would be rejected again; if you fixed
-    their chains: --all. Sending too much back is harmless: a request takes effect once. Messages
-    older than the retention of finished chains stay, since this does not hold for them.
-
-    Exit status: 0 if all chosen messages are back; 1 if not, or if you said no.
-    """
-    if dead_letters and queue:
-        queues = Redrive(dead_letters, queue, target.client("sqs"))
-        # Live messages would become dead-lettered.
-        if queues.swapped():
-            raise click.UsageError(
-                "--queue is the dead-letter queue of --dead-letters: are they swapped?"
-            )
-        if dead_letters == queue:
-            raise click.UsageError("--queue is the queue of --dead-letters")
-    elif dead_letters or queue:
-        raise click.UsageError("--dead-letters and --queue go together")
-    else:
-        outputs = target.find_stack()
-        urls = outputs.dead_letter_queue_url, outputs.queue_url
-        queues = Redrive(*urls, target.client("sqs"), outputs.retention)
-    if retention_days is not None:
-        queues.retention = retention_days * 86_400_000
-    return run_redrive(queues, **flags)
-
+for _command in (
+    listing.list_,
+    changes.fail,
+    changes.extend,
+    dead_letters.dead_letters,
+    dead_letters.redrive,
+):
+    cli.add_command(_command)
 
 _CHECKOUT = Path(__file__).parents[2]
 if (_CHECKOUT / "demo" / "__main__.py").is_file():  # the wheel has no demo

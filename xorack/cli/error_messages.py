@@ -22,11 +22,11 @@ _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     ((aws.ProfileNotFound,), "{error}: AWS_PROFILE names it"),
     (
         (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ReadTimeoutError),
-        "cannot reach {url}: is the network up, and the region right?",
+        "cannot reach {url}: check the network and the region",
     ),
     (
         (ResponseParserError,),
-        "the response is not from AWS: is there a proxy, or a network that wants a login first?",
+        "the response is not from AWS: is there a proxy, or a network that requires a login?",
     ),
 )
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}

@@ -25,6 +25,7 @@ __all__ = [
     "with_run",
     "with_stack",
     "with_table",
+    "yes_option",
 ]
 
 
@@ -62,7 +63,7 @@ class Target:
 def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """Reject an empty value: a shell makes it of an unset variable."""
     if value == "":
-        raise click.BadParameter("it is empty")
+        raise click.BadParameter("the value is empty")
     return value
 
 
@@ -81,7 +82,8 @@ def _run(_: click.Context, __: click.Parameter, value: str | None) -> Run | None
         raise click.BadParameter(f"{shown(value)}, expected {error.expected}") from error
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Skip the question.")
 text_option = functools.partial(click.option, callback=_not_empty)
 run_option = functools.partial(click.option, "--run", metavar="RUN", callback=_run)
 
@@ -108,10 +110,10 @@ def with_run(command: Callable[..., Any]) -> Callable[..., Any]:
         tags: tuple[str, ...], run: Run | None, chains: int | None, **arguments: Any
     ) -> Any:
         if tags and run:
-            raise click.UsageError("TAG and --run exclude each other")
+            raise click.UsageError("TAG and --run cannot be used together")
         if chains is not None:
             if run is None:
-                raise click.UsageError("--chains goes with --run")
+                raise click.UsageError("--chains requires --run")
             run = Run(run.name, chains)
         return command(tags=tags, run=run, **arguments)
 
@@ -124,7 +126,7 @@ def with_stack(command: Callable[..., Any]) -> Callable[..., Any]:
     @text_option(
         "--stack", envvar="XORACK_STACK", default="xorack", help="The CloudFormation stack."
     )
-    @text_option("--region", help="The AWS region.  [default: as your AWS configuration says]")
+    @text_option("--region", help="The AWS region.  [default: from your AWS configuration]")
     @functools.wraps(command)
     def wrapped(stack: str, region: str | None, table: str | None = None, **arguments: Any) -> Any:
         return command(target=Target(stack, table, region), **arguments)
@@ -134,5 +136,5 @@ def with_stack(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def with_table(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --stack, --table and --region to a command, as its argument ``target``."""
-    help_text = "The table, instead of a stack that names it."
+    help_text = "The name of the table; replaces --stack."
     return text_option("--table", envvar="XORACK_TABLE", help=help_text)(with_stack(command))

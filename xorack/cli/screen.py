@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import click
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
@@ -14,14 +15,16 @@ from rich.text import Text
 
 from xorack.core.event import rfc3339
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import printable, span
+from xorack.ops.text import plural, printable, span
 
 __all__ = [
     "COLOURS",
+    "ask",
     "can_redraw",
     "cells",
     "console",
     "print_json",
+    "print_properties",
     "print_rows",
     "print_status",
     "say",
@@ -50,6 +53,19 @@ def can_redraw(out: Console) -> bool:
 def say(text: str, *, error: bool = False) -> None:
     """Print a line to stdout, or to stderr for an error."""
     print(text, file=sys.stderr if error else sys.stdout)
+
+
+def ask(question: str) -> bool:
+    """Ask a question; if nobody can answer, say what to do instead."""
+    try:
+        return click.confirm(question)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        say("")
+        raise click.ClickException(
+            "stdin has no answer, so nothing was changed: --yes skips the question"
+        ) from None
 
 
 def print_json(value: Any) -> None:
@@ -88,6 +104,13 @@ def print_status(status: ChainStatus) -> None:
         out.print(line)
 
 
+def print_properties(properties: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, a line each; further lines of a value have no name."""
+    out = console()
+    for name, value in properties:
+        out.print(Text(f"{name:<12} {value}".rstrip()))
+
+
 def _properties(status: ChainStatus) -> Iterator[tuple[str, str]]:
     """Yield the names and values to print; further lines of a value have no name."""
     chain = status.chain
@@ -98,15 +121,20 @@ def _properties(status: ChainStatus) -> Iterator[tuple[str, str]]:
         "reason": printable(status.reason or ""),
         "": "its requests arrived before its create" if chain.status == "pending" else "",
         "progress": cells(status)["DONE"],
-        "started": f"{chain.started:,} units",
-        "finished": f"{chain.finished:,} units",
+        "started": plural(chain.started, "unit"),
+        "finished": plural(chain.finished, "unit"),
+        "first seen": rfc3339(chain.first_seen_at) if chain.created_at is None else None,
         "created": rfc3339(chain.created_at),
         "took" if final else "age": None if status.age_ms is None else span(status.age_ms),
         "last stamp": None if final else _ago(status, chain.last_stamp_at),
         "ended": chain.ended_at and f"{rfc3339(chain.ended_at)}, {_ago(status, chain.ended_at)}",
         "deadline": None if final else _deadline(status),
+        "idle timeout": span(chain.idle_timeout) if chain.idle_timeout and not final else None,
     }
     yield from ((name, value) for name, value in properties.items() if value)
+    if status.detail:
+        first, *others = json.dumps(status.detail, ensure_ascii=False, indent=2).split("\n")
+        yield from (("detail", first), *(("", printable(line)) for line in others))
     if chain.status != "acked":
         lines = [f"{unit:016x}" for unit in status.outstanding]
         lines += [status.outstanding_note] if status.outstanding_note else []
@@ -128,7 +156,7 @@ def _deadline(status: ChainStatus) -> str:
     text, left = rfc3339(status.deadline), status.deadline - status.now
     if left > 0:
         return f"{text}, in {span(left)}"
-    return f"{text}, passed {_ago(status, status.deadline)}: the sweeper ends it"
+    return f"{text}, passed {_ago(status, status.deadline)}: the sweeper will end it"
 
 
 def print_rows(rows: Sequence[Mapping[str, str]], *, right: set[str], fold: set[str]) -> None:

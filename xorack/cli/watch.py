@@ -137,8 +137,8 @@ def _head(update: WatchUpdate) -> Text:
     if snapshot.event_pending:
         head.append(f", {plural(snapshot.event_pending, 'event')} pending", style="red")
     if snapshot.invalid:
-        head.append(f", {len(snapshot.invalid)} items are not chains", style="red")
-    return head.append(f"   {_clock(snapshot.at)}   Ctrl-C ends", style="not bold dim")
+        head.append(f", {plural(len(snapshot.invalid), 'invalid item')}", style="red")
+    return head.append(f"   {_clock(snapshot.at)}   Ctrl-C quits", style="not bold dim")
 
 
 def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) -> Table:

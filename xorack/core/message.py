@@ -49,12 +49,16 @@ class Rejected(NamedTuple):
         reason: The reason in one line, which names the field; the first request's if several.
         request_count: 1 for a message that is rejected whole.
         sent_at: Time when the message was first sent, milliseconds since the epoch, if known.
+        message_id: The queue's id of the message that held them, if known.
+        sender: The id of the principal that sent it, if known.
     """
 
     body: str
     reason: str
     request_count: int = 1
     sent_at: int | None = None
+    message_id: str | None = None
+    sender: str | None = None
 
 
 class Parsed(NamedTuple):

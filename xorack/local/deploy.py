@@ -22,11 +22,7 @@ from xorack.local.errors import DeployFailed
 from xorack.local.isolation import ACCOUNT, REGION
 
 _PSEUDO_PARAMETERS = {"AccountId": ACCOUNT, "Region": REGION, "Partition": "aws"}
-_PARAMETERS = {
-    "/cdk-bootstrap/": "30",
-    # ministack's environment has Powertools: the functions need no layer.
-    "/aws/service/powertools/": f"arn:aws:lambda:{REGION}:017000801446:layer:Powertools:1",
-}
+_PARAMETERS = {"/cdk-bootstrap/": "30"}
 """Values of the SSM parameters that exist in every account, by the beginning of their paths."""
 _CREATE_SECONDS = 120
 _POLL_SECONDS = 0.25
@@ -104,7 +100,7 @@ def deploy(
         template: The template's file, in a cloud assembly with its `*.assets.json`.
         name: Name of the stack.
         parameters: Values of the SSM parameters that the template names, by path. Those of
-            `cdk bootstrap` and of the Powertools layer have values already.
+            `cdk bootstrap` have values already.
 
     Raises:
         DeployFailed: The deployment failed; the message has the reasons from the stack's events.

@@ -4,13 +4,16 @@ The Python of ministack's own environment runs this file by its path; it imports
 this package. The parent holds the other end of standard input. When the parent ends, the pipe
 closes; then this process removes its directory and kills its group, Lambda workers included.
 
-Two changes to ministack, tested in tests/e2e/test_embedded.py:
+Four changes to ministack, tested in tests/e2e:
 
 * An event source mapping delivers batches of the template's size, after the template's window.
   ministack delivers at most ten messages at a time, at once.
 * `GET /_xorack/usage` returns counters of DynamoDB writes, of messages by queue, and of invocations
   and their errors by function. They count calls as they arrive, so the demo's figures do not
   depend on the code under test.
+* A template may hold saved queries of CloudWatch Logs Insights. ministack rejects such a template.
+* CloudFormation creates composite alarms, and alarms on expressions. Nothing evaluates these, so
+  their state changes by SetAlarmState only. ministack rejects templates that have either.
 """
 
 from __future__ import annotations
@@ -84,6 +87,50 @@ def _correct_batches(sqs: Ministack, functions: Ministack) -> None:
     sqs._receive_messages_for_esm = receive
 
 
+def _accept_queries(provisioners: Ministack) -> None:
+    def create(logical_id: str, properties: Ministack, stack_name: str) -> tuple[str, Ministack]:
+        return f"{stack_name}-{logical_id}", {}
+
+    provisioners._RESOURCE_HANDLERS["AWS::Logs::QueryDefinition"] = {
+        "create": create,
+        "delete": lambda physical_id, properties: None,
+    }
+
+
+def _complete_alarms(cloudwatch: Ministack, provisioners: Ministack) -> None:
+    handlers = provisioners._RESOURCE_HANDLERS
+    of_metric = provisioners._cw_metric_alarm_record
+
+    def record(name: str, properties: dict[str, Any]) -> Ministack:
+        if not properties.get("Metrics"):
+            return of_metric(name, properties)
+        plain = {key: value for key, value in properties.items() if key != "Metrics"}
+        alarm = of_metric(name, {**plain, "MetricName": "expression", "Namespace": "none"})
+        return {**alarm, "MetricName": None, "Namespace": None, "Metrics": properties["Metrics"]}
+
+    def put(name: str, properties: dict[str, Any]) -> tuple[str, dict[str, str]]:
+        request = {**properties, "AlarmName": name}
+        status, _, body = cloudwatch._put_composite_alarm({}, request, False, is_json=True)
+        if status >= 400:
+            raise ValueError(json.loads(body)["message"])
+        return name, {"Arn": cloudwatch._composite_alarms[name]["AlarmArn"]}
+
+    def create(logical_id: str, properties: dict[str, Any], stack: str) -> Ministack:
+        name = provisioners._physical_name(stack, logical_id, max_len=255)
+        return put(properties.get("AlarmName") or name, properties)
+
+    def update(name: str, _: Ministack, properties: dict[str, Any], stack: str) -> Ministack:
+        return put(name, properties)
+
+    def delete(name: str, _: Ministack) -> None:
+        cloudwatch._composite_alarms.pop(name, None)
+
+    provisioners._cw_metric_alarm_record = record
+    handlers["AWS::CloudWatch::CompositeAlarm"] = {
+        "create": create, "update": update, "delete": delete
+    }  # fmt: skip
+
+
 def _count_invocations(functions: Ministack) -> None:
     original = functions._emit_lambda_logs  # called exactly once for every invocation
 
@@ -155,8 +202,13 @@ def main() -> None:
     ministack: Ministack = importlib.import_module("ministack.app")
     sqs: Ministack = importlib.import_module("ministack.services.sqs")
     functions: Ministack = importlib.import_module("ministack.services.lambda_svc")
+    cloudwatch: Ministack = importlib.import_module("ministack.services.cloudwatch")
+    cloudformation = "ministack.services.cloudformation"
+    provisioners: Ministack = importlib.import_module(f"{cloudformation}.provisioners")
     _correct_batches(sqs, functions)
+    _accept_queries(provisioners)
     _count_invocations(functions)
+    _complete_alarms(cloudwatch, provisioners)
     ministack.app = _count_calls(ministack.app)
     ministack.main()
 

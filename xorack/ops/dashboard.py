@@ -13,7 +13,7 @@ from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import SOON_MS, ChainStatus
 from xorack.ops.text import plural, printable, span
 
-__all__ = ["Theme", "render", "render_error"]
+__all__ = ["Theme", "escaped", "html_page", "render", "render_error"]
 
 Theme = Literal["light", "dark"]
 
@@ -49,6 +49,8 @@ font-size:11px;white-space:nowrap}}
 .xorack .bar i{{display:block;height:100%;border-radius:3px}}
 .xorack code{{font-family:Monaco,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:11px;
 background:none;color:inherit;padding:0;white-space:nowrap;display:block}}
+.xorack pre{{font:11px/1.4 Monaco,Menlo,Consolas,"DejaVu Sans Mono",monospace;margin:4px 0 12px;
+background:none;border:0;color:inherit;padding:0;white-space:pre-wrap;overflow-wrap:anywhere}}
 .xorack summary{{cursor:pointer;color:{ok};font-size:12px}}
 .xorack .ok{{color:{ok}}}.xorack .soon{{color:{soon}}}.xorack .late{{color:{late}}}
 .xorack i.ok{{background:{ok}}}.xorack i.soon{{background:{soon}}}
@@ -69,18 +71,19 @@ def render(snapshot: Snapshot, theme: Theme = "light") -> str:
         rows = "".join(map(_row, snapshot.chains))
         parts.append(f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>")
     for error in snapshot.invalid:
-        tag, reason = _text(str(error.tag), _TAG_CHARACTERS), _text(error.reason, 200)
+        tag, reason = escaped(str(error.tag), _TAG_CHARACTERS), escaped(error.reason, 200)
         parts.append(f'<p class="late">{tag} cannot be read: {reason}</p>')
-    return _page("".join(parts), theme)
+    return html_page("".join(parts), theme)
 
 
-def render_error(reason: str, theme: Theme = "light") -> str:
-    """Render the reason why the table cannot be read, as HTML like that of `render`."""
-    problem = '<b class="late">The chains cannot be read.</b>'
-    return _page(f"<p>{problem} {_text(reason, 500)}</p>", theme)
+def render_error(reason: str, theme: Theme = "light", content: str = "chains") -> str:
+    """Render the reason why the content cannot be read, as HTML like that of `render`."""
+    problem = f'<b class="late">The {content} cannot be read.</b>'
+    return html_page(f"<p>{problem} {escaped(reason, 500)}</p>", theme)
 
 
-def _page(content: str, theme: Theme) -> str:
+def html_page(content: str, theme: Theme) -> str:
+    """Return a page of the widget: escaped content with its style."""
     style = _STYLE.format(**_COLOURS[theme])
     return f'<style>{style}</style><div class="xorack">{content}</div>'
 
@@ -119,10 +122,10 @@ def _name(status: ChainStatus) -> str:
     if chain.status == "pending":
         notes.append('<span class="badge">not created yet</span>')
     if chain.failing is not None:
-        notes.append(f'<span class="badge late">failing: {_text(chain.failing, 80)}</span>')
+        notes.append(f'<span class="badge late">failing: {escaped(chain.failing, 80)}</span>')
     if chain.last_stamp_at is not None:
         notes.append(f"last stamp {span(max(0, status.now - chain.last_stamp_at))} ago")
-    full, short = _text(chain.tag), _text(chain.tag, _TAG_CHARACTERS)
+    full, short = escaped(chain.tag), escaped(chain.tag, _TAG_CHARACTERS)
     name = f'<div class="tag" title="{full}">{short}</div>'
     return f'{name}<div class="faint">{" ".join(notes)}</div>'
 
@@ -147,7 +150,7 @@ def _deadline(status: ChainStatus) -> str:
         return '<span class="faint">none</span>'
     left = status.deadline - status.now
     text = f"in {span(left)}" if left > 0 else f"passed {span(-left)} ago"
-    title = _text(str(rfc3339(status.deadline)))
+    title = escaped(str(rfc3339(status.deadline)))
     used = ""
     if status.age_ms is not None:
         # The share of the time that is used: ahead of the progress, the chain is likely to fail.
@@ -174,7 +177,7 @@ def _bar(percent: float, colour: str, *, thin: bool = False) -> str:
     return f'<div class="{kind}"><i class="{colour}" style="width:{width:.1f}%"></i></div>'
 
 
-def _text(text: str, limit: int | None = None) -> str:
+def escaped(text: str, limit: int | None = None) -> str:
     """Cut a text from others, and escape it for HTML; hidden characters become visible."""
     cut = text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
     return html.escape(printable(cut), quote=True)

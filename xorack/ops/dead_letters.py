@@ -14,12 +14,16 @@ import base64
 import binascii
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
+from xorack.core.event import rfc3339
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
+from xorack.ops.body import decode
 
-__all__ = ["KINDS", "DeadMessage", "Kind"]
+__all__ = ["KINDS", "DeadMessage", "Group", "Kind", "Selector", "add_to_groups"]
 
 Kind = Literal["failed", "rejected", "malformed", "expired"]
 KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed", "expired")
@@ -33,20 +37,29 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'(?:\.\.\.)?|"(?:[^"\\]|\\.)*"(?:\.\.\.
 _CUT = re.compile(r"""(?<=: )b?(?:'[^']{70,}|"[^"]{70,})\.\.\.(?=,)""")
 """A long value in an error message: it is cut, and so has no quote at its end."""
 _INDEX = re.compile(r"^requests\[\d+\]")
+_FIELD = re.compile(r"(?:requests\[\d+\]\.)?(\w+): ")
+_LENGTHS = "Buffer lengths "
 
 
 @dataclass(frozen=True)
 class DeadMessage:
-    """A message of the dead-letter queue.
+    """A message of the dead-letter queue. Times are milliseconds since the epoch.
 
     Attributes:
-        queued_at: SQS's time of sending, milliseconds since the epoch. It is that of the first send
-            if SQS moved the message to the dead-letter queue.
-        sent_at: Time when it was first sent to the acker, milliseconds since the epoch.
+        queued_at: SQS's time of sending. It is that of the first send if SQS moved the message to
+            the dead-letter queue.
+        sent_at: Time when it was first sent to the acker.
+        error: The consumer's reason, or that of the parser; None if the consumer gave none.
         reason: The reason, without the values that differ between messages.
-        tag: The tag of its first request; None if it has no valid request.
+        tags: The tags of its requests, each once, as far as they can be read.
+        body: The body, decompressed.
         bodies: The bodies to send back; several if the unpacked one is too large for a message.
         group: Its `MessageGroupId`, which the bodies keep.
+        message_id: The id of the message that the consumer got.
+        sender: The id of the principal that sent that message, if known.
+        rejected_at: Time when the consumer sent it to the dead-letter queue; None if SQS moved it.
+        first_received_at: Time of its first receive, if known.
+        receives: How often it was received. Each look at the queue counts.
     """
 
     id: str
@@ -54,10 +67,17 @@ class DeadMessage:
     queued_at: int
     sent_at: int
     kind: Kind
+    error: str | None
     reason: str
-    tag: str | None
+    tags: tuple[str, ...]
+    body: str
     bodies: tuple[str, ...]
     group: str | None
+    message_id: str
+    sender: str | None = None
+    rejected_at: int | None = None
+    first_received_at: int | None = None
+    receives: int | None = None
 
     @classmethod
     def read(cls, message: dict[str, Any], oldest: int = 0) -> DeadMessage:
@@ -67,36 +87,158 @@ class DeadMessage:
             message: The message.
             oldest: Messages that were first sent before this time are expired.
         """
-        attributes = message.get("MessageAttributes", {})
-        queued_at = int(message.get("Attributes", {}).get("SentTimestamp", 0))
-        first_sent = attributes.get("sent_at", {}).get("StringValue", "")
+        system = message.get("Attributes", {})
+        attributes = {
+            name: value.get("StringValue")
+            for name, value in message.get("MessageAttributes", {}).items()
+        }
+        queued_at = int(system.get("SentTimestamp", 0))
         # Senders may err, but not even the first send was later than SQS says.
-        valid = re.fullmatch("[0-9]{1,15}", first_sent)
-        sent_at = min(int(first_sent), queued_at) if valid else queued_at
-        reason = attributes.get("error", {}).get("StringValue")
-        packed = attributes.get("encoding", {}).get("StringValue") == "gzip+base64"
+        valid = re.fullmatch("[0-9]{1,15}", attributes.get("sent_at") or "")
+        sent_at = min(int(valid[0]), queued_at) if valid else queued_at
+        error = attributes.get("error")
+        packed = attributes.get("encoding") == "gzip+base64"
         body = _unpack(message["Body"]) if packed else message["Body"]
         requests, invalid = ([], []) if body is None else parse(body)
         # Like the consumer: one valid request makes a message valid.
-        kind: Kind = "malformed" if not requests else "failed" if reason is None else "rejected"
+        kind: Kind = "malformed" if not requests else "failed" if error is None else "rejected"
+        reason = error
         if reason is None:
             reason = invalid[0].reason if invalid and not requests else _FAILED
         if sent_at < oldest:
             kind = "expired"
-        bodies = [message["Body"] if body is None else body]
-        if requests and len(bodies[0].encode("utf-8", "surrogatepass")) > _MAX_AGAIN:
+        text = message["Body"] if body is None else body
+        bodies = [text]
+        if requests and len(text.encode("utf-8", "surrogatepass")) > _MAX_AGAIN:
             bodies = [*pack(requests), *(entry.body for entry in invalid)]
+        tags = [request.tag for request in requests] + (_tags(text) if invalid else [])
         return cls(
             message["MessageId"],
             message["ReceiptHandle"],
             queued_at,
             sent_at,
             kind,
+            error if error is not None or requests else reason,
             _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
-            requests[0].tag if requests else None,
+            tuple(dict.fromkeys(tags)),
+            text,
             tuple(bodies),
-            message.get("Attributes", {}).get("MessageGroupId"),
+            system.get("MessageGroupId"),
+            attributes.get("message_id") or message["MessageId"],
+            # SQS itself keeps the sender of a message that it moves.
+            attributes.get("sender") or (system.get("SenderId") if error is None else None),
+            None if error is None else queued_at,
+            _number(system.get("ApproximateFirstReceiveTimestamp")),
+            _number(system.get("ApproximateReceiveCount")),
         )
+
+    @property
+    def tag(self) -> str | None:
+        """The first tag; None if there is none."""
+        return next(iter(self.tags), None)
+
+    @cached_property
+    def offending(self) -> tuple[str, Any] | None:
+        """The invalid field and its value, as far as the error names a field of the body."""
+        error = self.error or ""
+        match = _FIELD.match(error)
+        field = "stamp" if error.startswith(_LENGTHS) else match[1] if match else ""
+        if field == "body":
+            return field, self.body
+        content = decode(self.body)
+        requests = content.get("requests") if isinstance(content, dict) else None
+        first = requests[0] if isinstance(requests, list) and requests else None
+        if field == "request" and requests:
+            return field, first
+        for holder in (first, content):
+            if isinstance(holder, dict) and field in holder:
+                return field, holder[field]
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the message as a JSON object; its body is the text as it stands."""
+        field, value = self.offending or (None, None)
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "reason": self.reason,
+            "error": self.error,
+            "field": field,
+            "value": value,
+            "tags": self.tags,
+            "sender": self.sender,
+            "message_id": self.message_id,
+            "sent_at": rfc3339(self.sent_at),
+            "rejected_at": rfc3339(self.rejected_at),
+            "first_received_at": rfc3339(self.first_received_at),
+            "receives": self.receives,
+            "body": self.body,
+        }
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A choice of dead-lettered messages: those that meet all conditions.
+
+    Attributes:
+        ids: Message ids; empty for any.
+        kinds: Kinds.
+        reason: A part of the error or of the reason.
+        tag: The tag of a request of the message; None for any.
+        prefix: The beginning of such a tag.
+    """
+
+    ids: frozenset[str] = frozenset()
+    kinds: frozenset[Kind] = frozenset(KINDS)
+    reason: str = ""
+    tag: str | None = None
+    prefix: str = ""
+
+    def matches(self, message: DeadMessage) -> bool:
+        """Return True if the message meets all conditions."""
+        return (
+            message.kind in self.kinds
+            and (not self.ids or message.id in self.ids)
+            and (self.reason in message.reason or self.reason in (message.error or ""))
+            and (self.tag is None or self.tag in message.tags)
+            and (not self.prefix or any(tag.startswith(self.prefix) for tag in message.tags))
+        )
+
+
+@dataclass
+class Group:
+    """Dead-lettered messages with the same reason; the example is the tag of one of them."""
+
+    kind: Kind
+    reason: str
+    count: int = 0
+    example: str | None = None
+
+
+def add_to_groups(
+    groups: dict[tuple[Kind, str], Group], messages: Iterable[DeadMessage]
+) -> list[Group]:
+    """Count messages by kind and reason; return the groups, the most frequent first."""
+    for message in messages:
+        key = (message.kind, message.reason)
+        group = groups.setdefault(key, Group(*key))
+        group.count += 1
+        group.example = group.example or message.tag
+    return sorted(groups.values(), key=lambda group: (-group.count, group.reason))
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _tags(body: str) -> list[str]:
+    """Return the tags of the requests of a body, also of invalid ones."""
+    content = decode(body)
+    requests = content.get("requests") if isinstance(content, dict) else None
+    if not isinstance(requests, list):
+        return []
+    tags = [request.get("tag") for request in requests if isinstance(request, dict)]
+    return [tag for tag in tags if isinstance(tag, str)]
 
 
 def _unpack(body: str) -> str | None:

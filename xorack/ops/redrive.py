@@ -1,4 +1,4 @@
-"""Redriving: dead-lettered messages go back to the queue.
+"""Reading the dead-letter queue, sending its messages back to the queue, and deleting them.
 
 Each message is received, sent and then deleted. A crash in between leaves a message in both queues.
 This is harmless: a request takes effect once, as long as the acker keeps the chain. So messages
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -24,15 +24,17 @@ from xorack.core.clock import milliseconds
 from xorack.core.errors import SendFailed
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.retry import RetryPolicy
-from xorack.ops.dead_letters import KINDS, DeadMessage, Kind
+from xorack.ops.dead_letters import KINDS, DeadMessage, Group, Kind, Selector, add_to_groups
 from xorack.ops.stack import ResourceNotFound
 
-__all__ = ["Group", "MoveResult", "Progress", "Redrive", "Survey"]
+__all__ = ["MAX_READ", "MoveResult", "Progress", "Redrive", "Survey"]
 
 _Item = TypeVar("_Item")
 Progress = Callable[[int, int], None]
 """A callback that gets the number of moved messages and the approximate total."""
 
+MAX_READ = 100_000
+"""Messages that one reader can hide at a time: SQS allows 120,000."""
 _HOLD_SECONDS = 120
 """A received message is hidden from others for this time."""
 _WAIT_SECONDS = 1
@@ -44,31 +46,27 @@ _POLICY = RetryPolicy(attempts=8)
 
 
 @dataclass
-class Group:
-    """Dead-lettered messages with the same reason; the example is the tag of one of them."""
-
-    kind: Kind
-    reason: str
-    count: int = 0
-    example: str | None = None
-
-
-@dataclass
 class Survey:
-    """The content of a dead-letter queue.
+    """The selected messages of a dead-letter queue.
 
     Attributes:
-        groups: The messages read by reason, the most frequent first.
+        groups: The messages by reason, the most frequent first.
         total: Messages in the queue; SQS's approximate count if not all were read.
-        complete: True if all messages were read.
+        complete: True if all selected messages were read.
+        selector: The selection.
+        ids: The ids of the messages.
+        messages: The first of the messages, as many as the caller asked for.
     """
 
     groups: list[Group]
     total: int
     complete: bool
+    selector: Selector = field(default_factory=Selector)
+    ids: set[str] = field(default_factory=set)
+    messages: list[DeadMessage] = field(default_factory=list)
 
     def count(self, *kinds: Kind) -> int:
-        """Count the messages read of these kinds."""
+        """Count the messages of these kinds."""
         return sum(group.count for group in self.groups if group.kind in kinds)
 
     @property
@@ -82,10 +80,24 @@ class Survey:
 
 
 class MoveResult(NamedTuple):
-    """The numbers of messages sent back and left."""
+    """The numbers of messages that were moved or deleted, and that were received and left.
+
+    `undeleted` counts those of the first that SQS did not delete: they appear again.
+    """
 
     moved: int
     left: int = 0
+    undeleted: int = 0
+
+
+class _Drain:
+    """The state of one pass over the dead-letter queue: message ids, and handles of held ones."""
+
+    def __init__(self, forward: Callable[[Sequence[DeadMessage]], None]) -> None:
+        self.forward = forward
+        self.held: dict[str, str] = {}
+        self.done: set[str] = set()
+        self.undeleted: set[str] = set()
 
 
 class Redrive:
@@ -123,34 +135,42 @@ class Redrive:
         # An ARN and a URL both end in account and name.
         return target.split(":")[-2:] == self.queue_url.split("/")[-2:]
 
-    def survey(self, limit: int = 1000) -> Survey:
+    def survey(
+        self, selector: Selector | None = None, *, limit: int = 1000, keep: int = 0
+    ) -> Survey:
         """Read the dead-letter queue and leave all messages in it.
 
-        Messages are hidden from other readers meanwhile. Stops after about `limit` messages.
+        Messages are hidden from other readers meanwhile.
+
+        Args:
+            selector: The messages to report; by default all.
+            limit: Stop after about so many messages, selected or not.
+            keep: Most messages to return as a whole.
         """
+        survey = Survey([], 0, complete=True, selector=selector or Selector())
         groups: dict[tuple[Kind, str], Group] = {}
         handles: dict[str, str] = {}
-        complete = True
         try:
             for messages in self._receive():
-                for message in messages:
-                    if message.id not in handles:
-                        key = (message.kind, message.reason)
-                        group = groups.setdefault(key, Group(*key))
-                        group.count += 1
-                        group.example = group.example or message.tag
-                    handles[message.id] = message.handle
+                new = [message for message in messages if message.id not in handles]
+                handles.update((message.id, message.handle) for message in messages)
+                chosen = [message for message in new if survey.selector.matches(message)]
+                survey.groups = add_to_groups(groups, chosen)
+                survey.ids.update(message.id for message in chosen)
+                survey.messages += chosen[: max(0, keep - len(survey.messages))]
+                # Without new ones, those that were hidden first appear again.
+                if not new or survey.ids == survey.selector.ids:
+                    break
                 if len(handles) >= limit:
-                    complete = False
+                    survey.complete = False
                     break
         finally:
             self._release(list(handles.values()))
-        total = len(handles)
-        if not complete:
+        survey.total = len(handles)
+        if not survey.complete:
             count = self._attribute(self.dead_letters_url, "ApproximateNumberOfMessages")
-            total = max(total, int(count))
-        by_count = sorted(groups.values(), key=lambda group: (-group.count, group.reason))
-        return Survey(by_count, total, complete)
+            survey.total = max(survey.total, int(count))
+        return survey
 
     def move(
         self,
@@ -158,7 +178,7 @@ class Redrive:
         survey: Survey,
         progress: Progress = lambda moved, total: None,
     ) -> MoveResult:
-        """Send dead-lettered messages back to the queue, with the time of their first send.
+        """Send selected messages back to the queue, with the time of their first send.
 
         Expired messages stay, whatever the kinds. So do messages that arrive meanwhile: what is
         rejected again must not go round in circles.
@@ -172,28 +192,61 @@ class Redrive:
             SendFailed: The queue rejects the messages; those not moved stay where they are.
         """
         kinds = set(kinds) - {"expired"}
+        until = self._server_time()
+
+        def chosen(message: DeadMessage) -> bool:
+            in_time = message.kind in kinds and message.queued_at <= until
+            return in_time and survey.selector.matches(message)
+
+        drain = _Drain(self._send)
         total = survey.expected(*kinds)
-        held: dict[str, str] = {}
-        sent: set[str] = set()
-        started_at: int | None = None
+        return self._pass(drain, chosen, lambda moved: progress(moved, max(total, moved)))
+
+    def delete(
+        self,
+        survey: Survey,
+        save: Callable[[Sequence[DeadMessage]], None] = lambda messages: None,
+        progress: Progress = lambda moved, total: None,
+    ) -> MoveResult:
+        """Delete the messages of a survey, and no others.
+
+        Args:
+            survey: What `survey` returned.
+            save: Called with at most ten messages before they are deleted, from several threads.
+            progress: Called after each page of messages.
+        """
+        total = len(survey.ids)
+        drain = _Drain(save)
+        return self._pass(
+            drain,
+            lambda message: message.id in survey.ids,
+            lambda deleted: progress(deleted, total),
+            total,
+        )
+
+    def _pass(
+        self,
+        drain: _Drain,
+        chosen: Callable[[DeadMessage], bool],
+        progress: Callable[[int], None],
+        most: int | None = None,
+    ) -> MoveResult:
+        """Forward and delete the chosen messages of the queue, at most so many."""
+        held, done = drain.held, drain.done
         try:
             for messages in self._receive():
-                if started_at is None:
-                    started_at = self._server_time()
-                # A message that comes again stays, or was sent but not deleted.
-                chosen = [
-                    m
-                    for m in messages
-                    if m.id in sent or (m.kind in kinds and m.queued_at <= started_at)
-                ]
-                if not chosen and all(message.id in held for message in messages):
+                # A message that comes again stays, or was forwarded but not deleted.
+                part = [message for message in messages if message.id in done or chosen(message)]
+                if not part and all(message.id in held for message in messages):
                     break
                 held.update((message.id, message.handle) for message in messages)
-                _by_tens(partial(self._move_ten, held, sent), chosen)
-                progress(len(sent), max(total, len(sent)))
+                _by_tens(partial(self._pass_ten, drain), part)
+                progress(len(done))
+                if len(done) == most:
+                    break
         finally:
             self._release(list(held.values()))
-        return MoveResult(len(sent), len(held))
+        return MoveResult(len(done), len(held), len(drain.undeleted))
 
     def _receive(self) -> Iterator[list[DeadMessage]]:
         """Receive pages of messages until all are hidden."""
@@ -206,7 +259,7 @@ class Redrive:
                 VisibilityTimeout=_HOLD_SECONDS,
                 WaitTimeSeconds=_WAIT_SECONDS,
                 MessageAttributeNames=["All"],
-                AttributeNames=["SentTimestamp", "MessageGroupId"],
+                AttributeNames=["All"],
             )
             return list(response.get("Messages", []))
 
@@ -215,22 +268,25 @@ class Redrive:
             messages = {message["MessageId"]: message for page in pages for message in page}
             yield [DeadMessage.read(message, oldest) for message in messages.values()]
 
-    def _move_ten(
-        self, held: dict[str, str], sent: set[str], messages: Sequence[DeadMessage]
-    ) -> None:
-        """Send ten messages, except those that are sent, and delete them."""
-        unsent = [message for message in messages if message.id not in sent]
-        bodies = [(body, m.sent_at, m.group) for m in unsent for body in m.bodies]
+    def _pass_ten(self, drain: _Drain, messages: Sequence[DeadMessage]) -> None:
+        """Forward ten messages, except those that are forwarded, and delete them."""
+        drain.forward([message for message in messages if message.id not in drain.done])
+        for message in messages:
+            drain.done.add(message.id)
+            del drain.held[message.id]
+        handles = [message.handle for message in messages]
+        failed = self._call_for_ten(self._client.delete_message_batch, {}, handles)
+        ids = {message.id for message in messages}
+        drain.undeleted -= ids
+        drain.undeleted |= {messages[position].id for position in failed}
+
+    def _send(self, messages: Sequence[DeadMessage]) -> None:
+        """Send messages back to the queue."""
+        bodies = [(body, one.sent_at, one.group) for one in messages for body in one.bodies]
         if problems := send_bodies(self.queue_url, bodies, self._client, policy=_POLICY):
             reason = next(iter(problems.values()))
-            left = [bodies[position][0] for position in problems]
-            raise SendFailed(self.queue_url, reason, left)
-        for message in messages:
-            sent.add(message.id)
-            del held[message.id]
-        # A message that cannot be deleted comes again.
-        handles = [message.handle for message in messages]
-        self._call_for_ten(self._client.delete_message_batch, {}, handles)
+            unsent = [bodies[position][0] for position in problems]
+            raise SendFailed(self.queue_url, reason, unsent)
 
     def _release(self, handles: Sequence[str]) -> None:
         """Show messages to others at once; if that fails, they reappear by themselves."""
@@ -240,13 +296,14 @@ class Redrive:
 
     def _call_for_ten(
         self, call: Callable[..., Any], fields: dict[str, Any], handles: Sequence[str]
-    ) -> None:
-        """Call SQS for ten dead-lettered messages."""
+    ) -> list[int]:
+        """Call SQS for ten dead-lettered messages; return the positions that it rejects."""
         entries = [
             {"Id": str(number), "ReceiptHandle": handle, **fields}
             for number, handle in enumerate(handles)
         ]
-        call(QueueUrl=self.dead_letters_url, Entries=entries)
+        response = call(QueueUrl=self.dead_letters_url, Entries=entries)
+        return [int(entry["Id"]) for entry in (response or {}).get("Failed", [])]
 
     def _redrive_policy(self, queue_url: str) -> dict[str, Any]:
         try:
@@ -275,7 +332,7 @@ class Redrive:
             return milliseconds()
 
 
-def _by_tens(work: Callable[[Sequence[_Item]], None], items: Sequence[_Item]) -> None:
+def _by_tens(work: Callable[[Sequence[_Item]], object], items: Sequence[_Item]) -> None:
     """Work on ten items at a time, in concurrent calls."""
     parts = [items[at : at + 10] for at in range(0, len(items), 10)]
     _WORKERS.map(work, parts)

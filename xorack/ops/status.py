@@ -1,26 +1,25 @@
-"""The status of chains: reading it, listing it, and ending a chain by hand."""
+"""The status of chains: their progress, deadline and outstanding units."""
 
 from __future__ import annotations
 
 import json
-import uuid
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from xorack.core.chain import EVENT, Chain
+from xorack.core.chain import Chain
 from xorack.core.clock import milliseconds
 from xorack.core.errors import TagNotFound
 from xorack.core.event import outstanding_of, rfc3339
-from xorack.core.ports import ChainStore, Publisher
-from xorack.core.request import Request, validate_tag
+from xorack.core.ports import ChainStore
+from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
+from xorack.ops.text import plural
 
 if TYPE_CHECKING:
-    from xorack.aws.dynamodb_store import DynamoDBStore
     from xorack.core.peeling import Outstanding
 
-__all__ = ["SOON_MS", "STATUSES", "ChainStatus", "fail_chain", "read_status"]
+__all__ = ["SOON_MS", "STATUSES", "ChainStatus", "read_status"]
 
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000
@@ -49,9 +48,14 @@ class ChainStatus:
     @property
     def age_ms(self) -> int | None:
         """Milliseconds from the create, or else the first request, to the end or to now."""
+        begin = self.begin
+        return None if begin is None else max(0, (self.chain.ended_at or self.now) - begin)
+
+    @property
+    def begin(self) -> int | None:
+        """Time of the create, or else of the first request; None if unknown."""
         chain = self.chain
-        begin = chain.first_seen_at if chain.created_at is None else chain.created_at
-        return None if begin is None else max(0, (chain.ended_at or self.now) - begin)
+        return chain.first_seen_at if chain.created_at is None else chain.created_at
 
     @property
     def deadline(self) -> int | None:
@@ -75,6 +79,11 @@ class ChainStatus:
         return outstanding_of(self.chain)
 
     @property
+    def detail(self) -> dict[str, Any] | None:
+        """The object that the create gave for the events; None if it gave none."""
+        return json.loads(self.chain.detail) if self.chain.detail else None
+
+    @property
     def outstanding(self) -> list[int]:
         """The ids of the outstanding units that the stamp reveals, in order."""
         return sorted(self._peeled.ids)
@@ -91,8 +100,8 @@ class ChainStatus:
             return ""
         left = self.chain.started - self.chain.finished
         if self._peeled.ids:
-            return f"and more: {left:,} units in all" if left > 0 else "and more"
-        count = f"{left:,} units" if left > 0 else "some units"
+            return f"and more: {plural(left, 'unit')} in all" if left > 0 else "and more"
+        count = plural(left, "unit") if left > 0 else "some units"
         too_many = len(self.chain.stamp) in TRACED_LENGTHS and left > 1
         return f"{count}, " + ("too many to name" if too_many else "this stamp names none")
 
@@ -110,7 +119,9 @@ class ChainStatus:
             "ended_at": rfc3339(chain.ended_at),
             "age_seconds": None if self.age_ms is None else self.age_ms / 1000,
             "deadline": rfc3339(self.deadline),
+            "idle_timeout_seconds": chain.idle_timeout and chain.idle_timeout / 1000,
             "reason": self.reason,
+            "detail": self.detail,
             "event_pending": chain.event_pending,
             "resume": next(iter(json.loads(chain.resume or "{}")), None),
             "resume_pending": chain.resume_pending,
@@ -133,37 +144,3 @@ def read_status(store: ChainStore, tag: str) -> ChainStatus:
     if chain is None:
         raise TagNotFound(tag)
     return ChainStatus(chain, milliseconds())
-
-
-def fail_chain(
-    store: DynamoDBStore, tag: str, reason: str, publisher: Publisher | None
-) -> tuple[ChainStatus, bool]:
-    """End a chain as failed, for a reason of at most 1,024 bytes, and publish its event.
-
-    Without a publisher, or if it cannot be reached, the event stays pending: the stack's sweeper
-    publishes it within some minutes.
-
-    Returns:
-        The status afterwards; True if this call ended the chain or marked it as failing.
-
-    Raises:
-        InvalidRequest: The tag or the reason is invalid.
-        TagNotFound: The chain does not exist.
-        StaleLocalData: Others kept writing the chain until the retries were spent.
-    """
-    # Read-only callers, such as the dashboard's widget, do not load these.
-    from xorack.acker.chain_writer import ChainWriter
-    from xorack.acker.outbox import Outbox
-    from xorack.core.transitions import Limits
-
-    writer = ChainWriter(store, limits=Limits(retention=store.retention))
-    request = Request("fail", tag, f"fail-{uuid.uuid4().hex}", reason=reason)
-    chain, (outcome,) = writer.apply(tag, [request], must_exist=True)
-    if chain is None:
-        raise TagNotFound(tag)
-    if outcome.error is not None:
-        raise outcome.error
-    if chain.event_pending and publisher is not None:
-        Outbox(writer, {EVENT: publisher}).publish([chain])
-        chain = store.read([tag]).get(tag, chain)
-    return ChainStatus(chain, milliseconds()), outcome.kind == "applied"

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from xorack.spark.errors import InvalidOption, UnsuitableColumns, plain_errors
+from xorack.spark.folding import fold_units
 from xorack.spark.record import Totals
-from xorack.spark.units import chain_columns, column_named, has_columns, tag_column, unit_column
+from xorack.spark.units import column_named, has_columns, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -187,20 +188,6 @@ def per_chain(rows: TrackedRows, outputs: Sequence[DataFrame]) -> DataFrame | No
     """
     if not outputs or not all(has_columns(frame, rows.chain) for frame in outputs):
         return None
-    parts = [_by_tag(rows, frame) for frame in outputs]
-    together = reduce(lambda one, other: one.unionByName(other), parts)
-    return together.groupBy("tag").agg(
-        F.bit_xor("units").alias("units"), F.sum("count").alias("count")
-    )
-
-
-def _by_tag(rows: TrackedRows, frame: DataFrame) -> DataFrame:
-    xor, count = evidence_of(rows, frame)
-    columns = chain_columns(frame, rows.chain)
-    selected = frame.select(*columns, xor.alias("units"), count.alias("count"))
-    grouped = selected.groupBy(*selected.columns[:-2]).agg(
-        F.bit_xor("units").alias("units"), F.sum("count").alias("count")
-    )
-    return grouped.select(
-        tag_column(grouped, rows.prefix, len(columns)).alias("tag"), "units", "count"
-    )
+    parts = [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]
+    together = reduce(lambda one, other: one.union(other), parts).groupBy("tag")
+    return together.agg(F.bit_xor("units").alias("units"), F.sum("count").alias("count"))

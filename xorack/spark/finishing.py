@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import reduce
+from operator import xor
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
@@ -11,8 +14,8 @@ from xorack.core.errors import XorAckError
 from xorack.spark.errors import InvalidOption, NotStarted, OutputDiffers, plain_errors
 from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import fold_chains, fold_units
-from xorack.spark.record import summarize
-from xorack.spark.starting import cells_of, claim_of, keep_record, record_of, request_id
+from xorack.spark.record import Summary, Totals, summarize
+from xorack.spark.starting import cells_of, keep_record, request_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,12 +32,12 @@ class Settled(NamedTuple):
     """Which chains may finish, and how far.
 
     Attributes:
-        finished: ``tag``, ``units``, ``count`` and ``fold`` of these chains.
+        finished: ``tag``, ``units``, ``count`` and ``fold`` of the chains that finish whole.
         cells: The cells of their stamps; None for plain ones.
-        chains: How many they are.
+        chains: How many chains finish, whole or in part.
         units: The units that finish.
         missing: The units that were started and that the input lacked.
-        partial: Some chains finish in part.
+        partial: As `finished`, of the chains that finish in part.
         error: Why other chains do not finish.
     """
 
@@ -47,92 +50,96 @@ class Settled(NamedTuple):
     error: XorAckError | None = None
 
 
-def settle(rows: TrackedRows, proof: Proof, given: Output | None) -> Settled:
-    """Compare the evidence of an output with what was started; see `TrackedRows.finish`."""
-    if rows.batch_id is not None:
-        return _settle_batch(rows, proof, given)
-    found = record_of(rows).read()
-    if found is None:
-        raise NotStarted(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
-    summary, facts = found
-    started = record_of(rows).chains().where("count > 0").select(*_FOLDED)
-    if proof.totals == summary.totals:
-        return Settled(started, facts["cells"], summary.chains, summary.totals.rows)
-    source = facts["source"] if given is None else given
-    if source is None:
-        raise OutputDiffers(rows.name, summary.totals.rows, proof.totals.rows, [_NO_ROWS])
-    frame = open_output(rows.tracking.spark, source)
-    return _settle_chains(rows, proof, frame, facts["cells"])
-
-
+_Cache = Callable[["DataFrame"], "DataFrame"]
 _FOLDED = ("tag", "units", "count", "fold")
 _NO_ROWS = "unknown, as no rows= says what this job read"
 
 
-def _settle_batch(rows: TrackedRows, proof: Proof, given: Output | None) -> Settled:
+@contextmanager
+def settle(rows: TrackedRows, proof: Proof, given: Output | None) -> Iterator[Settled]:
+    """Compare the evidence of an output with what was started; see `TrackedRows.finish`."""
+    with ExitStack() as stack:
+
+        def cache(frame: DataFrame) -> DataFrame:
+            stack.callback(frame.unpersist)
+            return frame.persist()
+
+        yield (_settle_run if rows.batch_id is None else _settle_batch)(rows, proof, given, cache)
+
+
+def _settle_batch(rows: TrackedRows, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     if given is None:
         raise InvalidOption("rows", "is required in a micro-batch: give its frame")
-    tracking = rows.tracking
-    frame = open_output(tracking.spark, given)
-    unit = unit_of(rows, frame)
-    summary = summarize(fold_units(frame, rows.chain, unit, rows.prefix))
+    frame = open_output(rows.tracking.spark, given)
+    first, _ = rows.record.read()
+    cells = cells_of(rows) if first is None else first["cells"]
+    finished = cache(fold_chains(frame, rows.chain, unit_of(rows, frame), rows.prefix, cells))
+    summary = summarize(finished)
     if proof.totals != summary.totals:
-        raise OutputDiffers(rows.name, summary.totals.rows, proof.totals.rows)
-    claim = claim_of(rows)
-    cells = cells_of(rows) if claim is None else claim["cells"]
-    finished = fold_chains(frame, rows.chain, unit, rows.prefix, cells)
-    return Settled(finished, cells, summary.chains, summary.totals.rows)
+        raise OutputDiffers(rows.name, summary.rows, proof.totals.rows)
+    return Settled(finished, cells, summary.chains, summary.rows)
 
 
-def _settle_chains(rows: TrackedRows, proof: Proof, frame: DataFrame, cells: int | None) -> Settled:
-    """Decide chain by chain which may finish, as the output differs from what was started."""
+def _settle_run(rows: TrackedRows, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
+    """Compare an output with the record; chain by chain, if it differs."""
+    _, line = rows.record.read()
+    if line is None:
+        raise NotStarted(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
+    cells, summary = line["cells"], Summary(*line["summary"])
+    started = rows.record.chains().where("count > 0").select(*_FOLDED)
+    if proof.totals == summary.totals:
+        return Settled(started, cells, summary.chains, summary.rows)
+    source = line["source"] if given is None else given
+    if source is None:
+        raise OutputDiffers(rows.name, summary.rows, proof.totals.rows, [_NO_ROWS])
+    frame = open_output(rows.tracking.spark, source)
     unit = unit_of(rows, frame)
-    started = record_of(rows).chains().where("count > 0").select(*_FOLDED)
-    # Rows of chains that failed at the start are in the input, and of no concern.
-    read = fold_units(frame, rows.chain, unit, rows.prefix).join(started, "tag", "left_semi")
+    read = fold_units(frame, rows.chain, (unit, F.lit(1).cast("long")), rows.prefix)
     written = per_chain(rows, proof.outputs)
-    if written is None and proof.totals != (totals := summarize(read).totals):
-        raise OutputDiffers(rows.name, totals.rows, proof.totals.rows)
-    verdicts = _verdicts(started, read, written).persist()
+    verdicts = cache(_verdicts(started, read, written))
     with plain_errors():
         sums = {row["verdict"]: row for row in _sums(verdicts).collect()}
-    tags = {name: verdicts.where(F.col("verdict") == name).select("tag") for name in _VERDICTS}
-    partial = None
-    finished = started.join(tags["whole"], "tag", "left_semi")
-    if "partial" in sums:
-        folded = fold_chains(frame, rows.chain, unit, rows.prefix, cells)
-        partial = folded.join(tags["partial"], "tag", "left_semi")
-        finished = finished.unionByName(partial)
-    sent = [sums[name] for name in ("whole", "partial") if name in sums]
-    units = sum(row["written"] for row in sent)
-    error = None
-    if "differs" in sums:
-        row = sums["differs"]
+    if written is None:
+        # Nothing tells the output's chains apart: all of them are as they were read, or none.
+        units = reduce(xor, (row["units"] or 0 for row in sums.values()), 0)
+        totals = Totals(units, sum(row["written"] for row in sums.values()))
+        if proof.totals != totals:
+            raise OutputDiffers(rows.name, totals.rows, proof.totals.rows)
+    error = partial = None
+    if differs := sums.pop("differs", None):
         examples = verdicts.where("verdict = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
         chains = [f"{one['tag']} ({one['written']:,} of {one['due']:,})" for one in examples]
-        error = OutputDiffers(rows.name, row["due"], row["written"], chains)
-    all_started = sum(row["started"] for row in sums.values())
-    missing = all_started - units - (sums["differs"]["started"] if error else 0)
-    return Settled(
-        finished, cells, sum(row["chains"] for row in sent), units, missing, partial, error
-    )
-
-
-_VERDICTS = ("whole", "partial", "absent", "differs")
+        error = OutputDiffers(rows.name, differs["due"], differs["written"], chains)
+    if "partial" in sums:
+        folded = fold_chains(frame, rows.chain, unit, rows.prefix, cells)
+        partial = folded.join(verdicts.where("verdict = 'partial'"), "tag", "left_semi")
+    finished = started.join(verdicts.where("verdict = 'whole'"), "tag", "left_semi")
+    missing = sum(row["started"] - row["written"] for row in sums.values())
+    sums.pop("absent", None)
+    chains, units = (sum(row[name] for row in sums.values()) for name in ("chains", "written"))
+    return Settled(finished, cells, chains, units, missing, partial, error)
 
 
 def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) -> DataFrame:
     """Compare chains: what was started, what the job read, and what it wrote, if that is known."""
-    sides = {"started": started, "read": read, "written": read if written is None else written}
-    folded = [
-        frame.select("tag", F.struct("units", "count").alias(side)) for side, frame in sides.items()
+    sides = {"started": started, "read": read, "written": written}
+    parts = [
+        frame.select("tag", F.struct("units", "count").alias("sums"), F.lit(side).alias("side"))
+        for side, frame in sides.items()
+        if frame is not None
     ]
-    joined = reduce(lambda one, other: one.join(other, "tag", "full_outer"), folded)
+    together = reduce(lambda one, other: one.union(other), parts)
+    chains = together.groupBy("tag").pivot("side", list(sides)).agg(F.first("sums"))
+    if written is None:
+        is_started = F.col("started").isNotNull()
+        chains = chains.withColumn("written", F.when(is_started, F.col("read")))
+    # Rows of chains that failed at the start are in the input, and of no concern.
+    chains = chains.where("started IS NOT NULL OR written IS NOT NULL")
     is_whole = F.col("written").eqNullSafe(F.col("started"))
     # An input with other rows than those that were started lacks no units: it is a wrong input.
-    is_read = F.col("written").eqNullSafe(F.col("read")) & (
-        F.coalesce(F.col("read.count"), F.lit(0)) < F.col("started.count")
+    is_read = F.col("written").eqNullSafe(F.col("read")) & F.expr(
+        "coalesce(read.count, 0) < started.count AND coalesce(read.units, 1) <> 0"
     )
     verdict = (
         F.when(is_whole, "whole")
@@ -141,13 +148,14 @@ def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) ->
         .otherwise("differs")
     )
     counts = [F.coalesce(F.col(f"{side}.count"), F.lit(0)).alias(side) for side in sides]
-    numbers = joined.select("tag", verdict.alias("verdict"), *counts)
+    numbers = chains.select("tag", verdict.alias("verdict"), "written.units", *counts)
     return numbers.withColumn("due", F.least("started", "read"))
 
 
 def _sums(verdicts: DataFrame) -> DataFrame:
     sums = [F.sum(side).alias(side) for side in ("started", "due", "written")]
-    return verdicts.groupBy("verdict").agg(F.count(F.lit(1)).alias("chains"), *sums)
+    chains, units = F.count(F.lit(1)).alias("chains"), F.bit_xor("units").alias("units")
+    return verdicts.groupBy("verdict").agg(chains, units, *sums)
 
 
 def finish(
@@ -164,18 +172,13 @@ def finish(
         step: The step that the requests' ids name.
         started: ``tag``, ``units``, ``count`` and ``fold`` of the units that start.
     """
-    step = request_id(rows, step)
-    if rows.batch_id is not None:
-        return _rest(settled.finished, None, step, started)
-    record = record_of(rows)
+    step, record = request_id(rows, step), rows.record
     attempts = record.attempts()
     if settled.partial is not None:
         record.add_attempt(_rest(settled.partial, attempts, step, started))
         attempts = record.attempts()
     rest = _rest(settled.finished, attempts, step, started)
-    if attempts is None:
-        return rest
-    return rest.unionByName(attempts.select(*rest.columns))
+    return rest if attempts is None else rest.unionByName(attempts)
 
 
 def _rest(
@@ -183,8 +186,8 @@ def _rest(
 ) -> DataFrame:
     """Return the requests that finish chains beyond what earlier attempts finished."""
     if attempts is None:
-        nulls = ("CAST(NULL AS int) AS n", "CAST(NULL AS long) AS units_2")
-        before = finished.selectExpr("*", *nulls, "CAST(NULL AS binary) AS fold_2", "0L AS had")
+        nulls = ("CAST(NULL AS long) AS units_2", "CAST(NULL AS binary) AS fold_2")
+        before = finished.selectExpr("*", "0 AS n", *nulls, "0L AS had")
     else:
         last = attempts.groupBy("tag").agg(
             F.max("attempt").alias("n"),
@@ -192,7 +195,7 @@ def _rest(
             F.max_by("fold", "attempt").alias("fold_2"),
             F.max_by("count", "attempt").alias("had"),
         )
-        before = finished.join(last, "tag", "left").fillna(0, ["had"])
+        before = finished.join(last, "tag", "left").fillna(0, ["n", "had"])
     if started is None:
         before = before.selectExpr("*", "CAST(NULL AS long) AS started")
     else:
@@ -202,16 +205,18 @@ def _rest(
             {
                 "units_2": F.coalesce("units_2", "units_s"),
                 "fold_2": F.coalesce("fold_2", "fold_s"),
-                "started": F.when(F.col("n").isNull(), F.col("count_s")),
+                "started": F.when(F.col("n") == 0, F.col("count_s")),
             }
         )
-    number = F.concat(F.lit(f"{step}/"), (F.col("n") + 1).cast("string"))
+    attempt = F.col("n") + 1
+    numbered = F.concat(F.lit(f"{step}/"), attempt.cast("string"))
     return before.where("count > had").select(
         F.lit("stamp").alias("op"),
         "tag",
-        F.coalesce(number, F.lit(step)).alias("id"),
+        F.when(attempt == 1, step).otherwise(numbered).alias("id"),
         *("units", "fold", "units_2", "fold_2", "count", "started"),
         (F.col("count") - F.col("had")).alias("finished"),
+        attempt.alias("attempt"),
     )
 
 
@@ -223,15 +228,18 @@ def advance(
     Raises:
         UnsuitableColumns: The output has a chain that was not started; nothing was kept.
     """
-    known = settled.finished if rows.batch_id is not None else record_of(rows).chains()
+    known = settled.finished if rows.batch_id is not None else rows.record.chains()
     known = known.select("tag", F.lit(True).alias("known"))
     text = f" of the output of {following.name!r} was not started by {rows.name!r}"
     stranger = F.raise_error(F.concat(F.lit("xorack: chain "), "tag", F.lit(text)))
+
+    facts = {"starts": False, "cells": settled.cells}
 
     def of_known(folded: DataFrame) -> DataFrame:
         tag = F.when(F.col("known"), F.col("tag")).otherwise(stranger)
         return folded.join(known, "tag", "left").withColumn("tag", tag).drop("known")
 
-    keep_record(following, written, {"cells": settled.cells}, of_known)
-    started = record_of(following).chains().select(*_FOLDED)
+    _, before = following.record.read()
+    keep_record(following, written, before or facts, of_known)
+    started = following.record.chains().select(*_FOLDED)
     return finish(rows, settled, "advance", started)

@@ -19,21 +19,16 @@ from xorack.spark.errors import DuplicateUnits, plain_errors
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = [
-    "Record",
-    "Summary",
-    "Totals",
-    "folder_part",
-    "read_line",
-    "summarize",
-    "write_line",
-]
+    Line = dict[str, Any]
+
+__all__ = ["Record", "Summary", "Totals", "folder_part", "summarize"]
 
 _CHAINS = "tag string, units long, count long, fold binary, detail string, failed string"
 _ATTEMPTS = (
     "op string, tag string, id string, units long, fold binary, units_2 long, fold_2 binary, "
     "count long, started long, finished long, attempt int"
 )
+_GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _FOLDER_CHARACTERS = 200
 """Beyond it, names of folders are cut: file systems allow 255 bytes."""
 
@@ -49,14 +44,21 @@ class Summary(NamedTuple):
     """What chains sum up to.
 
     Attributes:
-        totals: Of all units.
+        units: The XOR of all unit ids, signed 64 bits.
+        rows: The number of units.
         chains: The number of chains with units.
         fingerprint: The XOR of hashes of each chain's tag, units and count.
     """
 
-    totals: Totals
+    units: int
+    rows: int
     chains: int
     fingerprint: int
+
+    @property
+    def totals(self) -> Totals:
+        """What an output must sum up to."""
+        return Totals(self.units, self.rows)
 
 
 def summarize(chains: DataFrame) -> Summary:
@@ -77,13 +79,13 @@ def summarize(chains: DataFrame) -> Summary:
             _or_zero(F.bit_xor(F.xxhash64("tag", "units", "count"))),
             F.min(F.when(counted & (F.col("units") == 0), F.col("tag"))),
         ).first()
-    units, count, number, fingerprint, cancelled = row or (0, 0, 0, 0, None)
+    *sums, cancelled = row or (0, 0, 0, 0, None)
     if cancelled is not None:
         raise DuplicateUnits(
             f"the units of chain {cancelled!r} cancel each other out: "
             "the unit columns do not tell its rows apart"
         )
-    return Summary(Totals(units, count), number, fingerprint)
+    return Summary(*sums)
 
 
 def _or_zero(column: Column) -> Column:
@@ -91,47 +93,68 @@ def _or_zero(column: Column) -> Column:
 
 
 class Record:
-    """The record of one name in one run, or in one batch of it."""
+    """The record of one name in one run and label, or in one batch of it."""
 
-    def __init__(self, spark: SparkSession, folder: str) -> None:
-        """Use the record in a folder, which need not exist."""
-        self._spark = spark
-        self._folder = folder
+    def __init__(self, spark: SparkSession, label: str, name: str, batch_id: int | None) -> None:
+        """Use the record in the folder of a label, which need not exist."""
+        self._spark, self._label = spark, label
+        self._pattern = label.translate(_GLOB)  # what Spark reads is a pattern
+        self._of = {"name": name, "batch": batch_id}
+        self._name = f"name={name}"
+        self._place = self._name if batch_id is None else f"{self._name}/batch={batch_id}"
 
-    def read(self) -> tuple[Summary, dict[str, Any]] | None:
-        """Read the summary, and the facts that were written with it; None if there is none."""
-        if (line := read_line(self._spark, f"{self._folder}/summary")) is None:
-            return None
-        (units, count), chains, fingerprint = line["summary"]
-        return Summary(Totals(units, count), chains, fingerprint), line
+    def read(self) -> tuple[Line | None, Line | None]:
+        """Read the line of the name that starts the label's chains, and this record's own line.
 
-    def write(self, chains: DataFrame, facts: dict[str, Any]) -> Summary:
-        """Write the chains, then their summary with facts about how they were made."""
+        Returns:
+            What `write` or `claim` was given, with ``name`` and ``batch``, and for a record that is
+            whole ``summary``. None for what is not there.
+        """
+        places = f"{{name=*,{self._place}}}/summary"
+        try:
+            read = self._spark.read.text(f"{self._pattern}/{places}").select("value")
+            lines = [json.loads(row["value"]) for row in read.collect()]
+        except AnalysisException as error:
+            if not _is_missing(error):
+                raise
+            lines = []
+        first = next((line for line in lines if line["starts"]), None)
+        own = (line for line in lines if "summary" in line and line.items() >= self._of.items())
+        return first, next(own, None)
+
+    def write(self, chains: DataFrame, facts: Line) -> Summary:
+        """Write the chains, then a line with their summary and facts about how they were made."""
         writer = chains.write.mode("overwrite").option("compression", "lz4")
         with plain_errors():
-            writer.parquet(f"{self._folder}/chains")
+            writer.parquet(f"{self._label}/{self._place}/chains")
         summary = summarize(self.chains())
-        write_line(self._spark, f"{self._folder}/summary", {**facts, "summary": summary})
+        self._write_line(self._place, {**facts, "summary": summary})
         return summary
+
+    def claim(self, facts: Line) -> None:
+        """Write the line of a name whose batches start chains."""
+        self._write_line(self._name, facts)
+
+    def _write_line(self, place: str, line: Line) -> None:
+        text = json.dumps({**line, **self._of})
+        writer = self._spark.range(0, 1, 1, 1).select(F.lit(text).alias("value")).write
+        writer.mode("overwrite").text(f"{self._label}/{place}/summary")
 
     def chains(self) -> DataFrame:
         """Return the chains."""
         # With a schema, Spark runs no job to find it.
-        return self._spark.read.schema(_CHAINS).parquet(f"{self._folder}/chains")
+        return self._spark.read.schema(_CHAINS).parquet(f"{self._pattern}/{self._place}/chains")
 
     def add_attempt(self, requests: DataFrame) -> None:
         """Keep the requests of an attempt that finishes some chains in part."""
-        before = self.attempts()
-        last = None if before is None else before.agg(F.max("attempt")).first()
-        number = 1 + ((last and last[0]) or 0)
         # Appended: an attempt that adds nothing has no number, and what is read stays as it is.
-        requests = requests.withColumn("attempt", F.lit(number))
-        requests.write.mode("append").parquet(f"{self._folder}/attempts")
+        requests.write.mode("append").parquet(f"{self._label}/{self._place}/attempts")
 
     def attempts(self) -> DataFrame | None:
         """Return the requests of all attempts that finished a part, with their ``attempt``."""
+        folder = f"{self._pattern}/{self._place}/attempts"
         try:
-            attempts = self._spark.read.schema(_ATTEMPTS).parquet(f"{self._folder}/attempts")
+            attempts = self._spark.read.schema(_ATTEMPTS).parquet(folder)
             return attempts if attempts.columns else None  # Connect looks for the path only now
         except AnalysisException as error:
             if _is_missing(error):
@@ -145,23 +168,6 @@ def folder_part(key: str, value: str) -> str:
     if len(text) > _FOLDER_CHARACTERS:
         text = f"{text[:_FOLDER_CHARACTERS]}...{unit_id(text):016x}"
     return f"{key}={text}"
-
-
-def write_line(spark: SparkSession, path: str, line: dict[str, Any]) -> None:
-    """Write a folder with one line of JSON."""
-    text = spark.createDataFrame([(json.dumps(line),)], "value string").coalesce(1)
-    text.write.mode("overwrite").text(path)
-
-
-def read_line(spark: SparkSession, path: str) -> dict[str, Any] | None:
-    """Read what `write_line` wrote; None if there is nothing."""
-    try:
-        row = spark.read.text(path).select("value").first()
-    except AnalysisException as error:
-        if _is_missing(error):
-            return None
-        raise
-    return None if row is None else dict(json.loads(row["value"]))
 
 
 def _is_missing(error: AnalysisException) -> bool:

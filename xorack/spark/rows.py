@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from xorack.spark.errors import InvalidOption, plain_errors
 from xorack.spark.evidence import Observed, Output, proof_of
 from xorack.spark.finishing import advance, finish, settle
+from xorack.spark.record import Record
 from xorack.spark.sending import Sent, send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.units import parse_id, signed, unit_column
@@ -87,6 +88,12 @@ class TrackedRows:
     def prefix(self) -> str:
         """The beginning of the chains' tags."""
         return f"{self.tracking.run_id}/{self.label}/"
+
+    @property
+    def record(self) -> Record:
+        """The record of what was started."""
+        folder = self.tracking.folder(self.label)
+        return Record(self.tracking.spark, folder, self.name, self.batch_id)
 
     @property
     def salt(self) -> str:
@@ -229,12 +236,12 @@ class TrackedRows:
             NotSent: The queue did not accept all. Repeat the call.
         """
         proof = proof_of(self, written, observed, read)
-        settled = settle(self, proof, rows)
-        sent = Sent()
-        if settled.chains:
-            sent = send(finish(self, settled), self.tracking.queue, settled.cells)
-        if settled.error is not None:
-            raise settled.error
+        with settle(self, proof, rows) as settled:
+            sent = Sent()
+            if settled.chains:
+                sent = send(finish(self, settled), self.tracking.queue, settled.cells)
+            if settled.error is not None:
+                raise settled.error
         return Report(proof.kind, settled.chains, settled.units, settled.missing, *sent)
 
     def advance(
@@ -258,8 +265,9 @@ class TrackedRows:
         if (following.label, following.batch_id) != (self.label, self.batch_id):
             raise InvalidOption("following", f"label {following.label!r}, expected {self.label!r}")
         proof = proof_of(self, written, None, None)
-        settled = settle(self, proof, rows)
-        if settled.error is not None:
-            raise settled.error
-        sent = send(advance(self, following, settled, written), self.tracking.queue, settled.cells)
+        with settle(self, proof, rows) as settled:
+            if settled.error is not None:
+                raise settled.error
+            requests = advance(self, following, settled, written)
+            sent = send(requests, self.tracking.queue, settled.cells)
         return Report(proof.kind, settled.chains, settled.units, settled.missing, *sent)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -12,8 +12,8 @@ from xorack.core.request import Request
 from xorack.core.stamp import plain
 from xorack.spark.errors import LabelInUse, RowsChanged, UnsuitableColumns
 from xorack.spark.evidence import open_output, unit_of
-from xorack.spark.folding import fold_chains, fold_units
-from xorack.spark.record import Record, Summary, folder_part, read_line, summarize, write_line
+from xorack.spark.folding import fold_chains
+from xorack.spark.record import Summary, summarize
 from xorack.spark.units import chain_columns, column_named, has_columns, tag_column
 
 if TYPE_CHECKING:
@@ -21,25 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
+    from xorack.spark.record import Line
     from xorack.spark.rows import TrackedRows
 
-__all__ = [
-    "cells_of",
-    "claim_of",
-    "creates",
-    "keep_record",
-    "keep_start",
-    "record_of",
-    "request_id",
-]
-
-
-def record_of(rows: TrackedRows) -> Record:
-    """Return the record of rows."""
-    folder = f"{rows.tracking.folder(rows.label)}/{folder_part('name', rows.name)}"
-    if rows.batch_id is not None:
-        folder += f"/{folder_part('batch', str(rows.batch_id))}"
-    return Record(rows.tracking.spark, folder)
+__all__ = ["cells_of", "check_details", "creates", "keep_record", "keep_start", "request_id"]
 
 
 def cells_of(rows: TrackedRows) -> int | None:
@@ -49,11 +34,10 @@ def cells_of(rows: TrackedRows) -> int | None:
 
 def keep_start(
     rows: TrackedRows, written: Output, chains: DataFrame | None
-) -> tuple[Summary, dict[str, Any]]:
+) -> tuple[Summary, Line]:
     """Keep the record of a start; return its summary, and the facts of this run's first start."""
-    cells = cells_of(rows)
-    claim = {"name": rows.name, "cells": cells}
-    first = claim_of(rows)
+    tracking, cells = rows.tracking, cells_of(rows)
+    first, before = rows.record.read()
     if first is not None and first["name"] != rows.name:
         raise LabelInUse(
             f"rows named {first['name']!r} have started chains {rows.prefix} before: "
@@ -61,61 +45,52 @@ def keep_start(
         )
     if first is not None and first["cells"] != cells:
         raise RowsChanged(
-            f"run {rows.tracking.run_id!r} started {rows.name!r} with {_form(first['cells'])} "
+            f"run {tracking.run_id!r} started {rows.name!r} with {_form(first['cells'])} "
             f"before, and now with {_form(cells)}"
         )
     facts = None if chains is None else _facts(rows, chains)
-    times = {"timeout": rows.tracking.timeout, "idle_timeout": rows.tracking.idle_timeout}
-    given = {**times, "cells": cells, "has_facts": facts is not None}
-    kept = keep_record(rows, written, given, lambda folded: _with_facts(rows, folded, facts))
-    if first is None:
-        write_line(rows.tracking.spark, _claim_folder(rows), claim)
+    times = {"timeout": tracking.timeout, "idle_timeout": tracking.idle_timeout}
+    given = {"starts": True, "cells": cells, **times}
+    kept = keep_record(
+        rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
+    )
+    if first is None and rows.batch_id is not None:
+        rows.record.claim(given)
     return kept
 
 
 def keep_record(
-    rows: TrackedRows,
-    written: Output,
-    given: dict[str, Any],
-    complete: Callable[[DataFrame], DataFrame],
-) -> tuple[Summary, dict[str, Any]]:
+    rows: TrackedRows, written: Output, line: Line, complete: Callable[[DataFrame], DataFrame]
+) -> tuple[Summary, Line]:
     """Fold what was written and keep the record, or compare it with the record that is there.
 
     Args:
         rows: The rows that start.
         written: What was written.
-        given: Facts to keep; ``cells`` are those of the stamps.
+        line: The record's line if it is there; else the facts to keep, with the ``cells`` of the
+            stamps.
         complete: Makes the chains of the record of those of the fold.
 
     Raises:
         RowsChanged: The record is of other rows.
     """
-    tracking, record = rows.tracking, record_of(rows)
+    tracking = rows.tracking
     frame = open_output(tracking.spark, written)
     unit = unit_of(rows, frame)
-    before = record.read()
-    if before is not None:
-        light = fold_units(frame, rows.chain, unit, rows.prefix)
-        summary = summarize(complete(light.withColumn("fold", F.lit(None).cast("binary"))))
-        if summary != before[0]:
-            raise RowsChanged(
-                f"run {tracking.run_id!r} started {before[0].totals.rows:,} rows named "
-                f"{rows.name!r} in {before[0].chains:,} chains before, and now others: "
-                f"{summary.totals.rows:,} in {summary.chains:,}; use another run_id"
-            )
-        return before
-    folded = fold_chains(frame, rows.chain, unit, rows.prefix, given["cells"])
-    kept = {**given, "source": written if isinstance(written, str) else None}
-    return record.write(complete(folded), kept), kept
-
-
-def claim_of(rows: TrackedRows) -> dict[str, Any] | None:
-    """Return which name starts the chains of a label, and with how many cells."""
-    return read_line(rows.tracking.spark, _claim_folder(rows))
-
-
-def _claim_folder(rows: TrackedRows) -> str:
-    return f"{rows.tracking.folder(rows.label)}/started_by"
+    if "summary" not in line:
+        folded = fold_chains(frame, rows.chain, unit, rows.prefix, line["cells"])
+        line = {**line, "source": written if isinstance(written, str) else None}
+        return rows.record.write(complete(folded), line), line
+    before = Summary(*line["summary"])
+    # Without stamps, the fold is the same and cheaper.
+    summary = summarize(complete(fold_chains(frame, rows.chain, unit, rows.prefix, None)))
+    if summary != before:
+        raise RowsChanged(
+            f"run {tracking.run_id!r} started {before.rows:,} rows named {rows.name!r} in "
+            f"{before.chains:,} chains before, and now others: {summary.rows:,} in "
+            f"{summary.chains:,}; use another run_id"
+        )
+    return before, line
 
 
 def _form(cells: int | None) -> str:
@@ -143,11 +118,12 @@ def _facts(rows: TrackedRows, chains: DataFrame) -> DataFrame:
             F.when(number > 1, F.raise_error(message)).otherwise(F.first("detail")).alias("detail"),
             F.first("failed").alias("failed"),
         )
-        .mapInArrow(_check_details, "tag string, detail string, failed string")
+        .mapInArrow(check_details, "tag string, detail string, failed string")
     )
 
 
-def _check_details(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def check_details(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the column ``detail`` as JSON in ASCII, or raise `UnsuitableColumns`."""
     import pyarrow as pa
 
     for batch in batches:
@@ -184,35 +160,27 @@ def _with_facts(rows: TrackedRows, folded: DataFrame, facts: DataFrame | None) -
     )
 
 
-def creates(rows: TrackedRows, facts: dict[str, Any]) -> DataFrame:
+def creates(rows: TrackedRows, facts: Line) -> DataFrame:
     """Return the requests that create the chains of a record, and end those without units."""
-    chains = record_of(rows).chains()
-    step = request_id(rows, "start")
-    number = F.col("count")
-    created = chains.select(
-        F.lit("create").alias("op"),
+    step, number = request_id(rows, "start"), F.col("count")
+    create, end = F.lit("create"), F.when(F.col("failed").isNull(), "stamp").otherwise("fail")
+    op = F.when(number > 0, F.array(create)).otherwise(F.array(create, end))
+    requests = rows.record.chains().withColumn("op", F.explode(op))
+    is_create = F.col("op") == "create"
+    one = F.lit(1).cast("long")
+    return requests.select(
+        "op",
         "tag",
-        F.lit(step).alias("id"),
+        F.when(is_create, step).otherwise(f"{step}/end").alias("id"),
         "units",
         "fold",
-        F.greatest(number, F.lit(1).cast("long")).alias("started"),
-        F.lit(facts["timeout"]).cast("double").alias("timeout"),
-        F.lit(facts["idle_timeout"]).cast("double").alias("idle_timeout"),
-        "detail",
+        F.when(is_create, F.greatest(number, one)).alias("started"),
+        F.when(F.col("op") == "stamp", one).alias("finished"),
+        F.when(is_create, F.lit(facts["timeout"]).cast("double")).alias("timeout"),
+        F.when(is_create, F.lit(facts["idle_timeout"]).cast("double")).alias("idle_timeout"),
+        F.when(is_create, F.col("detail")).alias("detail"),
+        F.when(F.col("op") == "fail", F.col("failed")).alias("reason"),
     )
-    if not facts["has_facts"]:
-        return created
-    is_failed = F.col("failed").isNotNull()
-    ended = chains.where(number == 0).select(
-        F.when(is_failed, "fail").otherwise("stamp").alias("op"),
-        "tag",
-        F.lit(f"{step}/end").alias("id"),
-        "units",
-        "fold",
-        F.when(~is_failed, F.lit(1).cast("long")).alias("finished"),
-        F.col("failed").alias("reason"),
-    )
-    return created.unionByName(ended, allowMissingColumns=True)
 
 
 def request_id(rows: TrackedRows, step: str) -> str:

@@ -1,0 +1,284 @@
+"""The load: chains as texts of requests, packed to messages, and sent with faults."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from math import ceil, inf
+from typing import Any, NamedTuple
+
+from measure.errors import MeasureFailed
+from measure.options import TAG, Options, Plan
+from xorack.aws.client import NotAccepted, send_entries
+from xorack.aws.sqs import queue_client
+from xorack.core.errors import SendFailed
+from xorack.core.message import MAX_BODY_BYTES, pack_texts
+from xorack.core.request import Request
+from xorack.core.retry import RetryPolicy
+from xorack.core.stamp import plain, traced
+
+BILLED_BYTES = 1 << 16
+"""SQS bills a call for each 64 KB begun."""
+_ATTEMPTS = 8
+_MOST_LATE = 1000
+"""Bodies that a process keeps to send them again: they stay in memory."""
+
+
+def texts(plan: Plan) -> Iterator[str]:
+    """Yield the requests of a chain as JSON texts, in the order in which it sends them."""
+    requests = _requests(plan)
+    create = next(requests).to_json()
+    head = [create]
+    if plan.bad is not None and plan.bad != "not JSON":
+        head.append(_bad(plan.bad, create))
+    if not plan.reverse:
+        yield from map(_text, head)
+    for request in requests:
+        yield _text(request.to_json())
+    if plan.reverse:
+        yield from map(_text, reversed(head))
+
+
+def _requests(plan: Plan) -> Iterator[Request]:
+    options, tag = plan.options, plan.tag
+    make = plain if options.stamps == "plain" else partial(traced, cells=options.cells)
+
+    def fold(first: int, end: int) -> bytes:
+        total = 0
+        for position in range(first, end):
+            total ^= int.from_bytes(make(plan.unit(position)), "little")
+        return total.to_bytes(options.stamp_bytes, "little")
+
+    detail = {"chain": plan.number}
+    yield Request.create(tag, "create", make(plan.unit(0)), timeout=options.timeout, detail=detail)
+    if plan.finished:
+        yield Request.stamp_(tag, "root", fold(0, plan.units), started=plan.units - 1, finished=1)
+    for first in range(1, plan.finished, options.fold):
+        end = min(first + options.fold, plan.finished)
+        yield Request.stamp_(tag, f"units {first}", fold(first, end), finished=end - first)
+
+
+def _bad(kind: str, create: dict[str, Any]) -> dict[str, Any]:
+    """Return a request that is malformed, or that the chain rejects whichever comes first."""
+    tag = create["tag"]
+    return {
+        "unknown operation": {"op": "measure", "tag": tag, "id": "malformed"},
+        "zero stamp": {"op": "stamp", "tag": tag, "id": "malformed", "stamp": "AAAAAAAAAAA="},
+        "second create": {**create, "id": "second create"},
+        "reused id": {**create, "timeout": create["timeout"] + 1},
+    }[kind]
+
+
+def _text(request: Mapping[str, Any]) -> str:
+    return json.dumps(request, separators=(",", ":"))
+
+
+def interleave(plans: Iterator[Plan], width: int) -> Iterator[str]:
+    """Yield the texts of chains in turn, so many chains at a time."""
+    streams = [texts(plan) for plan in islice(plans, width)]
+    while streams:
+        for stream in list(streams):
+            text = next(stream, None)
+            if text is not None:
+                yield text
+                continue
+            streams.remove(stream)
+            streams += [texts(plan) for plan in islice(plans, 1)]
+
+
+class Times(NamedTuple):
+    """Times of a chain's last message, in seconds of the sender's clock.
+
+    Attributes:
+        sent: The call that first sent it began.
+        available: SQS may deliver it: `sent`, and the seconds of its delay.
+    """
+
+    sent: float = 0.0
+    available: float = 0.0
+
+
+@dataclass
+class Sent:
+    """What was sent.
+
+    Attributes:
+        requests: Requests, without copies.
+        messages: Messages, with copies.
+        copies: Messages that were sent before.
+        billed: Calls as SQS bills them, one for each 64 KB begun.
+        retries: Calls that were repeated, by botocore or after failed entries.
+        first: Time of the first call, seconds since the epoch.
+        last: Time of the end of the last one.
+        times: Times of each chain's last message, by tag.
+        late: Bodies to send again after all chains have ended.
+    """
+
+    requests: int = 0
+    messages: int = 0
+    copies: int = 0
+    bytes: int = 0
+    billed: int = 0
+    retries: int = 0
+    first: float = inf
+    last: float = 0.0
+    times: dict[str, Times] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)
+
+    def add(self, other: Sent) -> None:
+        """Add what another sender sent; their chains differ or their times do."""
+        for name in ("requests", "messages", "copies", "bytes", "billed", "retries"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        for tag, times in other.times.items():
+            self.times[tag] = Times(*map(max, self.times.get(tag, Times()), times))
+        self.late += other.late
+
+
+class Message(NamedTuple):
+    """A message to send.
+
+    Attributes:
+        delay: Seconds of SQS's DelaySeconds.
+        copy: The body was sent before.
+    """
+
+    body: str
+    delay: int = 0
+    copy: bool = False
+
+
+class Sender:
+    """Sends the chains of a share of a run to a queue, from several threads."""
+
+    def __init__(
+        self, options: Options, run: str, queue_url: str, client: Any, share: int = 0
+    ) -> None:
+        self.options, self.run, self.share = options, run, share
+        self.queue_url, self.client = queue_url, client
+        self.sent = Sent()
+        self._lock = threading.Lock()
+
+    def send(self) -> Sent:
+        """Send all messages; raise SendFailed if the queue does not accept them."""
+        self.deliver(self._messages())
+        return self.sent
+
+    def _messages(self) -> Iterator[Message]:
+        """Yield the messages with their faults."""
+        options = self.options
+        draw = random.Random(f"{options.seed}/messages/{self.share}")
+        mine = partial(options.plans, self.run, self.share, options.processes)
+        for plan in mine():
+            if plan.bad == "not JSON":
+                yield Message(f'{{"tag":"{plan.tag}", not JSON')
+        for body in pack_texts(interleave(mine(), options.open_chains), options.message_bytes):
+            delay = draw.randint(1, options.max_delay) if draw.random() < options.delay else 0
+            yield Message(body, delay)
+            if draw.random() < options.duplicate:
+                yield Message(body, draw.randint(delay, options.max_delay), copy=True)
+            if draw.random() < options.late_duplicate and len(self.sent.late) < _MOST_LATE:
+                self.sent.late.append(body)
+
+    def deliver(self, messages: Iterator[Message]) -> None:
+        """Send messages, up to ten a call, one call a thread at a time, within the rate."""
+        options = self.options
+        largest = max(options.message_bytes, options.request_bytes + 100)
+        ten = max(1, min(10, MAX_BODY_BYTES // largest))
+        in_flight = threading.Semaphore(2 * options.senders)
+        failures: list[BaseException] = []
+        begun, count = time.monotonic(), 0
+
+        def work(batch: list[Message]) -> None:
+            try:
+                self._call(batch)
+            except Exception as error:  # noqa: BLE001 - raised by the thread that reads `failures`
+                failures.append(error)
+            finally:
+                in_flight.release()
+
+        with ThreadPoolExecutor(options.senders) as pool:
+            while not failures and (batch := list(islice(messages, ten))):
+                in_flight.acquire()
+                pool.submit(work, batch)
+                count += len(batch)
+                due = begun + count * options.processes / options.rate
+                time.sleep(max(0.0, due - time.monotonic()))
+        if failures:
+            raise failures[0]
+
+    def _call(self, batch: Sequence[Message]) -> None:
+        one = Sent(messages=len(batch), first=time.time(), retries=-1)
+
+        def call(entries: Mapping[int, Message]) -> dict[int, NotAccepted]:
+            # A group of a fair queue: the flood does not delay other senders' messages.
+            common = {"MessageGroupId": self.run}
+            response = self.client.send_message_batch(
+                QueueUrl=self.queue_url,
+                Entries=[
+                    {"Id": str(n), "MessageBody": m.body, "DelaySeconds": m.delay, **common}
+                    for n, m in entries.items()
+                ],
+            )
+            one.retries += 1 + response["ResponseMetadata"].get("RetryAttempts", 0)
+            one.billed += ceil(sum(len(m.body) for m in entries.values()) / BILLED_BYTES)
+            return {
+                int(entry["Id"]): NotAccepted(
+                    f"{entry.get('Code')}: {entry.get('Message')}", bool(entry.get("SenderFault"))
+                )
+                for entry in response.get("Failed", [])
+            }
+
+        failed = send_entries(dict(enumerate(batch)), call, RetryPolicy(attempts=_ATTEMPTS))
+        if failed:
+            unsent = [batch[n].body for n in failed]
+            raise SendFailed(self.queue_url, next(iter(failed.values())), unsent)
+        one.last = time.time()
+        for body, delay, copy in batch:
+            one.bytes += len(body)
+            one.copies += copy
+            if not copy:
+                tags = TAG.findall(body)
+                one.requests += len(tags)
+                times = Times(one.first, one.first + delay)
+                one.add(Sent(times=dict.fromkeys(tags, times)))
+        with self._lock:
+            self.sent.add(one)
+
+
+def send_all(options: Options, run: str, queue_url: str, client: Any, region: str | None) -> Sent:
+    """Send all chains of a run, from as many processes as the options say.
+
+    Args:
+        options: The load.
+        run: The run's name.
+        queue_url: The acker's queue.
+        client: An SQS client, for a single process.
+        region: The region of the clients of several processes.
+    """
+    if options.processes == 1:
+        return Sender(options, run, queue_url, client).send()
+    sent = Sent()
+    work = partial(_send_share, options, run, queue_url, region)
+    # Spawned, not forked: this process has threads. Leaving the block ends the processes.
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(options.processes, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        for share in pool.imap_unordered(work, range(options.processes)):
+            sent.add(share)
+    return sent
+
+
+def _send_share(options: Options, run: str, queue_url: str, region: str | None, share: int) -> Sent:
+    try:
+        return Sender(options, run, queue_url, queue_client(queue_url, region), share).send()
+    except Exception as error:  # noqa: BLE001 - the pool would hang on one that cannot be copied
+        raise MeasureFailed(f"sending failed: {error}") from None

@@ -1,0 +1,249 @@
+"""The steps of a measurement: subscribe, send, wait, end lossy chains, send again, judge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from measure.judge import Outcome
+from measure.load import Message, Sender, Sent, send_all
+from measure.metrics import Functions, find_functions, read_metrics
+from measure.options import Options, Plan, option
+from measure.report import Result
+from measure.subscription import (
+    Events,
+    Leftovers,
+    missing_dead_letters,
+    subscribed,
+    take_dead_letters,
+)
+from xorack.acker.parallel import Workers
+from xorack.aws.sqs import send
+from xorack.core.chain import Chain
+from xorack.core.errors import TagNotFound, XorAckError
+from xorack.core.request import Request
+from xorack.ops.stack import StackOutputs, open_table
+
+_POLL_SECONDS = 0.5
+_SAY_SECONDS = 10.0
+_QUEUED = tuple(f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed"))
+_EMPTY_POLLS = 3
+_DELETERS = 16
+_SLICE = 100
+
+
+@dataclass(frozen=True)
+class DeployedStack:
+    """A deployed stack.
+
+    Attributes:
+        stack: Its name; None if its resources were named.
+        region: The region, if it was named.
+        client: Returns the boto3 client of a service.
+    """
+
+    stack: str | None
+    outputs: StackOutputs
+    region: str | None
+    client: Callable[[str], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long a measurement waits, in seconds."""
+
+    patience: float = option(300.0, "Give up if nothing moves for so many seconds.", 1, 86_400)
+    metrics_wait: float = option(300.0, "Seconds to wait for CloudWatch at most.", 0, 3600)
+    settle: float = option(5.0, "Seconds to wait for events that must not come.", 0, 3600)
+
+
+class Measurement:
+    """A measurement of a stack.
+
+    Attributes:
+        run: Its name, the beginning of all of its tags.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        run: str,
+        target: DeployedStack,
+        limits: Limits,
+        say: Callable[[str], Any],
+    ) -> None:
+        self.options, self.run, self.target = options, run, target
+        self.limits, self.say = limits, say
+        self.plans = list(options.plans(run))
+        outputs = target.outputs
+        self._queue_url, self._sqs = outputs.queue_url, target.client("sqs")
+        self._store = open_table(outputs.table_name, target.client("dynamodb"), outputs.retention)
+        self._leftovers = Leftovers()
+        self._events = Events()
+        self._dead: list[tuple[str, str]] = []
+        self._chains_left = False
+
+    def measure(self, keep: bool) -> Result:
+        """Measure, and clean up in every case.
+
+        Args:
+            keep: Leave the chains in the table.
+
+        Raises:
+            MeasureFailed: The events cannot be received.
+            SendFailed: The queue does not accept the messages.
+        """
+        outputs, begun = self.target.outputs, time.time()
+        with ExitStack() as stack:
+            stack.callback(self._clean_dead_letters)
+            subscription = subscribed(
+                self.run, outputs.bus_name, self.target.client, self._leftovers
+            )
+            self._events = stack.enter_context(subscription)
+            self.say(f"sending {len(self.plans):,} chains")
+            self._chains_left = True
+            sent = send_all(self.options, self.run, self._queue_url, self._sqs, self.target.region)
+            sending = sent.last - sent.first
+            self.say(f"sent {sent.messages:,} messages in {sending:.1f} s")
+            self._await_events([plan for plan in self.plans if not plan.lost])
+            moved_at = self._end_lossy([plan for plan in self.plans if plan.lost])
+            self._send_late(sent)
+            expected = [(plan.tag, plan.reason) for plan in self.plans if plan.reason]
+            self._wait("dead letters", lambda: not self._missing(expected))
+            time.sleep(self.limits.settle)
+            chains = self._read(self.plans)
+        by_tag = self._events.by_tag
+        outcome = Outcome(self.plans, sent.times, by_tag, chains, self._dead)
+        metrics = self._metrics((begun, time.time()), sent.requests)
+        if not keep:
+            self._delete(chains)
+        replay, left = self.options.describe(), self.left_behind()
+        return Result(
+            self.run, replay, outcome, sent, self._events, sending, moved_at, metrics, left
+        )
+
+    def left_behind(self) -> list[str]:
+        """Return what was not removed, each with the command that removes or shows it."""
+        lines = list(self._leftovers.lines)
+        if self._chains_left:
+            lines.append(
+                "chains, which stay until their TTL once they have ended or timed out: "
+                f"xorack list --table {self.target.outputs.table_name} --run {self.run}"
+            )
+        return lines
+
+    def _wait(self, what: str, reached: Callable[[], bool]) -> None:
+        """Wait until a condition holds, as long as events come or the queue gets shorter."""
+        most, least = -1, 0
+        deadline, said = 0.0, time.monotonic()
+        while not reached():
+            now, events, messages = time.monotonic(), len(self._events.by_tag), sum(self._queued())
+            if events > most or messages < least:
+                most, least, deadline = events, messages, now + self.limits.patience
+            elif now >= deadline:
+                self.say(f"gave up waiting for {what}")
+                return
+            if now >= said + _SAY_SECONDS:
+                said = now
+                self.say(f"waiting for {what}: {events:,} events, {messages:,} messages queued")
+            time.sleep(_POLL_SECONDS)
+
+    def _queued(self) -> list[int]:
+        """Return how many messages the stack's queue holds: visible, in flight, delayed."""
+        response = self._sqs.get_queue_attributes(
+            QueueUrl=self._queue_url, AttributeNames=list(_QUEUED)
+        )
+        return [int(response["Attributes"].get(name, 0)) for name in _QUEUED]
+
+    def _await_events(self, plans: Collection[Plan]) -> None:
+        tags = {plan.tag for plan in plans}
+        self._wait(f"the events of {len(tags):,} chains", lambda: tags <= {*self._events.by_tag})
+
+    def _end_lossy(self, plans: Collection[Plan]) -> float:
+        """Move the deadlines of chains that lost units to now; return the time in seconds."""
+        left = list(plans)
+
+        def applied() -> bool:
+            while left:
+                # A part at a time: each poll is billed.
+                chains = self._read(part := left[:_SLICE])
+                left[:_SLICE] = [p for p in part if not _is_applied(p, chains.get(p.tag))]
+                if left[:_SLICE] == part:
+                    return False
+            return True
+
+        self._wait("the requests of chains that lost units", applied)
+        moved_at = time.time()
+        send(self._queue_url, (Request.extend(plan.tag, "end", 0.001) for plan in plans), self._sqs)
+        self._await_events(plans)
+        return moved_at
+
+    def _send_late(self, sent: Sent) -> None:
+        """Send copies of messages whose chains have ended, and wait until they are consumed."""
+        sender = Sender(self.options, self.run, self._queue_url, self._sqs)
+        sender.deliver(Message(body, copy=True) for body in sent.late)
+        sent.add(sender.sent)
+        empty = [0]
+
+        def is_empty() -> bool:
+            # SQS's counts are approximate.
+            empty[0] = 0 if any(self._queued()) else empty[0] + 1
+            return empty[0] >= _EMPTY_POLLS
+
+        self._wait("an empty queue", is_empty)
+
+    def _missing(self, expected: Collection[tuple[str, str]]) -> bool:
+        self._take_dead_letters()
+        return bool(missing_dead_letters(expected, self._dead))
+
+    def _take_dead_letters(self) -> None:
+        url = self.target.outputs.dead_letter_queue_url
+        self._dead += take_dead_letters(self.run, url, self._sqs)
+
+    def _clean_dead_letters(self) -> None:
+        command = f"xorack redrive --look --stack {self.target.stack or 'STACK'}"
+        self._leftovers.remove("dead-lettered messages", self._take_dead_letters, command)
+
+    def _read(self, plans: Collection[Plan]) -> dict[str, Chain]:
+        """Read chains by their tags, consistently; a scan would read all others, too."""
+        return self._store.read([plan.tag for plan in plans]) if plans else {}
+
+    def _metrics(self, times: tuple[float, float], requests: int) -> dict[str, float | None]:
+        functions = Functions({}, "")
+        if self.target.stack:
+            functions = find_functions(self.target.stack, self.target.client)
+        if self.limits.metrics_wait:
+            self.say("waiting for the metrics")
+        return read_metrics(
+            self.target.outputs.table_name,
+            functions,
+            self.target.client("cloudwatch"),
+            times,
+            requests,
+            self.limits.metrics_wait,
+        )
+
+    def _delete(self, chains: dict[str, Chain]) -> None:
+        """Delete the chains if no message of theirs is left, which would start them again."""
+
+        def delete(tag: str) -> None:
+            with suppress(TagNotFound):
+                self._store.delete(tag)
+
+        if not any(self._queued()) and all(chain.final for chain in chains.values()):
+            # A failure shows as chains that are left behind; the report matters more.
+            with suppress(XorAckError, ClientError, BotoCoreError):
+                Workers(_DELETERS).map(delete, list(chains))
+                self._chains_left = False
+
+
+def _is_applied(plan: Plan, chain: Chain | None) -> bool:
+    """Tell whether all requests of a chain that lost units were applied, or cannot be."""
+    if chain is None or chain.status == "pending":
+        return False
+    return chain.final or (chain.started, chain.finished) == (plan.units, plan.finished)

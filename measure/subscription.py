@@ -1,0 +1,289 @@
+"""What a run sees from outside: the events by a temporary rule and queue, and its dead letters."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from measure.errors import MeasureFailed
+from measure.options import TAG
+from xorack.aws.client import error_code
+from xorack.core.errors import XorAckError
+from xorack.core.event import SOURCE
+from xorack.ops.dead_letters import DeadMessage
+
+_RECEIVERS = 4
+_WAIT_SECONDS = 1
+_HOLD_SECONDS = 300
+_PROBE_SECONDS = 90
+_SHARED = "more of this message"
+"""The reason of many rejected requests that share a message is that of the first."""
+
+
+@dataclass
+class Event:
+    """An event as the subscriber's queue delivered it.
+
+    Attributes:
+        kind: Its ``detail-type``.
+        detail: Its ``detail``.
+        received_at: Time of its first copy's arrival by this machine's clock, in seconds.
+        copies: Number of equal events.
+    """
+
+    kind: str
+    detail: Mapping[str, Any]
+    received_at: float
+    copies: int = 1
+
+
+@dataclass
+class Events:
+    """The events of a run: those that differ, by tag. Threads may share it."""
+
+    by_tag: dict[str, list[Event]] = field(default_factory=dict)
+    calls: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, kind: str, detail: Mapping[str, Any], received_at: float) -> None:
+        """Add an event, or count a copy."""
+        with self._lock:
+            events = self.by_tag.setdefault(str(detail.get("tag")), [])
+            for event in events:
+                if (event.kind, event.detail) == (kind, detail):
+                    event.copies += 1
+                    return
+            events.append(Event(kind, detail, received_at))
+
+    @property
+    def copies(self) -> int:
+        """The number of events, copies included."""
+        return sum(event.copies for events in list(self.by_tag.values()) for event in events)
+
+
+class Leftovers:
+    """Names what a clean-up could not remove, with the command that does."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @contextmanager
+    def made(
+        self, name: str, make: Callable[[], Any], remove: Callable[[], object], command: str
+    ) -> Iterator[Any]:
+        """Make a thing and remove it at the end, also if the call that makes it is interrupted."""
+        try:
+            thing = make()
+        except KeyboardInterrupt:
+            self.remove(name, remove, command)
+            raise
+        try:
+            yield thing
+        finally:
+            self.remove(name, remove, command)
+
+    def remove(self, name: str, remove: Callable[[], object], command: str) -> None:
+        """Remove a thing unless it does not exist; remember its name if that fails."""
+        try:
+            remove()
+        except (XorAckError, ClientError, BotoCoreError) as error:
+            code = error_code(error)
+            if not code.endswith(("NonExistentQueue", "DoesNotExist", "NotFoundException")):
+                self.lines.append(f"{name} could not be removed ({error}): {command}")
+
+
+@contextmanager
+def subscribed(
+    run: str, bus_name: str, client: Callable[[str], Any], leftovers: Leftovers
+) -> Iterator[Events]:
+    """Subscribe to the events of a run by a rule and a queue of its name, and receive them.
+
+    Args:
+        run: The run's name.
+        bus_name: The event bus.
+        client: Makes the boto3 client of a service.
+        leftovers: Gets what cannot be removed at the end.
+
+    Raises:
+        MeasureFailed: The rule does not deliver.
+    """
+    bus, sqs = client("events"), client("sqs")
+    rule = {"Name": run, "EventBusName": bus_name}
+    target = {"Rule": run, "EventBusName": bus_name}
+    pattern = {"source": [SOURCE, run], "detail": {"tag": [{"prefix": f"{run}/"}]}}
+
+    def remove_rule() -> None:
+        bus.remove_targets(**target, Ids=["measure"])
+        bus.delete_rule(**rule)
+
+    made_rule = leftovers.made(
+        f"rule {run}",
+        lambda: bus.put_rule(
+            **rule, EventPattern=json.dumps(pattern), Description="temporary: python -m measure"
+        ),
+        remove_rule,
+        f"aws events remove-targets --event-bus-name {bus_name} --rule {run} --ids measure; "
+        f"aws events delete-rule --event-bus-name {bus_name} --name {run}",
+    )
+    with made_rule as response:
+        arn = str(response["RuleArn"])
+        _, partition, _, region, account, _ = arn.split(":", 5)
+        queue_arn = f"arn:{partition}:sqs:{region}:{account}:{run}"
+        # The policy is there from the beginning: a later one may take a minute.
+        attributes = {
+            "Policy": json.dumps(_policy(queue_arn, arn)),
+            "MessageRetentionPeriod": "86400",
+            "VisibilityTimeout": "60",
+        }
+        made_queue = leftovers.made(
+            f"queue {run}",
+            lambda: sqs.create_queue(QueueName=run, Attributes=attributes)["QueueUrl"],
+            lambda: sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=run)["QueueUrl"]),
+            f'aws sqs delete-queue --queue-url "$(aws sqs get-queue-url --queue-name {run} '
+            '--output text)"',
+        )
+        with made_queue as url:
+            answer = bus.put_targets(**target, Targets=[{"Id": "measure", "Arn": queue_arn}])
+            if answer.get("FailedEntryCount"):
+                reason = answer["FailedEntries"][0].get("ErrorMessage")
+                raise MeasureFailed(f"the rule {run} rejects its queue as a target: {reason}")
+            _probe(run, bus_name, bus, sqs, url)
+            with _receiving(sqs, url) as events:
+                yield events
+
+
+@contextmanager
+def _receiving(sqs: Any, url: str) -> Iterator[Events]:
+    """Receive the events of a queue in threads."""
+    events, stop = Events(), threading.Event()
+    with ThreadPoolExecutor(_RECEIVERS) as pool:
+        for _ in range(_RECEIVERS):
+            pool.submit(_receive, events, stop, sqs, url)
+        try:
+            yield events
+        finally:
+            stop.set()
+
+
+def _policy(queue_arn: str, rule_arn: str) -> dict[str, Any]:
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": queue_arn,
+        "Condition": {"ArnEquals": {"aws:SourceArn": rule_arn}},
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+def _probe(run: str, bus_name: str, bus: Any, sqs: Any, url: str) -> None:
+    """Publish events of another source until ten arrive together: a new rule takes a while."""
+    entry = {"EventBusName": bus_name, "Source": run, "DetailType": "probe"}
+    entry["Detail"] = json.dumps({"tag": f"{run}/probe"})
+    deadline = time.monotonic() + _PROBE_SECONDS
+    while time.monotonic() < deadline:
+        bus.put_events(Entries=[entry] * 10)
+        arrived = 0
+        # A new queue may not be known everywhere either.
+        with suppress(sqs.exceptions.QueueDoesNotExist):
+            while messages := _poll(sqs, url):
+                arrived += len(messages)
+                if arrived >= 10:
+                    return  # `_receive` deletes those that come again
+    raise MeasureFailed(
+        f"no event reached the queue {run} within {_PROBE_SECONDS} s: may this account's "
+        f"events.amazonaws.com send to it, and is the bus {bus_name} in this account?"
+    )
+
+
+def _poll(sqs: Any, url: str, **options: Any) -> list[Any]:
+    """Receive up to ten messages."""
+    response = sqs.receive_message(
+        QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=_WAIT_SECONDS, **options
+    )
+    return list(response.get("Messages", []))
+
+
+def _receive(events: Events, stop: threading.Event, sqs: Any, url: str) -> None:
+    while not stop.is_set():
+        try:
+            messages, now = _poll(sqs, url), time.time()
+            events.calls += 1 + bool(messages)
+            for message in messages:
+                event = json.loads(message["Body"])
+                if event["source"] == SOURCE:
+                    events.add(event["detail-type"], event["detail"], now)
+            if messages:
+                _in_tens(sqs.delete_message_batch, url, messages)
+        except (ClientError, BotoCoreError):
+            stop.wait(1)  # the events stay in the queue
+
+
+def _in_tens(call: Callable[..., Any], url: str, messages: list[Any], **fields: Any) -> None:
+    for at in range(0, len(messages), 10):
+        entries = [
+            {"Id": str(n), "ReceiptHandle": message["ReceiptHandle"], **fields}
+            for n, message in enumerate(messages[at : at + 10])
+        ]
+        call(QueueUrl=url, Entries=entries)
+
+
+def take_dead_letters(run: str, queue_url: str, sqs: Any) -> list[tuple[str, str]]:
+    """Remove the dead-lettered messages of a run; show the others to other readers again.
+
+    Returns:
+        The tag and the reason of each.
+    """
+    taken, others = [], []
+    try:
+        while True:
+            messages = _poll(
+                sqs,
+                queue_url,
+                VisibilityTimeout=_HOLD_SECONDS,
+                MessageAttributeNames=["All"],
+                AttributeNames=["SentTimestamp"],
+            )
+            mine = [m for m in messages if f'"tag":"{run}/' in _text(m)]
+            others += [m for m in messages if m not in mine]
+            if mine:
+                _in_tens(sqs.delete_message_batch, queue_url, mine)
+            taken += [(tag, _reason(m)) for m in mine for tag in sorted({*TAG.findall(_text(m))})]
+            if not messages:
+                return taken
+    finally:
+        if others:
+            with suppress(ClientError, BotoCoreError):
+                call = sqs.change_message_visibility_batch
+                _in_tens(call, queue_url, others, VisibilityTimeout=0)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return "".join(DeadMessage.read(dict(message)).bodies)
+
+
+def _reason(message: Mapping[str, Any]) -> str:
+    attribute = message.get("MessageAttributes", {}).get("error", {})
+    return str(attribute.get("StringValue") or DeadMessage.read(dict(message)).reason)
+
+
+def missing_dead_letters(
+    expected: Iterable[tuple[str, str]], taken: Iterable[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return the expected tags and parts of reasons that no dead-lettered message has."""
+    reasons: dict[str, list[str]] = {}
+    for tag, reason in taken:
+        reasons.setdefault(tag, []).append(reason)
+    return [
+        (tag, part)
+        for tag, part in expected
+        if not any(part in reason or _SHARED in reason for reason in reasons.get(tag, ()))
+    ]

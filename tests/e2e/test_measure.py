@@ -1,0 +1,132 @@
+"""A measurement of the synthesised stack in the embedded AWS, as users start it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from tests.e2e.conftest import ROOT, eventually, python
+
+pytestmark = pytest.mark.embedded
+
+FAULTS = (
+    *("--duplicate", "0.2", "--late-duplicate", "0.2", "--delay", "0.1", "--max-delay", "1"),
+    *("--reorder", "0.3", "--lose", "0.2", "--malformed", "0.2", "--reject", "0.3"),
+)
+
+
+def measure(stack, folder, *arguments):
+    """Run a measurement; return its status, its report and its lines."""
+    path = folder / "report.json"
+    process = python(
+        *("-m", "measure", "--stack", stack.name, "--yes", "--metrics-wait", "0"),
+        *("--patience", "120", "--json", str(path), *arguments),
+        **stack.aws.environ(),
+    )
+    assert path.stat().st_size, process.stderr
+    report = json.loads(path.read_text())
+    return SimpleNamespace(status=process.returncode, report=report, text=process.stdout)
+
+
+def sweep_until(stack, future):
+    """Invoke the sweeper each second, as the schedule does each minute; return the result."""
+    while not future.done():
+        stack.client("lambda").invoke(FunctionName=stack.outputs["SweeperName"])
+        time.sleep(1)
+    return future.result()
+
+
+def leftovers(stack, run):
+    """What a run left behind: rules, queues, chains and dead letters; marks have their TTL."""
+    sqs, bus = stack.client("sqs"), stack.client("events")
+    rules = bus.list_rules(EventBusName=stack.bus_name, NamePrefix=run)["Rules"]
+    queues = sqs.list_queues(QueueNamePrefix=run).get("QueueUrls", [])
+    items = stack.client("dynamodb").scan(
+        TableName=stack.table_name,
+        FilterExpression="begins_with(tag, :run) AND NOT contains(tag, :nul)",
+        ExpressionAttributeValues={":run": {"S": run}, ":nul": {"S": "\0"}},
+    )["Items"]
+    dead = sqs.receive_message(QueueUrl=stack.dead_letter_queue_url, VisibilityTimeout=0)
+    mine = [m for m in dead.get("Messages", []) if run in m["Body"]]
+    return [*rules, *queues, *items, *mine]
+
+
+def test_a_load_with_all_faults_ends_as_expected_and_leaves_nothing(stack, tmp_path):
+    arguments = ("--chains", "20", "--units", "1,2,30", "--message-bytes", "9000", *FAULTS)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(measure, stack, tmp_path, "--seed", "3", "--settle", "0", *arguments)
+        done = sweep_until(stack, future)
+    report = done.report
+    assert report["violations"] == []
+    assert done.status == 0
+    assert done.text.splitlines()[-1] == "all as expected"
+    counts = report["counts"]
+    assert counts["events"] >= counts["chains"] == counts["acked"] + counts["failed"] == 20
+    assert counts["failed"] == counts["with lost units"] > 0
+    assert counts["dead letters"] >= counts["expected dead letters"] > 0
+    assert counts["copies among them"] > 0
+    assert report["latency"]["to arrival"]["max"] > 0
+    assert 0 < report["cost"]["total"] < 0.01
+    assert report["stack"]["conflicts"] is None  # the embedded AWS has no metrics of the acker
+    assert report["left behind"] == []
+    assert leftovers(stack, report["run"]) == []
+
+
+def test_an_interrupted_measurement_cleans_up_and_names_its_chains(stack):
+    command = [sys.executable, "-m", "measure", "--stack", stack.name, "--yes", "--rate", "5"]
+    process = subprocess.Popen(
+        [*command, "--message-bytes", "2000"], cwd=ROOT, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.DEVNULL, env={**os.environ, **stack.aws.environ()},
+    )  # fmt: skip
+    assert process.stderr.readline().startswith("sending 100 chains")
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    (chains,) = [line for line in errors.splitlines() if line.startswith("left behind: ")]
+    run = chains.rpartition(" ")[2]
+    assert f"xorack list --table {stack.table_name} --run measure-" in chains
+    # The chains that were sent stay; they time out after an hour.
+    assert all("tag" in one for one in leftovers(stack, run))
+
+
+@pytest.mark.slow
+def test_a_forged_ack_is_a_violation(stack, tmp_path):
+    """The judge sees an ack on the real bus that the acker did not publish."""
+    arguments = ("--chains", "10", "--units", "30", "--rate", "8", "--message-bytes", "9000")
+    entry = {"EventBusName": stack.bus_name, "Source": "xorack", "DetailType": "acked"}
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(measure, stack, tmp_path, "--settle", "0", *arguments)
+        bus = stack.client("events")
+
+        def rules():
+            every = bus.list_rules(EventBusName=stack.bus_name, NamePrefix="measure-")["Rules"]
+            return [rule["Name"] for rule in every]
+
+        assert eventually(rules)
+        (run,) = rules()
+        detail = {"id": "forged", "tag": f"{run}/9", "status": "acked", "started": 30}
+        while not future.done():
+            bus.put_events(Entries=[{**entry, "Detail": json.dumps(detail)}])
+            time.sleep(0.5)
+        done = future.result()
+    assert done.status == 1
+    assert any("2 different events" in line for line in done.report["violations"])
+    assert any("false ack: its event arrived" in line for line in done.report["violations"])
+    assert {line.partition(":")[0] for line in done.report["violations"]} == {f"{run}/9"}
+
+
+@pytest.mark.slow
+def test_a_larger_load_from_two_processes(stack, tmp_path):
+    """The schedule ends the chains that lost units: nobody else invokes the sweeper."""
+    arguments = ("--chains", "400", "--processes", "2", "--units", "1:50%,100:45%,1000:5%")
+    done = measure(stack, tmp_path, *arguments, "--patience", "200", "--fold", "7", *FAULTS)
+    assert done.report["violations"] == []
+    assert done.status == 0
+    assert done.report["counts"]["units"] > 20_000
+    assert leftovers(stack, done.report["run"]) == []

@@ -1,0 +1,132 @@
+"""`xorack extend`, and `xorack fail` for several chains or a run, over moto in process."""
+
+import json
+
+import pytest
+
+from tests.support.cli import apply, finish, put_invalid_item, start, store
+from xorack import traced
+from xorack.core.clock import milliseconds
+from xorack.core.event import rfc3339
+from xorack.core.request import Request
+
+
+def read(stack, tag):
+    return store(stack).read([tag])[tag]
+
+
+@pytest.fixture
+def run(stack):
+    """Chains of a run, the first finished, and a chain of another run."""
+    for number in range(5):
+        start(stack, f"run/{number}", timeout=3600)
+    finish(stack, "run/0")
+    apply(stack, Request("stamp", "run/pending", "s", traced(1), 1))
+    start(stack, "run-2/0", timeout=3600)
+    stack.events()
+    return stack
+
+
+@pytest.mark.parametrize("seconds", [60, 86_400])
+def test_extend_sets_the_deadline(stack, xorack, seconds):
+    start(stack, "a", timeout=3600, idle_timeout=600)
+    before = milliseconds()
+    status, out, err = xorack("extend", "a", "--timeout", str(seconds))
+    chain = read(stack, "a")
+    assert 0 <= chain.deadline - before - seconds * 1000 < 60_000
+    assert (status, err) == (0, [])
+    assert out == [f"a: open; its deadline is {rfc3339(chain.deadline)}"]
+    (result,) = map(json.loads, xorack("extend", "a", "--timeout", "7", "--json")[1])
+    assert (result["changed"], result["idle_timeout_seconds"]) == (True, 600)
+    assert read(stack, "a").idle_timeout == 600_000
+
+
+def test_extend_of_a_chain_that_is_not_created_yet(stack, xorack):
+    apply(stack, Request("stamp", "early", "s", traced(1), 1))
+    status, (line,), _ = xorack("extend", "early", "--timeout", "7200")
+    deadline = read(stack, "early").deadline
+    expected = f"early: pending; its deadline is {rfc3339(deadline)} once it is created"
+    assert (status, line) == (0, expected)
+    apply(stack, Request("create", "early", "c", traced(2), 1, timeout=60))
+    assert (read(stack, "early").status, read(stack, "early").deadline) == ("open", deadline)
+
+
+@pytest.mark.parametrize("command", ["fail --reason no", "extend --timeout 60"])
+def test_one_problem_does_not_stop_the_others(run, xorack, command):
+    put_invalid_item(run)
+    name, *options = command.split()
+    tags = ["run/0", "gone", "foreign", "run/1", "run/1", "run/2"]
+    status, out, err = xorack(name, *options, *tags)
+    assert status == 1
+    assert [line.partition(":")[0] for line in out] == ["run/1", "run/2"]
+    assert err == [
+        "error: run/0 is acked already: nothing changed",
+        "error: tag: 'gone' does not exist",
+        "error: tag: 'foreign' is not a chain item: its stamp is of type S, expected a Binary",
+    ]
+    status, out, err = xorack(name, *options, "--json", "run/0", "gone", "run/3")
+    results = [json.loads(line) for line in out]
+    assert (status, [one["changed"] for one in results]) == (1, [False, False, True])
+    assert (results[1]["error"], results[2]["tag"]) == ("tag: 'gone' does not exist", "run/3")
+
+
+def test_a_run_is_failed_after_a_question(run, xorack, answer):
+    answer("n\n")
+    status, (line,), _ = xorack("fail", "--run", "run", "--reason", "withdrawn")
+    expected = "Fail 5 unfinished chains of run run? [y/N]: nothing was changed"
+    assert (status, line, run.events()) == (1, expected, [])
+    answer("y\n")
+    status, (line,), _ = xorack("fail", "--run", "run", "--reason", "withdrawn")
+    assert (status, line.partition("]: ")[2]) == (0, "5 chains of run run: failed")
+    failed = {event["detail"]["tag"]: event["detail"]["reason"] for event in run.events()}
+    assert failed == {f"run/{number}": "withdrawn" for number in range(1, 5)}
+    assert read(run, "run/pending").failing == "withdrawn"
+    assert (read(run, "run/0").status, read(run, "run-2/0").status) == ("acked", "open")
+    apply(run, Request("create", "run/pending", "c", traced(2), 1))
+    assert xorack("fail", "--run", "run", "--reason", "x") == (
+        0,
+        ["no unfinished chains of run run"],
+        [],
+    )
+
+
+def test_an_item_of_a_run_that_is_not_a_chain_is_an_error(run, xorack):
+    put_invalid_item(run, "run/foreign", status={"S": "done"})
+    status, out, (line,) = xorack("fail", "--run", "run", "--reason", "x", "--yes")
+    assert (status, out) == (1, ["5 chains of run run: failed"])
+    assert line.startswith("error: tag: 'run/foreign' is not a chain item: its status is 'done'")
+
+
+def test_a_run_is_extended(run, xorack):
+    status, out, _ = xorack("extend", "--run", "run", "--timeout", "86400", "--yes", "--json")
+    assert (status, len(out)) == (0, 5)
+    late = milliseconds() + 80_000_000
+    assert all(read(run, f"run/{number}").deadline > late for number in range(1, 5))
+    assert read(run, "run-2/0").deadline < late
+
+
+def test_a_chain_of_a_run_that_ends_meanwhile_is_no_error(run, xorack, monkeypatch):
+    monkeypatch.setattr("click.confirm", lambda _: finish(run, "run/1") or True)
+    status, (line,), err = xorack("fail", "--run", "run", "--reason", "x")
+    assert (status, line, err) == (0, "4 chains of run run: failed", [])
+    assert read(run, "run/1").status == "acked"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "line"),
+    [
+        ("fail --reason x", 2, "Missing TAG or --run"),
+        ("extend a --run r --timeout 1", 2, "TAG and --run cannot be used together"),
+        ("extend a", 2, "Missing option '--timeout'"),
+        ("extend a --timeout 0", 2, "Invalid value for '--timeout': 0.0 is not in the range"),
+        ("extend a --timeout nan", 2, "Invalid value for '--timeout': nan is not a number"),
+        ("extend a --timeout 1e999", 2, "Invalid value for '--timeout': inf is not in the range"),
+        ("fail --run r --reason x --json", 2, "--json with --run requires --yes"),
+        ("extend a\0 --timeout 1", 1, "tag: 'a\\x00', expected a string"),
+        (f"fail a b --reason {'x' * 1025}", 1, "reason: 'xxx"),
+    ],
+)
+def test_invalid_arguments_change_nothing(stack, xorack, arguments, status, line):
+    ended, out, (error,) = xorack(*arguments.split(" "))
+    assert (ended, out) == (status, [])
+    assert error.startswith(f"error: {line}")

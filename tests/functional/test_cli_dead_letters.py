@@ -1,0 +1,294 @@
+"""`xorack dead-letters`, and selections of `xorack redrive`, over moto in process."""
+
+import base64
+import json
+import os
+import stat
+
+import pytest
+
+from tests.support.cli import apply, commands_of, store
+from tests.support.dead_letters import bodies, put, put_messages
+from tests.support.functions import message
+from tests.support.services import Message, consume
+from xorack import traced
+from xorack.aws.eventbridge import EventBus
+from xorack.aws.sqs import DeadLetterQueue
+from xorack.cli.commands import cli
+from xorack.core.clock import milliseconds
+from xorack.core.event import rfc3339
+from xorack.core.request import Request
+from xorack.ops.redrive import Redrive
+
+STAMP = base64.b64encode(traced(7)).decode()
+INVALID = {"op": "stamp", "tag": "run/b", "id": "s", "stamp": STAMP, "started": "two\x1b\u202e"}
+VALID = message(Request("stamp", "t", "i", b"8"))
+
+
+def malformed(*requests):
+    return json.dumps({"version": 1, "requests": requests})
+
+
+LONG = malformed(INVALID).replace('"two', "9" * 5000 + ', "x": "')
+
+
+def shown(lines):
+    """Return what `show` prints of one message, by name; further lines are joined."""
+    values, name = {}, ""
+    for line in lines:
+        name = line[:12].strip() or name
+        values[name] = "\n".join(filter(None, [values.get(name), line[13:]]))
+    return values
+
+
+def as_json(xorack, *arguments):
+    status, out, err = xorack("dead-letters", "show", "--json", *arguments)
+    assert (status, err) == (0, [])
+    return [json.loads(line) for line in out]
+
+
+def left(aws):
+    return sorted(letter["MessageId"] for letter in aws.dead_letters())
+
+
+def test_a_rejected_request_is_shown_as_a_whole(stack, xorack, sqs):
+    sent_at = milliseconds() - 90_000
+    received = Message("original", malformed(INVALID), 1, sent_at, "AROA:loader")
+    bus = EventBus(stack.bus_name, stack.client("events"))
+    dead_letters = DeadLetterQueue(stack.dead_letter_queue_url, stack.client("sqs"))
+    consume([received], store(stack), bus, dead_letters)
+    (message,) = as_json(xorack)
+    expected = {
+        "kind": "malformed",
+        "field": "started",
+        "value": "two\x1b\u202e",
+        "tags": ["run/b"],
+        "sender": "AROA:loader",
+        "message_id": "original",
+        "sent_at": rfc3339(sent_at),
+        "receives": 1,
+    }
+    assert message == {**message, **expected}
+    assert message["error"].startswith("requests[0].started: 'two\\x1b\\u202e', expected a whole")
+    assert json.loads(message["body"])["requests"] == [INVALID]
+    assert message["sent_at"] < message["rejected_at"] <= message["first_received_at"]
+
+    status, out, err = xorack("dead-letters", "show")
+    text = shown(out)
+    assert (status, err) == (0, [])
+    assert (text["id"], text["original id"]) == (message["id"], "original")
+    assert text["value"] == 'started: "two\\u001b\\u202e"'
+    assert (text["tag"], text["sender"]) == ("run/b", "AROA:loader")
+    assert text["sent"].startswith(f"{rfc3339(sent_at)}, 1 min 3")
+    assert text["received"].startswith("2 times, first 20")
+    assert f'"stamp": "{STAMP[:24]}… (864 characters)"' in text["body"]
+    assert '"started": "two\\u001b\\u202e"' in text["body"]
+    assert not any(c in "".join(out) for c in "\x1b\u202e")
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "field", "value"),
+    [
+        ("x" * 5000, None, "body", "x" * 5000),
+        ('{"version": 2}', None, "version", 2),
+        (malformed(5), None, "request", 5),
+        (malformed({"op": "fail", "tag": "t"}), None, None, None),
+        (malformed({"op": "fail", "tag": 5, "id": "i"}), None, "tag", 5),
+        (LONG, None, "started", "9" * 5000),
+        (VALID, "Buffer lengths are not equal", "stamp", "OA=="),
+        (VALID, "tag: 't' already exists", "tag", "t"),
+        (VALID, None, None, None),
+        ("[" * 100_000, None, "body", "[" * 100_000),
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_the_invalid_value_is_named(stack, xorack, sqs, body, error, field, value):
+    put(stack, body, **({"error": error} if error else {}))
+    (one,) = as_json(xorack)
+    assert (one["field"], one["value"], one["body"]) == (field, value, body)
+    status, out, _ = xorack("dead-letters", "show")
+    assert (status, sum(map(len, out)) < 6000) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("selection", "numbers"),
+    [
+        ("--reason exists", (3, 4)),
+        ("--reason books/4", (4,)),
+        ("--kind failed", (1, 2)),
+        ("--kind failed --kind rejected", (1, 2, 3, 4)),
+        ("--tag books/2", (2,)),
+        ("--run books", (1, 2, 3, 4)),
+        ("--run book", ()),
+        ("--kind failed --tag books/3", ()),
+    ],
+)
+def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection, numbers):
+    put_messages(stack, failed=(1, 2), rejected=(3, 4), malformed=(7,))
+    chosen = bodies(*numbers)
+    found = {one["id"]: one["body"] for one in as_json(xorack, *selection.split())}
+    assert sorted(found.values()) == chosen
+    listed = json.loads(xorack("dead-letters", "list", "--json", *selection.split())[1][0])
+    assert (listed["seen"], listed["complete"]) == (len(numbers), True)
+    if numbers:
+        _, out, _ = xorack("redrive", "--yes", *found)
+        stay = f"; {5 - len(numbers)} stay"
+        count = "1 message" if len(numbers) == 1 else f"{len(numbers)} messages"
+        assert out[-1].startswith(f"{count} sent back")
+        assert stay in out[-1] or len(numbers) == 1
+    assert sorted(m["Body"] for m in stack.receive_all(stack.queue_url)) == chosen
+    assert len(left(stack)) == 5 - len(numbers)
+
+
+def test_a_kind_is_redriven_without_other_options(stack, xorack, sqs):
+    put_messages(stack, failed=(1,), rejected=(2, 3), malformed=(7,))
+    assert xorack("redrive", "--yes", "--kind", "rejected")[1][-1] == "2 messages sent back; 2 stay"
+    assert sorted(m["Body"] for m in stack.receive_all(stack.queue_url)) == bodies(2, 3)
+    # Without a kind, a condition restricts the kinds that go back by default.
+    assert xorack("redrive", "--yes", "--reason", "version")[1][-1] == "nothing to send back"
+
+
+def test_look_shows_counts_and_messages_and_moves_nothing(stack, xorack, sqs):
+    put_messages(stack, failed=(1,), rejected=(2,))
+    status, out, _ = xorack("redrive", "--look")
+    assert (status, out[0].split()[0]) == (0, "MESSAGES")
+    assert sum(line.startswith("body ") for line in out) == 2
+    ids = [json.loads(line)["id"] for line in xorack("redrive", "--look", "--json")[1]]
+    assert sorted(ids) == left(stack)
+
+
+def test_show_stops_at_its_limit_and_says_so(stack, xorack, sqs):
+    put_messages(stack, failed=range(25), malformed=(1,))
+    for arguments, count, more in (
+        ((), 20, ""),
+        (("--kind", "failed"), 20, "5 "),
+        (("--limit", "30"), 26, None),
+    ):
+        status, out, err = xorack("dead-letters", "show", *arguments)
+        assert (status, sum(line.startswith("id ") for line in out)) == (0, count)
+        line = f"there are {more}more: --limit shows more messages"
+        assert err == ([] if more is None else [line])
+
+
+def test_single_messages_are_deleted_after_a_question(stack, xorack, sqs, answer):
+    put_messages(stack, failed=(1, 2, 3))
+    one, *others = sorted(found["id"] for found in as_json(xorack))
+    answer("n\n")
+    status, out, _ = xorack("dead-letters", "delete", one)
+    assert (status, out[-1].endswith("nothing was deleted")) == (1, True)
+    assert out[1].startswith(one)
+    answer("")
+    assert xorack("dead-letters", "delete", one)[0] == 1
+    status, out, _ = xorack("dead-letters", "delete", one, "--json")
+    assert (status, json.loads(out[0])) == (0, {"selected": [one], "deleted": 0})
+    answer("y\n")
+    assert xorack("dead-letters", "delete", one)[1][-1].endswith("1 message deleted")
+    status, out, _ = xorack("dead-letters", "delete", *others[:1], "--json", "--yes")
+    assert json.loads(out[0]) == {"selected": others[:1], "deleted": 1}
+    assert left(stack) == others[1:]
+
+
+def test_deleted_messages_are_saved_first(stack, xorack, sqs, tmp_path):
+    put_messages(stack, failed=range(30), malformed=(1, 2))
+    copy = tmp_path / "copy.json"
+    arguments = ("dead-letters", "delete", "--run", "books", "--yes", "--save", str(copy))
+    before = as_json(xorack, "--run", "books", "--limit", "100")
+    sqs.before["DeleteMessageBatch"] = lambda _: len(copy.read_text().splitlines()) >= 1 or 1 / 0
+    status, out, _ = xorack(*arguments)
+    assert (status, out[-1]) == (0, f"30 messages deleted; copies in {copy}")
+    assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
+    saved = {one["id"]: one["body"] for one in map(json.loads, copy.read_text().splitlines())}
+    assert saved == {one["id"]: one["body"] for one in before}
+    # An earlier copy is not overwritten, and nothing is deleted without one.
+    put_messages(stack, failed=(99,))
+    status, out, err = xorack(*arguments)
+    assert (status, "File exists: nothing was deleted" in err[0]) == (2, True)
+    assert len(left(stack)) == 3
+
+
+def test_a_copy_that_cannot_be_written_deletes_nothing(stack, xorack, sqs, monkeypatch, tmp_path):
+    put_messages(stack, failed=(1,))
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    copy = tmp_path / "copy.json"
+    arguments = ("delete", "--all", "--yes", "--save", str(copy))
+    status, _, err = xorack("dead-letters", *arguments)
+    assert (status, err) == (1, [f"error: {copy}: No space left on device"])
+    assert len(left(stack)) == 1
+
+
+def test_messages_that_arrive_after_the_list_are_not_deleted(stack, xorack, sqs, monkeypatch):
+    put_messages(stack, failed=(1, 2))
+    late = []
+
+    def confirm(question):
+        late.append(put(stack, *bodies(3)))
+        return True
+
+    monkeypatch.setattr("click.confirm", confirm)
+    assert xorack("dead-letters", "delete", "--all")[1][-1] == "2 messages deleted"
+    assert left(stack) == late
+
+
+def test_messages_that_sqs_does_not_delete_are_not_counted(stack, xorack, sqs, monkeypatch):
+    put_messages(stack, failed=(1, 2))
+    call = Redrive._call_for_ten
+
+    def fail_first(self, operation, fields, handles):
+        failed = call(self, operation, fields, handles[1:] if not fields else handles)
+        return failed if fields else [0]
+
+    monkeypatch.setattr(Redrive, "_call_for_ten", fail_first)
+    status, out, err = xorack("dead-letters", "delete", "--all", "--yes")
+    assert (status, out[-1]) == (1, "1 of 2 messages deleted")
+    assert err == ["the others are gone, or another reader has them: try again"]
+
+
+def test_a_message_that_is_gone_is_not_counted(stack, xorack, sqs, monkeypatch):
+    put_messages(stack, failed=(1,))
+    monkeypatch.setattr("click.confirm", lambda _: bool(stack.dead_letters()))
+    status, out, _ = xorack("dead-letters", "delete", "--all")
+    assert (status, out[-1]) == (1, "0 of 1 message deleted")
+
+
+def test_a_deletion_needs_a_selection(xorack):
+    for arguments in ((), ("--yes",), ("--all", "--kind", "failed")):
+        status, out, (line,) = xorack("dead-letters", "delete", *arguments)
+        assert (status, out, "--all" in line) == (2, [], True)
+
+
+def test_an_empty_queue(stack, xorack, sqs):
+    for command in ("list", "show", "delete --all", "redrive"):
+        assert xorack("dead-letters", *command.split()) == (0, ["no dead-lettered messages"], [])
+    assert as_json(xorack) == []
+
+
+def test_the_group_alone_prints_its_help(xorack):
+    status, out, _ = xorack("dead-letters", "--help")
+    assert (status, xorack("dead-letters")) == (0, (2, [], out))
+
+
+def test_redrive_is_a_command_of_both_groups():
+    commands = dict(commands_of(cli))
+    assert commands["redrive",] is commands["dead-letters", "redrive"]
+
+
+def test_the_tags_of_many_requests(stack, xorack, sqs):
+    put(stack, message(*(Request("stamp", f"run/{n}", "s", traced(n + 1)) for n in range(20))))
+    _, out, _ = xorack("dead-letters", "show", "--tag", "run/7")
+    assert shown(out)["tag"].split("\n") == [*(f"run/{n}" for n in range(5)), "and 15 more tags"]
+    assert shown(out)["body"].endswith("more lines")
+
+
+def test_a_request_of_a_chain_names_its_sender(stack, xorack, sqs):
+    apply(stack, Request("create", "t", "c", traced(1), 1))
+    put(
+        stack,
+        message(Request("create", "t", "d", traced(1), 1)),
+        sender="x\x1b",
+        error="tag: 't' already exists",
+    )
+    assert shown(xorack("dead-letters", "show")[1])["sender"] == "x\\x1b"

@@ -1,0 +1,92 @@
+"""Every command behind a reader that closes the pipe early: `| head -1`."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+from tests.support.cli import TAG, apply, commands_of, finish, start
+from tests.support.dead_letters import put, put_messages
+from xorack import traced
+from xorack.cli import main
+from xorack.cli.commands import cli
+from xorack.core.request import Request
+
+ARGUMENTS = {
+    ("show",): [TAG],
+    ("list",): ["--order", "tag", "--limit", "0"],
+    ("fail",): [TAG, "--reason", "x"],
+    ("extend",): [TAG, "--timeout", "60"],
+    ("watch",): ["--json"],
+    ("wait",): ["done"],
+    ("dead-letters", "list"): [],
+    ("dead-letters", "show"): [],
+    ("dead-letters", "delete"): ["--all", "--yes"],
+    ("dead-letters", "redrive"): ["--look"],
+    ("redrive",): ["--yes", "--json"],
+}
+
+
+def test_every_command_is_tested():
+    paths = {path for path, command in commands_of(cli) if not hasattr(command, "commands")}
+    assert paths == {*ARGUMENTS, ("demo",)}
+
+
+class Pipe:
+    """A pipe as stdout, and perhaps stderr; its reader closes it after so many bytes."""
+
+    def __init__(self, monkeypatch, size, names):
+        self.read = b""
+        source, target = os.pipe()
+        # Errors appear at the latest when the file is closed, as at the end of the process.
+        self.file = open(target, "w", encoding="utf-8")  # noqa: SIM115
+        for name in names:
+            monkeypatch.setattr(sys, name, self.file)
+        self.reader = threading.Thread(target=self._read, args=(source, size), daemon=True)
+        self.reader.start()
+        if not size:
+            self.reader.join()
+
+    def _read(self, source, size):
+        with open(source, "rb", buffering=0) as file:
+            self.read = file.read(size)
+
+
+@pytest.mark.parametrize("names", [("stdout",), ("stdout", "stderr")])
+@pytest.mark.parametrize("path", ARGUMENTS, ids=str)
+def test_a_reader_that_closes_at_once(stack, sqs, capsys, monkeypatch, path, names):
+    start(stack)
+    start(stack, "done")
+    finish(stack, "done")
+    put_messages(stack, failed=range(3), malformed=(1,))
+    pipe = Pipe(monkeypatch, 0, names)
+    assert main([*path, *ARGUMENTS[path]]) == 1
+    pipe.file.close()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+@pytest.mark.parametrize("command", ["list", "dead-letters show --limit 100"])
+def test_a_reader_of_a_large_output_that_closes_early(
+    stack, sqs, capsys, monkeypatch, command, option
+):
+    detail = {"text": "x" * 3900}
+    tags = [f"{n}".zfill(900) for n in range(100)]
+    apply(stack, *(Request("create", tag, "c", traced(1), 1, detail=detail) for tag in tags))
+    for _ in range(40):
+        put(stack, "x" * 10_000)
+    pipe = Pipe(monkeypatch, 10, ["stdout"])
+    assert main([*command.split(), *option]) == 1
+    pipe.file.close()
+    pipe.reader.join()
+    assert len(pipe.read) == 10
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("path", [*ARGUMENTS, ("dead-letters",), ()], ids=str)
+def test_help_for_a_reader_that_closes_at_once(capsys, monkeypatch, path):
+    pipe = Pipe(monkeypatch, 0, ["stdout"])
+    assert main([*path, "--help"]) == 1
+    pipe.file.close()
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,252 @@
+"""Which alarms go off in which situation, and when: by CloudWatch's rules over synthetic data."""
+
+import ast
+import re
+
+import pytest
+
+from infra.synth import ROOT
+from xorack.cdk.alarms import PAGE, TICKET
+
+from .cloudwatch import CloudWatch, MetricAlarm, Rules, compute, judge
+from .scenarios import Scenario, between, constant
+from .templates import Template
+
+STRICT = Rules(
+    extra=5, fills_empty=False, dynamodb_ignores=True,
+    delays={"AWS/SQS": 1, "AWS/Lambda": 3, "AWS/DynamoDB": 2, "xorack": 3},
+)  # fmt: skip
+"""Old values count, new ones are late, and FILL does nothing without any data."""
+VARIANTS = {
+    "default": ("template", Rules()),
+    "strict": ("template", STRICT),
+    "varied": ("varied", Rules(extra=0)),
+    "minimal": ("minimal", STRICT),
+}
+MINIMAL = {"ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLettersNew"}
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request):
+    return request.param
+
+
+@pytest.fixture
+def watch(variant, request):
+    """A function that evaluates the alarms of a template in a scenario."""
+    name, rules = VARIANTS[variant]
+    template: Template = request.getfixturevalue(name)
+
+    def watch(scenario, minutes):
+        cloudwatch = CloudWatch(template, rules)
+        cloudwatch.run(scenario.data(template, range(minutes)), range(minutes))
+        return cloudwatch
+
+    return watch
+
+
+def starts(cloudwatch, name):
+    """The minutes in which an alarm starts."""
+    return [minute for minute, state in cloudwatch.changes[name] if state == "ALARM"]
+
+
+def on(cloudwatch):
+    """The alarms that were on at any time."""
+    return {name for name in [*cloudwatch.changes] if starts(cloudwatch, name)}
+
+
+QUIET = {
+    "a first deployment without any message": Scenario(
+        sent=constant(0), sweeps=between(2, 999, 1), sqs_from=15),
+    "a first deployment whose queue has data before the first sweep": Scenario(
+        sent=between(5, 999, 20), sweeps=between(3, 999, 1)),
+    "a first deployment with messages at once": Scenario(sweeps=between(2, 999, 1), sqs_from=2),
+    "work as usual": Scenario(),
+    "an idle queue": Scenario(sent=constant(0)),
+    "rare messages": Scenario(sent=lambda minute: minute % 7 == 0),
+    "a rush that the consumer works off": Scenario(
+        sent=between(60, 62, 300, 20)),
+    "a batch that fails once": Scenario(works=between(60, 61, 0, 1)),
+    "a lone message that fails once": Scenario(
+        sent=between(60, 61, 1), works=between(60, 61, 0, 1)),
+    "four minutes without the table": Scenario(works=between(60, 64, 0, 1)),
+    "one slow invocation and one slow sweep": Scenario(
+        seconds=between(60, 61, 59, 2), sweep_seconds=between(60, 61, 59, 1)),
+    "one error": Scenario(errors=between(60, 61, 1)),
+    "throttles for a minute": Scenario(
+        throttled=between(60, 61, 50), table_throttled=between(60, 61, 50)),
+    "a failed sweep, a missed one, and one with a problem": Scenario(
+        sweeps=lambda minute: {60: -1, 61: 0}.get(minute, 1), sweep_problems=between(62, 63, 3)),
+    "events that wait for the next sweep": Scenario(pending_seconds=between(60, 62, 119)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_nobody_is_notified_of(name, watch):
+    cloudwatch = watch(QUIET[name], 120)
+    assert not on(cloudwatch)
+    # A new alarm changes to OK: no message either.
+    assert cloudwatch.messages == []
+
+
+FROM = 60
+"""The minute in which the problems start."""
+PROBLEMS = {
+    # name: scenario, page within so many minutes, alarms of the page, alarms of the ticket
+    "an outage of the table": (
+        Scenario(works=between(FROM, 120, 0, 1), sweeps=between(FROM, 120, -1, 1),
+                 seconds=between(FROM, 120, 82, 2)),
+        12, {"ConsumerFailing", "SweeperSilent"},
+        {"ConsumerErrors", "ConsumerNearTimeout", "DeadLettersNew"}),
+    "an outage of the table, for a lone message": (
+        Scenario(sent=between(FROM, FROM + 1, 1), works=between(FROM, 300, 0, 1)),
+        16, {"ConsumerFailing"}, {"ConsumerErrors", "DeadLettersNew"}),
+    "an outage for half of the messages": (
+        Scenario(sent=lambda minute: 10, poison=between(FROM, 120, 10)),
+        30, {"ConsumerFailing"}, {"DeadLettersNew"}),
+    "a consumer that is too slow": (
+        Scenario(sent=between(FROM, 999, 50, 20), capacity=constant(25)),
+        25, {"QueueBehind"}, set()),
+    "a disabled event source mapping": (
+        Scenario(capacity=between(FROM, 999, 0, 100)), 13, {"QueueBehind"}, set()),
+    "a disabled rule": (
+        Scenario(sweeps=between(FROM, 999, 0, 1)), 11, {"SweeperSilent"}, set()),
+    "a sweeper that cannot read the table": (
+        Scenario(sweeps=between(FROM, 999, -1, 1)), 11, {"SweeperSilent"}, set()),
+    "a bus that is gone": (
+        Scenario(pending_seconds=lambda minute: max(0, (minute - FROM) * 60)),
+        16, {"EventsPending"}, set()),
+    "poison messages among others": (
+        Scenario(poison=between(FROM, 999, 1)), None, set(), {"DeadLettersNew"}),
+    "one poison message": (
+        Scenario(poison=between(FROM, FROM + 1, 1)), None, set(), {"DeadLettersNew"}),
+    "the first rejected request": (
+        Scenario(rejected=between(FROM, FROM + 1, 1)), None, set(), {"DeadLettersNew"}),
+    "failed chains": (
+        Scenario(chains_failed=between(FROM, FROM + 1, 30)), None, set(), {"ChainsFailed"}),
+    "the account's concurrency used up": (
+        Scenario(throttled=between(FROM, 999, 5)), None, set(), {"ConcurrencyThrottled"}),
+    "a throttled table": (
+        Scenario(table_throttled=between(FROM, 90, 5)), None, set(), {"TableThrottled"}),
+    "too little time": (
+        Scenario(seconds=between(FROM, 999, 82, 2), sweep_seconds=between(FROM, 999, 42, 1)),
+        None, set(), {"ConsumerNearTimeout", "SweeperNearTimeout"}),
+    "chains that cannot end": (
+        Scenario(sweep_problems=between(FROM, 999, 1)), None, set(), {"SweepProblems"}),
+    "errors now and then": (
+        Scenario(errors=lambda minute: minute >= FROM and minute % 7 == 0),
+        None, set(), {"ConsumerErrors"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_problem_sets_off_its_alarms_and_sends_one_message(name, variant, watch):
+    scenario, within, page, ticket = PROBLEMS[name]
+    cloudwatch = watch(scenario, 200)
+    sent = [message for _, message, _ in cloudwatch.messages]
+    if variant == "minimal":
+        assert on(cloudwatch) == set(sent) == (page | ticket) & MINIMAL
+        assert len(sent) == len(set(sent))
+        return
+    composites = {PAGE: page, TICKET: ticket}
+    expected = {composite for composite, alarms in composites.items() if alarms}
+    assert on(cloudwatch) == page | ticket | expected
+    if page:
+        # Dead letters of an outage are left when it is over: they may send a ticket as well.
+        assert sent in ([PAGE], [PAGE, TICKET] if "DeadLettersNew" in ticket else [PAGE])
+        more = 13 if variant == "varied" else 0  # its timeout is longer
+        assert FROM + 5 < cloudwatch.messages[0][0] <= FROM + within + more
+    else:
+        assert sent == [TICKET]
+
+
+def test_the_handbook_has_the_minutes_until_a_page():
+    handbook = (ROOT / "docs" / "operations.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| `(\w+)` \| (\d+)(?: \((\d+) if )?", handbook, re.MULTILINE)
+    tried = [(min(page), within) for _, within, page, _ in PROBLEMS.values() if page]
+    told = [(alarm, int(minutes)) for alarm, *times in rows for minutes in filter(None, times)]
+    assert set(told) == set(tried)
+
+
+def test_the_age_of_messages_that_fail_stays_below_two_visibility_timeouts(template):
+    """SQS stops counting at the third receive: an alarm above that cannot go off."""
+    name, queue = template.queue()
+    alarm = {
+        "MetricName": "ApproximateAgeOfOldestMessage", "Namespace": "AWS/SQS", "Period": 60,
+        "Dimensions": [{"Name": "QueueName", "Value": name}], "Statistic": "Maximum",
+        "ComparisonOperator": "GreaterThanThreshold", "EvaluationPeriods": 1,
+        "TreatMissingData": "notBreaching",
+    }  # fmt: skip
+    data = Scenario(works=constant(0)).data(template, range(120))
+
+    def states(threshold):
+        made = MetricAlarm({**alarm, "Threshold": threshold})
+        return {made.state(data, minute, Rules()) for minute in range(120)}
+
+    assert states(2 * queue["VisibilityTimeout"]) == {"OK"}
+    assert states(572) == {"OK", "ALARM"}
+
+
+def test_a_look_at_dead_letters_makes_no_new_ones(template):
+    scenario = Scenario(rejected=between(5, 6, 3), looks=between(80, 90, 1))
+    cloudwatch = CloudWatch(template, Rules())
+    cloudwatch.run(scenario.data(template, range(120)), range(120))
+    assert cloudwatch.changes["DeadLettersNew"] == [(0, "OK"), (5, "ALARM"), (65, "OK")]
+
+
+def test_dead_letters_that_nobody_handles_come_back_to_mind(template):
+    scenario = Scenario(sent=constant(0), rejected=between(60, 61, 1))
+    hours = range(0, 6 * 24 * 60, 60)
+    cloudwatch = CloudWatch(template, Rules())
+    cloudwatch.run(scenario.data(template, range(hours.stop)), hours)
+    (start,) = starts(cloudwatch, "DeadLettersOld")
+    assert 5 * 24 * 60 < start - 60 <= 5 * 24 * 60 + 60
+
+
+# -- the rules, by the tables of the user guide ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("points", "datapoints", "breaching", "not_breaching", "ignore"),
+    [
+        ("0-X-X", 3, "OK", "OK", "OK"),
+        ("0----", 3, "OK", "OK", "OK"),
+        ("-----", 3, "ALARM", "OK", None),
+        ("0XX-X", 3, "ALARM", "ALARM", "ALARM"),
+        ("----X", 3, "ALARM", "OK", None),
+        ("X----", 3, "ALARM", "OK", None),
+        ("0-X-X", 2, "ALARM", "ALARM", "ALARM"),
+        ("00X0X", 2, "ALARM", "ALARM", "ALARM"),
+        ("0-X--", 2, "ALARM", "OK", "OK"),
+        ("----0", 2, "ALARM", "OK", "OK"),
+        ("----X", 2, "ALARM", "OK", None),
+    ],
+)
+def test_missing_data(points, datapoints, breaching, not_breaching, ignore):
+    retrieved = [{"0": False, "X": True, "-": None}[point] for point in points]
+    states = [judge(retrieved, datapoints, 3, t) for t in ("breaching", "notBreaching", "ignore")]
+    assert states == [breaching, not_breaching, ignore]
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("a < b", [0, 0, 1, 0]),
+        ("a + b", [50, 20, 20, 0]),
+        ("a / b", [1.5, None, 0, None]),
+        ("IF(c, d, e)", [30, 0, 20, None, None]),
+        ("IF(c, 5, e)", [5, 5, 20, None, None]),
+        ("IF(c, d, 5)", [30, 0, 5, 5, None]),
+        ("IF(c > 0, d)", [30, 0, None, None, None]),
+        ("FILL(b, 7)", [20, 7, 20, 7]),
+        ("FILL(FILL(f, REPEAT), 0)", [0, 3, 3, 5]),
+        ("DIFF(f)", [None, None, None, 2]),
+    ],
+)
+def test_metric_math(expression, result):
+    series = {
+        "a": [30, 20, 0, 0], "b": [20, None, 20, None],
+        "c": [1, 1, 0, 0, None], "d": [30, None, 0, 0, 30], "e": [0, 0, 20, None, 20],
+        "f": [None, 3, None, 5],
+    }  # fmt: skip
+    assert compute(ast.parse(expression, mode="eval").body, series, fills_empty=True) == result

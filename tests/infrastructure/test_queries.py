@@ -1,0 +1,70 @@
+"""The saved queries of Logs Insights: over all logs, and in the words of the lines."""
+
+import re
+
+import pytest
+
+from tests.functional.test_log_lines import creates, event
+from tests.support.lambda_runtime import run_function
+
+from .templates import FUNCTIONS, target
+
+# What CloudWatch and Lambda add, and what lines of other moments have.
+OTHERS = {"@timestamp", "@log", "record", "type", "status", "event_id"}
+WORDS = {"as", "asc", "and", "coalesce", "desc", "in", "like", "or", "text"}
+
+
+@pytest.fixture(scope="module")
+def lines():
+    """Lines of a consumer whose calls are all denied."""
+    return run_function("consumer", event(*creates("a", "b"), "no JSON")).lines
+
+
+def queries(template):
+    return template.of("AWS::Logs::QueryDefinition").values()
+
+
+def test_they_cover_the_logs_of_all_functions(template):
+    groups = {template.log_group(name) for name in FUNCTIONS}
+    for query in queries(template):
+        assert {target(name) for name in query["LogGroupNames"]} == groups
+
+
+def test_their_names_tell_stacks_apart(template, varied):
+    titles = [
+        "errors",
+        "one chain by tag",
+        "one message by id",
+        "rejected requests",
+        "slow batches",
+    ]
+    for made, stack in ((template, "xorack"), (varied, "other")):
+        assert sorted(query["Name"] for query in queries(made)) == [f"{stack}/{t}" for t in titles]
+
+
+def test_they_name_fields_and_messages_of_the_lines(template, lines):
+    fields = {name for line in lines for name in line} | OTHERS
+    messages = {line["message"] for line in lines if "message" in line}
+    for query in queries(template):
+        text = query["QueryString"]
+        assert set(re.findall(r'message = "(.*?)"', text)) <= messages
+        commands = re.sub(r'"[^"]*"', "", text)
+        names = set(re.findall(r"(?:fields|filter|sort) ([^|]*)", commands))
+        used = {word for part in names for word in re.findall(r"@?[A-Za-z_]+(?![\w(])", part)}
+        # After a dot stands a field of an object.
+        nested = {after for part in names for after in re.findall(r"\.(\w+)", part)}
+        assert used - nested - WORDS <= fields, text
+
+
+def test_each_finds_its_lines(template, lines):
+    texts = {query["Name"].partition("/")[2]: query["QueryString"] for query in queries(template)}
+    written = next(line for line in lines if line.get("message") == "chains not written")
+    assert 'tag = "TAG"' in texts["one chain by tag"]
+    assert written["tag"] == "a"
+    assert 'message_ids like "MESSAGE-ID"' in texts["one message by id"]
+    assert written["message_ids"] == "m0 m1"
+    levels = re.search(r"level in \[(.*)\]", texts["errors"])[1]
+    assert f'"{written["level"]}"' in levels
+    assert {"duration_ms", "messages"} <= next(
+        line.keys() for line in lines if line.get("message") == "batch"
+    )

@@ -1,0 +1,154 @@
+"""A function in AWS's own runtime client for Python, `awslambdaric`, as on Lambda.
+
+A server on this machine is its Runtime API and, at the same address, all of AWS: every call to a
+service is denied.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DENIED = b'{"__type": "com.amazon.coral.service#AccessDeniedException", "message": "denied"}'
+TRACE = "Root=1-58406520-a006649127e371903a2de979;Parent=53995c3f42cd8ad8;Sampled=1"
+_INVOCATION = "/2018-06-01/runtime/invocation/"
+
+
+@dataclass
+class Run:
+    """What a function wrote to its log, and its responses or errors, by invocation."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    responses: list[Any] = field(default_factory=list)
+
+    def of(self, message: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("message") == message]
+
+
+def run_function(
+    name: str,
+    *events: Any,
+    service: str = "xorack",
+    level: str = "INFO",
+    folder: Path = ROOT,
+    environment: Mapping[str, str] | None = None,
+) -> Run:
+    """Invoke a function of `lambda_src` with events, one after the other, in a process of its own.
+
+    Invocation n has the request id ``request-n``.
+    """
+    pytest.importorskip("awslambdaric", reason="AWS has built it for Linux only")
+    result = Run()
+    with _Server(events, result) as server:
+        address = f"127.0.0.1:{server.server_port}"
+        endpoint = f"http://{address}"
+        process = subprocess.Popen(
+            [sys.executable, "-B", "-m", "awslambdaric", f"lambda_src.{name}.handler"],
+            cwd=folder,
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(folder),
+                "AWS_LAMBDA_RUNTIME_API": address,
+                "AWS_LAMBDA_FUNCTION_NAME": name,
+                "AWS_LAMBDA_LOG_FORMAT": "JSON",
+                "AWS_LAMBDA_LOG_LEVEL": level,
+                "AWS_REGION": "eu-west-1",
+                "AWS_DEFAULT_REGION": "eu-west-1",
+                "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+                "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG",
+                "AWS_SESSION_TOKEN": "session-token-of-the-role",
+                "AWS_ENDPOINT_URL": endpoint,
+                "TABLE_NAME": "chains",
+                "EVENT_BUS_NAME": "bus",
+                "DEAD_LETTER_QUEUE_URL": f"{endpoint}/123456789012/dead",
+                "POWERTOOLS_SERVICE_NAME": service,
+                **(environment or {}),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        threading.Thread(target=_end, args=(process, server.done), daemon=True).start()
+        printed, _ = process.communicate(timeout=60)
+    assert len(result.responses) == len(events), printed
+    result.lines = [json.loads(line) for line in printed.splitlines()]
+    return result
+
+
+def _end(process: subprocess.Popen[str], done: threading.Event) -> None:
+    done.wait(60)
+    process.kill()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, events: Sequence[Any], result: Run) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.events = list(enumerate(events))
+        self.result = result
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self.serve_forever, daemon=True)
+
+    def __enter__(self) -> _Server:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_GET(self) -> None:
+        if not self.server.events:
+            self.server.done.set()  # the function waits for an invocation until it is killed
+            time.sleep(60)
+            return
+        number, event = self.server.events.pop(0)
+        self._respond(
+            200,
+            json.dumps(event).encode(),
+            {
+                "Lambda-Runtime-Aws-Request-Id": f"request-{number}",
+                "Lambda-Runtime-Deadline-Ms": str(int(time.time() * 1000) + 30_000),
+                "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:eu-west-1:1:function:f",
+                "Lambda-Runtime-Trace-Id": TRACE,
+            },
+        )
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path.startswith(_INVOCATION):
+            self.server.result.responses.append(json.loads(body))
+            self._respond(202, b"{}", {})
+        else:
+            self._respond(400, DENIED, {"x-amzn-RequestId": "id-of-the-call"})
+
+    def _respond(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""

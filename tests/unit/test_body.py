@@ -1,0 +1,38 @@
+"""Bodies of messages for people."""
+
+import json
+
+import pytest
+
+from xorack.ops.body import body_lines, decode, value_line
+
+
+def test_json_is_indented_and_its_stamps_are_cut():
+    request = {"stamp": "A" * 864, "tag": "t" * 1024, "detail": "d" * 2000}
+    body = json.dumps({"requests": [{**request, "resume": {"lambda": "secret-" * 9}}]})
+    shown = json.loads("\n".join(body_lines(body)))["requests"][0]
+    assert shown["resume"]["lambda"] == "secret-secret-secret-sec… (63 characters)"
+    assert shown["stamp"] == "A" * 24 + "… (864 characters)"
+    assert shown["tag"] == "t" * 1024
+    assert shown["detail"] == "d" * 1024 + "… (2,000 characters)"
+
+
+def test_a_long_body_is_cut_by_lines():
+    lines = body_lines(json.dumps({"requests": [*range(1000)]}), 20)
+    assert (len(lines), lines[-1]) == (20, "… and 985 more lines")
+    lines = body_lines("a\nb\n" * 5000, 20)
+    assert (len(lines), lines[-1]) == (21, "… and 18,000 more characters")
+
+
+@pytest.mark.parametrize("body", ["", "no JSON\x1b", "[1]", "5", "[" * 100_000, '{"a":' * 100_000])
+def test_any_body_has_printable_lines(body):
+    lines = body_lines(body)
+    assert lines
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_value_is_one_line():
+    assert value_line("tag", {"a": ["\u202e\n"]}) == 'tag: {"a": ["\\u202e\\n"]}'
+    assert value_line("stamp", "A" * 99) == f'stamp: "{"A" * 24}… (99 characters)"'
+    assert len(value_line("detail", ["x"] * 1000)) < 250
+    assert value_line("started", decode("[" + "9" * 5000 + "]")[0]).startswith('started: "999')

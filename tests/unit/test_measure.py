@@ -1,0 +1,439 @@
+"""The measurement's plans, messages and judge, without AWS."""
+
+import json
+import math
+import threading
+from collections import Counter
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from bench import capacity
+from measure.__main__ import measure
+from measure.bill import PRICES, UNITS, Prices, Totals, amounts_of, upper_estimate
+from measure.judge import Outcome, judge
+from measure.load import Sender, Sent, Times, interleave, texts
+from measure.metrics import FIGURES
+from measure.options import MALFORMED, REJECTED, Options, Plan, format_units, parse_units
+from measure.report import Result, percentiles, to_json, to_text
+from measure.subscription import Event, Events
+from xorack.core.errors import InvalidRequest, SendFailed
+from xorack.core.event import event_detail
+from xorack.core.message import pack_texts, parse
+from xorack.core.request import Request
+from xorack.core.transitions import apply, expire
+
+ROOT = Path(__file__).parents[2]
+RUN = "measure-20260131-00000001"
+FAULTY = Options(
+    seed=5, chains=60, units=((1, 0.3), (2, 0.3), (40, 0.4)), fold=3, message_bytes=9000,
+    duplicate=0.3, late_duplicate=0.3, delay=0.3, max_delay=7, reorder=0.3, lose=0.3,
+    malformed=0.3, reject=0.5,
+)  # fmt: skip
+
+
+def simulate(options):
+    """Apply all requests of a load; return the honest outcome, as a perfect stack would have it."""
+    plans = list(options.plans(RUN))
+    events, chains, letters, times = Events(), {}, [], {}
+    for plan in plans:
+        if plan.bad == "not JSON":
+            letters.append((plan.tag, parse(f'{{"tag":"{plan.tag}", not JSON').rejected[0].reason))
+        (parsed,) = map(parse, pack_texts(texts(plan), 1 << 20))
+        letters += [(plan.tag, rejected.reason) for rejected in parsed.rejected]
+        chain, outcomes = apply(None, parsed.requests, now=1_000_000)
+        letters += [(plan.tag, str(one.error)) for one in outcomes if one.kind == "rejected"]
+        if plan.lost:
+            chain, _ = apply(chain, [Request.extend(plan.tag, "end", 0.001)], now=1_000_100)
+            chain = expire(chain, 1_060_000)
+        events.add(chain.status, event_detail(chain), 1001.5)
+        chains[plan.tag] = replace(chain, event_pending=False)
+        times[plan.tag] = Times(1000.0, 1000.5)
+    sent = Sent(requests=sum(plan.requests for plan in plans), messages=40, billed=30, first=999.0)
+    sent.add(Sent(times=times))
+    return Outcome(plans, sent.times, events.by_tag, chains, letters), sent, events
+
+
+@pytest.fixture(scope="module")
+def honest():
+    return simulate(FAULTY)[0]
+
+
+def chain_of(outcome, **wanted):
+    """A plan of the outcome with these properties."""
+    return next(
+        p for p in outcome.plans if all(bool(getattr(p, k)) == v for k, v in wanted.items())
+    )
+
+
+def forge(outcome, plan, **detail):
+    """Replace fields of the chain's event."""
+    (event,) = outcome.events[plan.tag]
+    forged = replace(event, detail={**event.detail, **detail})
+    return replace(outcome, events={**outcome.events, plan.tag: [forged]})
+
+
+# -- plans and messages ------------------------------------------------------------------------
+
+
+def test_a_seed_repeats_a_load_under_another_run():
+    again = [text.replace("other", RUN) for text in interleave(FAULTY.plans("other"), 4)]
+    assert again == list(interleave(FAULTY.plans(RUN), 4))
+    other = interleave(replace(FAULTY, seed=6).plans(RUN), 4)
+    assert again != list(other)
+
+
+@pytest.mark.parametrize("options", [FAULTY, Options(seed=(1 << 63) - 1, rate=7.5, cells=64)])
+def test_the_report_names_the_options_that_replay_a_load(options):
+    context = measure.make_context("measure", ["--stack", "s", *options.describe().split()])
+    again = {one.name: context.params[one.name] for one in fields(Options)}
+    assert Options(**again) == options
+    assert options.plan(RUN, 0).unit(0)
+
+
+def test_the_load_has_all_faults_and_sizes():
+    plans = list(FAULTY.plans(RUN))
+    assert {plan.bad for plan in plans} == {None, *MALFORMED, *REJECTED}
+    assert {plan.units for plan in plans} == {1, 2, 40}
+    assert {plan.reverse for plan in plans} == {True, False}
+    assert {plan.lost for plan in plans} >= {0, 1, 2, 5}
+    assert (
+        len({plan.unit(n) for plan in plans for n in range(plan.units)}) == Totals.of(plans).units
+    )
+
+
+@pytest.mark.parametrize("shares", [1, 3])
+def test_shares_have_each_chain_once(shares):
+    plans = [plan for share in range(shares) for plan in FAULTY.plans(RUN, share, shares)]
+    assert sorted(plan.number for plan in plans) == list(range(60))
+
+
+def test_a_reversed_chain_sends_its_create_last():
+    for plan in FAULTY.plans(RUN):
+        if plan.bad is None:
+            ops = [json.loads(text)["op"] for text in texts(plan)]
+            assert ops.index("create") == (len(ops) - 1 if plan.reverse else 0)
+            assert len(ops) == plan.requests
+
+
+def test_chains_are_sent_in_turn_a_limited_number_at_a_time():
+    options = Options(seed=1, chains=7, units=((3, 1.0),))
+    tags = [json.loads(text)["tag"] for text in interleave(options.plans(RUN), 3)]
+    assert Counter(tags) == {f"{RUN}/{n}": 4 for n in range(7)}
+    last = {tag: n for n, tag in enumerate(tags)}
+    for n in range(len(tags)):
+        assert len({tag for tag in tags[: n + 1] if last[tag] > n}) <= 3
+
+
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ("100", ((100, 100.0),)),
+        ("1:50%,100:40%,10000:10%", ((1, 50.0), (100, 40.0), (10_000, 10.0))),
+        ("1:3, 2:1", ((1, 3.0), (2, 1.0))),
+        ("1:0,2:0.25", ((2, 0.25),)),
+    ],
+)
+def test_a_spread_is_read_and_written(text, units):
+    assert parse_units(text) == units
+    assert parse_units(format_units(units)) == units
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1:", "1:x", "1,1", "1:0", "1;2", "1:-1", "1e3"])
+def test_an_invalid_spread_is_rejected(text):
+    with pytest.raises(ValueError, match="expected units:share"):
+        parse_units(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"), [({"stamps": "opaque"}, "stamps"), ({"cells": 17}, "cells"),
+                            ({"stamps": "plain", "cells": 64}, "cells")],
+)  # fmt: skip
+def test_invalid_stamps_are_rejected(settings, field):
+    with pytest.raises(InvalidRequest, match=f"^{field}: "):
+        Options(seed=1, **settings)
+
+
+class FakeQueue:
+    """An SQS client that keeps its messages, and does not accept the first entry of some calls."""
+
+    def __init__(self, rejects=0, permanent=False):
+        self.calls, self.rejects, self.permanent = [], rejects, permanent
+        self.lock = threading.Lock()
+
+    def send_message_batch(self, QueueUrl, Entries):
+        failed = []
+        with self.lock:
+            if self.rejects:
+                self.rejects -= 1
+                fault = {"Code": "C", "Message": "m", "SenderFault": self.permanent}
+                failed = [{"Id": Entries[0]["Id"], **fault}]
+            self.calls.append(Entries[len(failed) :])
+        return {"ResponseMetadata": {"RetryAttempts": 0}, "Failed": failed}
+
+    @property
+    def entries(self):
+        return [entry for call in self.calls for entry in call]
+
+
+def test_a_sender_injects_the_messages_faults():
+    queue = FakeQueue(rejects=2)
+    sent = Sender(FAULTY, RUN, "url", queue).send()
+    bodies = Counter(entry["MessageBody"] for entry in queue.entries)
+    assert sum(bodies.values()) == sent.messages == len(queue.entries)
+    assert 0 < sent.copies == sum(count - 1 for count in bodies.values())
+    assert sent.late
+    assert {*sent.late} < {*bodies}
+    delays = Counter(entry["DelaySeconds"] for entry in queue.entries)
+    assert delays.keys() <= {*range(8)}
+    assert 0 < delays[0] < sent.messages
+    assert sent.retries == 2
+    assert all(len(call) <= 10 for call in queue.calls)
+    assert {entry["MessageGroupId"] for entry in queue.entries} == {RUN}
+    honest = Counter(text for plan in FAULTY.plans(RUN) for text in texts(plan))
+    requests = Counter(
+        json.dumps(raw, separators=(",", ":"))
+        for body in bodies if not body.endswith("not JSON")
+        for raw in json.loads(body)["requests"]
+    )  # fmt: skip
+    assert requests == honest
+    assert {*sent.times} == {plan.tag for plan in FAULTY.plans(RUN)}
+
+
+def test_a_chains_time_is_that_of_its_last_message(monkeypatch):
+    clock = iter(range(100, 10_000))
+    monkeypatch.setattr("measure.load.time.time", lambda: next(clock))
+    options = Options(seed=1, chains=1, units=((4, 1.0),), message_bytes=1024, senders=1, delay=1.0)
+    queue = FakeQueue()
+    sent = Sender(options, RUN, "url", queue).send()
+    (times,) = sent.times.values()
+    assert sent.messages == 5
+    assert (sent.first, times.sent, sent.last) == (100, 100, 101)
+    assert times.available == 100 + max(entry["DelaySeconds"] for entry in queue.entries)
+
+
+def test_a_message_that_the_queue_rejects_stops_the_run():
+    with pytest.raises(SendFailed, match="C: m"):
+        Sender(FAULTY, RUN, "url", FakeQueue(rejects=99, permanent=True)).send()
+
+
+# -- the judge ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [FAULTY, replace(FAULTY, stamps="plain"), replace(FAULTY, cells=64, fold=1)]
+)
+def test_the_judge_accepts_what_the_protocol_makes_of_the_load(options):
+    outcome, _, _ = simulate(options)
+    assert {event.kind for (event,) in outcome.events.values()} == {"acked", "failed"}
+    assert judge(outcome) == []
+
+
+ACKED = {"lost": False, "bad": False}
+LOSSY = {"lost": True, "bad": False}
+FORGED = {
+    "false ack": (LOSSY, {"status": "acked"}, "false ack: "),
+    "false failure": (ACKED, {"status": "failed"}, "failed (None), expected acked"),
+    "another reason": (LOSSY, {"reason": "never created"}, "reason 'never created', expected"),
+    "wrong name": (
+        LOSSY,
+        {"outstanding": ["00000000000000aa"]},
+        "outstanding ['00000000000000aa']",
+    ),
+    "missing name": (LOSSY, {"outstanding": []}, "outstanding [], expected"),
+    "incomplete": (LOSSY, {"outstanding_complete": False}, "outstanding_complete is not True"),
+    "wrong count": (ACKED, {"finished": 77}, "77)"),
+    "wrong detail": (ACKED, {"detail": {}}, "detail {}"),
+    "another id": (ACKED, {"id": "0" * 32}, "the id of its event is 000"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_the_judge_finds_a_forged_event(honest, name):
+    wanted, detail, line = FORGED[name]
+    plan = chain_of(honest, **wanted)
+    violations = judge(forge(honest, plan, **detail))
+    assert any(line in violation for violation in violations), violations
+    assert all(violation.startswith(f"{plan.tag}: ") for violation in violations)
+
+
+def without(mapping, tag):
+    return {key: value for key, value in mapping.items() if key != tag}
+
+
+def early(outcome, tag):
+    (event,) = outcome.events[tag]
+    events = {**outcome.events, tag: [replace(event, received_at=999.9)]}
+    return replace(outcome, events=events)
+
+
+def other_kind(outcome, tag):
+    (event,) = outcome.events[tag]
+    return replace(outcome, events={**outcome.events, tag: [replace(event, kind="failed")]})
+
+
+def second_event(outcome, tag):
+    (event,) = outcome.events[tag]
+    other = replace(event, detail={**event.detail, "id": "1" * 32})
+    return replace(outcome, events={**outcome.events, tag: [event, other]})
+
+
+def stored(outcome, tag, **changes):
+    return replace(outcome, chains={**outcome.chains, tag: replace(outcome.chains[tag], **changes)})
+
+
+MUTANTS = {
+    "lost ack": (
+        lambda o, tag: replace(o, events=without(o.events, tag), chains=without(o.chains, tag)),
+        "lost: neither an event nor an item",
+    ),
+    "lost event": (
+        lambda o, tag: replace(o, events=without(o.events, tag)), "lost event: acked in the table"
+    ),
+    "open": (
+        lambda o, tag: stored(replace(o, events=without(o.events, tag)), tag, status="open"),
+        "not ended: open in the table",
+    ),
+    "no item": (lambda o, tag: replace(o, chains=without(o.chains, tag)), "but not in the table"),
+    "other status": (lambda o, tag: stored(o, tag, status="failed"), "but failed in the table"),
+    "event pending": (lambda o, tag: stored(o, tag, event_pending=True), "still pending"),
+    "early ack": (early, "arrived 0.100 s before its last message was sent"),
+    "other kind": (other_kind, "detail-type failed of an event with status acked"),
+    "two ends": (second_event, "2 different events, ids"),
+    "dead-lettered": (
+        lambda o, tag: replace(o, dead_letters=[*o.dead_letters, (tag, "why")]),
+        "dead-lettered, though all its requests are valid: why",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_judge_finds_a_mutant_of_the_acker(honest, name):
+    mutate, line = MUTANTS[name]
+    plan = chain_of(honest, **ACKED)
+    violations = judge(mutate(honest, plan.tag))
+    assert any(line in violation for violation in violations), violations
+    assert all(violation.startswith(f"{plan.tag}: ") for violation in violations)
+
+
+@pytest.mark.parametrize("bad", [*MALFORMED, *REJECTED])
+def test_the_judge_misses_a_dead_letter_and_its_reason(honest, bad):
+    plan = next(plan for plan in honest.plans if plan.bad == bad)
+    others = [letter for letter in honest.dead_letters if letter[0] != plan.tag]
+    for letters in (others, [*others, (plan.tag, "another reason")]):
+        (violation,) = judge(replace(honest, dead_letters=letters))
+        assert violation.startswith(f"{plan.tag}: no dead-lettered message whose reason has")
+
+
+def test_the_judge_finds_a_stranger(honest):
+    event = Event("acked", {"status": "acked"}, 1.0)
+    (violation,) = judge(replace(honest, events={**honest.events, f"{RUN}/x": [event]}))
+    assert violation == f"{RUN}/x: no chain of this run"
+
+
+def test_copies_of_an_event_count_once():
+    events = Events()
+    for kind, at in (("acked", 1.0), ("acked", 2.0), ("failed", 3.0)):
+        events.add(kind, {"tag": "t", "id": "i"}, at)
+    assert [(e.kind, e.received_at, e.copies) for e in events.by_tag["t"]] == [
+        ("acked", 1.0, 2), ("failed", 3.0, 1)
+    ]  # fmt: skip
+    assert events.copies == 3
+
+
+# -- the bill and the report -------------------------------------------------------------------
+
+
+def report_of(options, metrics=None):
+    outcome, sent, events = simulate(options)
+    known = {**dict.fromkeys(FIGURES), **(metrics or {})}
+    result = Result(RUN, options.describe(), outcome, sent, events, 1.0, 1001.0, known, ["a: b"])
+    return to_json(result, Prices.read(str(PRICES)))
+
+
+@pytest.mark.parametrize("options", [FAULTY, Options(seed=3, chains=9), replace(FAULTY, cells=256)])
+def test_the_estimate_is_above_the_computed_bill(options):
+    outcome, sent, events = simulate(options)
+    most = upper_estimate(options, Totals.of(outcome.plans))
+    chains = outcome.chains.values()
+    amounts = amounts_of(sent, 100, events.copies, chains, dict.fromkeys(FIGURES))
+    assert tuple(most) == tuple(amounts) == UNITS
+    for name, (value, _) in amounts.items():
+        assert (value or 0) < most[name].value, name
+
+
+def test_metrics_come_before_computed_units():
+    metrics = {"write units": 7.0, "invocations": 4.0, "applied": 30.0, "writes": 10.0}
+    report = report_of(FAULTY, metrics)
+    bill = report["bill"]
+    assert bill["DynamoDB write units"]["amount"] == 7
+    assert bill["DynamoDB write units"]["source"] == "metric"
+    assert bill["DynamoDB read units"]["source"] == "computed"
+    assert bill["log kilobytes"]["amount"] == 6
+    assert bill["Lambda GB-seconds"]["cost"] is None
+    assert report["stack"]["requests a write"] == 3
+    costs = [item["cost"] or 0 for item in bill.values()]
+    assert report["cost"]["total"] == pytest.approx(math.fsum(costs))
+
+
+def test_the_report_has_latencies_and_names_what_is_not_available():
+    report = report_of(FAULTY)
+    assert report["latency"]["to arrival"] == dict.fromkeys(("p50", "p90", "p99", "max"), 1000)
+    assert report["latency"]["to end"]["p50"] == -500
+    assert report["latency"]["to time-out"]["max"] == 500
+    lines = list(to_text(report))
+    assert lines[0] == f"run {RUN}: {FAULTY.describe()}"
+    assert "  not available: Lambda requests, Lambda GB-seconds, log kilobytes" in lines
+    assert "\nstack: not available" in lines
+    assert lines[-2:] == ["left behind: a: b", "all as expected"]
+
+
+def test_the_report_shows_some_of_many_violations():
+    report = {**report_of(FAULTY), "violations": [f"line {n}" for n in range(60)]}
+    lines = list(to_text(report))
+    assert "violations: line 49" in lines
+    assert lines[-2:] == ["violations: 10 more; --json has all", "60 violations"]
+
+
+def test_percentiles_are_by_nearest_rank():
+    assert percentiles([3, 1, 2]) == {"p50": 2, "p90": 3, "p99": 3, "max": 3}
+    assert percentiles(range(1, 201)) == {"p50": 100, "p90": 180, "p99": 198, "max": 200}
+    assert set(percentiles([]).values()) == {None}
+
+
+def test_the_prices_are_those_of_the_capacity_page():
+    prices, names = Prices.read(str(PRICES)), (
+        "queue calls", "invocations", "GB-seconds", "write units", "read units", "events",
+        "GB of logs",
+    )  # fmt: skip
+    assert list(prices.per_million.values()) == [capacity.PRICES[name] for name in names]
+    assert f"{prices.region} ({prices.date})" in (ROOT / "docs" / "capacity.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda c: c.pop("date"), "prices: "),
+        (lambda c: c["per_million"].pop("SQS requests"), "prices: "),
+        (lambda c: c.update(per_million=[1]), "prices: "),
+        (lambda c: c["per_million"].update({"SQS requests": "0.4"}), "per_million, SQS requests: "),
+        (lambda c: c["per_million"].update({"SQS requests": True}), "per_million, SQS requests: "),
+        (lambda c: c["per_million"].update({"SQS requests": -1}), "per_million, SQS requests: "),
+        (lambda c: c["per_million"].update({"SQS requests": math.nan}), "per_million, SQS req"),
+    ],
+)
+def test_invalid_prices_are_rejected(tmp_path, change, field):
+    content = json.loads(PRICES.read_text())
+    change(content)
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(InvalidRequest, match=f"^{field}"):
+        Prices.read(str(path))
+
+
+def test_a_plan_without_faults_is_plain():
+    plan = Options(seed=1, units=((10, 1.0),)).plan(RUN, 3)
+    assert (plan.tag, plan.lost, plan.reverse, plan.bad) == (f"{RUN}/3", 0, False, None)
+    assert isinstance(plan, Plan)
+    assert plan.requests == 11

@@ -1,0 +1,243 @@
+"""What the measurement makes, reads and removes in an account, on moto; and its command line."""
+
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+from botocore.exceptions import ClientError
+
+from measure import subscription
+from measure.__main__ import measure
+from measure.metrics import FIGURES, Functions, find_functions, read_metrics
+from measure.subscription import Leftovers, subscribed, take_dead_letters
+from xorack.aws.schema import DUE_INDEX
+from xorack.cli.commands import run
+
+RUN = "measure-20260131-00000001"
+DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteQueue")
+
+
+@pytest.fixture(autouse=True)
+def _no_long_polling(monkeypatch):
+    """moto delivers at once."""
+    monkeypatch.setattr(subscription, "_WAIT_SECONDS", 0)
+
+
+def present(aws):
+    """The names of the run's rules and queues."""
+    rules = aws.client("events").list_rules(EventBusName=aws.bus_name, NamePrefix=RUN)["Rules"]
+    queues = aws.client("sqs").list_queues(QueueNamePrefix=RUN).get("QueueUrls", [])
+    return [rule["Name"] for rule in rules], [url.rpartition("/")[2] for url in queues]
+
+
+def publish(aws, tag, source="xorack"):
+    detail = json.dumps({"tag": tag})
+    entry = {"Source": source, "DetailType": "acked", "Detail": detail}
+    aws.client("events").put_events(Entries=[{"EventBusName": aws.bus_name, **entry}])
+
+
+def test_a_subscription_gets_the_events_of_its_run_only(aws):
+    leftovers = Leftovers()
+    with subscribed(RUN, aws.bus_name, aws.client, leftovers) as events:
+        assert present(aws) == ([RUN], [RUN])
+        for tag in (f"{RUN}/1", "measure-20260131-00000002/1", f"{RUN}/2"):
+            publish(aws, tag)
+        publish(aws, f"{RUN}/3", source="another")
+        deadline = time.monotonic() + 30
+        while len(events.by_tag) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        url = aws.client("sqs").get_queue_url(QueueName=RUN)["QueueUrl"]
+        policy = aws.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+    assert sorted(events.by_tag) == [f"{RUN}/1", f"{RUN}/2"]
+    attributes = policy["Attributes"]
+    (statement,) = json.loads(attributes["Policy"])["Statement"]
+    assert statement["Principal"] == {"Service": "events.amazonaws.com"}
+    assert statement["Resource"] == attributes["QueueArn"]
+    (rule_arn,) = statement["Condition"]["ArnEquals"].values()
+    assert rule_arn.endswith(f":rule/{aws.bus_name}/{RUN}")
+    assert present(aws) == ([], [])
+    assert leftovers.lines == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_subscription_is_removed_whatever_happens(aws, error):
+    with pytest.raises(error), subscribed(RUN, aws.bus_name, aws.client, Leftovers()):
+        raise error
+    assert present(aws) == ([], [])
+
+
+@pytest.mark.parametrize("service", ["events", "sqs"])
+def test_an_interrupt_while_a_thing_is_made_removes_it(aws, service):
+    """The call takes effect, and its response does not arrive."""
+    name = {"events": "put_rule", "sqs": "create_queue"}[service]
+    real = aws.client(service)
+
+    def interrupted(**arguments):
+        getattr(real, name)(**arguments)
+        raise KeyboardInterrupt
+
+    fake = SimpleNamespace(
+        **{n: getattr(real, n) for n in dir(real) if not n.startswith("_") and n != name},
+        **{name: interrupted},
+    )
+    clients = {"events": aws.client("events"), "sqs": aws.client("sqs"), service: fake}
+    with (
+        pytest.raises(KeyboardInterrupt),
+        subscribed(RUN, aws.bus_name, clients.__getitem__, Leftovers()),
+    ):
+        pass
+    assert present(aws) == ([], [])
+
+
+def test_what_cannot_be_removed_is_named_with_a_command(aws, monkeypatch):
+    leftovers = Leftovers()
+
+    def denied(**_):
+        raise DENIED
+
+    with subscribed(RUN, aws.bus_name, aws.client, leftovers):
+        monkeypatch.setattr(aws.client("sqs"), "delete_queue", denied)
+    (line,) = leftovers.lines
+    assert line.startswith(f"queue {RUN} could not be removed (")
+    assert "AccessDenied" in line
+    assert f"aws sqs get-queue-url --queue-name {RUN}" in line
+    assert present(aws) == ([], [RUN])
+
+
+def test_a_rule_that_does_not_deliver_stops_the_measurement(aws, monkeypatch):
+    monkeypatch.setattr(subscription, "_PROBE_SECONDS", 0.0)
+    leftovers = Leftovers()
+    with (
+        pytest.raises(subscription.MeasureFailed, match="no event reached the queue"),
+        subscribed(RUN, aws.bus_name, aws.client, leftovers),
+    ):
+        pass
+    assert present(aws) == ([], [])
+
+
+def test_only_the_runs_dead_letters_are_taken(aws):
+    sqs, url = aws.client("sqs"), aws.dead_letter_queue_url
+    error = {"error": {"DataType": "String", "StringValue": "tag: 5, expected"}}
+    for number in range(12):
+        body = f'{{"tag":"{RUN}/{number}", not JSON'
+        sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=error)
+    other = sqs.send_message(QueueUrl=url, MessageBody='{"tag":"measure-1/1"}')["MessageId"]
+    taken = take_dead_letters(RUN, url, sqs)
+    assert sorted(taken) == sorted((f"{RUN}/{n}", "tag: 5, expected") for n in range(12))
+    # The other one is visible at once.
+    (left,) = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert left["MessageId"] == other
+
+
+def test_metrics_are_summed_over_the_run(aws):
+    cloudwatch, now = aws.client("cloudwatch"), time.time() // 60 * 60
+    functions = Functions({"consumer": 2.0, "sweeper": 0.5}, "orders")
+
+    def put(namespace, name, value, minutes=0, **dimensions):
+        pairs = [{"Name": key, "Value": text} for key, text in dimensions.items()]
+        datum = {"MetricName": name, "Dimensions": pairs, "Value": value}
+        data = [{**datum, "Timestamp": now + 60 * minutes}]
+        cloudwatch.put_metric_data(Namespace=namespace, MetricData=data)
+
+    put("xorack", "RequestsApplied", 30, service="orders")
+    put("xorack", "RequestsApplied", 12, 1, service="orders")
+    put("xorack", "RequestsApplied", 99, 5, service="orders")  # after the run
+    put("xorack", "Conflicts", 7, service="another stack")
+    put("AWS/Lambda", "Duration", 1500, FunctionName="consumer")
+    put("AWS/Lambda", "Duration", 1000, FunctionName="sweeper")
+    put("AWS/Lambda", "Invocations", 4, FunctionName="sweeper")  # the consumer's are missing
+    put("AWS/DynamoDB", "ConsumedWriteCapacityUnits", 50, TableName="chains")
+    index = {"TableName": "chains", "GlobalSecondaryIndexName": DUE_INDEX}
+    put("AWS/DynamoDB", "ConsumedWriteCapacityUnits", 8, **index)
+    figures = read_metrics("chains", functions, cloudwatch, (now + 30, now + 90), 42, 0)
+    assert tuple(figures) == FIGURES
+    known = {name: value for name, value in figures.items() if value is not None}
+    assert known == {"applied": 42, "GB-seconds": 3.5, "write units": 58}
+
+
+def account(configuration):
+    """Clients of an account with a stack whose functions have this configuration."""
+    outputs = {"ConsumerName": "c", "SweeperName": "s", "TableName": "t"}
+    listed = [{"OutputKey": key, "OutputValue": value} for key, value in outputs.items()]
+    return {
+        "cloudformation": SimpleNamespace(
+            describe_stacks=lambda StackName: {"Stacks": [{"Outputs": listed}]}
+        ),
+        "lambda": SimpleNamespace(get_function_configuration=configuration),
+    }.__getitem__
+
+
+@pytest.mark.parametrize(
+    ("environment", "service"),
+    [({"Environment": {"Variables": {"POWERTOOLS_SERVICE_NAME": "own"}}}, "own"), ({}, "stack")],
+)
+def test_the_functions_say_their_memory_and_service(environment, service):
+    client = account(lambda FunctionName: {"MemorySize": 512, **environment})
+    assert find_functions("stack", client) == ({"c": 0.5, "s": 0.5}, service)
+
+
+def test_functions_that_cannot_be_read_are_unknown():
+    def denied(**_):
+        raise DENIED
+
+    assert find_functions("stack", account(denied)) == ({}, "stack")
+
+
+def test_metrics_that_are_not_allowed_are_not_available():
+    def denied(_):
+        raise DENIED
+
+    cloudwatch = SimpleNamespace(get_paginator=denied)
+    figures = read_metrics("t", Functions({}, "s"), cloudwatch, (0.0, 1.0), 1, 0)
+    assert figures == dict.fromkeys(FIGURES)
+
+
+NAMED = ("--table", "t", "--queue-url", "q", "--dead-letter-queue-url", "d", "--bus", "b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), "expected --stack, or else all of --table, --queue-url"),
+        (NAMED[:-2], "expected --stack, or else all of"),
+        (("--stack", "s", *NAMED), "expected --stack, or else all of"),
+        (("--stack", ""), "'--stack': it is empty"),
+        (("--stack", "s", "--units", "1:x"), "'--units': '1:x': expected units:share"),
+        (("--stack", "s", "--lose", "nan"), "'--lose': nan is not a number"),
+        (("--stack", "s", "--lose", "1.1"), "'--lose': 1.1 is not in the range"),
+        (("--stack", "s", "--chains", "0"), "'--chains': 0 is not in the range"),
+        (("--stack", "s", "--cells", "17"), "cells: 17, expected 16, 64, 256 or 1024"),
+        (("--stack", "s", "--stamps", "x"), "stamps: 'x', expected traced or plain"),
+        (("--stack", "s", "--prices", "/none"), "'--prices': prices: '/none', expected a file"),
+        (("--stack", "s", "--json", "/no/folder"), "'--json': '/no/folder': "),
+        (("--stack", "s", "--max-cost", "-1"), "'--max-cost': -1.0 is not in the range"),
+        ((*NAMED, "--chains", "9999", "--yes"), "this is above --max-cost 1: send less, or raise"),
+    ],
+)
+def test_invalid_arguments_are_one_line_each(capsys, arguments, error):
+    assert run(list(arguments), measure) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert error in line
+    assert line.endswith("(see: python -m measure --help)")
+
+
+def test_a_stack_that_does_not_exist_is_named(aws, capsys):
+    assert run(["--stack", "nowhere", "--yes"], measure) == 1
+    assert "there is no stack nowhere" in capsys.readouterr().err
+
+
+def test_nothing_starts_without_consent(aws, capsys, monkeypatch):
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: "n")
+    resources = {
+        "--table": aws.table_name, "--queue-url": aws.queue_url, "--bus": aws.bus_name,
+        "--dead-letter-queue-url": aws.dead_letter_queue_url,
+    }  # fmt: skip
+    arguments = [word for pair in resources.items() for word in pair]
+    assert run(arguments, measure) == 130
+    assert "at most" in capsys.readouterr().out
+    queue = {"QueueUrl": aws.queue_url, "AttributeNames": ["ApproximateNumberOfMessages"]}
+    attributes = aws.client("sqs").get_queue_attributes(**queue)["Attributes"]
+    assert attributes == {"ApproximateNumberOfMessages": "0"}
+    assert aws.client("sqs").list_queues(QueueNamePrefix="measure-").get("QueueUrls", []) == []

@@ -1,0 +1,170 @@
+"""The commands that change chains by hand: `xorack fail` and `xorack extend`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import click
+
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.eventbridge import EventBus
+from xorack.cli import screen
+from xorack.cli.error_messages import EXPECTED, explain
+from xorack.cli.options import Target, json_option, not_nan, run_option, with_table, yes_option
+from xorack.core.errors import NotAChain
+from xorack.core.event import rfc3339
+from xorack.core.request import MAX_TIMEOUT_SECONDS
+from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
+from xorack.ops.run import Run
+from xorack.ops.text import plural, printable
+
+__all__ = ["extend", "fail"]
+
+Op = Literal["fail", "extend"]
+
+
+def _with_chains(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add TAGs and --run to a command."""
+
+    @click.argument("tags", nargs=-1, metavar="[TAG]...")
+    @run_option(help="All unfinished chains whose tags begin with RUN/, instead of TAGs.")
+    @yes_option
+    @functools.wraps(command)
+    def wrapped(tags: tuple[str, ...], run: Run | None, **arguments: Any) -> Any:
+        if tags and run:
+            raise click.UsageError("TAG and --run cannot be used together")
+        if not tags and run is None:
+            raise click.UsageError("Missing TAG or --run")
+        return command(tags=tags, run=run, **arguments)
+
+    return wrapped
+
+
+@click.command(epilog='Example: xorack fail "database/file13" --reason "the file was withdrawn"')
+@_with_chains
+@click.option("--reason", required=True, help="The reason; the chain's event repeats it.")
+@json_option
+@with_table
+def fail(reason: str, **options: Any) -> int:
+    """End chains as failed, now, and publish their events.
+
+    With --run, reads the whole table, and asks. With --table, the stack's sweeper publishes the
+    events.
+
+    Exit status: 0; 1 if a chain does not exist, or has ended before.
+    """
+    return _change("fail", {"reason": reason}, **options)
+
+
+@click.command(epilog='Example: xorack extend "database/file13" --timeout 7200')
+@_with_chains
+@click.option(
+    "--timeout",
+    required=True,
+    type=click.FloatRange(min=0, min_open=True, max=MAX_TIMEOUT_SECONDS),
+    callback=not_nan,
+    metavar="SECONDS",
+    help="The time from now to the new deadline.",
+)
+@json_option
+@with_table
+def extend(timeout: float, **options: Any) -> int:
+    """Set the deadline of chains to a time from now.
+
+    The new deadline may be earlier than the old one. An idle timeout stays in force. A pending
+    chain gets the deadline once it is created. With --run, reads the whole table, and asks.
+
+    Exit status: 0; 1 if a chain does not exist, or has ended before.
+    """
+    return _change("extend", {"timeout": timeout}, **options)
+
+
+def _change(
+    op: Op,
+    fields: dict[str, Any],
+    *,
+    tags: Sequence[str],
+    run: Run | None,
+    target: Target,
+    **flags: bool,
+) -> int:
+    """Change the chains, and print a line for each; of a run, the numbers and the problems."""
+    yes, as_json = flags["yes"], flags["as_json"]
+    if run and as_json and not yes:
+        raise click.UsageError("--json with --run requires --yes")
+    store, bus = target.open()
+    problems = 0
+    if run:
+        tags, problems = _tags_of(store, run)
+        question = f"{op.capitalize()} {plural(len(tags), 'unfinished chain')} of run {run.name}?"
+        if tags and not yes and not screen.ask(printable(question)):
+            screen.say("nothing was changed")
+            return 1
+    publisher = EventBus(bus, target.client("events")) if bus else None
+    changed = 0
+    for result in change_chains(store, op, dict.fromkeys(tags), fields, publisher):
+        problem = _problem(result, run)
+        _print_result(op, result, problem, run, as_json=as_json)
+        changed += result.changed
+        problems += problem is not None
+    if run and not as_json:
+        name = printable(run.name)
+        done = f"{plural(changed, 'chain')} of run {name}: {_DONE[op]}"
+        screen.say(done if tags else f"no unfinished chains of run {name}")
+    return int(problems > 0)
+
+
+def _tags_of(store: DynamoDBStore, run: Run) -> tuple[list[str], int]:
+    """Return a run's unfinished chains; print its items that are not chains, and count them."""
+    invalid: list[NotAChain] = []
+    tags = unfinished_tags(store, run, invalid.append)
+    for error in invalid:
+        screen.say(f"error: {printable(str(error))}", error=True)
+    return tags, len(invalid)
+
+
+def _print_result(
+    op: Op, result: ChangeResult, problem: str | None, run: Run | None, *, as_json: bool
+) -> None:
+    if as_json:
+        screen.print_json(_json(result, problem))
+    elif result.changed and run is None:
+        screen.say(_line(op, result))
+    if problem and (not as_json or result.status is None):
+        screen.say(f"error: {printable(problem)}", error=True)
+
+
+_DONE = {"fail": "failed", "extend": "extended"}
+
+
+def _problem(result: ChangeResult, run: Run | None) -> str | None:
+    """Describe why a chain did not change; a chain of a run may end meanwhile."""
+    if result.error is not None:
+        if not isinstance(result.error, EXPECTED):
+            raise result.error
+        return explain(result.error)
+    if result.status is None or result.changed or (run and result.status.chain.final):
+        return None
+    return f"{result.tag} is {result.status.chain.status} already: nothing changed"
+
+
+def _json(result: ChangeResult, problem: str | None) -> dict[str, Any]:
+    if result.status is None:
+        return {"tag": result.tag, "changed": False, "error": problem}
+    return {**result.status.to_json(), "changed": result.changed}
+
+
+def _line(op: Op, result: ChangeResult) -> str:
+    """Describe a change."""
+    status = result.status
+    assert status is not None
+    tag, chain = printable(result.tag), status.chain
+    if op == "extend":
+        pending = "" if chain.status != "pending" else " once it is created"
+        return f"{tag}: {chain.status}; its deadline is {rfc3339(chain.deadline)}{pending}"
+    if not chain.final:
+        return f"{tag}: pending; it fails as soon as it is created"
+    event = "the sweeper publishes its event" if chain.event_pending else "event published"
+    return f"{tag}: failed; {event}"

@@ -1,0 +1,271 @@
+"""The output of the commands of dead-lettered messages: tables, questions, progress, results."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from xorack.cli import screen
+from xorack.core.clock import milliseconds
+from xorack.core.event import rfc3339
+from xorack.ops.body import body_lines, value_line
+from xorack.ops.dead_letters import KINDS, DeadMessage, Kind
+from xorack.ops.redrive import Redrive, Survey
+from xorack.ops.text import plural, printable, span
+
+__all__ = ["print_groups", "print_messages", "run_delete", "run_redrive", "to_json"]
+
+_DAY_MS = 86_400_000
+_MAX_REASONS = 20
+"""Reasons shown: a faulty sender may cause any number."""
+_MAX_TAGS = 5
+_STAY = {
+    "rejected": "rejected: the chain was in the wrong state. Once that is fixed, use --all",
+    "malformed": "malformed: the consumer cannot parse such a message. Only --force sends it back",
+    "expired": "older than the {days:g} days for which finished chains are kept. A redrive could "
+    "start a chain again that is gone",
+}
+_NONE = "no dead-lettered messages"
+
+
+def to_json(survey: Survey, retention: int, **others: Any) -> dict[str, Any]:
+    """Return a survey as a JSON object; the retention is in milliseconds."""
+    return {
+        "messages": survey.total,
+        "seen": survey.seen,
+        "complete": survey.complete,
+        "groups": [asdict(group) for group in survey.groups],
+        "retention_days": retention / _DAY_MS,
+        **others,
+    }
+
+
+def print_groups(survey: Survey, kinds: Sequence[Kind] = ()) -> None:
+    """Print the counts by reason; for a redrive, say which kinds go back."""
+    if not survey.seen:
+        screen.say(_NONE)
+        return
+    rows = [
+        {
+            "MESSAGES": f"{group.count:,}",
+            "KIND": group.kind,
+            **({"": "goes back" if group.kind in kinds else "stays"} if kinds else {}),
+            "REASON": printable(group.reason),
+            "FOR EXAMPLE": printable(group.example or ""),
+        }
+        for group in survey.groups[:_MAX_REASONS]
+    ]
+    screen.print_rows(rows, right={"MESSAGES"}, fold={"REASON", "FOR EXAMPLE"})
+    if more := survey.groups[_MAX_REASONS:]:
+        hidden = plural(sum(group.count for group in more), "message")
+        screen.say(f"and {hidden} of {plural(len(more), 'more reason')}: --json lists all")
+    _print_incomplete(survey)
+
+
+def _print_incomplete(survey: Survey) -> None:
+    if not survey.complete:
+        screen.say(f"the first {survey.seen:,} of about {survey.total:,}")
+
+
+def print_messages(survey: Survey, *, as_json: bool) -> None:
+    """Print each message that the survey keeps."""
+    for number, message in enumerate(survey.messages):
+        if as_json:
+            screen.print_json(message.to_json())
+            continue
+        if number:
+            screen.say("")
+        screen.print_properties(_properties(message, milliseconds()))
+    if as_json:
+        return
+    if not survey.messages:
+        screen.say(_NONE)
+    elif (more := survey.seen - len(survey.messages)) or not survey.complete:
+        count = f"{more:,} more" if survey.complete else "more"
+        screen.say(f"there are {count}: --limit shows more messages", error=True)
+
+
+def _properties(message: DeadMessage, now: int) -> Iterator[tuple[str, str]]:
+    """Yield the names and values to print; further lines of a value have no name."""
+
+    def ago(time: int | None) -> str:
+        return "" if time is None else f"{rfc3339(time)}, {span(max(0, now - time))} ago"
+
+    yield "id", printable(message.id)
+    if message.message_id != message.id:
+        yield "original id", printable(message.message_id)
+    yield "kind", message.kind
+    yield "reason", printable(message.error or message.reason)
+    if message.offending:
+        yield "value", value_line(*message.offending)
+    for name, tag in zip(["tag", *[""] * _MAX_TAGS], message.tags[:_MAX_TAGS], strict=False):
+        yield name, printable(tag)
+    if more := message.tags[_MAX_TAGS:]:
+        yield "", f"and {plural(len(more), 'more tag')}"
+    if message.sender:
+        yield "sender", printable(message.sender)
+    yield "sent", ago(message.sent_at)
+    if message.rejected_at is not None:
+        yield "rejected", ago(message.rejected_at)
+    if message.receives is not None:
+        first = f", first {rfc3339(message.first_received_at)}" if message.first_received_at else ""
+        yield "received", plural(message.receives, "time") + first
+    first_line, *others = body_lines(message.body)
+    yield "body", first_line
+    yield from (("", line) for line in others)
+
+
+def run_redrive(
+    redrive: Redrive,
+    survey: Survey,
+    kinds: Sequence[Kind],
+    *,
+    yes: bool,
+    look: bool,
+    as_json: bool,
+) -> int:
+    """Show the dead-lettered messages, ask, send messages back; return the exit status."""
+    count = survey.count(*kinds)
+    nothing_to_move = survey.complete and not count
+    if look and as_json:
+        print_messages(survey, as_json=True)
+        return 0
+    if as_json:
+        moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
+        value = to_json(survey, redrive.retention, moved=moved)
+        for group in value["groups"]:
+            group["chosen"] = group["kind"] in kinds
+        screen.print_json(value)
+        return 0
+    print_groups(survey, kinds)
+    _print_stay(survey, kinds, redrive.retention / _DAY_MS)
+    if look and survey.seen:
+        screen.say("")
+        print_messages(survey, as_json=False)
+    if look or not survey.seen:
+        return 0
+    if nothing_to_move:
+        screen.say("nothing to send back")
+        return 0
+    messages = plural(count, "message") if survey.complete else "all messages like these"
+    if not yes and not screen.ask(f"Send {messages} back to the queue?"):
+        screen.say("nothing was moved")
+        return 1
+    with _progress("sent back", survey.expected(*kinds)) as progress:
+        result = redrive.move(kinds, survey, progress)
+    stay = f"; {result.left:,} stay" if result.left else ""
+    screen.say(f"{plural(result.moved, 'message')} sent back{stay}")
+    return 0
+
+
+def _print_stay(survey: Survey, kinds: Sequence[Kind], days: float) -> None:
+    """Say why messages stay."""
+    for kind in KINDS:
+        if kind not in kinds and (count := survey.count(kind)):
+            verb = "is" if count == 1 else "are"
+            screen.say(f"{plural(count, 'message')} {verb} {_STAY[kind].format(days=days)}")
+
+
+def run_delete(
+    redrive: Redrive, survey: Survey, *, save: Path | None, yes: bool, as_json: bool
+) -> int:
+    """Show the messages, ask, save and delete them; return the exit status."""
+    count = len(survey.ids)
+    if not as_json:
+        _print_selected(survey)
+    if not count or (as_json and not yes):
+        if as_json:
+            screen.print_json({"selected": sorted(survey.ids), "deleted": 0})
+        return 0
+    if not yes and not screen.ask(f"Delete {plural(count, 'message')}?"):
+        screen.say("nothing was deleted")
+        return 1
+    with _copy_to(save) as copy, _progress("deleted", 0 if as_json else count) as progress:
+        result = redrive.delete(survey, copy, progress)
+    deleted = result.moved - result.undeleted
+    if as_json:
+        screen.print_json({"selected": sorted(survey.ids), "deleted": deleted})
+    else:
+        copies = f"; copies in {printable(str(save))}" if save else ""
+        of = f"{deleted:,} of " if deleted < count else ""
+        screen.say(f"{of}{plural(count, 'message')} deleted{copies}")
+        if deleted < count:
+            screen.say("the others are gone, or another reader has them: try again", error=True)
+    return int(deleted < count)
+
+
+def _print_selected(survey: Survey) -> None:
+    """Print what a deletion deletes: few messages one by one, many by reason."""
+    if not 0 < survey.seen <= len(survey.messages):
+        print_groups(survey)
+        return
+    rows = [
+        {
+            "ID": printable(message.id),
+            "KIND": message.kind,
+            "SENT": rfc3339(message.sent_at) or "",
+            "TAG": printable(message.tag or ""),
+            "REASON": printable(message.error or message.reason),
+        }
+        for message in survey.messages
+    ]
+    screen.print_rows(rows, right=set(), fold={"TAG", "REASON"})
+    _print_incomplete(survey)
+
+
+@contextmanager
+def _copy_to(path: Path | None) -> Iterator[Callable[[Sequence[DeadMessage]], None]]:
+    """Open a new file, and return a function that writes messages to it, safe against a crash."""
+    if path is None:
+        yield lambda messages: None
+        return
+    try:
+        # Bodies may be confidential: only the user reads the file.
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
+    except OSError as error:
+        raise click.BadParameter(
+            f"{path}: {error.strerror}: nothing was deleted", param_hint="--save"
+        ) from error
+    lock = threading.Lock()
+
+    def write(messages: Sequence[DeadMessage]) -> None:
+        try:
+            with lock:
+                file.writelines(f"{json.dumps(message.to_json())}\n" for message in messages)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise click.ClickException(f"{path}: {error.strerror}") from error
+
+    try:
+        yield write
+    finally:
+        with suppress(OSError):  # all that was deleted is on the disk
+            file.close()
+
+
+@contextmanager
+def _progress(verb: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """Draw a progress bar on a terminal, unless the total is 0."""
+    out = screen.console()
+    bar = Progress(
+        TextColumn(verb),
+        BarColumn(bar_width=40),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+        TimeRemainingColumn(compact=True),
+        console=out,
+        disable=not total or not screen.can_redraw(out),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("", total=total)
+        yield lambda done, expected: bar.update(task, completed=done, total=expected)

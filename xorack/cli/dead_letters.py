@@ -1,0 +1,245 @@
+"""The commands of dead-lettered messages: `xorack dead-letters` and `xorack redrive`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xorack.cli import dead_letter_output as output
+from xorack.cli import screen
+from xorack.cli.options import Target, json_option, run_option, text_option, with_stack, yes_option
+from xorack.ops.dead_letters import KINDS, Kind, Selector
+from xorack.ops.redrive import MAX_READ, Redrive
+from xorack.ops.run import Run
+
+__all__ = ["dead_letters", "redrive"]
+
+_DAY_MS = 86_400_000
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The dead-letter queue that the options name."""
+
+    target: Target
+    url: str | None
+    retention_days: int | None
+
+    def open(self, queue: str | None = None) -> Redrive:
+        """Open the queue, and the queue that its messages go back to."""
+        if self.url:
+            queues = Redrive(self.url, queue or "", self.target.client("sqs"))
+        else:
+            outputs = self.target.find_stack()
+            urls = outputs.dead_letter_queue_url, outputs.queue_url
+            queues = Redrive(*urls, self.target.client("sqs"), outputs.retention)
+        if self.retention_days is not None:
+            queues.retention = self.retention_days * _DAY_MS
+        return queues
+
+
+def _with_source(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the dead-letter queue to a command, as its argument ``source``."""
+
+    @text_option(
+        "--dead-letters", metavar="URL", help="The dead-letter queue, instead of the stack's."
+    )
+    @click.option(
+        "--retention-days",
+        type=click.IntRange(1, 3650),
+        help="Messages that were first sent longer ago are expired.  [default: the stack's "
+        "retention of chains, or 30]",
+    )
+    @with_stack
+    @functools.wraps(command)
+    def wrapped(
+        target: Target, dead_letters: str | None, retention_days: int | None, **arguments: Any
+    ) -> Any:
+        return command(source=_Source(target, dead_letters, retention_days), **arguments)
+
+    return wrapped
+
+
+def _with_selector(*kinds: Kind) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options that select messages to a command, as its argument ``selector``."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.argument("ids", nargs=-1, metavar="[ID]...")
+        @text_option("--reason", metavar="TEXT", help="Only messages with this text in the reason.")
+        @click.option(
+            "--kind",
+            "chosen",
+            multiple=True,
+            type=click.Choice(kinds),
+            help="Only messages of this kind; may be given several times.",
+        )
+        @text_option("--tag", help="Only messages with a request for the chain of this tag.")
+        @run_option(help="Only messages with a request for a chain of this run.")
+        @functools.wraps(command)
+        def wrapped(
+            ids: tuple[str, ...], reason: str | None, chosen: tuple[Kind, ...], **arguments: Any
+        ) -> Any:
+            run: Run | None = arguments.pop("run")
+            selector = Selector(
+                frozenset(ids),
+                frozenset(chosen or KINDS),
+                reason or "",
+                arguments.pop("tag"),
+                run.prefix if run else "",
+            )
+            return command(selector=selector, **arguments)
+
+        return wrapped
+
+    return decorate
+
+
+@click.group(
+    "dead-letters",
+    short_help="List, show, delete and redrive dead-lettered messages.",
+    invoke_without_command=True,
+)
+@click.pass_context
+def dead_letters(context: click.Context) -> None:
+    """Inspect and clear the dead-letter queue.
+
+    Its messages are of four kinds. failed: the consumer could not process the message at any
+    attempt. rejected: a chain rejects the request. malformed: the consumer cannot parse the
+    request. expired: first sent longer ago than finished chains are kept.
+
+    Every command reads the queue. That hides the messages from other readers for a short time,
+    and SQS counts it as a receive.
+    """
+    if context.invoked_subcommand is None:
+        screen.say(context.get_help(), error=True)
+        context.exit(2)
+
+
+@dead_letters.command("list", epilog="Example: xorack dead-letters list --run 2026-01-31")
+@_with_selector(*KINDS)
+@json_option
+@_with_source
+def list_(selector: Selector, as_json: bool, source: _Source) -> None:
+    """Count the messages by reason.
+
+    Without ID and options, reads about 1,000 messages; with them, up to 100,000.
+    """
+    queues = source.open()
+    survey = queues.survey(selector, limit=_limit(selector))
+    if as_json:
+        screen.print_json(output.to_json(survey, queues.retention))
+    else:
+        output.print_groups(survey)
+
+
+@dead_letters.command(epilog="Example: xorack dead-letters show --kind malformed --limit 3")
+@_with_selector(*KINDS)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_READ),
+    default=_SHOWN,
+    help="Maximum number of messages.",
+)
+@json_option
+@_with_source
+def show(selector: Selector, limit: int, as_json: bool, source: _Source) -> None:
+    """Show messages with body, invalid value, reason, sender and times.
+
+    Cuts long values. With --json, prints one object a line, with the whole body.
+    """
+    # Any message may be among the last: read as many as it takes.
+    most = limit if selector == Selector() else MAX_READ
+    survey = source.open().survey(selector, limit=most, keep=limit)
+    output.print_messages(survey, as_json=as_json)
+
+
+@dead_letters.command(epilog="Example: xorack dead-letters delete --kind expired --save gone.json")
+@_with_selector(*KINDS)
+@click.option("--all", "all_", is_flag=True, help="Delete all messages.")
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write each message to this new file before it is deleted: one JSON object a line.",
+)
+@yes_option
+@json_option
+@_with_source
+def delete(selector: Selector, source: _Source, **flags: Any) -> int:
+    """Delete messages: these IDs, or those that meet all conditions.
+
+    Shows the messages first, and asks. Deletes only what it showed: messages that arrive later
+    stay. With --json and without --yes, deletes nothing.
+
+    Exit status: 0 if all are deleted; 1 if not, or if you answer no.
+    """
+    every = flags.pop("all_")
+    if (selector == Selector()) != every:
+        raise click.UsageError(
+            "--all cannot be used with ID or conditions"
+            if every
+            else "Missing ID, --reason, --kind, --tag or --run; --all deletes all messages"
+        )
+    queues = source.open()
+    survey = queues.survey(selector, limit=MAX_READ, keep=_SHOWN)
+    return output.run_delete(queues, survey, **flags)
+
+
+@click.command(epilog="Example: xorack redrive --stack orders --yes")
+@_with_selector("failed", "rejected", "malformed")
+@click.option("--all", "all_", is_flag=True, help="Send rejected messages, too.")
+@click.option("--force", is_flag=True, help="Send all messages, malformed ones too.")
+@yes_option
+@click.option("--look", is_flag=True, help="Only show: the counts, then the first messages.")
+@text_option("--queue", metavar="URL", help="The queue to send to, instead of the stack's.")
+@json_option
+@_with_source
+def redrive(selector: Selector, queue: str | None, source: _Source, **flags: Any) -> int:
+    """Send dead-lettered messages back to the queue.
+
+    Run it once the cause is fixed. It shows the reasons first, and asks. Messages that failed at
+    every attempt go back. Rejected ones stay, since their chains would reject them again: use
+    --all once you have fixed the chains. With ID or --kind, the selected messages go back.
+
+    A request takes effect once, so it is harmless to send too many messages back. Messages older
+    than the retention of finished chains always stay, since this does not hold for them.
+
+    Exit status: 0 if all selected messages are back; 1 if not, or if you answer no.
+    """
+    every, force = flags.pop("all_"), flags.pop("force")
+    named = bool(selector.ids) or selector.kinds != Selector().kinds
+    if named and (every or force):
+        raise click.UsageError("--all and --force cannot be used with ID or --kind")
+    kinds = KINDS[: 3 if force or named else 2 if every else 1]
+    if bool(source.url) != bool(queue):
+        raise click.UsageError("--dead-letters and --queue must be used together")
+    queues = source.open(queue)
+    if queue:
+        _check(queues)
+    keep = _SHOWN if flags["look"] else 0
+    survey = queues.survey(selector, limit=_limit(selector), keep=keep)
+    return output.run_redrive(queues, survey, kinds, **flags)
+
+
+dead_letters.add_command(redrive)
+
+
+def _limit(selector: Selector) -> int:
+    """Return how many messages to read: for a selection, all."""
+    return 1000 if selector == Selector() else MAX_READ
+
+
+def _check(queues: Redrive) -> None:
+    """Reject queues in the wrong order: live messages would become dead-lettered."""
+    if queues.swapped():
+        raise click.UsageError(
+            "--queue is the dead-letter queue of --dead-letters: are they swapped?"
+        )
+    if queues.dead_letters_url == queues.queue_url:
+        raise click.UsageError("--queue and --dead-letters are the same queue")

@@ -1,0 +1,116 @@
+"""The command `xorack list`."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import click
+
+from xorack.cli import screen
+from xorack.cli.options import Target, json_option, not_nan, run_option, text_option, with_table
+from xorack.core.errors import NotAChain
+from xorack.core.request import MAX_TIMEOUT_SECONDS
+from xorack.ops.listing import ORDERS, ChainFilter, Order, list_chains
+from xorack.ops.run import Run
+from xorack.ops.status import STATUSES
+from xorack.ops.text import printable
+
+__all__ = ["list_"]
+
+
+@click.command("list", epilog="Example: xorack list --status open --order deadline --limit 10")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice(STATUSES),
+    help="Only chains of this status; may be given several times.",
+)
+@run_option(help="Only chains whose tags begin with RUN/.")
+@text_option("--prefix", metavar="TEXT", help="Only chains whose tags begin with TEXT.")
+@text_option("--reason", metavar="TEXT", help="Only chains with TEXT in the reason of the failure.")
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0, max=MAX_TIMEOUT_SECONDS),
+    callback=not_nan,
+    default=0.0,
+    show_default=False,
+    metavar="SECONDS",
+    help="Only chains created at least this long ago.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    help="Nearest deadline, oldest or least tag first.  [default: none]",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0, 1_000_000_000),
+    default=100,
+    help="Maximum number of chains; 0 for all.",
+)
+@text_option("--after", metavar="POSITION", help="Continue where an earlier list has stopped.")
+@json_option
+@with_table
+def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int:
+    """List chains: all, or those that meet all conditions.
+
+    Reads the table until the limit is reached. With --order, reads the whole table, and keeps as
+    many chains as the limit in memory. If there are more chains, a line on stderr has the option
+    --after of the next page.
+
+    With --json, prints one JSON object a line. Reports items that are not chains on stderr; the
+    exit status is then 1.
+    """
+    if run and options["prefix"]:
+        raise click.UsageError("--run and --prefix cannot be used together")
+    chosen = ChainFilter(
+        options["statuses"],
+        run.prefix if run else options["prefix"] or "",
+        options["reason"] or "",
+        round(options["older_than"] * 1000),
+    )
+    order: Order | None = options["order"]
+    invalid: list[NotAChain] = []
+    limit, after = options["limit"] or None, options["after"] or ""
+    page = list_chains(
+        target.open()[0], chosen, invalid.append, order=order, limit=limit, after=after
+    )
+    if as_json:
+        for status in page.chains:
+            screen.print_json(status.to_json())
+    elif rows := [screen.cells(status) for status in page.chains]:
+        right = {"DONE", "UNITS", "AGE", "TIME LEFT"}
+        screen.print_rows(rows, right=right, fold={"TAG", "REASON"})
+    else:
+        screen.say(_none(chosen, run))
+    if limit and (position := page.after()) is not None:
+        screen.say(
+            f"the first {limit:,}; there are more: --limit 0 lists all, the next page is "
+            f"--after {_quoted(position)}",
+            error=True,
+        )
+    for error in invalid:
+        screen.say(f"error: {printable(str(error))}", error=True)
+    return int(bool(invalid))
+
+
+def _none(chosen: ChainFilter, run: Run | None) -> str:
+    """Say that there are no such chains."""
+    text = f"no chains of run {printable(run.name)}" if run else "no chains"
+    if chosen.statuses:
+        text += f" that are {' or '.join(chosen.statuses)}"
+    others = chosen.reason or chosen.older_than or (chosen.prefix and not run)
+    return text + (" and meet all conditions" if others else "")
+
+
+def _quoted(text: str) -> str:
+    """Quote a text for a shell; one with hidden characters in the way of bash and zsh."""
+    if text.isprintable():
+        return shlex.quote(text)
+    plain = (
+        chr(byte) if 32 < byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}"
+        for byte in text.encode()
+    )
+    return f"$'{''.join(plain)}'"

@@ -1,0 +1,49 @@
+"""Log lines of the services: one a batch for each kind of failure, so an outage logs little.
+
+docs/logs.md describes the lines and their fields.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+__all__ = ["LOG", "log_chain", "log_failures"]
+
+LOG = logging.getLogger("xorack")
+
+
+def log_chain(level: int, message: str, tag: str, **fields: Any) -> None:
+    """Log a line about one chain."""
+    # Line separators and the like would disturb whoever reads the log in a terminal.
+    tag = tag if tag.isprintable() else tag.encode("unicode_escape").decode()
+    LOG.log(level, message, extra={"tag": tag, **fields})
+
+
+def log_failures(
+    level: int,
+    message: str,
+    reasons: Mapping[str, str],
+    describe: Callable[[Iterable[str]], Mapping[str, Any]] = lambda tags: {},
+) -> None:
+    """Log chains that failed: one line for each kind of reason, with one chain as an example.
+
+    Args:
+        level: The level of the lines.
+        message: The message of the lines.
+        reasons: Tag to reason; the kind is AWS's error code, or the text before the first colon.
+        describe: Returns further fields of a line about some tags.
+    """
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for tag, reason in reasons.items():
+        kinds[_kind(reason)].append(tag)
+    for tags in kinds.values():
+        fields = {"failures": len(tags), "why": reasons[tags[0]], **describe(tags)}
+        log_chain(level, message, tags[0], **fields)
+
+
+def _kind(reason: str) -> str:
+    _, failed, code = reason.partition("An error occurred (")  # botocore's words
+    return code.partition(")")[0] if failed else reason.partition(":")[0]

@@ -1,0 +1,79 @@
+"""Bodies of messages for people: JSON with long values shortened, or text. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from xorack.ops.text import printable
+
+__all__ = ["body_lines", "decode", "value_line"]
+
+_SHORT = frozenset({"stamp", "step_functions", "lambda"})
+"""Fields of long texts that no person reads: stamps, and tokens, which are secret besides."""
+_SHORT_CHARACTERS = 24
+_CHARACTERS = 1024
+"""A tag of this length is shown whole."""
+_VALUE_CHARACTERS = 200
+_LINES = 60
+_TEXT = 2000
+_MAX_DIGITS = 4000
+"""Python rejects integers of more than 4,300 digits: longer ones become text."""
+
+
+def decode(text: str) -> Any:
+    """Decode JSON as far as possible; None if it is invalid or nested too deep."""
+    try:
+        return json.loads(text, parse_int=_integer)
+    except (ValueError, RecursionError):
+        return None
+
+
+def body_lines(text: str, most: int = _LINES) -> list[str]:
+    """Format a body as printable lines: an object as indented JSON, anything else as it is.
+
+    Stamps, tokens and long texts are shortened. The last of `most` lines says how much is left out.
+    """
+    content = decode(text)
+    if not isinstance(content, dict):
+        left = len(text) - _TEXT
+        more = [f"… and {left:,} more characters"] if left > 0 else []
+        return [printable(line) for line in text[:_TEXT].split("\n", most)[:most]] + more
+    lines = [printable(line) for line in _dump(content).split("\n")]
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], f"… and {len(lines) - most + 1:,} more lines"]
+
+
+def value_line(field: str, value: Any) -> str:
+    """Format a field and its value as one printable line, shortened."""
+    return printable(f"{field}: {_cut(_dump(value, field), _VALUE_CHARACTERS)}")
+
+
+def _integer(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _MAX_DIGITS else digits
+
+
+def _dump(value: Any, name: str = "") -> str:
+    """Dump a message with indents, or a field's value without them."""
+    try:
+        return json.dumps(_short(value, name), ensure_ascii=False, indent=None if name else 2)
+    except RecursionError:
+        return "nested too deep"
+
+
+def _short(value: Any, name: str = "") -> Any:
+    """Shorten the texts in a value."""
+    if isinstance(value, dict):
+        return {_cut(key, _CHARACTERS): _short(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_short(item) for item in value]
+    if isinstance(value, str):
+        return _cut(value, _SHORT_CHARACTERS if name in _SHORT else _CHARACTERS)
+    return value
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… ({len(text):,} characters)"

@@ -1,0 +1,124 @@
+"""Changing chains by hand: failing them, and moving their deadlines."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+from xorack.acker.chain_writer import ChainWriter
+from xorack.acker.outbox import Outbox
+from xorack.acker.parallel import Workers
+from xorack.aws import schema
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.chain import EVENT
+from xorack.core.clock import milliseconds
+from xorack.core.errors import NotAChain, TagNotFound
+from xorack.core.ports import Publisher
+from xorack.core.request import Request, validate_tag
+from xorack.core.transitions import Limits
+from xorack.ops.run import Run
+from xorack.ops.status import ChainStatus
+
+__all__ = ["ChangeResult", "change_chain", "change_chains", "unfinished_tags"]
+
+_WORKERS = Workers(8)
+_TOGETHER = 80
+"""Chains whose results appear together."""
+
+
+class ChangeResult(NamedTuple):
+    """The result of a change.
+
+    Attributes:
+        tag: The chain.
+        status: Its status afterwards; None after an error.
+        changed: True if this call changed it.
+        error: The error, if any.
+    """
+
+    tag: str
+    status: ChainStatus | None = None
+    changed: bool = False
+    error: Exception | None = None
+
+
+def unfinished_tags(
+    store: DynamoDBStore, run: Run, on_invalid: Callable[[NotAChain], None]
+) -> list[str]:
+    """Return the tags of a run's unfinished chains, by a scan of the whole table, in order.
+
+    Args:
+        store: The table.
+        run: The run.
+        on_invalid: Called for each item of the run that is not a chain.
+
+    Raises:
+        Unavailable: A retry may help.
+    """
+    attributes = (schema.STATUS, schema.FORMAT_NAME)
+    chains = store.scan(on_invalid, prefix=run.prefix, attributes=attributes)
+    return sorted(chain.tag for chain in chains if not chain.final)
+
+
+def change_chain(
+    store: DynamoDBStore, request: Request, publisher: Publisher | None = None
+) -> tuple[ChainStatus, bool]:
+    """Apply a request to a chain, and publish its event if it has ended.
+
+    Without a publisher, or if it cannot be reached, the event stays pending: the stack's sweeper
+    publishes it within some minutes.
+
+    Returns:
+        The status afterwards; True if the request was applied: the chain had not ended before.
+
+    Raises:
+        TagNotFound: The chain does not exist.
+        StaleLocalData: Others kept writing the chain until the retries were spent.
+    """
+    tag = request.tag
+    writer = ChainWriter(store, limits=Limits(retention=store.retention))
+    chain, (outcome,) = writer.apply(tag, [request], must_exist=True)
+    if chain is None:
+        raise TagNotFound(tag)
+    if outcome.error is not None:
+        raise outcome.error
+    if chain.event_pending and publisher is not None:
+        Outbox(writer, {EVENT: publisher}).publish([chain])
+        chain = store.read([tag]).get(tag, chain)
+    return ChainStatus(chain, milliseconds()), outcome.kind == "applied"
+
+
+def change_chains(
+    store: DynamoDBStore,
+    op: Literal["fail", "extend"],
+    tags: Iterable[str],
+    fields: Mapping[str, Any],
+    publisher: Publisher | None = None,
+) -> Iterator[ChangeResult]:
+    """Apply a request to each of some chains; see `change_chain`.
+
+    Args:
+        store: The table.
+        op: The operation.
+        tags: The chains, each once.
+        fields: The other fields of the requests: `reason` or `timeout`.
+        publisher: Publishes the events of the chains that end.
+
+    Raises:
+        InvalidRequest: A tag or field is invalid. Nothing is changed.
+    """
+    requests = [
+        Request(op, validate_tag(tag), f"{op}-{uuid.uuid4().hex}", **fields) for tag in tags
+    ]
+
+    def change(request: Request) -> ChangeResult:
+        try:
+            return ChangeResult(request.tag, *change_chain(store, request, publisher))
+        except Exception as error:  # noqa: BLE001 - the other chains are changed all the same
+            return ChangeResult(request.tag, error=error)
+
+    waiting = iter(requests)
+    while part := list(islice(waiting, _TOGETHER)):
+        yield from _WORKERS.map(change, part)

@@ -1,0 +1,121 @@
+"""The widget's page of dead-lettered messages: a sample of them as HTML.
+
+The page needs no script, and escapes all text from others (bodies, reasons, tags).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xorack.core.clock import milliseconds
+from xorack.core.event import rfc3339
+from xorack.ops.body import body_lines, value_line
+from xorack.ops.dashboard import Theme, escaped, html_page
+from xorack.ops.dead_letters import DeadMessage, Group, add_to_groups
+from xorack.ops.text import plural, span
+
+__all__ = ["Sample", "read_sample", "render_sample"]
+
+_CALLS = 10
+_LINES = 40
+_REASONS = 20
+_TAG_CHARACTERS = 120
+_COLUMNS = (("Messages", "9%"), ("Kind", "10%"), ("Reason", "52%"), ("For example", "29%"))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some messages of a dead-letter queue.
+
+    Attributes:
+        at: Time of the reading, milliseconds since the epoch.
+        messages: The messages that were read, at most a hundred.
+        total: SQS's approximate number of messages in the queue.
+    """
+
+    at: int
+    messages: tuple[DeadMessage, ...]
+    total: int
+
+
+def read_sample(queue_url: str, client: Any, retention: int) -> Sample:
+    """Read some messages and hide none of them from others; SQS counts it as a receive.
+
+    Args:
+        queue_url: The dead-letter queue.
+        client: A boto3 SQS client.
+        retention: Milliseconds for which finished chains are kept: older messages are expired.
+    """
+    at = milliseconds()
+    messages: dict[str, DeadMessage] = {}
+    for number in range(_CALLS):
+        response = client.receive_message(
+            QueueUrl=queue_url,
+            MaxNumberOfMessages=10,
+            VisibilityTimeout=0,
+            # A long poll asks all servers of the queue; an empty queue takes a second.
+            WaitTimeSeconds=0 if number else 1,
+            MessageAttributeNames=["All"],
+            AttributeNames=["All"],
+        )
+        received = [DeadMessage.read(one, at - retention) for one in response.get("Messages", [])]
+        if all(message.id in messages for message in received):
+            break
+        messages.update((message.id, message) for message in received)
+    name = "ApproximateNumberOfMessages"
+    response = client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])
+    return Sample(at, tuple(messages.values()), int(response["Attributes"][name]))
+
+
+def render_sample(sample: Sample, limit: int, theme: Theme = "light") -> str:
+    """Render a sample as HTML: the counts by reason, and the first messages as a whole."""
+    parts = [_summary(sample)]
+    groups = add_to_groups({}, sample.messages)
+    if groups:
+        heads = "".join(f'<th style="width:{width}">{name}</th>' for name, width in _COLUMNS)
+        rows = "".join(map(_row, groups[:_REASONS]))
+        parts.append(f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>")
+        if more := groups[_REASONS:]:
+            parts.append(f'<p class="faint">and {plural(len(more), "more reason")}</p>')
+    parts += [_details(message, sample.at) for message in sample.messages[:limit]]
+    return html_page("".join(parts), theme)
+
+
+def _summary(sample: Sample) -> str:
+    read, total = len(sample.messages), sample.total
+    if not read:
+        text = "No dead-lettered messages."
+    elif read < total:
+        text = f"{read} of about {total:,} dead-lettered messages."
+    else:
+        text = f"{plural(read, 'dead-lettered message')}."
+    return f'<p>{text} <span class="faint">{rfc3339(sample.at)}</span></p>'
+
+
+def _row(group: Group) -> str:
+    cells = (
+        f'<span class="num">{group.count}</span>',
+        group.kind,
+        escaped(group.reason, 300),
+        f'<div class="tag">{escaped(group.example or "", _TAG_CHARACTERS)}</div>',
+    )
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _details(message: DeadMessage, now: int) -> str:
+    """Render one message, collapsed: its heading is the reason."""
+    reason = escaped(message.error or message.reason, 300)
+    properties = {
+        "message": message.id,
+        "original id": "" if message.message_id == message.id else message.message_id,
+        "value": value_line(*message.offending) if message.offending else "",
+        "tag": message.tag or "",
+        "sender": message.sender or "",
+        "sent": f"{rfc3339(message.sent_at)}, {span(max(0, now - message.sent_at))} ago",
+        "received": "" if message.receives is None else plural(message.receives, "time"),
+    }
+    lines = [f"{name}: {escaped(value, 300)}" for name, value in properties.items() if value]
+    lines += [escaped(line) for line in body_lines(message.body, _LINES)]
+    body = "\n".join(lines)
+    return f"<details><summary>{message.kind}: {reason}</summary><pre>{body}</pre></details>"
