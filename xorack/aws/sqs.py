@@ -227,11 +227,7 @@ def send_with_attributes(
         SendFailed: Some messages were not accepted. Others may have arrived.
     """
     id = None if group is None else group_id(group)
-
-    def attributes(values: Mapping[str, str]) -> dict[str, Any]:
-        return {name: {"DataType": "String", "StringValue": v} for name, v in values.items()}
-
-    entries = (_Message(n, body, attributes(v), id) for n, (body, v) in enumerate(messages))
+    entries = (_Message(n, body, _strings(**v), id) for n, (body, v) in enumerate(messages))
     return _send(queue_url, entries, client, policy)[0]
 
 
