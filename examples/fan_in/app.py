@@ -10,7 +10,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from xorack.cdk import Acker, Settings  # isort: skip - before aws_cdk: it finds node
+from xorack.cdk import Acker  # isort: skip - before aws_cdk: it finds node
 
 from aws_cdk import (
     App,
@@ -37,7 +37,7 @@ class FanIn(Stack):
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
         context = self.node.get_context
-        acker = Acker(self, "Acker", settings=Settings(dashboard=False))
+        acker = Acker(self, "Acker")
         bucket = aws_s3.Bucket(self, "Files", enforce_ssl=True)
         notification = {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
         bucket.node.default_child.add_property_override("NotificationConfiguration", notification)
