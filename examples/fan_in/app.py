@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 from importlib.util import find_spec
@@ -111,6 +112,7 @@ class FanIn(Stack):
 def code_folder() -> str:
     """Copy the functions and the packages that they import, from where these are installed."""
     folder = Path(tempfile.mkdtemp(prefix="fan-in-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     ignore = shutil.ignore_patterns("__pycache__", "cdk", "cli", "local", "ops", "spark")
     shutil.copytree(FUNCTIONS, folder, dirs_exist_ok=True, ignore=ignore)
     for package in PACKAGES:
