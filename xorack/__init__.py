@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xorack.client.dynamodb_acker import DynamoDBAcker as DynamoDBAcker
+    from xorack.client.event_tag import event_tag as event_tag
+    from xorack.client.fan_in import fan_in as fan_in
+    from xorack.client.fan_in import fan_out as fan_out
+    from xorack.client.fan_in import step_of as step_of
+    from xorack.client.fan_in import token_of as token_of
     from xorack.client.memory_acker import Acker as Acker
+    from xorack.client.names import names_of as names_of
     from xorack.client.tracker import Token as Token
     from xorack.client.tracker import Tracker as Tracker
     from xorack.core import errors as errors
@@ -32,8 +38,14 @@ _HOMES = {
     "Stamp": "xorack.core.stamp",
     "Token": "xorack.client.tracker",
     "Tracker": "xorack.client.tracker",
+    "event_tag": "xorack.client.event_tag",
+    "fan_in": "xorack.client.fan_in",
+    "fan_out": "xorack.client.fan_in",
+    "names_of": "xorack.client.names",
     "peel": "xorack.core.peeling",
     "plain": "xorack.core.stamp",
+    "step_of": "xorack.client.fan_in",
+    "token_of": "xorack.client.fan_in",
     "traced": "xorack.core.stamp",
     "unit_id": "xorack.core.hashing",
     "xor": "xorack.core.stamp",

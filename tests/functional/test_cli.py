@@ -24,7 +24,7 @@ from tests.support.cli import (
     store,
 )
 from tests.support.in_process import create_resources, locked_aws
-from xorack import traced
+from xorack import Token, Tracker, traced, unit_id
 from xorack.cli import main
 from xorack.cli.commands import cli
 from xorack.core.clock import milliseconds
@@ -64,6 +64,42 @@ def test_show_names_the_outstanding_units(stack, xorack):
     expected = read_status(store(stack), TAG).to_json()
     assert 0 <= shown["age_seconds"] <= expected["age_seconds"] < 60
     assert {**shown, "age_seconds": expected["age_seconds"]} == expected
+
+
+@pytest.fixture
+def order(stack):
+    """A chain whose outstanding units have a name, a number, two parts and a parent."""
+    tracker = Tracker(stack.queue_url)
+    root = Token(unit_id("order/18"), ("order/18",))
+    step = tracker.step(root)
+    children = step.child("oil"), step.child(7), step.child("line", 3), step.child("page 2")
+    below = tracker.step(children[3])
+    below.child("line 1")
+    create = Request.create("order/18", "create", traced(root.unit))
+    apply(stack, create, *step.requests(), *below.requests())
+
+
+def test_show_names_units_among_candidates(stack, xorack, order, tmp_path):
+    names = tmp_path / "names.txt"
+    paths = '[["line", 3]]\n["page 2", "line 1"]\n["page 3", "line 1"]\n'
+    names.write_text(f"wick\noil\r\n\n7\n{paths}")
+    text = "\n".join(xorack("show", "order/18", "--among", names)[1])
+    for name in ("oil", "7", '[["line", 3]]', '["page 2", "line 1"]'):
+        assert re.search(rf" [0-9a-f]{{16}}  {re.escape(name)}$", text, re.MULTILINE), name
+    (shown,) = map(json.loads, xorack("show", "order/18", "--json", "--among", names)[1])
+    assert list(shown["outstanding_names"]) == shown["outstanding"]
+    assert "oil" in shown["outstanding_names"].values()
+    names.write_text("wick\n")
+    (shown,) = map(json.loads, xorack("show", "order/18", "--json", "--among", names)[1])
+    assert set(shown["outstanding_names"].values()) == {None}
+
+
+@pytest.mark.parametrize("line", ["[", "[]", "[1.5]", '["a", null]', "[true]"])
+def test_a_path_that_is_none(stack, xorack, order, tmp_path, line):
+    names = tmp_path / "names.txt"
+    names.write_text(f"oil\n{line}\n")
+    expected = f"line 2: {line!r}, expected a name, or a JSON list of names\n"
+    assert_error(xorack("show", "order/18", "--among", names), 1, expected)
 
 
 def test_show_of_an_acked_chain(stack, xorack):

@@ -74,7 +74,8 @@ def test_the_result_is_the_detail_of_the_event(stub, chain, kind, call, paramete
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"), [(kind, code) for kind, service in SERVICES.items() for code in service.over]
+    ("kind", "code"),
+    [(kind, code) for kind, service in SERVICES.items() for code in sorted(service.over)],
 )
 def test_nobody_waits_any_more(stub, kind, code):
     resumer, stubber = stub(kind)

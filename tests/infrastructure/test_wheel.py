@@ -94,7 +94,8 @@ def test_the_metadata_names_every_extra_and_python(wheel):
         metadata = BytesParser().parsebytes(archive.read(name))
     needs = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
     assert {one.name for one in needs if one.marker is None} == {"boto3", "pyee", "xxhash"}
-    assert {*metadata.get_all("Provides-Extra")} == {"cdk", "cli", "lambda", "local", "spark"}
+    extras = {"cdk", "cli", "fan-in", "lambda", "local", "spark"}
+    assert {*metadata.get_all("Provides-Extra")} == extras
     pythons = [line for line in metadata.get_all("Classifier") if " :: 3." in line]
     assert pythons == [f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 15)]
     assert metadata["Requires-Python"] == ">=3.10"

@@ -12,7 +12,7 @@ from tests.simulation.recipe import Recipe
 from tests.simulation.schedule import run
 from tests.simulation.shrink import Shrinker
 
-SEEDS = 500
+SEEDS = 520
 """Schedules that `make test` runs; `make test-slow` runs four times as many others."""
 MUTANT = "the event is marked as published before it is published"
 

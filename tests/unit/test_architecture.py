@@ -77,6 +77,8 @@ ACKER = {f"xorack.acker.{name}" for name in ("chain_writer", "consumer", "outbox
         ("import xorack", AWS | SLOW | {"xxhash", "pyspark"}),
         ("from xorack import xor, traced, peel, unit_id", AWS | SLOW),
         ("import xorack.acker.chain_writer", AWS | SLOW),
+        ("from xorack import fan_in, names_of", SLOW | {"aws_lambda_powertools"}),
+        ("from xorack import names_of", AWS | SLOW),
         ("import lambda_src.consumer", FUNCTION),
         ("import lambda_src.sweeper", FUNCTION | {"xorack.acker.consumer"}),
         ("import lambda_src.widget", FUNCTION | ACKER | {"aws_lambda_powertools"}),

@@ -11,14 +11,14 @@ from xxhash import xxh64_intdigest
 
 from xorack import unit_id
 from xorack.core.errors import InvalidRequest
-from xorack.core.hashing import _xxh64_long, xxh64_long, xxh64_long_inverse
+from xorack.core.hashing import _pure_xxh64, child_id, xxh64_long, xxh64_long_inverse
 
 
 def test_the_pure_form_is_xxh64():
     rng = random.Random(1)
-    for _ in range(2000):
-        x, seed = rng.getrandbits(64), rng.getrandbits(64)
-        assert _xxh64_long(x, seed) == xxh64_intdigest(x.to_bytes(8, "little"), seed)
+    for size in [*range(100), *[8] * 1000, 1023, 1024, 4097]:
+        data, seed = rng.randbytes(size), rng.getrandbits(64)
+        assert _pure_xxh64(data, seed) == xxh64_intdigest(data, seed), size
 
 
 def test_the_inverse_leads_back_to_the_id():
@@ -29,12 +29,18 @@ def test_the_inverse_leads_back_to_the_id():
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_signed_and_unsigned_are_the_same_long(monkeypatch, compiled):
+def test_ids_are_the_same_without_the_compiled_package(monkeypatch, compiled):
+    parts = ("text", b"\x00" * 33, -1, date(2026, 11, 22), Decimal("1.50"))
+    expected = unit_id(*parts)
     if not compiled:
-        monkeypatch.setattr("xorack.core.hashing._xxh64", None)
-        with pytest.raises(ModuleNotFoundError, match="pip install xxhash"):
-            unit_id("text")
-    assert xxh64_long(-1) == xxh64_long(2**64 - 1) == _xxh64_long(-1)
+        monkeypatch.setattr("xorack.core.hashing._xxh64", _pure_xxh64)
+    assert unit_id(*parts) == expected
+    assert xxh64_long(-1) == xxh64_long(2**64 - 1)
+
+
+def test_a_childs_id_is_that_of_its_signed_parent_and_its_parts():
+    assert child_id(2**64 - 5, "a") == child_id(-5, "a") == unit_id(-5, "a")
+    assert child_id(5, "a", 1) == unit_id(5, "a", 1)
 
 
 def test_unit_id_is_xxhash64_of_spark_read_as_unsigned():

@@ -202,7 +202,7 @@ NAMED = ("--table", "t", "--queue-url", "q", "--dead-letter-queue-url", "d", "--
         ((), "expected --stack, or else all of --table, --queue-url"),
         (NAMED[:-2], "expected --stack, or else all of"),
         (("--stack", "s", *NAMED), "expected --stack, or else all of"),
-        (("--stack", ""), "'--stack': it is empty"),
+        (("--stack", ""), "'--stack': the value is empty"),
         (("--stack", "s", "--units", "1:x"), "'--units': '1:x': expected units:share"),
         (("--stack", "s", "--lose", "nan"), "'--lose': nan is not a number"),
         (("--stack", "s", "--lose", "1.1"), "'--lose': 1.1 is not in the range"),

@@ -97,7 +97,7 @@ def test_units_fold_in_any_order_and_grouping(parts, cells):
 @given(
     st.lists(st.sampled_from([1, 2, 79, 80, 81, 82, 161, 162, 500]), min_size=1, max_size=4),
     st.integers(1, 5),
-    st.randoms(use_true_random=False),
+    st.randoms(use_true_random=True),
 )
 @settings(max_examples=8)
 def test_chains_about_the_size_of_a_stamp(sizes, tasks, rng):

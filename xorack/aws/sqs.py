@@ -31,6 +31,7 @@ __all__ = [
     "send_bodies",
     "send_grouped",
     "send_packed",
+    "send_with_attributes",
     "why_unreachable",
 ]
 
@@ -187,7 +188,7 @@ def send_grouped(
         for group, requests in groups.items()
         for body in pack(counted(requests), max_bytes)
     )
-    messages, size = _send(queue_url, bodies, client, policy)
+    messages, size = _send(queue_url, _in_groups(bodies), client, policy)
     return SendReport(messages, count, size)
 
 
@@ -199,31 +200,58 @@ def send_packed(
     Returns:
         The number of messages, and of the bytes of their bodies.
     """
-    return _send(queue_url, ((body, group) for body in bodies), client, None)
+    return _send(queue_url, _in_groups((body, group) for body in bodies), client, None)
+
+
+def send_with_attributes(
+    queue_url: str,
+    messages: Iterable[tuple[str, Mapping[str, str]]],
+    client: Any = None,
+    *,
+    group: str | None = None,
+    policy: RetryPolicy | None = None,
+) -> int:
+    """Send bodies of any content to any standard queue, each with message attributes.
+
+    Args:
+        queue_url: The queue.
+        messages: Bodies, each with the values of its attributes of type String; consumed lazily.
+        client: A boto3 SQS client; by default one of the default credential chain.
+        group: The group of all messages; by default none.
+        policy: The limits of retries for messages that were not accepted.
+
+    Returns:
+        The number of messages.
+
+    Raises:
+        SendFailed: Some messages were not accepted. Others may have arrived.
+    """
+    id = None if group is None else group_id(group)
+    entries = (_Message(n, body, _strings(**v), id) for n, (body, v) in enumerate(messages))
+    return _send(queue_url, entries, client, policy)[0]
+
+
+def _in_groups(bodies: Iterable[tuple[str, str | None]]) -> Iterator[_Message]:
+    for position, (body, group) in enumerate(bodies):
+        yield _Message(position, body, {}, None if group is None else group_id(group))
 
 
 def _send(
-    queue_url: str,
-    bodies: Iterable[tuple[str, str | None]],
-    client: Any,
-    policy: RetryPolicy | None,
+    queue_url: str, messages: Iterable[_Message], client: Any, policy: RetryPolicy | None
 ) -> tuple[int, int]:
-    """Send bodies with their groups; return the number of messages and of their bytes."""
+    """Send messages; return the number of them and of their bytes."""
     if not isinstance(queue_url, str) or not queue_url:
         raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
     client = make_client("sqs") if client is None else client
     policy = policy or RetryPolicy(attempts=8)
-    messages = size = 0
-    for batch in _batches(
-        _Message(position, body, {}, None if group is None else group_id(group))
-        for position, (body, group) in enumerate(bodies)
-    ):
+    sent = size = 0
+    for batch in _batches(messages):
         if failures := _send_batch(client, queue_url, batch, policy):
             unsent = [message.body for message in batch if message.position in failures]
             raise SendFailed(queue_url, next(iter(failures.values())), unsent)
-        messages += len(batch)
+        sent += len(batch)
         size += sum(message.size for message in batch)
-    return messages, size
+    return sent, size
 
 
 def send_bodies(

@@ -9,11 +9,13 @@ import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 import click
 
 from xorack import __version__
 from xorack.cli import changes, dead_letters, listing, screen
+from xorack.cli.among import candidates_in
 from xorack.cli.error_messages import EXPECTED, explain
 from xorack.cli.local import local, local_option, use_local
 from xorack.cli.options import (
@@ -25,6 +27,7 @@ from xorack.cli.options import (
 )
 from xorack.cli.wait import run_wait
 from xorack.cli.watch import run_watch
+from xorack.client.names import Candidate, names_of
 from xorack.ops.run import Run
 from xorack.ops.snapshot import MAX_CHAINS
 from xorack.ops.status import read_status
@@ -131,17 +134,36 @@ def cli(context: click.Context, is_local: bool) -> None:
         context.exit(2)
 
 
-@cli.command(epilog='Example: xorack show "database/file13"')
+@cli.command(epilog="Example: xorack show order/18 --among lines-of-the-order.txt")
 @click.argument("tag")
+@click.option(
+    "--among",
+    type=click.File(encoding="utf-8"),
+    help="Name the outstanding units: a file of names, one a line; - is stdin.",
+)
+@click.option("--root", multiple=True, help="A part of the root unit's name.  [default: the tag]")
 @json_option
 @with_table
-def show(tag: str, as_json: bool, target: Target) -> None:
-    """Show the state, detail and outstanding units of a chain."""
+def show(
+    tag: str, among: TextIO | None, root: tuple[str, ...], as_json: bool, target: Target
+) -> None:
+    """Show the state, detail and outstanding units of a chain.
+
+    A unit's id is a hash, so its name is found only among candidates: the names that the steps gave
+    to their children. In the file, a line is a name. A JSON list is a path, the name at each level
+    below the root: ["page 2", "line 7"].
+    """
+    if root and among is None:
+        raise click.UsageError("--root goes with --among")
     status = read_status(target.open()[0], tag)
+    names: dict[str, Candidate | None] = {}
+    if among is not None:
+        names = names_of(status.outstanding, candidates_in(among), *(root or (tag,)))
     if as_json:
-        screen.print_json(status.to_json())
+        found = {"outstanding_names": names} if among is not None else {}
+        screen.print_json({**status.to_json(), **found})
     else:
-        screen.print_status(status)
+        screen.print_status(status, names)
 
 
 @cli.command(epilog="Example: xorack watch order/17 order/18 && echo all done")

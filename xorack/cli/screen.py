@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from xorack.client.names import Candidate
 from xorack.core.event import rfc3339
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural, printable, span
@@ -91,10 +92,10 @@ def cells(status: ChainStatus) -> dict[str, str]:
     }
 
 
-def print_status(status: ChainStatus) -> None:
-    """Print the status of one chain, a line for each property."""
+def print_status(status: ChainStatus, names: Mapping[str, Candidate | None]) -> None:
+    """Print the status of one chain, a line for each property; `names` are those of units."""
     out = console()
-    for name, value in _properties(status):
+    for name, value in _properties(status, names):
         line = Text(f"{name:<12} ")
         line.append(value, style=COLOURS.get(value, "") if name == "status" else "")
         if name == "progress" and status.percent is not None and out.is_terminal:
@@ -111,7 +112,9 @@ def print_properties(properties: Iterable[tuple[str, str]]) -> None:
         out.print(Text(f"{name:<12} {value}".rstrip()))
 
 
-def _properties(status: ChainStatus) -> Iterator[tuple[str, str]]:
+def _properties(
+    status: ChainStatus, names: Mapping[str, Candidate | None]
+) -> Iterator[tuple[str, str]]:
     """Yield the names and values to print; further lines of a value have no name."""
     chain = status.chain
     final = chain.final
@@ -136,7 +139,8 @@ def _properties(status: ChainStatus) -> Iterator[tuple[str, str]]:
         first, *others = json.dumps(status.detail, ensure_ascii=False, indent=2).split("\n")
         yield from (("detail", first), *(("", printable(line)) for line in others))
     if chain.status != "acked":
-        lines = [f"{unit:016x}" for unit in status.outstanding]
+        ids = [f"{unit:016x}" for unit in status.outstanding]
+        lines = [f"{id}  {_name(names[id])}" if names.get(id) is not None else id for id in ids]
         lines += [status.outstanding_note] if status.outstanding_note else []
         yield "outstanding", lines[0] if lines else "none"
         yield from (("", line) for line in lines[1:])
@@ -144,6 +148,12 @@ def _properties(status: ChainStatus) -> Iterator[tuple[str, str]]:
         yield "event", "pending" if chain.event_pending else "published"
         if chain.resume:
             yield "resume", "pending" if chain.resume_pending else "done"
+
+
+def _name(candidate: Candidate | None) -> str:
+    """Return a unit's name as the line of a file of candidates."""
+    text = candidate if isinstance(candidate, str) else json.dumps(candidate, ensure_ascii=False)
+    return printable(text)
 
 
 def _ago(status: ChainStatus, time: int | None) -> str | None:

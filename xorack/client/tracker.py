@@ -16,15 +16,16 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, Literal, cast, get_args
 
 from xorack.aws.sqs import queue_client, send_grouped
+from xorack.client.names import Candidate, Part, names_of
 from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
-from xorack.core.hashing import MASK, unit_id
+from xorack.core.hashing import MASK, child_id, unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
 from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import TRACED_CELLS, Stamp, check_cells, plain, traced, xor_bytes
@@ -268,6 +269,15 @@ class Tracker:
         id = request_id or f"extend-{uuid.uuid4().hex}"
         self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
 
+    @staticmethod
+    def names(
+        outstanding: Mapping[str, Any] | Iterable[str | int],
+        candidates: Iterable[Candidate],
+        *root: Part,
+    ) -> dict[str, Candidate | None]:
+        """Return what outstanding units stand for; see `xorack.names_of`."""
+        return names_of(outstanding, candidates, *root)
+
     @contextmanager
     def batch(self) -> Iterator[None]:
         """Collect what this thread sends in the block, and send it packed at the end.
@@ -342,8 +352,7 @@ class Step:
             raise XorAckError("the step has ended: its stamp is sent, no child can be started")
         parents = [token.unit for token in self.tokens]
         if unit is None:
-            signed = parents[0] - (1 << 64) if parents[0] >> 63 else parents[0]
-            unit = unit_id(signed, *(parts or (len(self._children),)))
+            unit = child_id(parents[0], *(parts or (len(self._children),)))
         _maker(self.tokens[0])(unit)  # checks the id
         unit &= MASK
         token = replace(self.tokens[0], unit=unit, tags=self.tags)

@@ -3,8 +3,8 @@
 Source: Yann Collet, xxHash specification,
 https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (XXH64).
 
-The pure form serves where the compiled package ``xxhash`` is not installed. The Lambda functions
-have none: peeling the stamp of a failed chain needs the inverse only, which is pure Python.
+The pure form serves where the compiled package ``xxhash`` is not installed: in Lambda functions,
+whose code is then the same for all architectures.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from decimal import Decimal
 
 from xorack.core.errors import InvalidRequest
 
-try:
-    from xxhash import xxh64_intdigest as _xxh64
-except ImportError:  # pragma: no cover - the Lambda functions have no compiled packages
-    _xxh64 = None  # type: ignore[assignment]
-
-__all__ = ["MASK", "SEED", "decimal_text", "unit_id", "xxh64_long", "xxh64_long_inverse"]
+__all__ = [
+    "MASK",
+    "SEED",
+    "child_id",
+    "decimal_text",
+    "unit_id",
+    "xxh64_long",
+    "xxh64_long_inverse",
+]
 
 SEED = 42
 """The seed of Spark SQL's ``xxhash64``."""
@@ -32,16 +35,45 @@ P4 = 0x85EBCA77C2B2AE63
 P5 = 0x27D4EB2F165667C5
 
 
-def _xxh64_long(x: int, seed: int = SEED) -> int:
-    """Compute XXH64 of the 8 little-endian bytes of ``x`` in pure Python."""
-    k = (x & MASK) * P2 & MASK
-    k = (k << 31 | k >> 33) & MASK
-    h = (seed + P5 + 8 & MASK) ^ (k * P1 & MASK)
-    h = (h << 27 | h >> 37) & MASK
-    h = h * P1 + P4 & MASK
+def _rotated(x: int, bits: int) -> int:
+    return (x << bits | x >> 64 - bits) & MASK
+
+
+def _round(sum_: int, lane: int) -> int:
+    return _rotated(sum_ + lane * P2 & MASK, 31) * P1 & MASK
+
+
+def _pure_xxh64(data: bytes, seed: int) -> int:
+    """Compute XXH64 in pure Python."""
+    words, rest = divmod(len(data), 8)
+    lanes = [int.from_bytes(data[8 * n : 8 * n + 8], "little") for n in range(words)]
+    striped = words // 4 * 4
+    h = seed + P5
+    if striped:
+        sums = [seed + P1 + P2, seed + P2, seed, seed - P1]
+        for n in range(striped):
+            sums[n % 4] = _round(sums[n % 4], lanes[n])
+        h = sum(_rotated(one, bits) for one, bits in zip(sums, (1, 7, 12, 18), strict=True))
+        for one in sums:
+            h = (h ^ _round(0, one)) * P1 + P4
+    h = h + len(data) & MASK
+    for lane in lanes[striped:]:
+        h = _rotated(h ^ _round(0, lane), 27) * P1 + P4 & MASK
+    tail = data[8 * words :]
+    if rest >= 4:
+        h = _rotated(h ^ int.from_bytes(tail[:4], "little") * P1 & MASK, 23) * P2 + P3 & MASK
+        tail = tail[4:]
+    for byte in tail:
+        h = _rotated(h ^ byte * P5 & MASK, 11) * P1 & MASK
     h = (h ^ h >> 33) * P2 & MASK
     h = (h ^ h >> 29) * P3 & MASK
     return h ^ h >> 32
+
+
+try:
+    from xxhash import xxh64_intdigest as _xxh64
+except ImportError:  # pragma: no cover - Lambda functions have no compiled packages
+    _xxh64 = _pure_xxh64  # type: ignore[assignment]
 
 
 def xxh64_long(x: int, seed: int = SEED) -> int:
@@ -54,8 +86,6 @@ def xxh64_long(x: int, seed: int = SEED) -> int:
     Returns:
         The hash, unsigned 64 bits.
     """
-    if _xxh64 is None:
-        return _xxh64_long(x, seed)
     return int(_xxh64((x & MASK).to_bytes(8, "little"), seed))
 
 
@@ -122,6 +152,17 @@ def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
     return h or 1
 
 
+def child_id(parent: int, *parts: str | bytes | int | date | Decimal) -> int:
+    """Return the id of a unit's child: `unit_id` of the parent's id, signed, and the child's parts.
+
+    Args:
+        parent: The parent's id, signed or unsigned.
+        *parts: The child's name among the children of its parent.
+    """
+    parent &= MASK
+    return unit_id(parent - (1 << 64) if parent >> 63 else parent, *parts)
+
+
 def decimal_text(value: Decimal) -> str:
     """Return a decimal in plain notation without trailing zeros.
 
@@ -161,10 +202,6 @@ def _xxh64_part(part: object, seed: int) -> int:
             raise InvalidRequest("part", part, "a str without lone surrogates") from None
     if not isinstance(part, (bytes, bytearray, memoryview)):
         raise InvalidRequest("part", part, f"a {_SUITABLE}")
-    if _xxh64 is None:
-        raise ModuleNotFoundError(
-            "unit_id of str and bytes needs the package xxhash: pip install xxhash"
-        )
     return int(_xxh64(bytes(part), seed))
 
 

@@ -1,0 +1,133 @@
+"""Files that fan out to workers, and a report on each file once all of its lines are handled.
+
+``pip install 'xorack[cdk,fan-in]'``, then ``cdk deploy``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from xorack.cdk import Acker  # isort: skip - before aws_cdk: it finds node
+
+from aws_cdk import (
+    App,
+    CfnOutput,
+    Duration,
+    Stack,
+    aws_events,
+    aws_events_targets,
+    aws_lambda,
+    aws_lambda_event_sources,
+    aws_s3,
+    aws_sqs,
+)
+from constructs import Construct
+
+FUNCTIONS = Path(__file__).with_name("functions")
+PACKAGES = ("xorack", "aws_lambda_powertools", "typing_extensions")
+"""All of them pure Python: the code is the same for all architectures. boto3 is in the runtime."""
+
+
+class FanIn(Stack):
+    """A bucket, workers on a queue, and an acker that knows when they are done with a file."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        context = self.node.get_context
+        acker = Acker(self, "Acker")
+        bucket = aws_s3.Bucket(self, "Files", enforce_ssl=True)
+        notification = {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
+        bucket.node.default_child.add_property_override("NotificationConfiguration", notification)
+
+        # A line that fails five times is dead-lettered; the file's event names it.
+        dead = aws_sqs.Queue(self, "Dead", enforce_ssl=True, retention_period=Duration.days(14))
+        queue = aws_sqs.Queue(
+            self,
+            "Work",
+            enforce_ssl=True,
+            visibility_timeout=Duration.seconds(int(context("retry_seconds"))),
+            dead_letter_queue=aws_sqs.DeadLetterQueue(queue=dead, max_receive_count=5),
+        )
+        code = aws_lambda.Code.from_asset(code_folder())
+        environment = {
+            "ACKER_QUEUE_URL": acker.queue.queue_url,
+            "WORK_QUEUE_URL": queue.queue_url,
+            "BUCKET": bucket.bucket_name,
+            "TIMEOUT": str(context("timeout_seconds")),
+            "FAILURE_RATE": str(context("failure_rate")),
+        }
+        split, work, report = (
+            aws_lambda.Function(
+                self,
+                f"{name.capitalize()}Function",
+                runtime=aws_lambda.Runtime.PYTHON_3_13,
+                handler=f"handlers.{name}",
+                code=code,
+                environment=environment,
+                memory_size=256,
+                timeout=Duration.seconds(seconds),
+            )
+            for name, seconds in (("split", 300), ("work", 10), ("report", 30))
+        )
+
+        files = aws_events.EventPattern(
+            source=["aws.s3"],
+            detail_type=["Object Created"],
+            detail={
+                "bucket": {"name": [bucket.bucket_name]},
+                "object": {"key": aws_events.Match.anything_but_prefix("reports/")},
+            },
+        )
+        target = aws_events_targets.LambdaFunction(split)
+        aws_events.Rule(self, "NewFile", event_pattern=files, targets=[target])
+        source = aws_lambda_event_sources.SqsEventSource(
+            queue, batch_size=100, max_batching_window=Duration.seconds(1),
+            report_batch_item_failures=True,
+        )  # fmt: skip
+        work.add_event_source(source)
+        acker.events.rule("Report", targets=[aws_events_targets.LambdaFunction(report)])
+
+        for producer in (split, work):
+            acker.grant_send(producer)
+        queue.grant_send_messages(split)
+        bucket.grant_read(split)
+        bucket.grant_read_write(report)
+        outputs = {
+            "BucketName": bucket.bucket_name,
+            "WorkQueueUrl": queue.queue_url,
+            "DeadUrl": dead.queue_url,
+            "TableName": acker.table.table_name,
+            "QueueUrl": acker.queue.queue_url,
+            "DeadLetterQueueUrl": acker.dead_letters.queue_url,
+            "SweeperName": acker.sweeper.function_name,
+        }
+        for name, value in outputs.items():
+            CfnOutput(self, name, value=value)
+
+
+def code_folder() -> str:
+    """Copy the functions and the packages that they import, from where these are installed."""
+    folder = Path(tempfile.mkdtemp(prefix="fan-in-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    ignore = shutil.ignore_patterns("__pycache__", "cdk", "cli", "local", "ops", "spark")
+    shutil.copytree(FUNCTIONS, folder, dirs_exist_ok=True, ignore=ignore)
+    for package in PACKAGES:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError("the functions import it: pip install 'xorack[fan-in]'")
+        source = Path(spec.origin)
+        if source.name == "__init__.py":
+            shutil.copytree(source.parent, folder / package, ignore=ignore)
+        else:
+            shutil.copy(source, folder)
+    return str(folder)
+
+
+if __name__ == "__main__":
+    app = App()
+    FanIn(app, "fan-in")
+    app.synth()

@@ -1,0 +1,176 @@
+"""Tokens and tags of events, in each form in which they arrive."""
+
+import json
+
+import pytest
+
+from xorack import Tracker, event_tag, step_of, token_of
+from xorack.core.errors import InvalidRequest, InvalidToken
+from xorack.core.request import validate_tag
+
+S3 = {
+    "eventSource": "aws:s3",
+    "s3": {
+        "bucket": {"name": "files"},
+        "object": {"key": "in+box/caf%C3%A9%2B.txt", "sequencer": "0055AED6DCD90281E5"},
+    },
+}
+OBJECT = {
+    "id": "e-1",
+    "source": "aws.s3",
+    "detail-type": "Object Created",
+    "detail": {
+        "bucket": {"name": "files"},
+        "object": {"key": "in box/café+.txt", "sequencer": "0055AED6DCD90281E5"},
+    },
+}
+S3_TAG = "files/in box/café+.txt/0055AED6DCD90281E5"
+
+
+def event(**detail):
+    return {"id": "e-1", "source": "my.shop", "detail-type": "order", "detail": detail}
+
+
+def sqs(body, **attributes):
+    attributes = {name: {"stringValue": text} for name, text in attributes.items()}
+    body = body if isinstance(body, str) else json.dumps(body)
+    return {"messageId": "m-1", "receiptHandle": "r", "body": body, "messageAttributes": attributes}
+
+
+def received(body, **attributes):
+    attributes = {name: {"StringValue": text} for name, text in attributes.items()}
+    return {"MessageId": "m-1", "ReceiptHandle": "r", "Body": body, "MessageAttributes": attributes}
+
+
+def envelope(message, **attributes):
+    attributes = {name: {"Type": "String", "Value": text} for name, text in attributes.items()}
+    message = message if isinstance(message, str) else json.dumps(message)
+    return {"Type": "Notification", "MessageId": "n-1", "Message": message,
+            "MessageAttributes": attributes}  # fmt: skip
+
+
+def records(*entries):
+    return {"Records": list(entries)}
+
+
+def sns(message, **attributes):
+    return {"EventSource": "aws:sns", "Sns": envelope(message, **attributes)}
+
+
+@pytest.mark.parametrize(
+    ("message", "tag"),
+    [
+        (S3, S3_TAG),
+        (records(S3), S3_TAG),
+        (OBJECT, S3_TAG),
+        (sqs(records(S3)), S3_TAG),
+        (sqs(OBJECT), S3_TAG),
+        (sns(records(S3)), S3_TAG),
+        (records(sqs(envelope(records(S3)))), S3_TAG),
+        ({**OBJECT, "detail": {**OBJECT["detail"], "object": {"key": "k"}}}, "aws.s3/e-1"),
+        (event(order=1), "my.shop/e-1"),
+        (sqs(event(order=1)), "my.shop/e-1"),
+        (sns("text"), "sns/n-1"),
+        (records(sns("text")), "sns/n-1"),
+        (sqs(envelope("text")), "sns/n-1"),
+        (sqs("text"), "sqs/m-1"),
+        (sqs({"order": 1}), "sqs/m-1"),
+        (received("text"), "sqs/m-1"),
+    ],
+)
+def test_the_tag_names_the_innermost_event(message, tag):
+    assert event_tag(message) == tag
+
+
+def test_a_long_key_leaves_a_tag_of_its_own():
+    def tag(key):
+        entry = {"key": key, "sequencer": "00AF"}
+        return event_tag({**OBJECT, "detail": {"bucket": {"name": "b" * 63}, "object": entry}})
+
+    key = "é" * 512  # S3's limit in bytes
+    tags = {tag(key), tag(key[:-1] + "e"), tag("e" + key[1:])}
+    assert len(tags) == 3
+    for one in tags:
+        assert len(validate_tag(one).encode()) in (1023, 1024)
+
+
+@pytest.mark.parametrize(
+    "message", [{}, {"order": 1}, records(), records(S3, S3), records(1), sqs(records(S3, S3))]
+)
+def test_an_event_of_another_kind_or_of_several_records_has_no_tag(message):
+    if message.get("body"):
+        assert event_tag(message) == "sqs/m-1"  # a chain for all of its records
+        return
+    with pytest.raises(InvalidRequest, match="event: "):
+        event_tag(message)
+
+
+@pytest.fixture(scope="module")
+def token():
+    tracker = Tracker("https://queue")
+    tracker._send = lambda *requests: None
+    return tracker.start("t")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda token: sqs("text", xorack=str(token)),
+        lambda token: received("text", xorack=str(token)),
+        lambda token: sqs({"xorack": token.to_json()}),
+        lambda token: sqs({"xorack": str(token)}),
+        lambda token: received(json.dumps({"xorack": str(token)})),
+        lambda token: sqs({"xorack": "not looked at"}, xorack=str(token)),
+        lambda token: sns("text", xorack=str(token)),
+        lambda token: records(sns({"xorack": token.to_json()})),
+        lambda token: sqs(envelope("text", xorack=str(token))),
+        lambda token: sqs(envelope({"xorack": token.to_json()})),
+        lambda token: event(order=1, xorack=token.to_json()),
+        lambda token: sqs(event(order=1, xorack=str(token))),
+        lambda token: {"xorack": token.to_json()},
+    ],
+)
+def test_a_token_is_found_in_the_attribute_or_else_in_the_body(token, form):
+    assert token_of(form(token)) == token
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda token: sqs("text"),
+        lambda token: sqs("[" * 100_000),
+        lambda token: sqs([token.to_json()]),
+        lambda token: sqs("text", other=str(token)),
+        lambda token: sqs({"message": {"xorack": token.to_json()}}),
+        lambda token: sqs({"body": json.dumps({"xorack": token.to_json()}), "messageId": "x"}),
+        lambda token: sqs({"detail": {"xorack": token.to_json()}}),
+        lambda token: records(S3),
+        lambda token: {"messageAttributes": None},
+    ],
+)
+def test_a_token_elsewhere_is_not_this_messages(token, form):
+    assert token_of(form(token)) is None
+
+
+def test_the_attribute_may_have_another_name(token):
+    assert token_of(sqs("text", trace=str(token)), "trace") == token
+    assert token_of(sqs({"trace": str(token)}), "trace") == token
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        sqs("text", xorack="?"),
+        sqs({"xorack": 5}),
+        {**sqs("text"), "messageAttributes": {"xorack": {"binaryValue": "AAAA"}}},
+        event(xorack=[]),
+    ],
+)
+def test_an_invalid_token_is_an_error(message):
+    with pytest.raises(InvalidToken, match="expected"):
+        step_of(Tracker("https://queue"), message)
+
+
+def test_a_required_token_that_is_absent_is_an_error():
+    with pytest.raises(InvalidToken, match="message attribute 'xorack'"):
+        step_of(Tracker("https://queue"), sqs("text"), required=True)

@@ -1,0 +1,88 @@
+"""Names of outstanding units."""
+
+import itertools
+
+import pytest
+
+from xorack import Tracker, names_of, unit_id
+from xorack.core.errors import InvalidRequest
+
+TAG = "order/18"
+
+
+@pytest.fixture
+def tokens():
+    """The units of a chain of three levels by their names, as a tracker starts them."""
+    tracker = Tracker("https://queue")
+    requests = []
+    tracker._send = lambda *sent: requests.extend(sent)
+    with tracker.step(tracker.start(TAG)) as root:
+        tokens = {"oil": root.child("oil"), ("line", 3): root.child("line", 3), 17: root.child(17)}
+        page = root.child("page 2")
+    with tracker.step(page) as step:
+        tokens["page 2", "rope"] = step.child("rope")
+        deep = step.child("box", 1)
+    with tracker.step(deep) as step:
+        tokens["page 2", ("box", 1), b"nail"] = step.child(b"nail")
+    return {**tokens, ("page 2",): page, ("page 2", ("box", 1)): deep}
+
+
+def id_of(token):
+    return f"{token.unit:016x}"
+
+
+def test_an_events_ids_are_named_at_each_level(tokens):
+    detail = {"tag": TAG, "outstanding": [id_of(token) for token in tokens.values()]}
+    candidates = ["lamp", "oil", ("line", 2), ("line", 3), "17", 17, ["page 2", "rope"],
+                  ["page 2", ("box", 1), b"nail"], ["page 3", "rope"]]  # fmt: skip
+    names = Tracker.names(detail, candidates)
+    assert list(names) == detail["outstanding"]
+    assert {name: id for id, name in names.items() if not isinstance(name, list)} == {
+        name: id_of(tokens[name]) for name in ("oil", ("line", 3), 17)
+    }
+    for path in (("page 2",), ("page 2", "rope"), ("page 2", ("box", 1)),
+                 ("page 2", ("box", 1), b"nail")):  # fmt: skip
+        assert names[id_of(tokens[path])] == list(path)
+
+
+def test_an_id_that_no_candidate_explains_has_none(tokens):
+    oil, other = tokens["oil"].unit, unit_id("another")
+    assert names_of([oil, other - 2**64], ["oil"], TAG) == {
+        f"{oil:016x}": "oil",
+        f"{other:016x}": None,
+    }
+
+
+def test_the_root_has_its_own_name(tokens):
+    assert names_of([f"{unit_id(TAG):016X}"], [], TAG) == {f"{unit_id(TAG):016x}": TAG}
+    root = unit_id("bucket", "key")
+    assert names_of({"outstanding": [root]}, [], "bucket", "key").popitem()[1] == ("bucket", "key")
+
+
+def test_endless_candidates_are_read_until_each_id_has_a_name(tokens):
+    numbers = itertools.count()
+    assert names_of([tokens[17].unit], numbers, TAG) == {id_of(tokens[17]): 17}
+    assert next(numbers) == 18
+
+
+def test_an_event_without_outstanding_units_has_no_names():
+    assert names_of({"tag": TAG, "status": "acked"}, ["oil"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ((["c0"], ["oil"]), "root"),
+        (({"outstanding": ["c0"], "tag": None}, []), "part"),
+        ((["xyz"], ["oil"], TAG), "outstanding"),
+        (([0], ["oil"], TAG), "outstanding"),
+        (([None], ["oil"], TAG), "outstanding"),
+        ((["f" * 17], ["oil"], TAG), "outstanding"),
+        ((["c0"], "oil", TAG), "candidates"),
+        ((["c0"], [1.5], TAG), "part"),
+    ],
+)
+def test_invalid_arguments_are_named(arguments, field):
+    with pytest.raises(InvalidRequest) as raised:
+        names_of(*arguments)
+    assert raised.value.field == field

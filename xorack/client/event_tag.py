@@ -1,0 +1,106 @@
+"""Tags of chains that start from an event: equal for every delivery of the event."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import unquote_plus
+
+from xorack.core.errors import InvalidRequest
+from xorack.core.request import MAX_TAG_BYTES
+
+__all__ = ["event_tag", "layers"]
+
+_DEPTH: Final = 8
+"""Most layers of an event: S3's notification by SNS in an SQS message has six."""
+
+
+def event_tag(event: Mapping[str, Any]) -> str:
+    """Return the tag of the chain that an event starts, for `Tracker.start`.
+
+    Every delivery of the event has the same tag, so a second start has no effect.
+
+    Args:
+        event: An event or a record of S3, SNS, SQS or EventBridge, also one in the body of an SQS
+            message. The tag names the innermost of them:
+
+            - S3: ``bucket/key/sequencer``, also of events by EventBridge. The sequencer differs
+              for each version of an object. Of a tag above 1,024 bytes, the end is a hash.
+            - SNS: ``sns/message id``. SQS: ``sqs/message id``. EventBridge: ``source/event id``.
+
+    Raises:
+        InvalidRequest: The event is of none of these kinds, or has several records.
+    """
+    for layer in reversed(list(layers(event))):
+        if tag := _tag(layer):
+            return _shortened(tag)
+    raise InvalidRequest("event", event, "one event or record of S3, SNS, SQS or EventBridge")
+
+
+def _tag(layer: Mapping[str, Any]) -> str | None:
+    if isinstance(s3 := layer.get("s3"), Mapping):
+        return _object(s3, unquote_plus)
+    if "detail-type" in layer:
+        if layer.get("source") == "aws.s3" and (tag := _object(layer["detail"], str)):
+            return tag
+        return f"{layer['source']}/{layer['id']}"
+    if _is_sqs(layer):
+        return f"sqs/{layer.get('messageId') or layer['MessageId']}"
+    return f"sns/{layer['MessageId']}" if _is_sns(layer) else None
+
+
+def _object(of: Mapping[str, Any], decode: Any) -> str | None:
+    """Return the name of one version of an object; None without its sequencer."""
+    entry = of["object"]
+    sequencer = entry.get("sequencer")
+    return f"{of['bucket']['name']}/{decode(entry['key'])}/{sequencer}" if sequencer else None
+
+
+def _shortened(tag: str) -> str:
+    data = tag.encode()
+    if len(data) <= MAX_TAG_BYTES:
+        return tag
+    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+    return data[: MAX_TAG_BYTES - len(digest) - 1].decode(errors="ignore") + "/" + digest
+
+
+def layers(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield an event and what it wraps, outermost first.
+
+    A body that is no JSON object ends them, and so does an event of several records.
+    """
+    layer: Any = event
+    for _ in range(_DEPTH):
+        if isinstance(layer, str):
+            try:
+                layer = json.loads(layer)
+            except (ValueError, RecursionError):
+                return
+        if not isinstance(layer, Mapping):
+            return
+        yield layer
+        layer = _inner(layer)
+
+
+def _inner(layer: Mapping[str, Any]) -> Any:
+    """Return what an event wraps: text or an object; None for anything else."""
+    records = layer.get("Records")
+    if isinstance(records, list) and len(records) == 1:
+        return records[0]
+    if _is_sqs(layer):
+        return layer.get("body", layer.get("Body"))
+    if "Sns" in layer:
+        return layer["Sns"]
+    if _is_sns(layer):
+        return layer["Message"]
+    return layer.get("detail") if {"detail-type", "source", "id"} <= layer.keys() else None
+
+
+def _is_sqs(layer: Mapping[str, Any]) -> bool:
+    return "receiptHandle" in layer or "ReceiptHandle" in layer
+
+
+def _is_sns(layer: Mapping[str, Any]) -> bool:
+    return layer.get("Type") == "Notification" and {"MessageId", "Message"} <= layer.keys()

@@ -1,0 +1,203 @@
+"""Fan-in for Lambda functions and workers: the tokens in messages, and steps around their handlers.
+
+A message carries its token in the message attribute ``xorack``, or in the field ``xorack`` of its
+JSON body. A handler that ends well finishes the message's unit. One that raises leaves the unit
+outstanding, and the message is delivered again.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+from xorack.aws.sqs import send_with_attributes
+from xorack.client.event_tag import layers
+from xorack.client.names import Part
+from xorack.client.tracker import Step, Token, Tracker
+from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
+
+__all__ = ["fan_in", "fan_out", "step_of", "token_of"]
+
+NAME: Final = "xorack"
+"""The name of the message attribute, or of the field, that holds the token."""
+
+Handler = Callable[[dict[str, Any], Any], Any]
+
+
+def token_of(message: Mapping[str, Any], name: str = NAME) -> Token | None:
+    """Return the token that a message carries; None without one.
+
+    Args:
+        message: An SQS message, as Lambda or ``receive_message`` gives it; an event of SNS or
+            EventBridge, also in the body of an SQS message; or any JSON object.
+        name: The message attribute, or the field of the JSON body, that holds the token. Where both
+            exist, the attribute counts.
+
+    Raises:
+        InvalidToken: The token is invalid.
+    """
+    for layer in layers(message):
+        for value in (_attribute(layer, name), layer.get(name)):
+            if value is not None:
+                return Token.from_json(value)
+    return None
+
+
+def _attribute(layer: Mapping[str, Any], name: str) -> Any:
+    """Return a message attribute as SQS or SNS gives it, to Lambda or by the API."""
+    for attributes in (layer.get("messageAttributes"), layer.get("MessageAttributes")):
+        attribute = attributes.get(name) if isinstance(attributes, Mapping) else None
+        if isinstance(attribute, Mapping):
+            texts = (attribute.get(key) for key in ("stringValue", "StringValue", "Value"))
+            return next(filter(None, texts), attribute)
+    return None
+
+
+def step_of(
+    tracker: Tracker, message: Mapping[str, Any], *, name: str = NAME, required: bool = False
+) -> AbstractContextManager[Step | None]:
+    """Make the step that finishes a message's unit, for use with ``with``; see `Tracker.step`.
+
+    Args:
+        tracker: The tracker.
+        message: As in `token_of`.
+        name: As in `token_of`.
+        required: Reject a message without a token. By default it is handled untracked, and the
+            step is None: messages that were under way when tracking began must not be lost.
+
+    Raises:
+        InvalidToken: The token is invalid, or there is none and it is required.
+    """
+    token = token_of(message, name)
+    if token is not None:
+        return tracker.step(token)
+    if required:
+        expected = f"the message attribute {name!r}, or the field {name!r} of a JSON body"
+        raise InvalidToken("place", None, expected)
+    return nullcontext()
+
+
+def fan_in(
+    tracker: Tracker, *, processor: Any = None, name: str = NAME, required: bool = False
+) -> Callable[[Callable[[Any, Step | None], Any]], Handler]:
+    """Turn a function of one SQS message into a Lambda handler of batches, as a decorator.
+
+    The function gets Powertools' ``SQSRecord`` and the message's step, which is None for a message
+    without a token. The message's unit is finished when the function returns. When it raises, the
+    unit stays outstanding, and the message is among the ``batchItemFailures``.
+
+    One message to the acker ends the steps of a batch, for each group of chains. It is sent before
+    the handler returns. If the acker's queue does not accept it, all messages with tokens fail, so
+    they are delivered again. Whatever comes again counts once.
+
+    The event source mapping must report batch item failures. Needs Powertools:
+    ``pip install 'xorack[fan-in]'``.
+
+    Args:
+        tracker: The tracker.
+        processor: A batch processor of Powertools for SQS, without a model; by default a
+            ``BatchProcessor``. For FIFO queues use a ``SqsFifoPartialProcessor``.
+        name: As in `token_of`.
+        required: As in `step_of`.
+
+    Example:
+        >>> @fan_in(Tracker(queue_url))                                 # doctest: +SKIP
+        ... def handler(record, step):
+        ...     process(record.json_body)
+    """
+    if processor is None:
+        processor = _batch_processor()
+    elif getattr(processor, "model", None) is not None:
+        raise InvalidRequest("processor", processor, "a batch processor without a model")
+
+    def decorate(function: Callable[[Any, Step | None], Any]) -> Handler:
+        @functools.wraps(function)
+        def handler(event: dict[str, Any], context: Any) -> Any:
+            tracked = []
+
+            def handle(record: Any) -> Any:
+                with step_of(tracker, record.raw_event, name=name, required=required) as step:
+                    result = function(record, step)
+                if step is not None:
+                    tracked.append(record)
+                return result
+
+            with processor(_records(event), handle, context):
+                try:
+                    with tracker.batch():
+                        processor.process()
+                except XorAckError:
+                    for record in tracked:
+                        processor.failure_handler(record, sys.exc_info())
+            return processor.response()
+
+        return handler
+
+    return decorate
+
+
+def _records(event: Any) -> list[Any]:
+    records = event.get("Records") if isinstance(event, dict) else None
+    if not isinstance(records, list) or any(_source(one) != "aws:sqs" for one in records):
+        # Other services ignore batchItemFailures: what failed would be lost.
+        raise InvalidRequest("event", event, "an SQS event with Records; use step_of for others")
+    return records
+
+
+def _source(record: Any) -> Any:
+    return record.get("eventSource") if isinstance(record, dict) else None
+
+
+def _batch_processor() -> Any:
+    try:
+        from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "fan_in needs Powertools: pip install 'xorack[fan-in]'", name=error.name
+        ) from error
+    return BatchProcessor(event_type=EventType.SQS)
+
+
+def fan_out(
+    step: Step | None,
+    messages: Mapping[Any, Any] | Iterable[tuple[Part | tuple[Part, ...], Any]],
+    queue_url: str,
+    client: Any = None,
+    *,
+    name: str = NAME,
+    group: str | None = None,
+) -> int:
+    """Start a child of a step for each message, and send the messages with their tokens.
+
+    Call it within the step. The messages are sent at once, the step's stamp when the step ends: a
+    worker may be done with a child before, which does no harm.
+
+    Args:
+        step: The step; None sends the messages without tokens.
+        messages: Bodies by the names of the children, as a mapping or as pairs: a part, or a tuple
+            of parts, as `Step.child` takes them. A body that is not a string is sent as JSON.
+        queue_url: A standard queue.
+        client: A boto3 SQS client; by default one of the default credential chain.
+        name: The message attribute for the token.
+        group: The group of the messages. The backlog of one group does not delay others.
+
+    Returns:
+        The number of messages.
+
+    Raises:
+        SendFailed: The queue did not accept some messages. Let the step raise, and run it again:
+            those that were sent twice count once.
+        InvalidRequest: Two messages have one name.
+    """
+
+    def packed() -> Iterator[tuple[str, dict[str, str]]]:
+        for child, body in messages.items() if isinstance(messages, Mapping) else messages:
+            text = body if isinstance(body, str) else json.dumps(body)
+            parts = child if isinstance(child, tuple) else (child,)
+            yield text, {} if step is None else {name: str(step.child(*parts))}
+
+    return send_with_attributes(queue_url, packed(), client, group=group)

@@ -1,0 +1,91 @@
+"""Names of outstanding units: the ids that events carry, looked up among candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from xorack.core.errors import InvalidRequest
+from xorack.core.hashing import MASK, child_id, unit_id
+
+__all__ = ["Candidate", "Part", "names_of"]
+
+Part: TypeAlias = str | bytes | int
+Candidate: TypeAlias = Part | tuple[Part, ...] | list[Any]
+"""A child's name, its parts as a tuple, or a path as a list: the name at each level below the root.
+"""
+
+
+def names_of(
+    outstanding: Mapping[str, Any] | Iterable[str | int],
+    candidates: Iterable[Candidate],
+    *root: Part,
+) -> dict[str, Candidate | None]:
+    """Return what outstanding units stand for.
+
+    An id is a hash, so a name can be found only among candidates: what the steps may have started.
+
+    Args:
+        outstanding: The detail of a chain's event, or ids: 16 hex digits, or numbers.
+        candidates: The names that `Step.child` got, consumed until each id has one: ``"oil"`` for
+            ``child("oil")``, ``("line", 3)`` for ``child("line", 3)``, and
+            ``["page 2", ("line", 3)]`` for that child of ``child("page 2")``. A path explains the
+            units along it too.
+        *root: The parts of the root unit; by default the event's tag.
+
+    Returns:
+        Each id, as 16 hex digits, with the candidate that has it; None for an id that none has. The
+        root has its own name.
+
+    Raises:
+        InvalidRequest: An id is invalid, or ids came without the root's parts.
+
+    Example:
+        >>> detail = {"tag": "order/18", "outstanding": ["0feb652bd3de76c3"]}
+        >>> names_of(detail, ["lamp", "oil", "wick"])
+        {'0feb652bd3de76c3': 'oil'}
+    """
+    ids: Any = outstanding
+    if isinstance(outstanding, Mapping):
+        ids = outstanding.get("outstanding", ())
+        root = root or (outstanding.get("tag", ""),)
+    if not root:
+        raise InvalidRequest("root", root, "the parts of the root unit, such as the chain's tag")
+    if isinstance(candidates, (str, bytes)):
+        raise InvalidRequest("candidates", candidates, "several names, such as a list")
+    names: dict[int, Candidate | None] = dict.fromkeys(map(_number, ids))
+    missing = set(names)
+
+    def explain(unit: int, name: Candidate) -> None:
+        if unit in missing:
+            missing.discard(unit)
+            names[unit] = name
+
+    start = unit_id(*root)
+    explain(start, root[0] if len(root) == 1 else root)
+    step = lru_cache(maxsize=1024)(_child)  # paths share their beginnings
+    for candidate in candidates if missing else ():
+        path = candidate if isinstance(candidate, list) else [candidate]
+        unit = start
+        for level, name in enumerate(path, 1):
+            last = level == len(path)
+            unit = _child(unit, name) if last else step(unit, name)
+            explain(unit, candidate if last else path[:level])
+        if not missing:
+            break
+    return {f"{unit:016x}": name for unit, name in names.items()}
+
+
+def _child(parent: int, name: Any) -> int:
+    return child_id(parent, *(name if isinstance(name, tuple) else (name,)))
+
+
+def _number(unit: str | int) -> int:
+    try:
+        number = int(unit, 16) if isinstance(unit, str) else unit & MASK
+    except (TypeError, ValueError):
+        number = 0
+    if not 0 < number <= MASK:
+        raise InvalidRequest("outstanding", unit, "a unit's id: 16 hex digits, or its number")
+    return number
