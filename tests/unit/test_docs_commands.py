@@ -38,6 +38,10 @@ def parse(line, complete):
             if complete:
                 raise
             return  # a sentence names a command or an option alone
+        except click.BadParameter as error:
+            if "No such file" not in error.message:  # the reader's own file
+                raise
+            return
         if not isinstance(command, click.Group):
             return
         rest = [*context._protected_args, *context.args]
