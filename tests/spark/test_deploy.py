@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 DOC = (ROOT / "docs" / "spark-deploy.md").read_text(encoding="utf-8")
 PACKED = ("Makefile", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "xorack",
-          "lambda_src")  # fmt: skip
+          "lambda_src", "infra", "cdk.json")  # fmt: skip
 NAMES = {
     "ACCOUNT": "123456789012",
     "APPLICATION": "00f1example",
@@ -206,6 +206,7 @@ def wheel(tmp_path_factory):
     return source / run_process(make, cwd=source, env=kept).stdout.split()[-1]
 
 
+@pytest.mark.slow
 def test_the_wheel_has_the_current_modules(wheel):
     assert re.fullmatch(r"xorack-[\d.]+-py3-none-any\.whl", wheel.name)
     names = zipfile.ZipFile(wheel).namelist()
