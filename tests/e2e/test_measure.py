@@ -85,6 +85,8 @@ def test_an_interrupted_measurement_cleans_up_and_names_its_chains(stack):
         stdout=subprocess.DEVNULL, env={**os.environ, **stack.aws.environ()},
     )  # fmt: skip
     assert process.stderr.readline().startswith("sending 100 chains")
+    # Rule and queue exist already.
+    assert eventually(lambda: [one for one in leftovers(stack, "measure-") if "tag" in one])
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.faults import counted_calls
+from tests.support.fakes import NO_WAIT
+from tests.support.faults import counted_calls, error_response, on_the_wire
 from xorack.aws import schema
-from xorack.aws.client import CONFIG
+from xorack.aws.client import CONFIG, TimeOuts
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.item import due_shard
 from xorack.core.chain import Chain
@@ -17,6 +18,7 @@ from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import mark_delivered
 
 DAY = 86_400_000
+ONCE = TimeOuts(1, 1).config()
 
 
 def _store(aws, **options):
@@ -142,6 +144,27 @@ def test_due_chains_are_read_from_the_index(store):
     assert sorted(tag for page in store.due_pages(999) for tag in page) == ["t1", "t2"]
     assert store.first_due(2) == (["t2", "t1"], True)
     assert store.first_due(3) == (["t2", "t1", "t0"], False)
+
+
+def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):
+    """Of 40 queries one fails nearly always while the table is under stress."""
+    store = DynamoDBStore(
+        aws.table_name, client=aws.client("dynamodb", config=ONCE), policy=NO_WAIT
+    )
+    calls = []
+
+    def throttle_every_second(operation, deliver, request):
+        calls.append(operation)
+        return error_response(request, "ThrottlingException") if len(calls) % 2 else deliver()
+
+    with on_the_wire(throttle_every_second):
+        assert list(store.due_pages(999)) == []
+    assert calls == ["Query"] * 2 * schema.DUE_SHARDS
+    with (
+        on_the_wire(lambda operation, deliver, request: error_response(request, "SlowDown")),
+        pytest.raises(Unavailable),
+    ):
+        list(store.due_pages(999))
 
 
 def test_every_partition_of_the_index_is_read(store, aws):

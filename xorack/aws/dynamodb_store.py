@@ -57,7 +57,7 @@ class DynamoDBStore:
             partition_key: The name of its partition key, a string attribute.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             retention: Milliseconds that the tombstone of a finished chain is kept.
-            policy: The limits of retries for keys that a batch read left out.
+            policy: The limits of retries of reads of many items.
 
         Raises:
             InvalidRequest: The table name is empty, or the partition key is an attribute of chains.

@@ -34,7 +34,7 @@ class Table:
             name: The name of the table.
             partition_key: The name of its partition key, a string attribute.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
-            policy: The limits of retries for keys that a batch read left out.
+            policy: The limits of retries of reads of many items.
 
         Raises:
             InvalidRequest: The table name is empty, or the partition key is an attribute of chains.
@@ -124,15 +124,28 @@ class Table:
     def pages(
         self, operation: str, *, start: Item | None = None, **arguments: Any
     ) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a query or scan, without empty ones; `start` is an exclusive key."""
+        """Yield the pages of a query or scan, without empty ones; `start` is an exclusive key.
+
+        A page that cannot be read is read again: the sweep's many queries must not start over.
+        """
         while True:
-            position = {"ExclusiveStartKey": start} if start else {}
-            page = self.call(operation, **arguments, **position)
+            if start:
+                arguments["ExclusiveStartKey"] = start
+            page = self._read_page(operation, arguments)
             if page["Items"]:
                 yield page
             start = page.get("LastEvaluatedKey")
             if not start:
                 return
+
+    def _read_page(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        retry = self._policy.start()
+        while True:
+            try:
+                return self.call(operation, **arguments)
+            except Unavailable:
+                if not retry.again():
+                    raise
 
 
 def condition_failed(error: ClientError) -> bool:

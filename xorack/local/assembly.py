@@ -135,8 +135,9 @@ def _template_in(folder: Path) -> Path | None:
 
 def _fingerprint(root: Path, settings: Mapping[str, str]) -> str:
     names = ("aws-cdk-lib", "constructs", "xorack")
-    packages = [one for name in names for one in distributions(name=name)]
-    versions = [f"{one.name}=={one.version}" for one in packages]
+    # A checkout may be on the path twice: as the current folder and as it is installed.
+    packages = {(one.name, one.version) for name in names for one in distributions(name=name)}
+    versions = sorted(packages)
     digest = hashlib.sha256(repr((dict(settings), versions)).encode())
     for path in _files(root):
         digest.update(f"{path.relative_to(root)}\0".encode())
