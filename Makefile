@@ -44,8 +44,8 @@ demo: venv ## Run the demo on this machine: DIR=folder of your own files, LOSE=w
 measure: venv ## Load a deployed stack and judge it: STACK=name, ARGS="--chains 1000 --lose 0.05"
 	@$(PY) -m measure $(if $(call GIVEN,STACK),--stack "$$STACK") $(ARGS)
 
-# Two workers; tests/conftest.py keeps the Spark tests on one and the embedded AWS on the other.
-PYTEST := $(PY) -m pytest -n 2 --no-loadscope-reorder
+# Three workers: one has the Spark tests, one those of the embedded AWS, which often wait.
+PYTEST := $(PY) -m pytest -n 3 --no-loadscope-reorder
 
 check: lint types ## Lint, types and quick tests, in a minute: no Spark, no embedded AWS
 	@$(PYTEST) -m "not (slow or spark or embedded or simulation)" $(ARGS)

@@ -57,6 +57,7 @@ def leftovers(stack, run):
     return [*rules, *queues, *items, *mine]
 
 
+@pytest.mark.slow
 def test_a_load_with_all_faults_ends_as_expected_and_leaves_nothing(stack, tmp_path):
     arguments = ("--chains", "20", "--units", "1,2,30", "--message-bytes", "9000", *FAULTS)
     with ThreadPoolExecutor(1) as pool:
