@@ -58,8 +58,15 @@ class Operator:
             {"ParameterKey": name, "UsePreviousValue": True}
             for name in json.loads(body).get("Parameters", {})
         ]
+        # As the CDK does: a call takes at most 51,200 bytes.
+        s3, key = self.aws.client("s3"), f"{name}-update.template.json"
+        bucket = s3.list_buckets()["Buckets"][0]["Name"]
+        s3.put_object(Bucket=bucket, Key=key, Body=body.encode())
         cloudformation.update_stack(
-            StackName=name, TemplateBody=body, Parameters=kept, Capabilities=["CAPABILITY_IAM"]
+            StackName=name,
+            TemplateURL=f"{self.aws.endpoint_url}/{bucket}/{key}",
+            Parameters=kept,
+            Capabilities=["CAPABILITY_IAM"],
         )
         cloudformation.get_waiter("stack_update_complete").wait(StackName=name, **SECONDS)
 
