@@ -188,7 +188,7 @@ def ends(pid):
         state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, check=False)
         return state.stdout.strip()[:1] in (b"", b"Z")
 
-    return eventually(has_ended, seconds=10)
+    return eventually(has_ended, seconds=30)
 
 
 def test_a_childs_own_children_end_with_it(tmp_path):
