@@ -158,7 +158,8 @@ class Sweeper:
             for tag in part:
                 if tag not in failures:
                     del pending[tag]
-            if failures and len(failures) == len(chains):
+            # Those who cannot be resumed, perhaps for ever, must not hold up the events.
+            if len(failures) == len(chains) and any(chain.event_pending for chain in chains):
                 return
 
     def _read(self, writer: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
