@@ -38,7 +38,11 @@ python:
 venv: python ## Set up .venv (the other targets do this first)
 	@"$(PYTHON)" tools/venv.py $(SAME_PYTHON)
 
-demo: venv ## Run the demo on this machine: DIR=folder of your own files, LOSE=what to lose
+.PHONY: venv-demo
+venv-demo: python
+	@"$(PYTHON)" tools/venv.py --demo $(SAME_PYTHON)
+
+demo: venv-demo ## Run the demo on this machine: DIR=folder of your own files, LOSE=what to lose
 	@$(PY) -m demo $(if $(call GIVEN,DIR),--dir "$$DIR") $(if $(call GIVEN,LOSE),--lose "$$LOSE") $(ARGS)
 
 measure: venv ## Load a deployed stack and judge it: STACK=name, ARGS="--chains 1000 --lose 0.05"

@@ -1,4 +1,4 @@
-"""Make the lock files of a checkout, the judges and the embedded AWS; audit the first.
+"""Make the lock files of a checkout, the judges and the embedded AWS; audit the checkout's.
 
     python3 -m tools.dependencies lock [uv's arguments, such as --upgrade]
     python3 -m tools.dependencies audit [pip-audit's arguments, such as -s osv]
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tools.venv import LOCK, OLDEST, ROOT, requirements_hash, tool_environment
+from tools.venv import DEV_LOCK, LOCK, OLDEST, ROOT, requirements_hash, tool_environment
 
 NEEDS: Final = ("uv==0.13.9", "pip-audit==2.10.1")
 OTHER_LOCKS: Final = {
@@ -34,7 +34,9 @@ def lock(programs: Path, arguments: Sequence[str]) -> int:
     """Renew the lock files with uv, whose exit status is returned; keep versions that still fit."""
     made_of = requirements_hash(ROOT)  # `tools/venv.py` compares it
     head = f"# What a checkout installs: made by `make lock`.\n# Made of: {made_of}\n"
-    status = _compile(programs, arguments, "requirements-dev.txt", LOCK, head)
+    status = _compile(programs, arguments, "requirements.txt", LOCK, head)
+    same = (*arguments, "--constraints", LOCK)  # `make test` after `make demo` only adds packages
+    status = status or _compile(programs, same, "requirements-dev.txt", DEV_LOCK, head)
     for source, name in OTHER_LOCKS.items():
         status = status or _compile(programs, arguments, source, name)
     return status
@@ -60,7 +62,7 @@ def _compile(
     return status
 
 
-def audit(programs: Path, arguments: Sequence[str], locked: Path = ROOT / LOCK) -> int:
+def audit(programs: Path, arguments: Sequence[str], locked: Path = ROOT / DEV_LOCK) -> int:
     """Report the known vulnerabilities of the locked versions with pip-audit.
 
     Its own exit status is 0 if the service knows none of the packages, as a mirror of files does.

@@ -4,7 +4,10 @@ pip installs uv, and uv everything else: only files whose hashes are in the lock
 the hash of the files that say what to install. An installation that fails leaves a marker, and the
 next run starts from scratch, with uv's cache. Runs at the same time wait for each other.
 
-    python3 tools/venv.py [--same-python]
+    python3 tools/venv.py [--same-python] [--demo]
+
+The demo needs less than the tests (docs/adr/0047). `--demo` installs that, unless more is there
+already, and makes the environment of the embedded AWS at the same time.
 """
 
 from __future__ import annotations
@@ -15,18 +18,22 @@ import fcntl
 import hashlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 REQUIREMENTS: Final = ("requirements.txt", "requirements-dev.txt")
 LOCK: Final = "requirements.lock"
-SOURCES: Final = (LOCK, "pyproject.toml")
+DEV_LOCK: Final = "requirements-dev.lock"
+"""It holds all of `LOCK`, and what tests, lints and types the project."""
+SOURCES: Final = (LOCK, DEV_LOCK, "pyproject.toml")
+DOWNLOADS_MB: Final = {LOCK: 750, DEV_LOCK: 850}
 OLDEST: Final = (3, 10)
 PIP_TO_UV: Final = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
@@ -37,6 +44,10 @@ PIP_TO_UV: Final = {
     "cert": ("SSL_CERT_FILE", " "),
 }
 """pip's setting -> uv's variable, and the separator of its values."""
+
+
+# PySpark comes as a source distribution of 450 MB: its wheel, used once, is not compressed again.
+_PYSPARK: Final = ("--config-settings-package", "pyspark:--build-option=--compression=stored")
 
 
 class SetupError(Exception):
@@ -66,26 +77,28 @@ def uv_settings(pip_settings: str) -> dict[str, str]:
 
 
 class Environment:
-    """The virtual environment of the project in a folder."""
+    """The virtual environment of the project in a folder, with all packages of a lock file."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, lock: str = DEV_LOCK) -> None:
         self.root = root
+        self.lock = lock
         self.path = root / ".venv"
         self.python = self.path / "bin" / "python"
         self._stamp = self.path / ".xorack-installed"
         self._unfinished = self.path / ".xorack-installing"
 
-    def fingerprint(self) -> str:
-        """Hash the files that say what to install."""
+    def fingerprint(self, lock: str) -> str:
+        """Name the lock file, and hash the files that say what to install."""
         digest = hashlib.sha256()
         for name in SOURCES:
             digest.update(name.encode() + b"\0" + (self.root / name).read_bytes() + b"\0")
-        return digest.hexdigest()
+        return f"{lock} {digest.hexdigest()}"
 
     def ready(self) -> bool:
-        """Return True if everything is installed."""
+        """Return True if everything is installed, or more."""
+        suitable = map(self.fingerprint, {self.lock, DEV_LOCK})
         try:
-            return self._stamp.read_text() == self.fingerprint() and self.python.exists()
+            return self._stamp.read_text() in suitable and self.python.exists()
         except OSError:
             return False
 
@@ -114,21 +127,43 @@ class Environment:
         Raises:
             SetupError: The lock file is outdated, or the installation failed.
         """
-        locked = (self.root / LOCK).read_text(encoding="utf-8")
+        locked = (self.root / self.lock).read_text(encoding="utf-8")
         uv = re.search(r"^uv==.*?(?=^\S|\Z)", locked, re.MULTILINE | re.DOTALL)
         if uv is None or f"# Made of: {requirements_hash(self.root)}\n" not in locked:
-            raise SetupError(f"{' or '.join(REQUIREMENTS)} was changed: make lock renews {LOCK}")
+            raise SetupError(
+                f"{' or '.join(REQUIREMENTS)} was changed: make lock renews {self.lock}"
+            )
         self._stamp.unlink(missing_ok=True)
         self._unfinished.write_text(uv[0])
         pip = (str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
         self.run(*pip, "--no-deps", "--require-hashes", "-r", str(self._unfinished))
         settings = uv_settings(self._output("-m", "pip", "config", "list"))
         uv_pip = (str(self.path / "bin" / "uv"), "pip", "install", "--python", str(self.python))
-        self.run(*uv_pip, "--no-deps", "--require-hashes", "-r", str(self.root / LOCK), **settings)
+        lock = str(self.root / self.lock)
+        packages = ("--require-hashes", "-r", lock, "--build-constraints", lock, *_PYSPARK)
+        self.run(*uv_pip, "--no-deps", *packages, **settings)
         project = ("--no-build-isolation", "--editable", str(self.root))
         self.run(*uv_pip, "--no-deps", *project, **settings)
-        self._stamp.write_text(self.fingerprint())
+        self._stamp.write_text(self.fingerprint(self.lock))
         self._unfinished.unlink()
+
+    @contextmanager
+    def embedded_aws(self) -> Iterator[None]:
+        """Make the embedded AWS's environment meanwhile; the demo tries again if this fails."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "xorack.local.environment"],
+            cwd=self.root,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            yield
+            process.wait()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
     def run(self, *command: str, **settings: str) -> None:
         """Run an installer, or raise SetupError; the environment's variables override settings."""
@@ -188,16 +223,20 @@ def set_up(environment: Environment, same_python: bool) -> None:
         if environment.ready() and not other:
             return
         began, name = time.monotonic(), environment.path.name
-        if other or not environment.usable():
-            print(
-                f"Setting up {name} with Python {version[0]}.{version[1]}. The first time this "
-                "downloads some 900 MB and takes a few minutes.",
-                flush=True,
-            )
-            environment.create()
-        else:
-            print(f"Updating {name}", flush=True)
-        environment.install()
+        meanwhile: AbstractContextManager[None] = nullcontext()
+        if environment.lock == LOCK:
+            meanwhile = environment.embedded_aws()
+        with meanwhile:
+            if other or not environment.usable():
+                print(
+                    f"Setting up {name} with Python {version[0]}.{version[1]}. The first time this "
+                    f"downloads some {DOWNLOADS_MB[environment.lock]} MB.",
+                    flush=True,
+                )
+                environment.create()
+            else:
+                print(f"Updating {name}", flush=True)
+            environment.install()
         print(f"{name} is ready ({time.monotonic() - began:.0f} s)", flush=True)
 
 
@@ -205,9 +244,10 @@ def main() -> int:
     """Set up `.venv`; return the exit status: 0, 1 if it failed, 130 if interrupted."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--same-python", action="store_true", help="of this Python's version")
+    parser.add_argument("--demo", action="store_true", help="only what the demo needs")
     options = parser.parse_args()
     try:
-        set_up(Environment(ROOT), options.same_python)
+        set_up(Environment(ROOT, LOCK if options.demo else DEV_LOCK), options.same_python)
     except SetupError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -4,6 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from venv import EnvBuilder
 
@@ -21,8 +24,8 @@ MAKE = shutil.which("make") or "make"
 class FakeEnvironment(Environment):
     """An environment without packages that records the installers' commands, or fails."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, lock: str = venv.DEV_LOCK) -> None:
+        super().__init__(root, lock)
         self.commands: list[str] = []
         self.settings: dict[str, str] = {}
         self.failure: BaseException | None = None
@@ -32,6 +35,12 @@ class FakeEnvironment(Environment):
         (package,) = self.path.glob("lib/python3*/site-packages")
         listed = "global.index-url='https://mirror.test/simple'"
         (package / "pip.py").write_text(f"if __name__ == '__main__': print({listed!r})\n")
+
+    @contextmanager
+    def embedded_aws(self) -> Iterator[None]:
+        self.commands.append("embedded AWS")
+        yield
+        self.commands.append("embedded AWS made")
 
     def run(self, *command: str, **settings: str) -> None:
         if self.failure:
@@ -45,7 +54,8 @@ def project(tmp_path: Path) -> FakeEnvironment:
     for name in (*venv.REQUIREMENTS, *venv.SOURCES):
         (tmp_path / name).write_text(f"# {name}\n")
     lock = f"# Made of: {venv.requirements_hash(tmp_path)}\na==1\nuv==2 \\\n    --hash=h\nxx==3\n"
-    (tmp_path / venv.LOCK).write_text(lock)
+    for name in (venv.LOCK, venv.DEV_LOCK):
+        (tmp_path / name).write_text(lock)
     return FakeEnvironment(tmp_path)
 
 
@@ -55,12 +65,14 @@ def test_it_is_made_once(project, capsys):
     pip, lock, editable = project.commands
     assert pip.startswith("python -m pip install")
     assert "--require-hashes -r" in pip
-    assert lock == (
-        f"uv pip install --python python --no-deps --require-hashes -r {project.root / venv.LOCK}"
+    file = project.root / venv.DEV_LOCK
+    assert lock.startswith(
+        f"uv pip install --python python --no-deps --require-hashes -r {file} "
+        f"--build-constraints {file} "
     )
     assert editable.endswith(f"--no-deps --no-build-isolation --editable {project.root}")
     assert project.settings["UV_DEFAULT_INDEX"] == "https://mirror.test/simple"
-    assert "takes a few minutes" in capsys.readouterr().out
+    assert "this downloads some 850 MB" in capsys.readouterr().out
     set_up(project, same_python=False)
     set_up(project, same_python=True)
     assert len(project.commands) == 3
@@ -79,6 +91,57 @@ def test_it_is_updated_when_a_source_changes(project, changed):
     assert len(project.commands) == 6
     assert mark.exists()
     assert project.ready()
+
+
+def test_the_demo_installs_less_and_the_tests_add_the_rest(project):
+    demo = FakeEnvironment(project.root, venv.LOCK)
+    set_up(demo, same_python=False)
+    assert demo.commands[0] == "embedded AWS"
+    assert f"-r {project.root / venv.LOCK} " in demo.commands[2]
+    assert demo.commands[-1] == "embedded AWS made"
+    assert demo.ready()
+    assert not project.ready()
+    mark = project.path / "still here"
+    mark.touch()
+    set_up(project, same_python=False)
+    assert f"-r {project.root / venv.DEV_LOCK} " in project.commands[1]
+    assert mark.exists()
+    assert project.ready()
+    assert demo.ready()  # there is more than it needs
+    set_up(demo, same_python=True)
+    assert len(demo.commands) == 5
+
+
+def test_the_demo_after_the_tests_is_updated_with_the_lock(project):
+    set_up(project, same_python=False)
+    demo = FakeEnvironment(project.root, venv.LOCK)
+    with (project.root / venv.LOCK).open("a") as file:
+        file.write("# another\n")
+    assert not demo.ready()
+    set_up(demo, same_python=False)
+    assert demo.ready()
+    assert not project.ready()  # the other packages are those of the old lock
+
+
+@pytest.mark.parametrize("failure", [None, KeyboardInterrupt])
+def test_the_embedded_aws_is_set_up_meanwhile_or_ends(tmp_path, failure):
+    package = tmp_path / "xorack" / "local"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    begun, made = tmp_path / "begun", tmp_path / "made"
+    again = f"pathlib.Path({str(begun)!r}).write_text(str(os.getpid()))\n"
+    slow = "while True: time.sleep(1)\n" if failure else ""
+    end = f"pathlib.Path({str(made)!r}).touch()\n"
+    (package / "environment.py").write_text(f"import os, pathlib, time\n{again}{slow}{end}")
+    with suppress(KeyboardInterrupt), Environment(tmp_path).embedded_aws():
+        if failure:
+            while not (begun.exists() and begun.read_text()):
+                time.sleep(0.01)
+            raise failure
+    assert made.exists() == (failure is None)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), SetupError("no such package")])
