@@ -103,8 +103,9 @@ class Environment:
             return False
 
     def usable(self) -> bool:
-        """Return True if it can be updated: not half installed, and its Python runs."""
-        return not self._unfinished.exists() and self.version() >= OLDEST
+        """Return True if it can be updated: its own, not half installed, and its Python runs."""
+        unsuitable = self.path.is_symlink() or self._unfinished.exists()
+        return not unsuitable and self.version() >= OLDEST
 
     def version(self) -> tuple[int, ...]:
         """Return its Python's version, such as (3, 12); () if it does not run or has no pip."""
@@ -233,6 +234,8 @@ def set_up(environment: Environment, same_python: bool) -> None:
                     f"downloads some {DOWNLOADS_MB[environment.lock]} MB.",
                     flush=True,
                 )
+                if environment.path.is_symlink():  # `venv --clear` would empty what it leads to
+                    environment.path.unlink()
                 environment.create()
             else:
                 print(f"Updating {name}", flush=True)

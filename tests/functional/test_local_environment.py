@@ -78,6 +78,22 @@ def test_a_change_makes_it_again(directory, requirements, installer, tmp_path, c
     assert len(installer) == 4
 
 
+def test_a_link_to_another_environment_is_replaced_and_that_one_kept(
+    tmp_path, requirements, installer
+):
+    others = tmp_path / "of another checkout"
+    environment.ensure(others, requirements)
+    link = tmp_path / "link"
+    link.symlink_to(others)
+    assert environment.ensure(link, requirements) == link / "bin" / "python"
+    assert len(installer) == 2
+    requirements.write_text("# still nothing\n")
+    environment.ensure(link, requirements)
+    assert installer[2][-2:] == ["--clear", str(link)]
+    assert not link.is_symlink()
+    (others / "made-of").unlink()  # is there still
+
+
 def test_a_complete_environment_needs_no_lock(directory, requirements, installer):
     environment.ensure(directory, requirements)
     Path(f"{directory}.lock").unlink()

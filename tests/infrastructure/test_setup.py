@@ -171,6 +171,21 @@ def test_an_environment_without_its_python_is_made_again(project):
     assert project.version() >= venv.OLDEST
 
 
+def test_a_link_to_another_environment_is_replaced_and_that_one_kept(project):
+    others = project.path.with_name("of another checkout")
+    set_up(project, same_python=False)
+    project.path.rename(others)
+    project.path.symlink_to(others)
+    assert project.ready()
+    with (project.root / venv.LOCK).open("a") as file:
+        file.write("# another\n")
+    before = (others / ".xorack-installed").read_text()
+    set_up(project, same_python=False)
+    assert project.ready()
+    assert not project.path.is_symlink()
+    assert (others / ".xorack-installed").read_text() == before
+
+
 def test_an_outdated_lock_is_not_installed(project):
     (project.root / venv.REQUIREMENTS[0]).write_text("a==2\n")
     with pytest.raises(SetupError, match="make lock renews"):

@@ -73,6 +73,8 @@ def ensure(
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not _is_complete(directory, fingerprint):
                 notify(f"installing the embedded AWS into {directory}")
+                if directory.is_symlink():  # to another checkout's: `venv --clear` would empty it
+                    directory.unlink()
                 _run([sys.executable, "-m", "venv", "--clear", str(directory)])
                 # A source distribution would run code whose dependencies have no hashes.
                 options = ["--require-hashes", "--no-deps", "--only-binary", ":all:"]
