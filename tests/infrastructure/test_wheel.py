@@ -93,8 +93,8 @@ def test_the_metadata_names_every_extra_and_python(wheel):
         (name,) = (n for n in archive.namelist() if re.fullmatch(r"xorack-[^/]+/METADATA", n))
         metadata = BytesParser().parsebytes(archive.read(name))
     needs = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
-    assert {one.name for one in needs if one.marker is None} == {"boto3", "pyee", "xxhash"}
-    extras = {"cdk", "cli", "fan-in", "lambda", "local", "spark"}
+    assert {one.name for one in needs if one.marker is None} == {"boto3"}
+    extras = {"cdk", "cli", "fan-in", "fast", "lambda", "local", "memory", "spark"}
     assert {*metadata.get_all("Provides-Extra")} == extras
     pythons = [line for line in metadata.get_all("Classifier") if " :: 3." in line]
     assert pythons == [f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 15)]

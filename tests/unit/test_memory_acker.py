@@ -1,5 +1,8 @@
 """The in-memory acker: the npm package ``ack``."""
 
+import importlib
+import sys
+
 import pytest
 
 from xorack import Acker, errors
@@ -61,3 +64,11 @@ def test_storage_is_a_read_only_copy(acker):
         before["foo"] = b"\0"
     acker.fail("foo")
     assert before != acker.storage == {}
+
+
+def test_without_pyee_it_says_what_to_install(monkeypatch):
+    monkeypatch.delitem(sys.modules, "xorack.client.memory_acker")
+    monkeypatch.setitem(sys.modules, "pyee", None)
+    monkeypatch.delitem(sys.modules, "pyee.base")
+    with pytest.raises(ModuleNotFoundError, match=r"^xorack.Acker needs pyee: .*xorack\[memory\]"):
+        importlib.import_module("xorack.client.memory_acker")

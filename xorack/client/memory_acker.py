@@ -6,11 +6,17 @@ import threading
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pyee.base import EventEmitter
-
 from xorack.core.errors import BufferLengthsUnequal, TagExists, ZeroBufferNoOp
 from xorack.core.request import validate_tag
 from xorack.core.stamp import Stamp
+
+try:
+    from pyee.base import EventEmitter
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "pyee":
+        raise
+    message = "xorack.Acker needs pyee: pip install 'xorack[memory]'"
+    raise ModuleNotFoundError(message, name=error.name) from None
 
 __all__ = ["Acker"]
 

@@ -3,8 +3,8 @@
 Source: Yann Collet, xxHash specification,
 https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (XXH64).
 
-The pure form serves where the compiled package ``xxhash`` is not installed: in Lambda functions,
-whose code is then the same for all architectures.
+The compiled package ``xxhash`` is the extra ``xorack[fast]``. The pure form serves without it, and
+in Lambda functions, whose code is then the same for all architectures.
 """
 
 from __future__ import annotations
