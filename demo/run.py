@@ -35,6 +35,8 @@ _COMMONEST = 10
 _LISTED = 5
 # Settings of another Spark on this machine: the demo uses the one in its environment.
 _OTHER_SPARK = ("HADOOP_", "PYSPARK_", "SPARK_", "_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+_SMALL_BYTES = 100_000_000
+"""Jobs of a database up to this size end before Java's second compiler has paid for itself."""
 
 
 @contextmanager
@@ -100,7 +102,7 @@ class Demo:
             python, template = self._install_and_synthesise()
             with EmbeddedAWS(self.port, python=python) as aws:
                 self.stack = self._deploy(aws, template)
-                self.environ = self._spark_environ(aws, java)
+                self.environ = self._spark_environ(aws, java, database.size)
                 self.store = DynamoDBStore(self.stack.table_name, client=aws.client("dynamodb"))
                 events, sqs = subscribe(self.stack), aws.client("sqs")
                 show = self.display.chains
@@ -158,10 +160,12 @@ class Demo:
         self.display.end("AWS", f"{aws.endpoint_url}, stack {stack.name}: {count} resources")
         return stack
 
-    def _spark_environ(self, aws: EmbeddedAWS, java: Path) -> dict[str, str]:
+    def _spark_environ(self, aws: EmbeddedAWS, java: Path, size: int) -> dict[str, str]:
         inherited = {n: v for n, v in aws.environ().items() if not n.startswith(_OTHER_SPARK)}
         folders = dict.fromkeys(("SPARK_LOCAL_DIRS", "TMPDIR"), str(self.work / "tmp"))
-        return {**inherited, **folders, "JAVA_HOME": str(java), "PYTHONUNBUFFERED": "1"}
+        options = java_options(size, inherited)
+        fixed = {"JAVA_HOME": str(java), "JDK_JAVA_OPTIONS": options, "PYTHONUNBUFFERED": "1"}
+        return {**inherited, **folders, **fixed}
 
     def _split(self, database: Database) -> dict[str, Any]:
         options = {**self._source(database), **self._folders("words")}
@@ -262,6 +266,12 @@ class Demo:
         commonest, used = _commonest(counts), usage(self.stack)
         self.seconds["all"] = time.monotonic() - self.begun
         return Result(split, count, acked, unacked, used, counts, commonest, self.seconds)
+
+
+def java_options(size: int, environ: Mapping[str, str]) -> str:
+    """Return JDK_JAVA_OPTIONS for jobs on a database of so many bytes; the caller's come last."""
+    first = ["-XX:TieredStopAtLevel=1"] if size <= _SMALL_BYTES else []
+    return " ".join([*first, *environ.get("JDK_JAVA_OPTIONS", "").split()])
 
 
 def _files(lost: Iterable[LostWord]) -> str:

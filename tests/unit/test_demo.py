@@ -15,7 +15,7 @@ from demo.assembly import synthesise
 from demo.children import Children, interruptible
 from demo.database import copy_standard_library, open_database
 from demo.errors import DemoFailed, InvalidDatabase
-from demo.run import work_folder
+from demo.run import java_options, work_folder
 from tests.e2e.conftest import eventually
 from xorack.local.assembly import _NOT_DEPLOYED
 
@@ -268,3 +268,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     expected = pytest.raises(DemoFailed, match=r"file: (Not a directory|File exists)")
     with expected, work_folder(tmp_path / "file"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("size", "given", "options"),
+    [
+        (12_000_000, {}, "-XX:TieredStopAtLevel=1"),
+        (12_000_000, {"JDK_JAVA_OPTIONS": "-Dx=1 -ea"}, "-XX:TieredStopAtLevel=1 -Dx=1 -ea"),
+        (12_000_000_000, {"JDK_JAVA_OPTIONS": "-Dx=1"}, "-Dx=1"),
+        (12_000_000_000, {}, ""),
+    ],
+)
+def test_short_jobs_do_without_javas_second_compiler(size, given, options):
+    assert java_options(size, given) == options
