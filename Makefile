@@ -51,8 +51,11 @@ measure: venv ## Load a deployed stack and judge it: STACK=name, ARGS="--chains 
 # Three workers: one has the Spark tests, one those of the embedded AWS, which often wait.
 PYTEST := $(PY) -m pytest -n 3 --no-loadscope-reorder
 
+# Folders without the others: each worker imports all that it collects.
+QUICK := unit property functional infrastructure
+
 check: lint types ## Lint, types and quick tests, in a minute: no Spark, no embedded AWS
-	@$(PYTEST) -m "not (slow or spark or embedded or simulation)" $(ARGS)
+	@$(PYTEST) -m "not (thorough or slow or spark or embedded)" $(QUICK:%=tests/%) $(ARGS)
 
 test: lint types ## Lint, types and all tests except the slow ones
 	@$(PYTEST) -m "not slow" $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import botocore.hooks
 import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +20,9 @@ from xorack.local.isolation import isolated
 # No deadline: a busy machine must not fail a test, and no property is about time.
 settings.register_profile("xorack", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("xorack")
+
+# With the models of AWS's services in memory, a full collection takes long: a fifth of all tests.
+gc.set_threshold(100_000, 50, 1000)
 
 # The CDK's own validation takes 4 s a process. test_offline.py keeps it; cfn-lint checks the rest.
 os.environ["CDK_VALIDATION"] = "false"
@@ -69,11 +74,21 @@ def _no_real_aws() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _shared_loader(_no_real_aws) -> Iterator[None]:
-    """Share one botocore loader: new sessions, one a test with moto, parse no model again."""
+    """Let new sessions and clients of botocore, some a test, work nothing out again."""
+    aliases, alias = {}, botocore.hooks.EventAliaser._alias_event_name
+
+    def shared_alias(aliaser: Any, name: str) -> Any:
+        if name not in aliases:
+            aliases[name] = alias(aliaser, name)
+        return aliases[name]
+
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(
-            botocore.session, "create_loader", cache(botocore.session.create_loader)
-        )
+        for module, name in (
+            (botocore.session, "create_loader"),
+            (botocore.hooks, "accepts_kwargs"),
+        ):
+            monkeypatch.setattr(module, name, cache(getattr(module, name)))
+        monkeypatch.setattr(botocore.hooks.EventAliaser, "_alias_event_name", shared_alias)
         yield
 
 

@@ -58,6 +58,7 @@ class Pipe:
             self.read = file.read(size)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", [("stdout",), ("stdout", "stderr")])
 @pytest.mark.parametrize("path", ARGUMENTS, ids=str)
 def test_a_reader_that_closes_at_once(stack, sqs, capsys, monkeypatch, path, names):
@@ -71,6 +72,7 @@ def test_a_reader_that_closes_at_once(stack, sqs, capsys, monkeypatch, path, nam
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("option", [[], ["--json"]])
 @pytest.mark.parametrize("command", ["list", "dead-letters show --limit 100"])
 def test_a_reader_of_a_large_output_that_closes_early(

@@ -11,6 +11,8 @@ from tests.functional.test_fan_in import record_of
 from tests.functional.test_handlers import advance_clock
 from tests.support.functions import Context
 
+pytestmark = pytest.mark.thorough
+
 BUCKET = "files"
 NEW_FILE = {
     "id": "1",

@@ -12,6 +12,8 @@ from xorack.core.request import Request
 from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import plain, xor
 
+pytestmark = pytest.mark.thorough
+
 FAULTS = ["drop", "throttle", "break", "lose", "break after"]
 
 

@@ -12,6 +12,8 @@ from tests.support.lambda_runtime import run_function
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
+pytestmark = pytest.mark.thorough
+
 INJECTED = 'a\n{"level":"ERROR","message":"all is lost"}\r\n\x1b[31m\u2028\u202e'
 SECRET = "content-of-the-detail"
 

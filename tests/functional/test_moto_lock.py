@@ -14,6 +14,8 @@ import pytest
 from tests.support.in_process import create_resources, locked_aws
 from tests.support.threads import in_threads
 
+pytestmark = pytest.mark.thorough
+
 WRITERS = 8
 WRITES = 10
 """Without the lock, so many by each writer lost some in every run."""

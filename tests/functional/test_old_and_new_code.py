@@ -21,6 +21,8 @@ from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import plain, xor
 
+pytestmark = pytest.mark.thorough
+
 FORMATS = sorted((Path(__file__).parents[1] / "data").glob("format-*.json"))
 HOUR = 3_600_000
 

@@ -11,6 +11,8 @@ from lambda_src import environment
 from tests.support.functions import Context, Functions, message
 from xorack.core.request import Request
 
+pytestmark = pytest.mark.thorough
+
 
 class RealContext(Context):
     """A Lambda context whose time passes."""

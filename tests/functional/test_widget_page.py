@@ -12,7 +12,7 @@ from xorack.ops.dashboard import render
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module", autouse=True)

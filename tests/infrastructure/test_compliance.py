@@ -9,6 +9,8 @@ from tools.judges.inside import INSIDE, lint, nag, unacknowledged
 from tools.judges.stacks import Judged, example, with_settings
 from tools.judges.table import PAGE, outdated, read_table, unanswered
 
+pytestmark = pytest.mark.thorough
+
 
 def test_each_finding_has_an_answer_and_each_answer_a_finding():
     rows = read_table(PAGE.read_text(encoding="utf-8"))

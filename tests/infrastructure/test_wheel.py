@@ -20,6 +20,8 @@ from xorack.local.environment import ensure
 from .templates import FUNCTIONS, Template, python, target
 from .test_acker import READ
 
+pytestmark = pytest.mark.thorough
+
 EXAMPLE = ROOT / "examples" / "own_stack"
 PACKED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "cdk.json", "infra",
           "xorack", "lambda_src")  # fmt: skip

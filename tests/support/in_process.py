@@ -168,7 +168,6 @@ def receive_all(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
 @contextmanager
 def locked_aws(*, lock: bool = True) -> Iterator[ClientCache]:
     """Start an empty moto in this process and hide the user's AWS; the lock makes it atomic."""
-    import boto3
     from moto import mock_aws
 
     with ExitStack() as stack:
@@ -178,7 +177,14 @@ def locked_aws(*, lock: bool = True) -> Iterator[ClientCache]:
             _lock_dynamodb(stack)
             _lock_sqs(stack)
             _quicken_sqs(stack)
-        yield ClientCache(boto3.session.Session(region_name=REGION).client)
+        yield ClientCache(_session().client)
+
+
+@functools.cache
+def _session() -> Any:
+    import boto3
+
+    return boto3.session.Session(region_name=REGION)
 
 
 def create_resources(

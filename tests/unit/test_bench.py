@@ -27,6 +27,8 @@ from bench.harness import Goal, Section, Table, figure, interleaved, medians
 from xorack.core.errors import StaleLocalData
 from xorack.core.stamp import traced
 
+pytestmark = pytest.mark.thorough
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RUNS = json.loads((DOCS / "benchmarks.json").read_text())["sections"]
 

@@ -50,6 +50,7 @@ def deliver(functions, bodies):
     return written
 
 
+@pytest.mark.thorough
 def test_a_message_of_20_000_chains_makes_progress_with_each_delivery(functions):
     tags = open_chains(functions, 20_000)
     fails = [Request.fail(tag, "f") for tag in tags]
@@ -70,6 +71,7 @@ def test_redelivered_creates_are_read_and_not_written_again(functions):
     assert functions.clock.now - started < 0.5
 
 
+@pytest.mark.thorough
 def test_no_healthy_message_of_a_backlog_dies(functions):
     """Each invocation has time for less than half of what it receives."""
     functions.table.write_seconds = 0.03
@@ -113,6 +115,7 @@ def test_a_bus_that_never_answers_fails_no_message(monkeypatch, seconds):
     assert not any(chain.event_pending for chain in functions.table.chains.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [10, 60])
 def test_throttled_writes_fail_only_their_messages(monkeypatch, seconds):
     functions = SlowFunctions(monkeypatch, seconds)
