@@ -433,6 +433,7 @@ def test_characters_outside_the_terminals_encoding(stack, monkeypatch):
         assert shown in printed.buffer.getvalue()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "status", "err"),
     [

@@ -96,6 +96,7 @@ def test_chains_are_in_order(chains, xorack, order):
     assert first == found[:3]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [None, *ORDERS])
 @pytest.mark.parametrize("filters", [(), ("--status", "failed"), ("--prefix", "a/")])
 def test_pages_have_every_chain_once(chains, xorack, order, filters):

@@ -80,6 +80,7 @@ def marks(first, count):
     return b"".join(mark_key(f"{n}") + b"%04d" % n for n in range(first, first + count))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("spilled", [0, 100, 255, 256, 5000, 40_000])
 def test_spilled_marks_are_found_in_the_buckets_of_their_chain(store, spilled):
     chain = Chain("t", first_seen_at=1, spilled=spilled)

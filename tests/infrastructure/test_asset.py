@@ -77,6 +77,7 @@ def test_all_functions_share_it_and_it_lies_beside_the_template(template, asset)
     assert asset.parent == template.path.parent
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_handlers_import_from_it_alone(asset, template, function):
     module, _, name = template.function(function)[1]["Handler"].rpartition(".")
