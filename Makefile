@@ -104,7 +104,7 @@ audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s 
 	@"$(PYTHON)" -m tools.dependencies audit $(ARGS)
 
 clean: ## Remove all built files except .venv
-	@rm -rf cdk.out node_modules tests/engines/node_modules .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
+	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
 	  .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 

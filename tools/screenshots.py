@@ -9,7 +9,7 @@ import random
 import sys
 from pathlib import Path
 
-from tools.chromium import NoChromium, picture
+from tools.chromium import Browser, NoChromium
 from xorack.core.chain import Chain
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
 from xorack.ops.dashboard import Theme, render
@@ -80,10 +80,12 @@ def main() -> None:
     """Make the pictures."""
     themes: tuple[Theme, ...] = ("light", "dark")
     try:
-        for theme in themes:
-            target = TARGET / f"widget-{theme}.png"
-            picture(page(render(sample(), theme), theme), target, width=1240, height=745)
-            print(target)
+        with Browser() as browser:
+            for theme in themes:
+                target = TARGET / f"widget-{theme}.png"
+                source = page(render(sample(), theme), theme)
+                browser.open(source, width=1240, height=745, scale=2).picture(target)
+                print(target)
     except NoChromium as error:
         sys.exit(f"error: {error}")
 

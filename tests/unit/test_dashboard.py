@@ -130,13 +130,13 @@ def test_a_long_tag_is_cut_and_whole_in_its_title():
 def test_the_distance_of_the_deadline_and_a_bar_of_the_used_time(left, colour, used, text):
     source = page(chain(deadline=NOW + left))
     assert f'<span class="num {colour}"' in source
-    assert f'class="bar thin"><i class="{colour}" style="width:{used}%"' in source
+    assert f'class="bar thin" aria-hidden="true"><rect class="{colour}" width="{used}%"' in source
     assert text in shown(source)
 
 
 def test_progress_is_a_bar_and_figures():
     source = page(chain(started=2_000, finished=1_500))
-    assert 'class="bar"><i class="ok" style="width:75.0%"' in source
+    assert 'class="bar" aria-hidden="true"><rect class="ok" width="75.0%"' in source
     assert "75 % 1,500 of 2,000" in shown(source)
     assert "its senders report no counts" in shown(page(chain()))
 
