@@ -14,7 +14,6 @@ from xorack.ops.status import ChainStatus
 pytestmark = pytest.mark.browser
 
 
-
 def evaluate(browser, source, script, width=1200):
     opened = browser.open(source, width=width)
     try:

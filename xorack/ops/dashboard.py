@@ -24,6 +24,7 @@ __all__ = [
     "chain_table",
     "escaped",
     "html_page",
+    "named_first",
     "outstanding_units",
     "remarks",
     "render",
@@ -68,6 +69,9 @@ margin:5px 0 3px}}
 background:none;color:inherit;padding:0;white-space:nowrap;display:block}}
 .xorack pre{{font:11px/1.4 Monaco,Menlo,Consolas,"DejaVu Sans Mono",monospace;margin:4px 0 12px;
 background:none;border:0;color:inherit;padding:0;white-space:pre-wrap;overflow-wrap:anywhere}}
+.xorack dl{{display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;margin:6px 0;
+font-size:12px}}
+.xorack dt{{color:{faint}}}.xorack dd{{margin:0;overflow-wrap:anywhere}}
 .xorack summary{{cursor:pointer;color:{ok};font-size:12px}}
 .xorack .ok{{color:{ok}}}.xorack .soon{{color:{soon}}}.xorack .late{{color:{late}}}
 .xorack .done{{color:{done}}}.xorack rect{{fill:currentColor}}
@@ -240,7 +244,7 @@ def outstanding_units(status: ChainStatus, names: Mapping[int, str]) -> str:
     """Render the outstanding units of a chain, those with a name by it; most are collapsed."""
     if status.chain.status == "acked":
         return '<span class="faint">none</span>'
-    ids = [_unit(unit, names.get(unit)) for unit in status.outstanding]
+    ids = [_unit(unit, names.get(unit)) for unit in named_first(status, names)]
     shown = len(ids) if len(ids) <= _IDS_SHOWN + 1 else _IDS_SHOWN
     parts = ids[:shown]
     if rest := ids[shown:]:
@@ -249,6 +253,11 @@ def outstanding_units(status: ChainStatus, names: Mapping[int, str]) -> str:
     # A chain with nothing outstanding lacks its create, or its counts differ.
     note = status.outstanding_note or ("" if ids else "none")
     return "".join(parts) + (f'<span class="faint">{note}</span>' if note else "")
+
+
+def named_first(status: ChainStatus, names: Mapping[int, str]) -> list[int]:
+    """Return the ids of the outstanding units, those with names first, by name."""
+    return sorted(status.outstanding, key=lambda id_: (id_ not in names, names.get(id_, ""), id_))
 
 
 def _unit(unit: int, name: str | None) -> str:

@@ -128,10 +128,15 @@ def _details(message: DeadMessage, now: int, actions: Actions | None) -> str:
         "sent": f"{rfc3339(message.sent_at)}, {span(max(0, now - message.sent_at))} ago",
         "received": "" if message.receives is None else plural(message.receives, "time"),
     }
-    lines = [f"{name}: {escaped(value, 300)}" for name, value in properties.items() if value]
-    lines += [escaped(line) for line in body_lines(message.body, _LINES)]
-    body = "\n".join(lines)
-    heading = f"<summary>{message.kind}: {reason}</summary><pre>{body}</pre>"
+    rows = "".join(
+        f"<dt>{name}</dt><dd>{escaped(value, 300)}</dd>"
+        for name, value in properties.items()
+        if value
+    )
+    body = "\n".join(escaped(line) for line in body_lines(message.body, _LINES))
+    tag = f' <span class="tag faint">{escaped(message.tag, 60)}</span>' if message.tag else ""
+    summary = f"<summary><strong>{message.kind}</strong> {reason}{tag}</summary>"
+    content = f"{summary}<dl>{rows}</dl><pre>{body}</pre>"
     if actions is None:
-        return f"<details>{heading}</details>"
-    return f'<details data-key="{escaped(message.id)}">{heading}{actions([message])}</details>'
+        return f"<details>{content}</details>"
+    return f'<details data-key="{escaped(message.id)}">{content}{actions([message])}</details>'
