@@ -254,21 +254,25 @@ class Page:
             raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
         return result["result"].get("value")
 
-    def wait(self, expression: str) -> Any:
-        """Wait until an expression is true; return its value."""
+    def wait(self, expression: str) -> None:
+        """Wait until an expression is true, perhaps on the next page."""
         deadline = time.monotonic() + _PATIENCE
-        while not (value := self.evaluate(f"return {expression}")):
-            if time.monotonic() > deadline:
-                text = self.evaluate("return document.body.innerText")
-                raise RuntimeError(f"never true: {expression}; the page: {text[:2000]}")
+        problem = ""
+        while time.monotonic() < deadline:
+            try:
+                if self.evaluate(f"return Boolean({expression})"):
+                    return
+            except RuntimeError as error:  # its page is being left
+                problem = str(error)
             time.sleep(0.02)
-        return value
+        text = self.evaluate("return document.body.innerText")
+        raise RuntimeError(f"never true: {expression}; {problem} the page: {text[:2000]}")
 
     def click(self, selector: str) -> None:
         """Click an element as a mouse does: scroll to it, press and release."""
         x, y = self.evaluate(
             f"const one = document.querySelector({json.dumps(selector)});"
-            "one.scrollIntoView({block: 'center'}); const box = one.getBoundingClientRect();"
+            "one.scrollIntoView({block: 'center'}); const [box] = one.getClientRects();"
             "return [box.x + box.width / 2, box.y + box.height / 2]"
         )
         for kind in ("mousePressed", "mouseReleased"):

@@ -67,8 +67,9 @@ async function show(address, options) {
       const focused = document.activeElement;
       update(main, page.getElementById("main"));
       update(document.querySelector("header nav"), page.querySelector("header nav"));
-      if (focused.isConnected) focused.focus({ preventScroll: true });
-      else main.focus({ preventScroll: true });
+      // A disabled button has lost its focus to the body.
+      const gone = !focused.isConnected || (options.method && focused === document.body);
+      (gone ? main : focused).focus({ preventScroll: true });
     }
     if (connection.className === "lost") say("connected again");
     else if (main.dataset.news) say(main.dataset.news);
@@ -99,7 +100,10 @@ function confirmed(text) {
   question.returnValue = "";
   question.showModal();
   return new Promise((resolve) => {
-    question.addEventListener("close", () => resolve(question.returnValue === "yes"), { once: true });
+    question.onclose = () => {
+      // The event of an earlier question may come late.
+      if (!question.open) resolve(question.returnValue === "yes");
+    };
   });
 }
 

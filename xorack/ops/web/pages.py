@@ -269,13 +269,12 @@ def _json(value: Any) -> str:
 # -- dead-lettered messages --------------------------------------------------------------------
 
 
-def letters_page(frame: Frame, sample: Sample, shown: int, token: str, notice: str = "") -> bytes:
+def letters_page(frame: Frame, sample: Sample, token: str, notice: str = "") -> bytes:
     """Render a sample of the dead-lettered messages, with buttons.
 
     Args:
         frame: The frame.
         sample: The messages.
-        shown: Most messages to show as a whole.
         token: The token that the server expects of a form.
         notice: What a button has done.
     """
@@ -292,10 +291,14 @@ def letters_page(frame: Frame, sample: Sample, shown: int, token: str, notice: s
     done = f'<p class="notice">{escaped(notice)}</p>' if notice else ""
     content = (
         f'<h1 class="unseen">Dead letters</h1>{done}<p class="findings">{text}</p>'
-        f"{render_messages(sample, shown, actions)}"
+        f"{render_messages(sample, read, actions)}"
     )
     return frame.page(
-        "Dead letters", content, "dead-letters", total=total, news=notice or f"{read} messages"
+        "Dead letters",
+        content,
+        "dead-letters",
+        total=frame.letters,
+        news=notice or f"{read} messages",
     )
 
 

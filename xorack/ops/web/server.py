@@ -136,10 +136,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(response.status)
         self.send_header("Content-Type", response.type)
         self.send_header("Content-Length", str(len(response.body)))
-        for name, value in _HEADERS.items():
-            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(response.body)
+
+    def end_headers(self) -> None:
+        """End the headers of any response with the policy."""
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        super().end_headers()
 
     def log_message(self, *_: Any) -> None:
         """Log no requests: their paths hold the secret."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.clock import milliseconds
 from xorack.core.errors import InvalidRequest, NotAChain, TagNotFound
-from xorack.ops.dead_letter_page import Sample, read_sample
+from xorack.ops.dead_letter_page import Sample
 from xorack.ops.dead_letters import Kind, Selector
 from xorack.ops.redrive import MAX_READ, Redrive
 from xorack.ops.status import read_status
@@ -22,7 +23,8 @@ __all__ = ["DeadLetters", "Response", "Site"]
 
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
 """The kinds that can be sent back, if an operator names the messages."""
-_MESSAGES = 100
+MESSAGES = 100
+"""Most messages of a page."""
 _TYPES = {
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
@@ -46,20 +48,33 @@ class DeadLetters:
         self._redrive = redrive
         self._client = client
         self._lock = threading.Lock()
+        self._count = 0
 
     def count(self) -> int:
-        """Return SQS's approximate number of messages, without a receive."""
+        """Return SQS's approximate number of messages, without a receive.
+
+        While a caller reads and so hides messages, it is the number before.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                self._count = self._read_count()
+            finally:
+                self._lock.release()
+        return self._count
+
+    def look(self) -> Sample:
+        """Read the first messages; SQS counts it as a receive of each."""
+        with self._lock:
+            survey = self._redrive.survey(limit=MESSAGES, keep=MESSAGES)
+            self._count = self._read_count()
+        return Sample(milliseconds(), tuple(survey.messages), survey.total)
+
+    def _read_count(self) -> int:
         name = "ApproximateNumberOfMessages"
         response = self._client.get_queue_attributes(
             QueueUrl=self._redrive.dead_letters_url, AttributeNames=[name]
         )
         return int(response["Attributes"][name])
-
-    def sample(self) -> Sample:
-        """Read some messages; SQS counts it as a receive of each."""
-        with self._lock:
-            redrive = self._redrive
-            return read_sample(redrive.dead_letters_url, self._client, redrive.retention)
 
     def retry(self, ids: Sequence[str]) -> str:
         """Send messages back to the queue; return what was done.
@@ -147,7 +162,7 @@ class Site:
         """Do what a button says, and return the page after it."""
         (action,) = fields.get("action") or [""]
         ids = fields.get("id", ())
-        if path != "dead-letters" or self._letters is None or not 0 < len(ids) <= _MESSAGES:
+        if path != "dead-letters" or self._letters is None or not 0 < len(ids) <= MESSAGES:
             return self.problem(400, "Not understood", "The form is not one of these pages.")
         if action == "retry":
             return self._dead_letters(notice=self._letters.retry(ids))
@@ -169,10 +184,8 @@ class Site:
             return self.problem(400, "Not understood", str(error))
         return self.problem(503, "AWS does not respond as expected", self.explain(error))
 
-    def _frame(self, letters: int | None = None) -> pages.Frame:
-        if letters is None and self._letters is not None:
-            letters = self._letters.count()
-        return pages.Frame(self._name, letters)
+    def _frame(self) -> pages.Frame:
+        return pages.Frame(self._name, self._letters.count() if self._letters else None)
 
     def _chains(self, fields: Mapping[str, str]) -> Response:
         group, skip = fields.get("group", ""), fields.get("skip", "0")
@@ -193,9 +206,8 @@ class Site:
             reason = "No dead-letter queue is known: start xorack web with --stack, or with "
             reason += "--dead-letters and --queue."
             return self.problem(404, "Dead letters", reason)
-        # A look counts as a receive: a page that is up to date is not read again.
+        # A look counts as a receive, so what is up to date is not read again.
         if known is not None and known == str(self._letters.count()):
             return Response(204, b"")
-        sample = self._letters.sample()
-        frame = self._frame(sample.total)
-        return Response(200, pages.letters_page(frame, sample, _MESSAGES, self.token, notice))
+        sample = self._letters.look()
+        return Response(200, pages.letters_page(self._frame(), sample, self.token, notice))
