@@ -86,6 +86,9 @@ def test_the_wheel_has_the_handlers_and_one_package(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"xorack"}
     for path in (ROOT / "lambda_src").glob("*.py"):
         assert f"xorack/cdk/lambda_src/{path.name}" in names
+    pages = {path.name for path in (ROOT / "xorack" / "ops" / "web").glob("page.*")}
+    assert len(pages) == 3
+    assert {f"xorack/ops/web/{name}" for name in pages} <= {*names}
 
 
 def test_the_metadata_names_every_extra_and_python(wheel):
