@@ -48,6 +48,9 @@ def writes(write_units: float) -> Callable[[int], float]:
 ROWS: dict[str, Callable[[int], float]] = {
     "xorack, `fan_in`: 10 units a message": lambda units: xorack(units, requests_per_message=10),
     "xorack, a message for each unit": lambda units: xorack(units, messages_per_call=1),
+    "xorack, a worker that folds 100 units": lambda units: xorack(
+        units, units_per_request=min(100, units)
+    ),
     "xorack, Spark: a request for each chain": lambda units: xorack(
         units, units_per_request=units, requests_per_message=200
     ),
