@@ -8,6 +8,7 @@ import re
 import pytest
 
 import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
+from tests.functional.test_fan_in import record_of
 from tests.spark.helpers import ROOT, Acker, block_with, chains_in, code_blocks, totals
 from tests.support.functions import Context
 from xorack.spark import OutputDiffers
@@ -64,10 +65,11 @@ def test_fan_in(aws, functions):
     names, published = started(aws)
     exec(snippet("@fan_in"), names)
     bodies = [{"line": event["line"], "xorack": event["token"]} for event in published]
-    records = [
-        {"messageId": str(n), "body": json.dumps(body), "eventSource": "aws:sqs", "attributes": {}}
+    messages = [
+        {"MessageId": str(n), "ReceiptHandle": "h", "Body": json.dumps(body)}
         for n, body in enumerate(bodies)
     ]
+    records = [record_of(message) for message in messages]
     assert names["handler"]({"Records": records}, Context()) == {"batchItemFailures": []}
     assert names["done"] == bodies
     assert consumed(functions)["order/17"].status == "acked"

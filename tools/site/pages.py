@@ -84,11 +84,12 @@ def navigation(index: str) -> Navigation:
 
 
 def write(folder: Path) -> Path:
-    """Write the site's pages and its settings into an empty folder; return the settings' file."""
+    """Write the site's pages and settings into a folder, emptied before; return the settings."""
     docs = folder / "docs"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", docs)
     shutil.copytree(HERE / "api", docs / "api")
+    shutil.copy(HERE / "site.css", docs)
     for name, script in SCRIPTS.items():
         shutil.copy(script, docs / name)
     left = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
