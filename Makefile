@@ -21,7 +21,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types synth deploy clean distclean measure
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types synth deploy clean distclean measure docs
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,7 +72,6 @@ simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the
 bench: venv ## Run the benchmarks and write docs/benchmarks.md: ARGS="--quick", ARGS="peel memory ..."
 	@$(PY) -m bench $(ARGS)
 
-.PHONY: docs
 docs: venv ## Build the site of the docs, with the API reference, into site/
 	@$(PY) -m tools.site
 
