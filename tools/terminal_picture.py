@@ -69,6 +69,7 @@ def picture(lines: Sequence[Text]) -> str:
     console.print(Text.assemble(("$ ", "bold green"), (TITLE, "bold")))
     for line in lines:
         console.print(line, overflow="ellipsis", no_wrap=True, highlight=False)
+    console.print()  # otherwise the frame cuts the last line's descenders off
     return console.export_svg(title="", code_format=_FORMAT, unique_id="terminal")
 
 
