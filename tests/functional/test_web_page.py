@@ -261,6 +261,8 @@ def gallery(browser):
 def test_every_page_fits_its_window(gallery, width):
     for path, page in gallery(width=width):
         assert page.evaluate("return document.scrollingElement.scrollWidth - innerWidth") <= 0, path
+        cut = "[...document.querySelectorAll('td')].filter((td) => td.scrollWidth > td.clientWidth)"
+        assert page.evaluate(f"return {cut}.map((td) => td.innerText)") == [], path
 
 
 COLOURS = """

@@ -61,7 +61,7 @@ background:none}}
 .xorack .tag{{font-weight:600;overflow-wrap:anywhere;unicode-bidi:isolate}}
 .xorack .faint{{color:{faint};font-size:12px}}
 .xorack .badge{{background:{badge};border:1px solid {line};border-radius:8px;padding:0 7px;
-font-size:11px;white-space:nowrap}}
+font-size:11px;overflow-wrap:anywhere}}
 .xorack .bar{{display:block;background:{line};border-radius:3px;width:100%;height:8px;
 margin:5px 0 3px}}
 .xorack .bar.thin{{height:3px}}

@@ -83,7 +83,7 @@ def render_messages(sample: Sample, limit: int, actions: Actions | None = None) 
     if not groups:
         return ""
     rows = "".join(_row(group, sample, actions) for group in groups[:_REASONS])
-    heads = _COLUMNS if actions is None else (*_COLUMNS[:3], "")
+    heads = _COLUMNS if actions is None else (*_COLUMNS[:3], '<span class="unseen">Actions</span>')
     parts = [table("reasons", heads, rows)]
     if more := groups[_REASONS:]:
         parts.append(f'<p class="faint">and {plural(len(more), "more reason")}</p>')

@@ -77,8 +77,8 @@ def read_chains(
 ) -> ChainPage:
     """Read a page of chains, in bounded work.
 
-    The index of deadlines brings the most urgent chains to the first page, wherever they are in the
-    table. With a prefix they are found in the searched part alone, as the index cannot search.
+    If the table is larger, the index of deadlines brings the most urgent chains to the first page,
+    wherever they are. With a prefix only the searched part counts, as the index cannot search.
 
     Args:
         store: The table.
@@ -97,7 +97,8 @@ def read_chains(
 
     part = scan_part(store.table, searched, note, prefix=query.prefix, after=query.after)
     found = {chain.tag: ChainStatus(chain, at) for chain in part.chains}
-    if not query.prefix and not query.after and query.group in ("", "unfinished"):
+    is_first = not query.prefix and not query.after
+    if is_first and part.after and query.group in ("", "unfinished"):
         snapshot = read_snapshot(store, 2 * shown)
         # Consistent reads: these may be newer than those of the scan.
         found.update((one.chain.tag, ChainStatus(one.chain, at)) for one in snapshot.chains)

@@ -249,14 +249,17 @@ def _units(status: ChainStatus, names: Mapping[int, str]) -> str:
     note = status.outstanding_note or ("" if units else "none")
     if len(units) > _UNITS_SHOWN:
         note = f"and {len(units) - _UNITS_SHOWN:,} more: xorack show lists all"
+    heads = ("Name", "Id") if names else ("Id",)
     rows = "".join(
-        f'<tr><td class="tag">{escaped(names[unit]) if unit in names else ""}</td>'
-        f"<td><code>{unit:016x}</code></td></tr>"
+        "<tr>"
+        + (f'<td class="tag">{escaped(names.get(unit, ""))}</td>' if names else "")
+        + f"<td><code>{unit:016x}</code></td></tr>"
         for unit in units[:_UNITS_SHOWN]
     )
-    listed = table("units", ("Name", "Id"), rows) if rows else ""
+    listed = table("units", heads, rows) if rows else ""
     count = f' <span class="count">{len(units):,}</span>' if units else ""
-    end = f'<p class="faint">{escaped(note)}</p>' if note else ""
+    hint = "" if names or not units else "xorack web --among FILE tries the names of a file."
+    end = "".join(f'<p class="faint">{escaped(one)}</p>' for one in (note, hint) if one)
     return f"<section><h2>Outstanding units{count}</h2>{listed}{end}</section>"
 
 
@@ -288,9 +291,10 @@ def letters_page(frame: Frame, sample: Sample, token: str, notice: str = "") -> 
         text = "No dead-lettered messages."
     elif read < total:
         text = f"{read} of about {total:,} dead-lettered messages."
+    kind = "findings" if read else "nothing"
     done = f'<p class="notice">{escaped(notice)}</p>' if notice else ""
     content = (
-        f'<h1 class="unseen">Dead letters</h1>{done}<p class="findings">{text}</p>'
+        f'<h1 class="unseen">Dead letters</h1>{done}<p class="{kind}">{text}</p>'
         f"{render_messages(sample, read, actions)}"
     )
     return frame.page(

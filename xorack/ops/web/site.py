@@ -62,12 +62,16 @@ class DeadLetters:
                 self._lock.release()
         return self._count
 
-    def look(self) -> Sample:
-        """Read the first messages; SQS counts it as a receive of each."""
+    def look(self) -> tuple[Sample, int]:
+        """Read the first messages; SQS counts it as a receive of each.
+
+        Returns:
+            The messages, and the result of `count` before: another one means new messages.
+        """
         with self._lock:
+            count = self._count = self._read_count()
             survey = self._redrive.survey(limit=MESSAGES, keep=MESSAGES)
-            self._count = self._read_count()
-        return Sample(milliseconds(), tuple(survey.messages), survey.total)
+        return Sample(milliseconds(), tuple(survey.messages), survey.total), count
 
     def _read_count(self) -> int:
         name = "ApproximateNumberOfMessages"
@@ -209,5 +213,6 @@ class Site:
         # A look counts as a receive, so what is up to date is not read again.
         if known is not None and known == str(self._letters.count()):
             return Response(204, b"")
-        sample = self._letters.look()
-        return Response(200, pages.letters_page(self._frame(), sample, self.token, notice))
+        sample, count = self._letters.look()
+        frame = pages.Frame(self._name, count)
+        return Response(200, pages.letters_page(frame, sample, self.token, notice))
