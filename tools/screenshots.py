@@ -25,6 +25,7 @@ from xorack.core.clock import milliseconds
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
 from xorack.ops.dashboard import Theme, render
+from xorack.ops.dead_letter_page import Sample, read_sample, render_sample
 from xorack.ops.redrive import Redrive
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
@@ -183,6 +184,8 @@ def take_web(browser: Browser, theme: Theme) -> None:
             "chain": (f"chain?{urlencode({'tag': f'{_ORDERS}/18'})}", 1280, 900),
             "dead-letters": ("dead-letters", 1280, 860),
         }
+        if theme == "dark":
+            shots = {"chains": shots["chains"]}
         for name, (path, width, height) in shots.items():
             shown = browser.open(
                 url + path, width=width, height=height, scale=2, dark=theme == "dark"
@@ -197,6 +200,14 @@ def take_web(browser: Browser, theme: Theme) -> None:
             shown.close()
 
 
+def letters() -> Sample:
+    """Return the messages of `put_letters`, as the widget would read them."""
+    with locked_aws() as started:
+        aws = create_resources(started)
+        put_letters(aws)
+        return read_sample(aws.dead_letter_queue_url, aws.client("sqs"), 30 * 86_400_000)
+
+
 def main() -> None:
     """Make the pictures."""
     themes: tuple[Theme, ...] = ("light", "dark")
@@ -208,6 +219,10 @@ def main() -> None:
                 browser.open(source, width=1240, height=745, scale=2).picture(target)
                 print(target)
                 take_web(browser, theme)
+            shown = browser.open(page(render_sample(letters(), 9)), width=1240, height=590, scale=2)
+            shown.evaluate("document.querySelector('details:last-of-type').open = true")
+            shown.picture(target := TARGET / "widget-dead-letters.png")
+            print(target)
     except NoChromium as error:
         sys.exit(f"error: {error}")
 
