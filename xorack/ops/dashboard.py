@@ -73,12 +73,13 @@ background:none;border:0;color:inherit;padding:0;white-space:pre-wrap;overflow-w
 font-size:12px}}
 .xorack dt{{color:{faint}}}.xorack dd{{margin:0;overflow-wrap:anywhere}}
 .xorack summary{{cursor:pointer;color:{ok};font-size:12px}}
+.xorack summary .tag{{font-weight:400}}.xorack>details{{margin:5px 0}}
 .xorack .ok{{color:{ok}}}.xorack .soon{{color:{soon}}}.xorack .late{{color:{late}}}
 .xorack .done{{color:{done}}}.xorack rect{{fill:currentColor}}
 .xorack .chains th:nth-child(1){{width:34%}}.xorack .chains th:nth-child(2){{width:22%}}
 .xorack .chains th:nth-child(3){{width:11%}}.xorack .chains th:nth-child(4){{width:16%}}
 .xorack .chains th:nth-child(5){{width:17%}}.xorack .reasons th:nth-child(1){{width:9%}}
-.xorack .reasons th:nth-child(2){{width:10%}}.xorack .reasons th:nth-child(4){{width:29%}}
+.xorack .reasons{{margin-bottom:14px}}.xorack .reasons th:nth-child(2){{width:10%}}.xorack .reasons th:nth-child(4){{width:29%}}
 """
 
 
