@@ -67,11 +67,16 @@ class NoChromium(Exception):
     """The machine has no Chromium, and none can be installed; the text says why."""
 
 
+class NoBuild(NoChromium):
+    """There is no Chromium for this machine in the package."""
+
+
 def find() -> str:
     """Return the path of the browser; install the npm package's if the machine has none.
 
     Raises:
-        NoChromium: $CHROMIUM names no program, npm failed, or there is none for this machine.
+        NoBuild: The machine has none, and the package has none for it.
+        NoChromium: $CHROMIUM names no program, or npm failed.
     """
     named = os.environ.get("CHROMIUM")
     for name in (named,) if named else _NAMES:
@@ -86,7 +91,7 @@ def _install() -> Path:
     """Install the locked package and unpack its browser, unless it is there."""
     machine = f"{platform.system()} {platform.machine()}"
     if machine != "Linux x86_64":
-        raise NoChromium(
+        raise NoBuild(
             f"npm's package has no Chromium for {machine}: install Chromium or Chrome, and name it "
             "by the variable CHROMIUM"
         )

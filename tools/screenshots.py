@@ -219,7 +219,7 @@ def main() -> None:
                 browser.open(source, width=1240, height=745, scale=2).picture(target)
                 print(target)
                 take_web(browser, theme)
-            shown = browser.open(page(render_sample(letters(), 9)), width=1240, height=590, scale=2)
+            shown = browser.open(page(render_sample(letters(), 9)), width=1240, height=640, scale=2)
             shown.evaluate("document.querySelector('details:last-of-type').open = true")
             shown.picture(target := TARGET / "widget-dead-letters.png")
             print(target)

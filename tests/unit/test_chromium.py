@@ -35,6 +35,7 @@ def test_the_named_one_is_first_then_the_machines_then_that_of_npm(machine, monk
 
 
 def test_a_machine_that_npm_has_none_for_is_named(monkeypatch):
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    with pytest.raises(chromium.NoChromium, match="no Chromium for Linux riscv64: install"):
+    with pytest.raises(chromium.NoBuild, match="no Chromium for Linux riscv64: install"):
         chromium._install()
