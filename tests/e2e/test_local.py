@@ -150,8 +150,8 @@ def test_its_page_shows_what_it_holds_and_ends_with_it(running):
         assert "order/19" in fetch(url)
         assert "xorack local</span>" in fetch(url)
         assert "Ahab" in fetch(f"{url}chain?tag=order%2F19")
-        letters = fetch(f"{url}dead-letters")
-        assert "1 dead-lettered message." in letters
+    letters = fetch(f"{url}dead-letters")
+    assert "1 dead-lettered message." in letters
     fields = dict(re.findall(r'name="(id|token)" value="(.*?)"', letters))
     answer = fetch(f"{url}dead-letters", urlencode({**fields, "action": "retry"}))
     assert "1 message sent back." in answer

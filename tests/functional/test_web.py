@@ -221,6 +221,18 @@ def test_delete_removes_the_named_messages_and_no_other(aws, web):
     assert aws.receive_all(aws.queue_url) == []
 
 
+def test_a_page_has_a_hundred_messages_and_its_buttons_mean_these(aws, web):
+    for _ in range(13):
+        entries = [{"Id": f"{n}", "MessageBody": "x"} for n in range(10)]
+        url = aws.dead_letter_queue_url
+        aws.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
+    page = request(web, "dead-letters").text
+    assert "100 of about 130 dead-lettered messages." in page
+    assert "Delete 100</button>" in page
+    assert "100 messages deleted." in press(web, "delete", *aws_ids(web)).text
+    assert len(aws.dead_letters()) == 30
+
+
 def test_an_expired_message_has_no_retry(aws, web):
     put(aws, "{}", sent_at="1")
     page = request(web, "dead-letters").text

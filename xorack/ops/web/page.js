@@ -2,12 +2,14 @@
 "use strict";
 
 const LEAST_PAUSE = 2000; // milliseconds
+const PATIENCE = 60_000;
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 const news = document.getElementById("news");
 const question = document.getElementById("question");
 let timer;
 let latest = 0; // the number of the request whose response counts
+let told = main.dataset.news;
 
 function same(one, other) {
   return one.nodeName === other.nodeName && one.dataset?.key === other.dataset?.key;
@@ -72,7 +74,8 @@ async function show(address, options) {
       (gone ? main : focused).focus({ preventScroll: true });
     }
     if (connection.className === "lost") say("connected again");
-    else if (main.dataset.news) say(main.dataset.news);
+    else if (main.dataset.news !== told) say(main.dataset.news);
+    told = main.dataset.news;
     connection.className = "";
     connection.textContent = `Live · ${new Date().toISOString().slice(11, 19)}Z`;
   } catch {
@@ -86,8 +89,9 @@ async function refresh() {
   if (document.hidden) return;
   const known = main.dataset.total;
   const began = performance.now();
-  await show(location.href, { headers: known === undefined ? {} : { "X-Known": known } });
-  wait(Math.min(60_000, 9 * (performance.now() - began)));
+  const headers = known === undefined ? {} : { "X-Known": known };
+  await show(location.href, { headers, signal: AbortSignal.timeout(PATIENCE) });
+  wait(Math.min(PATIENCE, 9 * (performance.now() - began)));
 }
 
 function wait(pause) {
