@@ -9,7 +9,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from urllib.parse import urlencode
 
 import pytest
 
@@ -150,21 +149,14 @@ def test_its_page_shows_what_it_holds_and_ends_with_it(running):
         assert "order/19" in fetch(url)
         assert "xorack local</span>" in fetch(url)
         assert "Ahab" in fetch(f"{url}chain?tag=order%2F19")
-    letters = fetch(f"{url}dead-letters")
-    assert "1 dead-lettered message." in letters
-    fields = dict(re.findall(r'name="(id|token)" value="(.*?)"', letters))
-    answer = fetch(f"{url}dead-letters", urlencode({**fields, "action": "retry"}))
-    assert "1 message sent back." in answer
-    assert eventually(lambda: item_of(running.stack, "books/1"))
+    assert "1 dead-lettered message." in fetch(f"{url}dead-letters")
     background.stop()
     assert [page.communicate(timeout=60) for page in pages] == [("", None)] * 2
     assert [page.returncode for page in pages] == [0, 0]
 
 
-def fetch(url, form=None):
-    origin = {"Origin": url[: url.index("/", 7)]}
-    sent = urllib.request.Request(url, form and form.encode(), origin)
-    with urllib.request.urlopen(sent, timeout=60) as response:
+def fetch(url):
+    with urllib.request.urlopen(url, timeout=60) as response:
         return response.read().decode()
 
 
