@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hmac
 import logging
+import re
 import secrets
 import socketserver
 import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -93,15 +94,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, respond: Callable[[str, str], Response]) -> None:
         """Check where the request comes from, and answer it."""
-        url = urlsplit(self.path)
-        secret, slash, path = url.path.removeprefix("/").partition("/")
+        address, _, query = self.path.partition("?")
+        secret, slash, path = address.removeprefix("/").partition("/")
         if self.headers.get("Host") not in self.server.hosts:
             self._send(Response(403, b"unknown host", "text/plain"))
         elif not (slash and hmac.compare_digest(secret.encode(), self.server.secret.encode())):
             hint = b"open the address that xorack web has printed"
             self._send(Response(403, hint, "text/plain"))
         else:
-            self._send(self._respond(lambda: respond(path, url.query)))
+            self._send(self._respond(lambda: respond(path, query)))
 
     def _respond(self, respond: Callable[[], Response]) -> Response:
         site = self.server.site
@@ -116,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _post(self, path: str) -> Response:
         site = self.server.site
         length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdecimal() and int(length) <= _MAX_BODY):
+        if not (re.fullmatch("[0-9]{1,9}", length) and int(length) <= _MAX_BODY):
             return site.problem(400, "Not understood", "The form has no length, or is too long.")
         body = self.rfile.read(int(length)).decode("utf-8", "replace")
         fields = _fields(body)
