@@ -76,9 +76,9 @@ def web(
     queue: str | None,
     target: Target,
 ) -> int:
-    """Show chains and dead-lettered messages in a browser, live, until Ctrl-C.
+    """Show chains and dead letters in a browser, live.
 
-    Prints the page's address. It is a secret: whoever of this machine has it can read and delete
+    Runs until Ctrl-C. Prints the page's address. It is a secret: whoever of this machine has it can read and delete
     dead-lettered messages with your permissions. The page listens on 127.0.0.1 only.
 
     With --local, it ends when `xorack local` stops.
@@ -95,7 +95,10 @@ def web(
 @local.command("web", epilog="Example: xorack local web --port 8080")
 @_with_page
 def local_web(page: Callable[..., int]) -> int:
-    """Show its chains and dead-lettered messages in a browser, until Ctrl-C or `stop`."""
+    """Show its chains and dead letters in a browser.
+
+    Runs until Ctrl-C or `xorack local stop`. See `xorack web --help`.
+    """
     with local_environ():
         target = Target(os.environ["XORACK_STACK"], None, None)
         return page(target, has_ended=_local_has_ended())
