@@ -78,8 +78,9 @@ def web(
 ) -> int:
     """Show chains and dead letters in a browser, live.
 
-    Runs until Ctrl-C. Prints the page's address. It is a secret: whoever of this machine has it can read and delete
-    dead-lettered messages with your permissions. The page listens on 127.0.0.1 only.
+    Runs until Ctrl-C. Prints the page's address. It is a secret: whoever of this machine has it can
+    read and delete dead-lettered messages with your permissions. The page listens on 127.0.0.1
+    only.
 
     With --local, it ends when `xorack local` stops.
     """
