@@ -78,8 +78,8 @@ font-size:12px}}
 .xorack .done{{color:{done}}}.xorack rect{{fill:currentColor}}
 .xorack .chains th:nth-child(1){{width:34%}}.xorack .chains th:nth-child(2){{width:22%}}
 .xorack .chains th:nth-child(3){{width:11%}}.xorack .chains th:nth-child(4){{width:16%}}
-.xorack .chains th:nth-child(5){{width:17%}}.xorack .reasons th:nth-child(1){{width:9%}}
-.xorack .reasons{{margin-bottom:14px}}.xorack .reasons th:nth-child(2){{width:10%}}
+.xorack .chains th:nth-child(5){{width:17%}}.xorack .reasons th:nth-child(1){{width:84px}}
+.xorack .reasons{{margin-bottom:14px}}.xorack .reasons th:nth-child(2){{width:96px}}
 .xorack .reasons th:nth-child(4){{width:29%}}
 """
 
