@@ -387,6 +387,12 @@ def test_without_a_queue_the_page_says_how_to_name_it(aws):
     assert site.post("dead-letters", {"action": ["delete"], "id": ["x"]}).status == 400
 
 
+def test_a_form_with_two_actions_is_not_understood(aws):
+    with serving(aws) as server:
+        answer = server.site.post("dead-letters", {"action": ["retry", "delete"], "id": ["x"]})
+    assert answer.status == 400
+
+
 def test_two_readers_of_the_queue_take_turns(aws, web):
     """A look while a retry holds messages would see none of them."""
     from concurrent.futures import ThreadPoolExecutor

@@ -164,8 +164,7 @@ class Site:
 
     def post(self, path: str, fields: Mapping[str, Sequence[str]]) -> Response:
         """Do what a button says, and return the page after it."""
-        (action,) = fields.get("action") or [""]
-        ids = fields.get("id", ())
+        action, ids = ", ".join(fields.get("action", ())), fields.get("id", ())
         if path != "dead-letters" or self._letters is None or not 0 < len(ids) <= MESSAGES:
             return self.problem(400, "Not understood", "The form is not one of these pages.")
         if action == "retry":
