@@ -31,7 +31,7 @@ SETTINGS: Mapping[str, str] = {
 """The settings of the wheel's assembly, which setup.py makes."""
 _IN_WHEEL = Path(__file__).with_name("app")  # see setup.py
 _SOURCES = ("infra", "lambda_src", "xorack")
-_NOT_DEPLOYED = frozenset({"cli", "client", "local", "spark"})
+_NOT_DEPLOYED = frozenset({"cli", "client", "local", "spark", "web"})
 """Folders of the library that neither the synthesis nor the functions use."""
 
 
@@ -150,6 +150,6 @@ def _files(root: Path) -> Iterator[Path]:
     for name in _SOURCES:
         for path in sorted((root / name).rglob("*")):
             parts = path.relative_to(root).parts
-            deployed = name != "xorack" or parts[1] not in _NOT_DEPLOYED
+            deployed = name != "xorack" or not _NOT_DEPLOYED.intersection(parts)
             if path.is_file() and deployed and "__pycache__" not in parts:
                 yield path
