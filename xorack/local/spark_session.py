@@ -1,0 +1,123 @@
+"""A Spark session for a command: the one that it runs under, or else one in this process."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from xorack.local.errors import LocalError
+from xorack.local.java import java_home
+
+__all__ = ["SparkFailed", "open_session"]
+
+_CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
+"""Variables of an installation that has settings of its own."""
+_CGROUP = Path("/sys/fs/cgroup/memory.max")
+_GIB = 2**30
+_PROBLEM = re.compile("error|exception|not ", re.IGNORECASE)
+
+
+class SparkFailed(LocalError):
+    """Spark did not start."""
+
+
+@contextmanager
+def open_session(
+    name: str, *, remote: str | None = None, verbose: bool = False
+) -> Iterator[tuple[Any, bool]]:
+    """Open a session, and stop it at the end if this call started it.
+
+    Uses Spark Connect with ``remote`` or ``$SPARK_REMOTE``, else the session that runs (as under
+    spark-submit), else starts one. Its settings are those of ``$SPARK_HOME``, ``$SPARK_CONF_DIR``
+    or ``$PYSPARK_SUBMIT_ARGS``; without these it runs on all cores of this machine.
+
+    Args:
+        name: The name of the application.
+        remote: The URL of a Connect server, ``sc://host:port``.
+        verbose: Print Java's log on stderr.
+
+    Yields:
+        The session, and whether it runs in this process.
+
+    Raises:
+        ImportError: PySpark is missing, or a package that Connect needs.
+        SparkFailed: Spark did not start; the message has Java's last line.
+        JavaNotFound: There is no Java that can run Spark.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    url = remote or os.environ.get("SPARK_REMOTE")
+    if url:
+        session = builder.remote(url).create()
+        try:
+            yield session, False
+        except KeyboardInterrupt:
+            with suppress(Exception):
+                session.interruptAll()
+            raise
+        finally:
+            with suppress(Exception):
+                session.stop()
+    elif "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession():
+        session = builder.getOrCreate()
+        yield session, session.sparkContext.master.startswith("local")
+    else:
+        with tempfile.TemporaryDirectory(prefix="xorack-") as folder:
+            context = _start(name, Path(folder), verbose=verbose)
+            try:
+                yield builder.getOrCreate(), context.master.startswith("local")
+            finally:
+                with suppress(Exception):
+                    context.stop()
+
+
+def _start(name: str, folder: Path, *, verbose: bool) -> Any:
+    """Start Java and a context; Java's log goes to a file in the folder, unless it is verbose."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf().setAppName(name)
+    if not any(map(os.environ.get, _CONFIGURED)):
+        conf.setAll(list(_settings(folder).items()))
+    log = folder / "spark.log"
+    with log.open("wb") as file:
+        output = {"stdout": 2} if verbose else {"stdout": file, "stderr": file}
+        try:
+            return SparkContext(conf=conf, gateway=launch_gateway(conf, output))
+        except Exception as error:
+            lines = [*log.read_text(errors="replace").splitlines(), *str(error).splitlines()]
+            problem = next(filter(_PROBLEM.search, lines), lines[-1] if lines else "")
+            raise SparkFailed(f"Spark did not start: {problem.strip()}") from error
+
+
+def _settings(folder: Path) -> dict[str, str]:
+    """Return the settings of a session on this machine alone."""
+    memory = max(_GIB, min(_memory() // 2, 16 * _GIB)) // 2**20
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-Djava.net.preferIPv4Stack=true -XX:+UseParallelGC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", f"{memory}m"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _memory() -> int:
+    """Return the bytes of memory of this machine, or of its container."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(machine, int(_CGROUP.read_text()))
+    except (OSError, ValueError):  # not in a container, or without a limit: "max"
+        return machine
