@@ -8,10 +8,12 @@ pyarrow and boto3. The driver needs this package and PySpark with pandas and pya
 asks for in `mapInArrow`; it needs boto3 only where it runs tasks, too.
 """
 
+from xorack.spark.diff import Counts, Difference, diff
 from xorack.spark.errors import (
     DuplicateUnits,
     InvalidOption,
     LabelInUse,
+    NotDeterministic,
     NotSent,
     NotStarted,
     OutputDiffers,
@@ -25,10 +27,13 @@ from xorack.spark.tracking import Tracking
 
 __all__ = [
     "CannotShip",
+    "Counts",
+    "Difference",
     "DuplicateUnits",
     "FoundRows",
     "InvalidOption",
     "LabelInUse",
+    "NotDeterministic",
     "NotSent",
     "NotStarted",
     "Observed",
@@ -38,5 +43,6 @@ __all__ = [
     "TrackedRows",
     "Tracking",
     "UnsuitableColumns",
+    "diff",
     "ship",
 ]
