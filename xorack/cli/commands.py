@@ -16,6 +16,7 @@ import click
 from xorack import __version__
 from xorack.cli import changes, dead_letters, listing, screen
 from xorack.cli.among import candidates_in
+from xorack.cli.diff import diff
 from xorack.cli.error_messages import EXPECTED, explain
 from xorack.cli.local import local, local_option, use_local
 from xorack.cli.options import (
@@ -254,6 +255,7 @@ for _command in (
 ):
     cli.add_command(_command)
 
+cli.add_command(diff)
 cli.add_command(local)
 
 _CHECKOUT = Path(__file__).parents[2]

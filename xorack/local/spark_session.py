@@ -55,7 +55,7 @@ def open_session(
     builder = SparkSession.builder.appName(name)
     url = remote or os.environ.get("SPARK_REMOTE")
     if url:
-        session = builder.remote(url).create()
+        session = builder.remote(url).getOrCreate()
         try:
             yield session, False
         except KeyboardInterrupt:
@@ -69,19 +69,20 @@ def open_session(
         session = builder.getOrCreate()
         yield session, session.sparkContext.master.startswith("local")
     else:
-        with tempfile.TemporaryDirectory(prefix="xorack-") as folder:
-            context = _start(name, Path(folder), verbose=verbose)
+        with tempfile.TemporaryDirectory(prefix="xorack-", ignore_cleanup_errors=True) as folder:
+            session = _start(name, Path(folder), verbose=verbose)
             try:
-                yield builder.getOrCreate(), context.master.startswith("local")
+                yield session, session.sparkContext.master.startswith("local")
             finally:
                 with suppress(Exception):
-                    context.stop()
+                    session.stop()
 
 
 def _start(name: str, folder: Path, *, verbose: bool) -> Any:
-    """Start Java and a context; Java's log goes to a file in the folder, unless it is verbose."""
+    """Start Java and a session; Java's log goes to a file in the folder, unless it is verbose."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -90,9 +91,11 @@ def _start(name: str, folder: Path, *, verbose: bool) -> Any:
         conf.setAll(list(_settings(folder).items()))
     log = folder / "spark.log"
     with log.open("wb") as file:
-        output = {"stdout": 2} if verbose else {"stdout": file, "stderr": file}
+        output: dict[str, Any] = {"stdout": 2 if verbose else file}
+        output["stderr"] = output["stdout"]
         try:
-            return SparkContext(conf=conf, gateway=launch_gateway(conf, output))
+            context = SparkContext(conf=conf, gateway=launch_gateway(conf, output))
+            return SparkSession(context)
         except Exception as error:
             lines = [*log.read_text(errors="replace").splitlines(), *str(error).splitlines()]
             problem = next(filter(_PROBLEM.search, lines), lines[-1] if lines else "")
@@ -107,7 +110,6 @@ def _settings(folder: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": "-Djava.net.preferIPv4Stack=true -XX:+UseParallelGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", f"{memory}m"),
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
