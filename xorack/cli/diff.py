@@ -16,7 +16,7 @@ from xorack.cli.diff_output import Result, print_json_result, print_result
 from xorack.cli.diff_progress import Progress
 from xorack.cli.options import json_option, text_option
 from xorack.core.errors import XorAckError
-from xorack.local.spark_session import open_session
+from xorack.local.spark_session import bytes_in, open_session
 from xorack.ops.text import printable
 
 __all__ = ["diff"]
@@ -128,7 +128,8 @@ def _compare(left: str, right: str, options: dict[str, Any]) -> Result:
 
     with Progress() as progress:
         progress.phase("starting Spark")
-        session = open_session("xorack diff", remote=options["remote"], verbose=options["verbose"])
+        how = {"remote": options["remote"], "verbose": options["verbose"]}
+        session = open_session("xorack diff", input_bytes=bytes_in(left, right), **how)
         with session as (spark, is_local):
             progress.watch(spark)
             out = options["out"]

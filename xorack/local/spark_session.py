@@ -8,18 +8,23 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import glob
 from pathlib import Path
 from typing import Any
 
 from xorack.local.errors import LocalError
 from xorack.local.java import java_home
 
-__all__ = ["SparkFailed", "open_session"]
+__all__ = ["SparkFailed", "bytes_in", "open_session"]
 
 _CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 """Variables of an installation that has settings of its own."""
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 _GIB = 2**30
+_SMALL_BYTES = 2**26
+"""Up to here, the optimising compiler takes more time than it saves: 20 s of 35 for two lines."""
+_PARTITIONS = 200
+_PARTITION_BYTES = 2**24
 _PROBLEM = re.compile("error|exception|not ", re.IGNORECASE)
 
 
@@ -29,7 +34,7 @@ class SparkFailed(LocalError):
 
 @contextmanager
 def open_session(
-    name: str, *, remote: str | None = None, verbose: bool = False
+    name: str, *, remote: str | None = None, input_bytes: int | None = None, verbose: bool = False
 ) -> Iterator[tuple[Any, bool]]:
     """Open a session, and stop it at the end if this call started it.
 
@@ -40,6 +45,7 @@ def open_session(
     Args:
         name: The name of the application.
         remote: The URL of a Connect server, ``sc://host:port``.
+        input_bytes: The size of what it will read: little of it needs no optimised code.
         verbose: Print Java's log on stderr.
 
     Yields:
@@ -70,7 +76,8 @@ def open_session(
         yield session, session.sparkContext.master.startswith("local")
     else:
         with tempfile.TemporaryDirectory(prefix="xorack-", ignore_cleanup_errors=True) as folder:
-            session = _start(name, Path(folder), verbose=verbose)
+            settings = _settings(Path(folder), input_bytes)
+            session = _start(name, settings, None if verbose else Path(folder, "spark.log"))
             try:
                 yield session, session.sparkContext.master.startswith("local")
             finally:
@@ -78,8 +85,8 @@ def open_session(
                     session.stop()
 
 
-def _start(name: str, folder: Path, *, verbose: bool) -> Any:
-    """Start Java and a session; Java's log goes to a file in the folder, unless it is verbose."""
+def _start(name: str, settings: dict[str, str], log: Path | None) -> Any:
+    """Start Java and a session; what Java prints goes to the log, or to stderr."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -88,32 +95,52 @@ def _start(name: str, folder: Path, *, verbose: bool) -> Any:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAppName(name)
     if not any(map(os.environ.get, _CONFIGURED)):
-        conf.setAll(list(_settings(folder).items()))
-    log = folder / "spark.log"
-    with log.open("wb") as file:
-        output: dict[str, Any] = {"stdout": 2 if verbose else file}
-        output["stderr"] = output["stdout"]
+        conf.setAll(list(settings.items()))
+    with open(log or os.devnull, "wb") as file:
+        output: dict[str, Any] = {"stdout": file if log else 2, "stderr": file if log else 2}
         try:
             context = SparkContext(conf=conf, gateway=launch_gateway(conf, output))
             return SparkSession(context)
         except Exception as error:
-            lines = [*log.read_text(errors="replace").splitlines(), *str(error).splitlines()]
+            printed = log.read_text(errors="replace") if log else ""
+            lines = [*printed.splitlines(), *str(error).splitlines()]
             problem = next(filter(_PROBLEM.search, lines), lines[-1] if lines else "")
             raise SparkFailed(f"Spark did not start: {problem.strip()}") from error
 
 
-def _settings(folder: Path) -> dict[str, str]:
+def _settings(folder: Path, input_bytes: int | None) -> dict[str, str]:
     """Return the settings of a session on this machine alone."""
     memory = max(_GIB, min(_memory() // 2, 16 * _GIB)) // 2**20
+    java = "-Djava.net.preferIPv4Stack=true -XX:+UseParallelGC"
+    partitions = _PARTITIONS
+    if input_bytes is not None:
+        partitions = min(_PARTITIONS, 2 * (os.cpu_count() or 1) + input_bytes // _PARTITION_BYTES)
+        if input_bytes < _SMALL_BYTES:
+            java += " -XX:TieredStopAtLevel=1"
     return {
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-Djava.net.preferIPv4Stack=true -XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": java,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", f"{memory}m"),
+        "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def bytes_in(*names: str) -> int | None:
+    """Return the bytes of local files, folders and patterns, or None if one is something else."""
+    total = 0
+    for name in names:
+        paths = glob(name) or [name]
+        if not all(map(os.path.exists, paths)):
+            return None
+        files = [
+            Path(path, one) for path in paths for path, _, some in os.walk(path) for one in some
+        ]
+        total += sum(file.stat().st_size for file in [*files, *map(Path, paths)] if file.is_file())
+    return total
 
 
 def _memory() -> int:
