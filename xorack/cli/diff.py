@@ -49,7 +49,7 @@ def _tolerance(
     try:
         if "=" not in value:
             return float(value)
-        pairs = [part.rpartition("=") for part in next(csv.reader([value]))]
+        pairs = [part.rpartition("=") for part in next(csv.reader([value], skipinitialspace=True))]
         return {name.strip(): float(number) for name, _, number in pairs}
     except ValueError:
         raise click.BadParameter(
