@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import logging
 import re
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -172,15 +173,17 @@ def _one_line(*, verbose: bool) -> Iterator[None]:
 
 @contextmanager
 def _quiet_pyspark(*, verbose: bool) -> Iterator[None]:
-    """Do not let PySpark print an error with Java's stack trace before it raises it."""
-    try:
-        from pyspark.logger import PySparkLogger
-    except ImportError:  # before PySpark 4
+    """Do not let PySpark and py4j print errors, with stack traces, before they raise them."""
+    if verbose:
         yield
         return
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    before, logger.disabled = logger.disabled, not verbose
+    root, handler = logging.getLogger(), logging.NullHandler()
+    root.addHandler(handler)
+    with suppress(ImportError):  # PySpark 4
+        from pyspark.logger import PySparkLogger
+
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        root.removeHandler(handler)

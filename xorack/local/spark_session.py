@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import glob
@@ -99,13 +101,39 @@ def _start(name: str, settings: dict[str, str], log: Path | None) -> Any:
     with open(log or os.devnull, "wb") as file:
         output: dict[str, Any] = {"stdout": file if log else 2, "stderr": file if log else 2}
         try:
-            context = SparkContext(conf=conf, gateway=launch_gateway(conf, output))
+            with _interrupt_held():
+                context = SparkContext(conf=conf, gateway=launch_gateway(conf, output))
             return SparkSession(context)
         except Exception as error:
             printed = log.read_text(errors="replace") if log else ""
             lines = [*printed.splitlines(), *str(error).splitlines()]
             problem = next(filter(_PROBLEM.search, lines), lines[-1] if lines else "")
             raise SparkFailed(f"Spark did not start: {problem.strip()}") from error
+
+
+@contextmanager
+def _interrupt_held() -> Iterator[None]:
+    """Hold the first Ctrl-C back: a Java that is interrupted while it starts never ends.
+
+    This also replaces PySpark's handler of it, which fails where Python waits for Java.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held = []
+
+    def hold(*_: object) -> None:
+        if held:
+            raise KeyboardInterrupt
+        held.append(True)
+
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        raise KeyboardInterrupt
 
 
 def _settings(folder: Path, input_bytes: int | None) -> dict[str, str]:
