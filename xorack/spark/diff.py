@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from xorack.spark.columns import compare_columns
-from xorack.spark.digests import digest
+from xorack.spark.digests import compare_digests
 from xorack.spark.pairing import pair_rows
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def diff(
         ...     d.missing.show()
     """
     comparison = compare_columns(left, right, key, values, ignore, tolerance)
-    digests = digest(comparison)
+    digests = compare_digests(comparison)
     pairs, found = pair_rows(comparison, digests)
     counts = Counts(
         digests.left,
