@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections import Counter
 
 import pytest
@@ -17,12 +18,6 @@ CSV = 'order,line,sku,price\n17,1,harpoon,9.50\n17,2,,4\n18,1,"a\nb",7.25\n'
 LINES = "".join(
     json.dumps({"order": o, "line": n, "sku": s, "price": p}) + "\n" for o, n, s, p in ROWS
 )
-
-
-@pytest.fixture
-def rows(spark):
-    """The rows of `CSV` as a frame."""
-    return spark.createDataFrame(ROWS, "order int, line long, sku string, price double")
 
 
 def counts(spark, left, right, **options):
@@ -42,11 +37,12 @@ def two(tmp_path, left, right, extension="csv"):
 EQUAL = {"left": 3, "right": 3, "equal": 3}
 
 
-@pytest.fixture
-def inputs(spark, rows, tmp_path):
+@pytest.fixture(scope="module")
+def inputs(spark, tmp_path_factory):
     """The same rows in all formats and ways, by name."""
-    write_files(
-        tmp_path,
+    rows = spark.createDataFrame(ROWS, "order int, line long, sku string, price double").coalesce(1)
+    folder = write_files(
+        tmp_path_factory.mktemp("inputs"),
         {
             "lines.csv": CSV,
             "windows.csv": "\ufeff" + CSV.replace("\n", "\r\n").replace("a\r\nb", "a\nb"),
@@ -64,11 +60,11 @@ def inputs(spark, rows, tmp_path):
             "orders/order=18/1.csv": 'line,sku,price\n1,"a\nb",7.25\n',
         },
     )
-    rows.write.parquet(str(tmp_path / "parquet"))
-    rows.write.parquet(str(tmp_path / "od[d] {name}, x=y"))
-    rows.write.partitionBy("order").parquet(str(tmp_path / "partitions"))
+    rows.write.parquet(str(folder / "parquet"))
+    shutil.copytree(folder / "parquet", folder / "od[d] {name}, x=y")
+    rows.write.partitionBy("order").parquet(str(folder / "partitions"))
     rows.createOrReplaceTempView("xorack_inputs")
-    yield tmp_path
+    yield folder
     spark.catalog.dropTempView("xorack_inputs")
 
 
@@ -141,12 +137,11 @@ def test_values_of_csv(spark, tmp_path):
 
 
 def test_one_value_makes_a_column_text(spark, tmp_path):
-    left, right = "id,x,y\n1,1.0,1.0\n2,2,n/a\n", "id,x,y\n1,1,1\n2,2,n/a\n"
-    assert counts(spark, *two(tmp_path, left, right))[0]["y"] == 1
+    left, right = "id,x,y,z\n1,1.0,1.0,1.0\n2,2,n/a,2\n", "id,x,y,z\n1,1,1,1\n2,2,n/a,2\n"
     found, _ = counts(spark, *two(tmp_path, left, right), text=["X"])
-    assert (found["x"], found["changed"]) == (1, 1)
-    with pytest.raises(UnsuitableColumns, match="column z is not in the frame"):
-        counts(spark, *two(tmp_path, left, right), text=["z"])
+    assert found == {"left": 2, "right": 2, "equal": 1, "changed": 1, "x": 1, "y": 1}
+    with pytest.raises(UnsuitableColumns, match="column w is not in the frame"):
+        counts(spark, *two(tmp_path, left, right), text=["w"])
 
 
 TYPED = [

@@ -6,7 +6,7 @@ import csv
 import logging
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -22,6 +22,7 @@ from xorack.ops.text import printable
 
 __all__ = ["diff"]
 
+_Command = Callable[..., Any]
 _FORMATS = ("parquet", "csv", "json")
 
 
@@ -58,7 +59,7 @@ def _tolerance(
         ) from None
 
 
-def _columns(name: str, help_text: str, **options: Any) -> Any:
+def _columns(name: str, help_text: str, **options: Any) -> Callable[[_Command], _Command]:
     return click.option(name, metavar="COLUMNS", callback=_names, help=help_text, **options)
 
 

@@ -75,13 +75,13 @@ def open_session(
                 session.stop()
     elif "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession():
         session = builder.getOrCreate()
-        yield session, session.sparkContext.master.startswith("local")
+        yield session, _is_local(session)
     else:
         with tempfile.TemporaryDirectory(prefix="xorack-", ignore_cleanup_errors=True) as folder:
             settings = _settings(Path(folder), input_bytes)
             session = _start(name, settings, None if verbose else Path(folder, "spark.log"))
             try:
-                yield session, session.sparkContext.master.startswith("local")
+                yield session, _is_local(session)
             finally:
                 with suppress(Exception):
                     session.stop()
@@ -102,13 +102,18 @@ def _start(name: str, settings: dict[str, str], log: Path | None) -> Any:
         output: dict[str, Any] = {"stdout": file if log else 2, "stderr": file if log else 2}
         try:
             with _interrupt_held():
-                context = SparkContext(conf=conf, gateway=launch_gateway(conf, output))
+                gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]
+                context = SparkContext(conf=conf, gateway=gateway)
             return SparkSession(context)
         except Exception as error:
             printed = log.read_text(errors="replace") if log else ""
             lines = [*printed.splitlines(), *str(error).splitlines()]
             problem = next(filter(_PROBLEM.search, lines), lines[-1] if lines else "")
             raise SparkFailed(f"Spark did not start: {problem.strip()}") from error
+
+
+def _is_local(session: Any) -> bool:
+    return str(session.sparkContext.master).startswith("local")
 
 
 @contextmanager
@@ -120,7 +125,7 @@ def _interrupt_held() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    held = []
+    held: list[bool] = []
 
     def hold(*_: object) -> None:
         if held:

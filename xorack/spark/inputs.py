@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F
@@ -39,7 +39,8 @@ _FILE = re.compile(rf"\.({'|'.join(_EXTENSIONS)})(\.\w+)?$", re.IGNORECASE)
 _PATTERN = re.compile(r"([\[\]{}*?\\])")
 _LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 """Folders of tables whose Parquet files also hold rows that were deleted."""
-_CSV = {
+_Options = dict[str, Any]
+_CSV: _Options = {
     "header": True,
     "multiLine": True,
     "escape": '"',
@@ -179,7 +180,7 @@ def _read_both(
     schemas = [_json_schema(spark, one) if one.format == "json" else None for one in sources]
     left, right = schemas
     if left is not None and right is not None:
-        common = _merged(left, right)
+        common = {field.name: field for field in _merged_fields(left, right)}
         schemas = [T.StructType([common[name] for name in one.names]) for one in (left, right)]
     both_json = left is not None and right is not None
     inputs = []
@@ -212,7 +213,7 @@ def _read(spark: SparkSession, source: _Source, options: ReadOptions) -> Input:
     return Input(source.name, frame, text, empty_is_null=True)
 
 
-def _lookup(source: _Source) -> dict[str, bool]:
+def _lookup(source: _Source) -> _Options:
     """Return the option that reads folders in folders: Spark does so for partitions only."""
     root = re.sub(r"\\(.)", r"\1", source.path).removeprefix("file:")
     inside = [file.partition(root)[2] or file for file in source.files]
@@ -224,9 +225,9 @@ def _json_schema(spark: SparkSession, source: _Source) -> T.StructType:
         return spark.read.options(**_json_options(spark, source)).json(source.path).schema
 
 
-def _json_options(spark: SparkSession, source: _Source) -> dict[str, object]:
+def _json_options(spark: SparkSession, source: _Source) -> _Options:
     """Return the options for an array of objects, or for an object on each line."""
-    options: dict[str, object] = {"mode": "FAILFAST", **_lookup(source)}
+    options: _Options = {"mode": "FAILFAST", **_lookup(source)}
     lines = spark.read.options(**_lookup(source)).text(source.path)
     line = F.trim(F.regexp_replace("value", r"^\uFEFF|\s+$", ""))
     ends = lines.select(F.left(line, F.lit(1)), F.right(line, F.lit(1))).where(line != "")
@@ -257,11 +258,7 @@ def _read_json(
 def _merged(left: T.DataType, right: T.DataType) -> T.DataType:
     """Return a type that the JSON of both sides can be read as."""
     if isinstance(left, T.StructType) and isinstance(right, T.StructType):
-        types = {field.name: field.dataType for field in left.fields}
-        for field in right.fields:
-            other = types.get(field.name, field.dataType)
-            types[field.name] = _merged(other, field.dataType)
-        return T.StructType([T.StructField(name, type_) for name, type_ in types.items()])
+        return T.StructType(_merged_fields(left, right))
     if isinstance(left, T.ArrayType) and isinstance(right, T.ArrayType):
         return T.ArrayType(_merged(left.elementType, right.elementType))
     if left == right:
@@ -270,6 +267,13 @@ def _merged(left: T.DataType, right: T.DataType) -> T.DataType:
         is_double = T.DoubleType() in (left, right)
         return T.DoubleType() if is_double else T.DecimalType(38, 0)
     return T.StringType()
+
+
+def _merged_fields(left: T.StructType, right: T.StructType) -> list[T.StructField]:
+    types = {field.name: field.dataType for field in left.fields}
+    for field in right.fields:
+        types[field.name] = _merged(types.get(field.name, field.dataType), field.dataType)
+    return [T.StructField(name, type_) for name, type_ in types.items()]
 
 
 def _filter(frame: DataFrame, where: str, side: str) -> DataFrame:

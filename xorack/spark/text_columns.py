@@ -216,7 +216,7 @@ def _fit_pair(left: _Column, right: _Column, *, keep: bool) -> tuple[Column, Col
     )
     known = next((one for one in pair if one.values is None), None)
     is_text = keep or (known is not None and known.is_text)
-    if not is_text and (type_ := values.type(known and known.type)) is not None:
+    if not is_text and (type_ := values.type(known.type if known else None)) is not None:
         return left.cast(type_), right.cast(type_), remarks
     if known is not None and not is_text:
         other = right if known is left else left
