@@ -52,7 +52,7 @@ def test_what_differs(xorack):
     [
         ["old.csv", "--key", "order, line"],
         ["new.csv", "--key", "order,line", "--where", "price = 9.50 AND sku LIKE 'h%'"],
-        ["new.csv", "--key", "order", "--ignore", "sku,line", "--tolerance", "1", "--where", "price = 9.5"],
+        ["new.csv", "--key", "order", "--ignore", "sku,line", "--where", "price = 9.5"],
         ["new.csv", "--key", "order,line", "--values", "sku", "--where", "line = 1"],
         ["new.csv", "--key", "order,line", "--tolerance", "price=0.25", "--where", "line = 1"],
     ],

@@ -69,20 +69,24 @@ def inputs(spark, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["windows.csv", "quoted.csv", "lines.csv.gz", "lines.tsv", "lines.jsonl", "array.json",
-     "one-line.json", "nested", "orders", "partitions", "od[d] {name}, x=y",
-     "nest*/*/*.csv", "xorack_inputs"],
-)  # fmt: skip
-def test_every_format_has_the_same_rows(spark, inputs, name):
-    other = name if name.startswith("xorack") else str(inputs / name)
-    left, right, remarks = open_inputs(spark, str(inputs / "lines.csv"), other, ReadOptions())
+    "names",
+    [
+        ("windows.csv", "lines.jsonl"),
+        ("quoted.csv", "partitions"),
+        ("lines.csv.gz", "array.json"),
+        ("xorack_inputs", "lines.tsv"),
+        ("one-line.json", "orders"),
+        ("od[d] {name}, x=y", "nested"),
+        ("nest*/*/*.csv", "lines.csv"),
+    ],
+)
+def test_every_format_has_the_same_rows(spark, inputs, names):
+    paths = [name if name == "xorack_inputs" else str(inputs / name) for name in names]
+    *frames, remarks = open_inputs(spark, *paths, ReadOptions())
     assert remarks == []
-    rows = [
-        Counter(frame.select("order", "line", "sku", "price").collect()) for frame in (left, right)
-    ]
-    assert rows[0] == rows[1]
-    assert rows[0].total() == 3
+    for frame in frames:
+        rows = frame.select("order", "line", "sku", "price").collect()
+        assert Counter(map(tuple, rows)) == Counter(ROWS)
 
 
 def test_json_beside_a_table(spark, inputs):
@@ -240,7 +244,7 @@ WRONG = {
     "notes.txt": "the format of .*notes.txt is unknown: give it, one of parquet, csv, json",
     "mixed": "has files of several formats, such as .*a.csv and .*b.json",
     "delta": "is a Delta table: its files also hold deleted rows",
-    "bad.parquet": "Encountered error while reading file .*bad.parquet. Could not read footer",
+    "bad.parquet": "(Could not read footer|bad.parquet is not a Parquet file)",
     "bad.json": "Malformed records are detected",
     "pretty.json": "is not JSON: expected an object on each line, or an array of objects",
     "more.csv": "Malformed CSV record: 1,2,3",

@@ -8,6 +8,8 @@ __all__ = ["one_line"]
 
 _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE)
 """The message of a Java exception, or of one of its causes, in what Spark's clients raise."""
+_TASK = re.compile(r"^Job aborted due to stage failure: .*?\): (?:[\w.$]+: )?")
+"""What Spark 3 writes before the error of a task."""
 _FRAME = re.compile(r"^(?:\[[A-Z][\w.]*\] )|\s*(?:; line \d+ pos \d+)?;?$|\s*SQLSTATE: \w+.*")
 _MAX = 400
 
@@ -26,4 +28,4 @@ def one_line(error: BaseException) -> str:
 
 def _plain(message: str) -> str:
     """Remove an error's class and its SQL state."""
-    return _FRAME.sub("", message.strip())
+    return _FRAME.sub("", _TASK.sub("", message.strip()))
