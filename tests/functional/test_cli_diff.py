@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.spark.helpers import ROOT
 from xorack.local import spark_session
 from xorack.local.spark_session import bytes_in
 
+ROOT = Path(__file__).parents[2]
 RUN = """
 import sys
 for name in sys.argv.pop(1).split():
