@@ -25,6 +25,9 @@ NEEDS: Final = (
 )
 OTHERS: Final = (
     "deploy",
+    "diff_command",
+    "diff_page",
+    "diff_process",
     "pipeline",
     "pipeline_mutations",
     "readme",

@@ -34,8 +34,8 @@ LOCAL = [("local", name) for name in ("start", "status", "env", "events", "stop"
 
 def test_every_command_is_tested():
     paths = {path for path, command in commands_of(cli) if not hasattr(command, "commands")}
-    # `local` needs a running AWS: here is its help, tests/e2e has the rest.
-    assert {path for path in paths if path[0] != "local"} == {*ARGUMENTS, ("demo",)}
+    # `local` needs a running AWS, `diff` Spark: tests/e2e and tests/spark run them.
+    assert {path for path in paths if path[0] != "local"} == {*ARGUMENTS, ("demo",), ("diff",)}
     assert {path for path in paths if path[0] == "local"} == {*LOCAL}
 
 
@@ -92,9 +92,12 @@ def test_a_reader_of_a_large_output_that_closes_early(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("path", [*ARGUMENTS, *LOCAL, ("local",), ("dead-letters",), ()], ids=str)
+GROUPS = [("local",), ("dead-letters",), ()]
+
+
+@pytest.mark.parametrize("path", [*ARGUMENTS, *LOCAL, *GROUPS, ("diff",)], ids=str)
 def test_help_for_a_reader_that_closes_at_once(capsys, monkeypatch, path):
     pipe = Pipe(monkeypatch, 0, ["stdout"])
-    assert main([*path, "--help"]) == 1
+    assert main([*path, "--help"]) == (2 if path == ("diff",) else 1)
     pipe.file.close()
     assert capsys.readouterr().err == ""

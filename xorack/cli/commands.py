@@ -14,8 +14,9 @@ from typing import TextIO
 import click
 
 from xorack import __version__
-from xorack.cli import changes, dead_letters, listing, screen
+from xorack.cli import changes, dead_letters, failure_status, listing, screen
 from xorack.cli.among import candidates_in
+from xorack.cli.diff import diff
 from xorack.cli.error_messages import EXPECTED, explain
 from xorack.cli.local import local, local_option, use_local
 from xorack.cli.options import (
@@ -66,7 +67,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command | None = 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno != errno.EPIPE:  # the reader of a closed pipe has read enough
             _print_error(f"cannot write: {error.strerror}")
-        return 1
+        return failure_status(arguments)
 
 
 def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
@@ -117,9 +118,10 @@ def _print_error(message: str) -> None:
   xorack watch --stack orders order/17 order/18 && echo all done
   xorack wait --stack orders --run 2026-01-31 --chains 5000 --timeout 3600
   xorack dead-letters list --stack orders
+  xorack diff orders.csv copy.csv --key order,line
 
 Exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of wait; 130 when
-interrupted.
+interrupted. Of diff: 0 if the inputs are equal; 1 if they differ; 2 for a failure.
 The environment variables XORACK_STACK and XORACK_TABLE are the defaults of --stack and --table;
 XORACK_LOCAL=1 does as --local.""",
 )
@@ -256,6 +258,7 @@ for _command in (
 ):
     cli.add_command(_command)
 
+cli.add_command(diff)
 cli.add_command(local)
 
 _CHECKOUT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from xorack.local.java import JavaNotFound
 
 __all__ = ["local", "local_environ", "local_option", "use_local"]
 
-_NOT_FOR = ("local", "demo")
+_NOT_FOR = ("local", "demo", "diff")
 """Commands that do not use the embedded AWS of another process."""
 _POLL_SECONDS = 0.5
 

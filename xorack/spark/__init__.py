@@ -8,10 +8,13 @@ pyarrow and boto3. The driver needs this package and PySpark with pandas and pya
 asks for in `mapInArrow`; it needs boto3 only where it runs tasks, too.
 """
 
+from xorack.spark.auditing import Audit
+from xorack.spark.diff import Counts, Difference, diff
 from xorack.spark.errors import (
     DuplicateUnits,
     InvalidOption,
     LabelInUse,
+    NotDeterministic,
     NotSent,
     NotStarted,
     OutputDiffers,
@@ -24,11 +27,15 @@ from xorack.spark.shipping import CannotShip, ship
 from xorack.spark.tracking import Tracking
 
 __all__ = [
+    "Audit",
     "CannotShip",
+    "Counts",
+    "Difference",
     "DuplicateUnits",
     "FoundRows",
     "InvalidOption",
     "LabelInUse",
+    "NotDeterministic",
     "NotSent",
     "NotStarted",
     "Observed",
@@ -38,5 +45,6 @@ __all__ = [
     "TrackedRows",
     "Tracking",
     "UnsuitableColumns",
+    "diff",
     "ship",
 ]

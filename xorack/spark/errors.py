@@ -12,6 +12,7 @@ __all__ = [
     "DuplicateUnits",
     "InvalidOption",
     "LabelInUse",
+    "NotDeterministic",
     "NotSent",
     "NotStarted",
     "OutputDiffers",
@@ -56,6 +57,10 @@ class RowsChanged(XorAckError):
 
 class LabelInUse(XorAckError):
     """Another name has started the chains of this run and label."""
+
+
+class NotDeterministic(XorAckError):
+    """A frame gave other rows when it was read again."""
 
 
 class NotStarted(XorAckError):

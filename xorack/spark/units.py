@@ -240,7 +240,7 @@ def _div(column: Column, by: int) -> Column:
     return F.call_function("div", column, F.lit(by))
 
 
-def _decimal(column: Column) -> Column:
+def plain_decimal(column: Column) -> Column:
     """As `decimal_text`. Without ANSI mode, Spark writes small values as 1E-18."""
     plain = F.translate(F.format_number(column, 38), ",", "")
     digits = F.when(_text(column).contains("E"), plain).otherwise(_text(column))
@@ -257,5 +257,5 @@ _FORMS: dict[str, Forms] = {
     "date": (lambda column: _long(F.unix_date(column)), _text),
     "timestamp": (F.unix_micros, lambda column: _iso(F.unix_micros(column), _ISO + "Z")),
     "timestamp_ntz": (_wall_micros, lambda column: _iso(_wall_micros(column))),
-    "decimal": (_decimal, _decimal),
+    "decimal": (plain_decimal, plain_decimal),
 }

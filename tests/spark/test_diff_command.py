@@ -1,0 +1,225 @@
+"""The command `xorack diff`, in this process, on the session of the tests."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+
+import pytest
+from pyspark.status import SparkStageInfo
+from rich.console import Console
+
+from tests.spark.helpers import write_files
+from xorack.cli import diff_output, main, screen
+from xorack.cli.diff_progress import Progress
+
+OLD = "order,line,sku,price\n17,1,harpoon,9.50\n17,2,rope,4.00\n18,1,oil,7.25\n"
+NEW = "order,line,price,sku\n17,1,9.5,harpoon\n18,1,7.50,oil\n18,2,1.00,wick\n"
+
+
+@pytest.fixture
+def xorack(spark, tmp_path, monkeypatch, capfd):
+    """A function that runs `xorack diff` in a folder with old.csv and new.csv."""
+    write_files(tmp_path, {"old.csv": OLD, "new.csv": NEW})
+    monkeypatch.chdir(tmp_path)
+    capfd.readouterr()
+
+    def run(*arguments):
+        status = main(["diff", *arguments])
+        printed = capfd.readouterr()
+        return status, printed.out, printed.err
+
+    return run
+
+
+def test_what_differs(xorack):
+    status, out, err = xorack("old.csv", "new.csv", "--key", "order,line")
+    head, _, table = out.partition("\n\n")
+    assert head.splitlines()[0] == "different"
+    assert table.splitlines() == [
+        "CHANGE   order  line  COLUMN  LEFT  RIGHT",
+        "missing  17     2",
+        "extra    18     2",
+        "changed  18     1     price   7.25  7.50",
+    ]
+    assert (status, err) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["old.csv", "--key", "order, line"],
+        ["new.csv", "--key", "order,line", "--where", "price = 9.50 AND sku LIKE 'h%'"],
+        ["new.csv", "--key", "order", "--ignore", "sku,line", "--where", "price = 9.5"],
+        ["new.csv", "--key", "order,line", "--values", "sku", "--where", "line = 1"],
+        ["new.csv", "--key", "order,line", "--tolerance", "price=0.25", "--where", "line = 1"],
+    ],
+)  # fmt: skip
+def test_equal(xorack, options):
+    status, out, err = xorack("old.csv", *options)
+    assert (status, err) == (0, "")
+    assert out.startswith("equal\n")
+    assert "CHANGE" not in out
+
+
+def test_json(xorack):
+    status, out, err = xorack("old.csv", "new.csv", "--key", "order,line", "--json")
+    assert (status, err) == (1, "")
+    found = json.loads(out)
+    assert found == {
+        "left": "old.csv",
+        "right": "new.csv",
+        "equal": False,
+        "counts": {
+            "left": 3,
+            "right": 3,
+            "equal": 1,
+            "missing": 1,
+            "extra": 1,
+            "changed": 1,
+            "duplicate_keys_left": 0,
+            "duplicate_keys_right": 0,
+        },
+        "changed_columns": {"price": 1},
+        "left_only": [],
+        "right_only": [],
+        "rows": {
+            "missing": [{"order": 17, "line": 2, "sku": "rope", "price": "4.00"}],
+            "extra": [{"order": 18, "line": 2, "price": "1.00", "sku": "wick"}],
+            "changed": [{"key": {"order": 18, "line": 1}, "columns": {"price": ["7.25", "7.50"]}}],
+        },
+        "remarks": [],
+        "out": None,
+    }
+
+
+def test_more_rows_than_the_limit(xorack, tmp_path):
+    write_files(tmp_path, {"free.csv": OLD.replace("9.50", "0").replace("4.00", "0")})
+    status, out, err = xorack("old.csv", "free.csv", "--key", "order,line", "--limit", "1")
+    assert status == 1
+    assert err == "there are more: --limit prints more, --out writes all\n"
+    assert out.splitlines()[-2:] == [
+        "CHANGE   order  line  COLUMN  LEFT  RIGHT",
+        "changed  17     1     price   9.50  0.00",
+    ]
+
+
+def test_a_remark(xorack, spark, tmp_path):
+    spark.sql("SELECT 1 AS id, 2 AS x").createOrReplaceTempView("remarked")
+    write_files(tmp_path, {"text.csv": "id,x\n1,two\n"})
+    status, _, err = xorack("text.csv", "remarked", "--key", "id")
+    assert status == 1
+    assert err == (
+        "note: column x is compared as text: text.csv has values that are not of the type int\n"
+    )
+
+
+def test_the_rows_that_differ_in_files(xorack, spark, tmp_path):
+    arguments = ["old.csv", "new.csv", "--key", "order,line", "--out", "found"]
+    assert xorack(*arguments)[0] == 1
+    read = {
+        path.name: [tuple(row) for row in spark.read.parquet(str(path)).collect()]
+        for path in (tmp_path / "found").iterdir()
+    }
+    assert {*read} == {"missing", "extra", "changed", "duplicates", "repair", "deletions"}
+    assert [row[:3] for row in read["missing"]] == [(17, 2, "rope")]
+    assert [row[:3] for row in read["changed"]] == [(18, 1, ["price"])]
+    assert sorted(row[:2] for row in read["repair"]) == [(17, 2), (18, 1)]
+    assert read["deletions"] == [(18, 2)]
+    status, out, err = xorack(*arguments)
+    assert (status, out, err) == (2, "", "error: --out: found is not an empty folder\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--key", "nope"], "column nope is not in the left frame, which has order, line, sku"),
+        (["--key", "order", "--values", "weight"], "column weight is not in the left frame"),
+        (["--key", "order", "--where", "nope = 1"], "--where: A column, variable, or function"),
+        (["--key", "order", "--where", "price / 0 > 1"], "Division by zero"),
+        (["--key", "order", "--tolerance", "nope=1"], "column nope is not in the left frame"),
+        (["--key", "order", "--tolerance", "sku=1"], "column sku is of the type string"),
+        (["--key", "order,line", "--ignore", "order"], "--ignore: order is a column of the key"),
+    ],
+)
+def test_trouble(xorack, arguments, message):
+    status, out, err = xorack("old.csv", "new.csv", *arguments)
+    assert message in err
+    assert (status, out, err.count("\n"), err[:7]) == (2, "", 1, "error: ")
+
+
+def test_errors_with_their_stack_trace(xorack):
+    status, _, err = xorack("old.csv", "nope.csv", "--key", "order", "--verbose")
+    assert status == 2
+    assert "Traceback" in err
+    assert err.splitlines()[-1] == "error: nope.csv: there is no such file or folder"
+
+
+def test_a_reader_that_closes_at_once(xorack, monkeypatch):
+    source, target = os.pipe()
+    os.close(source)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", open(target, "w"))  # noqa: SIM115
+        assert xorack("old.csv", "old.csv", "--key", "order,line") == (2, "", "")
+        sys.stdout.close()
+
+
+def test_an_interrupt(xorack, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xorack.spark.inputs.open_inputs", interrupt)
+    assert xorack("old.csv", "new.csv", "--key", "order") == (130, "", "\ninterrupted\n")
+
+
+def test_the_cells_of_a_table():
+    long = "x" * 100
+    pairs = {
+        "a": [None, "NULL\x1b[1m\n"],
+        "b": [f"{long}1{long}", f"{long}2{long}"],
+        "c": [1.5, float("nan")],
+        "d": [b"\x00\xff", [1, {"k": None}]],
+    }
+    rows = {"changed": [{"key": {"LEFT": 7}, "columns": pairs}]}
+    cells = list(diff_output._cells(rows, ["LEFT"]))
+    assert [line["LEFT."] for line in cells] == ["7", "", "", ""]
+    found = {line["COLUMN"]: (line["LEFT"], line["RIGHT"]) for line in cells}
+    assert found["a"] == ("NULL", "NULL\\x1b[1m\\n")
+    assert found["b"][0].startswith("…xxxxxxxxxxxxxxxxxxxx1xx")
+    assert all(len(cell) == 80 for cell in found["b"])
+    assert found["c"] == ("1.5", "nan")
+    assert found["d"] == ("00ff", '[1, {"k": null}]')
+
+
+class Spark:
+    """A session with two stages, one of which has just ended."""
+
+    def __init__(self):
+        self.sparkContext = self
+
+    def statusTracker(self):
+        return self
+
+    def getActiveStageIds(self):
+        return [1, 2]
+
+    def getStageInfo(self, stage):
+        return SparkStageInfo(1, 0, "", 20, 2, 7, 0) if stage == 1 else None
+
+
+def test_progress_on_a_terminal():
+    out = io.StringIO()
+    with Progress(Console(file=out, force_terminal=True, width=80)) as progress:
+        progress.watch(Spark())
+        progress.phase("comparing [red] \x1b")
+    assert "comparing [red] \\x1b" in out.getvalue()
+    assert "7/20 tasks" in out.getvalue()
+
+
+def test_no_progress_elsewhere(capsys):
+    with Progress() as progress:
+        progress.phase("starting Spark")
+    assert capsys.readouterr() == ("", "")
+    assert screen.can_redraw(Console(file=io.StringIO())) is False

@@ -1,0 +1,44 @@
+"""One-line forms of what Spark's clients raise."""
+
+import pytest
+
+from xorack.spark.messages import one_line
+
+PY4J = """An error occurred while calling o60.collectToPython.
+: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file \
+file:///a.csv.  SQLSTATE: KD001
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFilesError(Query.scala:920)
+Caused by: org.apache.spark.SparkException: [MALFORMED_RECORD] Malformed records: [1,2].
+Parse Mode: FAILFAST.  SQLSTATE: 22023
+\t... 1 more
+Caused by: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD] Malformed CSV record: \
+1,2,3 SQLSTATE: KD000
+\t... 28 more
+"""
+SPARK_3 = """An error occurred while calling o60.parquet.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 2.0 failed 1 \
+times, most recent failure: Lost task 0.0 in stage 2.0 (TID 2) (host executor driver): \
+java.io.IOException: file:/x is not a Parquet file
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (PY4J, "Encountered error while reading file file:///a.csv: Malformed CSV record: 1,2,3"),
+        (SPARK_3, "file:/x is not a Parquet file"),
+        (
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `idx` cannot be resolved. "
+            "SQLSTATE: 42703; line 1 pos 0;\n'Filter ('idx = 3)\n",
+            "A column with name `idx` cannot be resolved.",
+        ),
+        (
+            "\n[PARSE_SYNTAX_ERROR] Syntax error at or near '='. SQLSTATE: 42601 (line 1, pos 5)\n",
+            "Syntax error at or near '='.",
+        ),
+        ("", "ValueError"),
+        ("x" * 500, "x" * 400 + "..."),
+    ],
+)
+def test_one_line(text, line):
+    assert one_line(ValueError(text)) == line

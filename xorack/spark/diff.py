@@ -1,0 +1,310 @@
+"""The difference of two frames: which rows are on one side only, and which have other values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from xorack.spark.columns import compare_columns
+from xorack.spark.digests import compare_digests
+from xorack.spark.pairing import pair_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+    from xorack.spark.columns import Comparison, Pair
+    from xorack.spark.pairing import Pairs
+
+__all__ = ["Counts", "Difference", "diff"]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many rows there are of each kind.
+
+    Attributes:
+        left: All rows of the left side.
+        right: All rows of the right side.
+        equal: Rows of the left side that are on the right side, too.
+        missing: Rows that the right side lacks.
+        extra: Rows that only the right side has.
+        changed: Rows of the left side whose key the right side has with other values.
+        duplicate_keys_left: Keys of rows that differ, which the left side has more than once.
+        duplicate_keys_right: Keys of rows that differ, which the right side has more than once.
+    """
+
+    left: int
+    right: int
+    equal: int
+    missing: int
+    extra: int
+    changed: int
+    duplicate_keys_left: int
+    duplicate_keys_right: int
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """What differs between two frames; `diff` returns it.
+
+    The rows that differ are cached: use it in a ``with`` statement, or call `unpersist`.
+
+    Attributes:
+        counts: How many rows there are of each kind.
+        changed_columns: The columns with other values, and the number of rows of each; the
+            column of the most rows is the first.
+        left_only: The columns that the right side lacks.
+        right_only: The columns that the left side lacks.
+    """
+
+    counts: Counts
+    changed_columns: dict[str, int]
+    left_only: tuple[str, ...]
+    right_only: tuple[str, ...]
+    _comparison: Comparison = field(repr=False)
+    _pairs: Pairs = field(repr=False)
+
+    @property
+    def equal(self) -> bool:
+        """True if both sides have the same columns and the same rows."""
+        counts = self.counts
+        differs = counts.missing or counts.extra or counts.changed
+        return not (differs or self.left_only or self.right_only)
+
+    @property
+    def missing(self) -> DataFrame:
+        """The rows of the left side that the right side lacks, with all their columns."""
+        return self._of("missing").select("l.*")
+
+    @property
+    def extra(self) -> DataFrame:
+        """The rows of the right side that the left side lacks, with all their columns."""
+        return self._of("extra").select("r.*")
+
+    @property
+    def changed(self) -> DataFrame:
+        """A row for each pair of rows with one key and other values.
+
+        The columns of the key; ``columns``, an array of the names that differ; ``left`` and
+        ``right``, structs of the compared values. If the key has a column of one of these names,
+        ours gets an underscore: ``columns_``.
+        """
+        structs = {
+            side: F.struct(*(pair.column(i, row).alias(pair.name) for pair in self._values))
+            for i, (side, row) in enumerate({"left": "l", "right": "r"}.items())
+        }
+        return self._with_key(self._of("changed"), {"columns": F.col("columns"), **structs})
+
+    @property
+    def duplicates(self) -> DataFrame:
+        """The keys of rows that differ, which a side has more than once.
+
+        The columns of the key, ``left_count`` and ``right_count``; an underscore is added as in
+        `changed`.
+        """
+        several = self._pairs.rows.where("lefts > 1 OR rights > 1")
+        first = several.groupBy("k").agg(
+            *(F.first(name, ignorenulls=True).alias(name) for name in ("l", "r", "lefts", "rights"))
+        )
+        counts = {"left_count": F.col("lefts"), "right_count": F.col("rights")}
+        return self._with_key(first, counts)
+
+    def repair(self) -> DataFrame:
+        """Return the rows of the left side that make the right side equal, with all their columns.
+
+        These are the rows that are missing or changed. Of a key with duplicates, these are all
+        rows that the left side has: put them in place of all that the right side has.
+
+        Example:
+            With unique keys, in Delta or Iceberg:
+
+            >>> d.repair().createOrReplaceTempView("repair")  # doctest: +SKIP
+            >>> d.deletions().createOrReplaceTempView("deletions")  # doctest: +SKIP
+            >>> spark.sql(
+            ...     "MERGE INTO copy USING repair ON copy.id = repair.id "
+            ...     "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            ... )  # doctest: +SKIP
+            >>> spark.sql(
+            ...     "MERGE INTO copy USING deletions ON copy.id = deletions.id "
+            ...     "WHEN MATCHED THEN DELETE"
+            ... )  # doctest: +SKIP
+
+            With any keys, as a new copy (a join does not match null keys):
+
+            >>> kept = copy.join(d.deletions(), "id", "left_anti")  # doctest: +SKIP
+            >>> kept = kept.join(d.repair(), "id", "left_anti")  # doctest: +SKIP
+            >>> kept.unionByName(d.repair()).write.parquet(new_path)  # doctest: +SKIP
+        """
+        return self._pairs.rows.where("l IS NOT NULL").select("l.*")
+
+    def deletions(self) -> DataFrame:
+        """Return the keys to delete on the right side: those that the left side lacks."""
+        keys = [pair.column(1, "r").alias(pair.right.name) for pair in self._comparison.keys]
+        return self._pairs.rows.where("lefts = 0 AND n = 1").select(*keys)
+
+    def _of(self, kind: str) -> DataFrame:
+        return self._pairs.rows.where(F.col("kind") == kind)
+
+    @property
+    def _values(self) -> Sequence[Pair]:
+        return self._comparison.values
+
+    def _with_key(self, pairs: DataFrame, columns: dict[str, Column]) -> DataFrame:
+        """Select the columns of the key and others; the key's names have precedence."""
+        keys = {
+            pair.name: F.coalesce(pair.column(0, "l"), pair.column(1, "r"))
+            for pair in self._comparison.keys
+        }
+        taken = {name.lower() for name in keys}
+        for name, column in columns.items():
+            free = name
+            while free.lower() in taken:
+                free += "_"
+            keys[free] = column
+        return pairs.select(*(column.alias(name) for name, column in keys.items()))
+
+    def first(self, n: int = 10) -> dict[str, list[dict[str, Any]]]:
+        """Return the first rows of each kind, by their keys, as plain Python values.
+
+        Args:
+            n: The largest number of rows of each kind.
+
+        Returns:
+            ``missing`` and ``extra``: the rows. ``changed``: for each pair ``key``, the values of
+            the key columns, and ``columns``, the two values of each column that differs.
+        """
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for kind, side in (("missing", "l"), ("extra", "r")):
+            rows[kind] = [_plain(row[side]) for row in self._first(kind, n)]
+        rows["changed"] = [
+            {
+                "key": {pair.name: _plain(row["l"][pair.name]) for pair in self._comparison.keys},
+                "columns": {
+                    pair.name: [_plain(row["l"][pair.name]), _plain(row["r"][pair.right.name])]
+                    for pair in self._values
+                    if pair.name in row["columns"]
+                },
+            }
+            for row in self._first("changed", n)
+        ]
+        return rows
+
+    def _first(self, kind: str, n: int) -> list[Row]:
+        if not getattr(self.counts, kind):
+            return []
+        some = self._of(kind).orderBy("k", "n").limit(n)
+        return some.select("l", "r", "columns").collect()
+
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers and the names of columns, of types that JSON has."""
+        return {
+            "equal": self.equal,
+            "counts": asdict(self.counts),
+            "changed_columns": dict(self.changed_columns),
+            "left_only": list(self.left_only),
+            "right_only": list(self.right_only),
+        }
+
+    def __str__(self) -> str:
+        counts = asdict(self.counts)
+        width = max(len(f"{count:,}") for count in counts.values())
+        lines = ["equal" if self.equal else "different"]
+        lines += [f"  {_LABELS[name]:<22}{count:>{width},}" for name, count in counts.items()]
+        columns = [f"{name} ({count:,})" for name, count in self.changed_columns.items()]
+        named = {
+            "changed columns": columns,
+            "columns on the left only": self.left_only,
+            "columns on the right only": self.right_only,
+        }
+        lines += [f"  {label}: {', '.join(names)}" for label, names in named.items() if names]
+        return "\n".join(lines)
+
+    def unpersist(self) -> None:
+        """Free what is cached. The frames can still be read, and are computed again."""
+        for frame in self._pairs.cached:
+            frame.unpersist()
+
+    def __enter__(self) -> Difference:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unpersist()
+
+
+_LABELS = {
+    "left": "rows on the left",
+    "right": "rows on the right",
+    "equal": "equal",
+    "missing": "missing on the right",
+    "extra": "extra on the right",
+    "changed": "changed",
+    "duplicate_keys_left": "duplicate keys, left",
+    "duplicate_keys_right": "duplicate keys, right",
+}
+
+
+def diff(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    key: str | Sequence[str],
+    values: str | Sequence[str] | None = None,
+    ignore: str | Sequence[str] = (),
+    tolerance: float | Mapping[str, float] | None = None,
+) -> Difference:
+    """Find the rows that differ between two frames of one session.
+
+    Rows are compared as multisets. Of each key, equal rows cancel each other out, one by one. Of
+    the n rows of the left side and the m of the right side that are left, the first min(n, m),
+    sorted by the compared columns, are pairs of changed rows. The others are missing or extra.
+    What is equal is said in `xorack.spark.canonical`; null equals null, in keys too.
+
+    Both frames are read more than once, so they must give the same rows each time.
+
+    Args:
+        left: The rows that are expected.
+        right: The rows that are compared with them.
+        key: The columns that say which rows belong together. They should tell all rows apart.
+        values: The columns to compare. By default all that both sides have; then those of one
+            side only are named in the result, and make it differ.
+        ignore: Columns to leave out.
+        tolerance: The largest absolute difference of equal numbers: of all float, double and
+            decimal columns, or by the column's name. Not for the key.
+
+    Returns:
+        The difference. Close it, or use it in a ``with`` statement: it holds cached rows.
+
+    Raises:
+        InvalidOption: An argument is invalid.
+        UnsuitableColumns: A column is missing or ambiguous, or its types cannot be compared.
+        NotDeterministic: A frame gave other rows when it was read again.
+
+    Example:
+        >>> with diff(orders, copy, key=["order", "line"]) as d:  # doctest: +SKIP
+        ...     print(d)
+        ...     d.missing.show()
+    """
+    comparison = compare_columns(left, right, key, values, ignore, tolerance)
+    digests = compare_digests(comparison)
+    pairs = pair_rows(comparison, digests)
+    found = pairs.found
+    counts = Counts(
+        digests.left,
+        digests.right,
+        digests.left - found.missing - found.changed,
+        found.missing,
+        found.extra,
+        found.changed,
+        found.duplicate_keys_left,
+        found.duplicate_keys_right,
+    )
+    return Difference(
+        counts, found.columns, comparison.left_only, comparison.right_only, comparison, pairs
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.asDict(recursive=True) if hasattr(value, "asDict") else value

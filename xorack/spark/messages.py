@@ -1,0 +1,31 @@
+"""One-line forms of Spark's errors, without Java's stack traces."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["one_line"]
+
+_THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE)
+"""The message of a Java exception, or of one of its causes, in what Spark's clients raise."""
+_TASK = re.compile(r"^Job aborted due to stage failure: .*?\): (?:[\w.$]+: )?")
+"""What Spark 3 writes before the error of a task."""
+_FRAME = re.compile(r"^(?:\[[A-Z][\w.]*\] )|\s*(?:; line \d+ pos \d+)?;?$|\s*SQLSTATE: \w+.*")
+_MAX = 400
+
+
+def one_line(error: BaseException) -> str:
+    """Describe an error of Spark in one line: what failed, and the cause at its root."""
+    text = str(error).strip()
+    thrown: list[str] = _THROWN.findall(text)
+    if not thrown or not text.startswith("An error occurred while calling"):  # py4j's, no message
+        thrown.insert(0, text.partition("\n")[0])
+    first, last = _plain(thrown[0]), _plain(thrown[-1])
+    line = first if last in first else f"{first.rstrip('.')}: {last}"
+    line = line or type(error).__name__
+    return line if len(line) <= _MAX else line[:_MAX] + "..."
+
+
+def _plain(message: str) -> str:
+    """Remove an error's class and its SQL state."""
+    return _FRAME.sub("", _TASK.sub("", message.strip()))

@@ -1,0 +1,177 @@
+"""Pairing: the rows of both sides that differ, beside each other."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from xorack.spark.digests import differing_keys, hash_of, in_buckets
+from xorack.spark.errors import NotDeterministic
+from xorack.spark.units import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from xorack.spark.columns import Comparison
+    from xorack.spark.digests import Digests
+
+__all__ = ["Found", "Pairs", "pair_rows"]
+
+_FEW = 0.25
+"""The share of rows in buckets that differ, up to which they are paired at once."""
+_BROADCAST_KEYS = 2_000_000
+"""Hashes of keys that are sent to all tasks: some 100 MB."""
+
+
+class Found(NamedTuple):
+    """How many rows were found of each kind; see `xorack.spark.Counts`."""
+
+    missing: int
+    extra: int
+    changed: int
+    duplicate_keys_left: int
+    duplicate_keys_right: int
+    columns: dict[str, int]
+
+
+class Pairs(NamedTuple):
+    """Rows that differ, beside each other.
+
+    Attributes:
+        rows: A row for each pair of the keys that differ: ``k``, the key's canonical form; ``n``,
+            a number; ``l`` and ``r``, the whole rows of the sides; ``kind``, missing, extra,
+            changed or equal; ``columns``, the names of columns with other values; ``lefts`` and
+            ``rights``, the numbers of rows with this key.
+        found: How many there are.
+        cached: The frames that are cached.
+    """
+
+    rows: DataFrame
+    found: Found
+    cached: tuple[DataFrame, ...] = ()
+
+
+def pair_rows(comparison: Comparison, digests: Digests) -> Pairs:
+    """Read the rows of the buckets that differ again, and pair them."""
+    if not digests.buckets:
+        none = [_rows(comparison, side, F.lit(False)) for side in (0, 1)]
+        return Pairs(_paired(comparison, none, unique=True), Found(0, 0, 0, 0, 0, {}))
+    wanted = [in_buckets(comparison, side, digests.buckets) for side in (0, 1)]
+    few = digests.differing <= _FEW * (digests.left + digests.right)
+    keys, unique = None, False
+    with ExitStack() as stack:
+        cached = []
+        if not few:
+            keys = differing_keys(comparison, digests.buckets).persist()
+            stack.callback(keys.unpersist)
+            cached.append(keys)
+            number, several = keys.agg(F.count(F.lit(1)), F.count_if("several")).collect()[0]
+            unique = several == 0
+            keys = keys if number <= _BROADCAST_KEYS else None
+        sides = [_rows(comparison, side, wanted[side], keys) for side in (0, 1)]
+        rows = _paired(comparison, sides, unique=unique)
+        cached.append(rows)
+        stack.callback(rows.unpersist)
+        # Few rows are kept at once. Many are, at a price, when a frame of them is read first.
+        found = _count(comparison, rows.persist() if few else rows, unique=unique)
+        if found.missing - found.extra != digests.left - digests.right:
+            raise NotDeterministic(
+                "the frames gave other rows when they were read again: write them first"
+            )
+        stack.pop_all()
+    return Pairs(rows.persist(), found, tuple(cached))
+
+
+def _rows(
+    comparison: Comparison, side: int, wanted: Column, keys: DataFrame | None = None
+) -> DataFrame:
+    """Select rows of a side, with the hash and the forms of their keys."""
+    frame = comparison.frames[side].where(wanted)
+    names, hashed = frame.columns, hash_of(comparison.keys, side)
+    if keys is not None:
+        of_keys = "h" * (max(map(len, names)) + 1)  # unlike any column's name
+        chosen = F.broadcast(keys.select(F.col("hash").alias(of_keys)))
+        frame = frame.join(chosen, hashed == F.col(of_keys), "left_semi")
+    forms = [pair.form(side).alias(f"k{i}") for i, pair in enumerate(comparison.keys)]
+    row = F.struct(*(F.col(quoted(name)) for name in names))
+    return frame.select(hashed.alias("hash"), F.struct(*forms).alias("k"), row.alias("lr"[side]))
+
+
+def _paired(comparison: Comparison, sides: list[DataFrame], *, unique: bool) -> DataFrame:
+    names = F.array(
+        *(F.when(pair.differs("l", "r"), F.lit(pair.name)) for pair in comparison.values)
+    ).cast("array<string>")
+    is_pair = F.col("l").isNotNull() & F.col("r").isNotNull()
+    columns = F.when(is_pair, F.filter(names, lambda name: name.isNotNull()))
+    kind = (
+        F.when(F.col("l").isNull(), "extra")
+        .when(F.col("r").isNull(), "missing")
+        .when(F.size("columns") == 0, "equal")
+        .otherwise("changed")
+    )
+    pairs = _joined(sides) if unique else _numbered(comparison, sides)
+    pairs = pairs.withColumn("columns", columns).withColumn("kind", kind)
+    if unique:
+        one = {name: F.col(side).isNotNull().cast("long") for name, side in _COUNTS.items()}
+        found = pairs.where("kind <> 'equal'").withColumns({**one, "n": F.lit(1)})
+    else:
+        by_key = Window.partitionBy("hash", "k")
+        counts = {name: F.count(side).over(by_key) for name, side in _COUNTS.items()}
+        differ = F.count_if(F.col("kind") != "equal").over(by_key)
+        found = pairs.withColumns({**counts, "differ": differ}).where("differ > 0")
+    return found.select("k", "n", "l", "r", "kind", "columns", *_COUNTS)
+
+
+_COUNTS = {"lefts": "l", "rights": "r"}
+
+
+def _joined(sides: list[DataFrame]) -> DataFrame:
+    """Join rows with unique keys."""
+    left, right = sides[0], sides[1].toDF("hash_r", "k_r", "r")
+    both = left.join(right, F.expr("hash = hash_r AND k <=> k_r"), "full_outer")
+    return both.select(F.coalesce("k", "k_r").alias("k"), "l", "r")
+
+
+def _numbered(comparison: Comparison, sides: list[DataFrame]) -> DataFrame:
+    """Cancel equal rows of a key, number the others on both sides, and put them together."""
+    # Columns with a tolerance come last: the others tell which rows belong together.
+    ordered = sorted(comparison.values, key=lambda pair: pair.tolerance is not None)
+    sides = [
+        rows.withColumns(
+            {
+                "side": F.lit(side),
+                "v": F.struct(
+                    F.lit(0).alias("v"),
+                    *(pair.form(side, "lr"[side]).alias(f"v{i}") for i, pair in enumerate(ordered)),
+                ),
+            }
+        )
+        for side, rows in enumerate(sides)
+    ]
+    rows = sides[0].unionByName(sides[1], allowMissingColumns=True).repartition("hash")
+    steps = {
+        "copy": F.row_number().over(Window.partitionBy("hash", "k", "v", "side").orderBy("side")),
+        "same": F.count(F.lit(1)).over(Window.partitionBy("hash", "k", "v", "copy")) > 1,
+        "n": F.row_number().over(Window.partitionBy("hash", "k", "same", "side").orderBy("v")),
+    }
+    numbered = reduce(lambda frame, step: frame.withColumn(*step), steps.items(), rows)
+    both = [F.first(side, ignorenulls=True).alias(side) for side in ("l", "r")]
+    return numbered.groupBy("hash", "k", "same", "n").agg(*both)
+
+
+def _count(comparison: Comparison, pairs: DataFrame, *, unique: bool) -> Found:
+    kinds = [F.count_if(F.col("kind") == kind) for kind in ("missing", "extra", "changed")]
+    several = [F.count_distinct(F.when(F.col(n) > 1, F.col("k"))) for n in _COUNTS]
+    duplicates = [F.lit(0), F.lit(0)] if unique else several
+    names = [pair.name for pair in comparison.values]
+    is_changed = F.col("kind") == "changed"
+    columns = [F.count_if(is_changed & F.array_contains("columns", name)) for name in names]
+    row = pairs.agg(*kinds, *duplicates, *columns).collect()[0]
+    numbers = dict(zip(names, row[5:], strict=True))
+    ordered = sorted((name for name in names if numbers[name]), key=lambda name: -numbers[name])
+    missing, extra, changed, left, right = row[:5]
+    return Found(missing, extra, changed, left, right, {name: numbers[name] for name in ordered})
