@@ -98,7 +98,9 @@ class Meter:
             "cpu": self._cpu,
             "wall": round(self._wall, 2),
             "worker_mb": round(self._worker_mb),
-            "shuffle_mb": round(sum(stage.shuffleWriteBytes() for stage in stages) / 1e6, 1),
+            "shuffle_mb": round(sum(stage.shuffleWriteBytes() for stage in stages) / 1e6, 3),
+            "spilled_mb": round(sum(stage.memoryBytesSpilled() for stage in stages) / 1e6),
+            "execution_mb": round(max(s.peakExecutionMemory() for s in stages) / 1e6, 1),
             "result_bytes": sum(stage.resultSize() for stage in stages),
             "record_bytes": sum(file.stat().st_size for file in records),
         }
