@@ -1,16 +1,29 @@
-"""Differences of frames: the rules, odd names and types, duplicates, tolerance, repairs."""
+"""Differences of frames: pairs and counts, columns, tolerance, repairs."""
 
 from __future__ import annotations
 
-import pytest
+import json
+from decimal import Decimal
 
-from xorack.spark import diff
+import pytest
+from pyspark.sql import functions as F
+
+from xorack.spark import (
+    Counts,
+    InvalidOption,
+    NotDeterministic,
+    UnsuitableColumns,
+    diff,
+    pairing,
+)
+
+ROWS = "id int, name string, price double"
 
 
 @pytest.fixture
 def frame(spark):
-    def make(rows, schema="id int, name string, price double"):
-        return spark.createDataFrame(rows, schema)
+    def make(rows, schema=ROWS):
+        return spark.createDataFrame(list(rows), schema)
 
     return make
 
@@ -23,17 +36,195 @@ def test_kinds(frame):
     left = frame([(1, "a", 1.0), (2, "b", 2.0), (3, "c", None), (None, "n", 0.0)])
     right = frame([(1, "a", 1.0), (2, "B", 2.5), (4, "d", 4.0), (None, "n", -0.0)])
     with diff(left, right, key="id") as d:
-        print(d, d.summary(), d.first())
+        assert d.counts == Counts(4, 4, 2, 1, 1, 1, 0, 0)
         assert rows_of(d.missing) == [(3, "c", None)]
         assert rows_of(d.extra) == [(4, "d", 4.0)]
         assert rows_of(d.changed) == [(2, ["name", "price"], ("b", 2.0), ("B", 2.5))]
+        assert d.missing.schema.simpleString() == left.schema.simpleString()
+        assert d.changed.columns == ["id", "columns", "left", "right"]
         assert d.changed_columns == {"name": 1, "price": 1}
-        assert rows_of(d.repair()) == [(2, "b", 2.0), (3, "c", None)]
-        assert rows_of(d.deletions()) == [(4,)]
         assert rows_of(d.duplicates) == []
         assert not d.equal
-    with diff(left, left, key="id") as d:
-        print(d)
+        assert d.first() == {
+            "missing": [{"id": 3, "name": "c", "price": None}],
+            "extra": [{"id": 4, "name": "d", "price": 4.0}],
+            "changed": [{"key": {"id": 2}, "columns": {"name": ["b", "B"], "price": [2.0, 2.5]}}],
+        }
+        assert json.loads(json.dumps(d.summary())) == {
+            "equal": False,
+            "counts": {
+                **{"left": 4, "right": 4, "equal": 2, "missing": 1, "extra": 1, "changed": 1},
+                **{"duplicate_keys_left": 0, "duplicate_keys_right": 0},
+            },
+            "changed_columns": {"name": 1, "price": 1},
+            "left_only": [],
+            "right_only": [],
+        }
+
+
+def test_text(frame):
+    left = frame([(i, "a", 1.0) for i in range(1500)]).withColumn("more", F.lit(1))
+    right = frame([(i, "a" if i else "b", 1.0) for i in range(1498)])
+    with diff(left, right, key="id") as d:
+        assert str(d).splitlines() == [
+            "different",
+            "  rows on the left      1,500",
+            "  rows on the right     1,498",
+            "  equal                 1,497",
+            "  missing on the right      2",
+            "  extra on the right        0",
+            "  changed                   1",
+            "  duplicate keys, left      0",
+            "  duplicate keys, right     0",
+            "  changed columns: name (1)",
+            "  columns on the left only: more",
+        ]
+
+
+def test_equal_frames(frame):
+    rows = frame([(1, "a", 1.0), (1, "a", 1.0), (None, None, None)])
+    with diff(rows, rows.orderBy("price").select("price", "name", "id"), key="id") as d:
         assert d.equal
-        assert d.missing.columns == left.columns
-        assert d.changed.count() == 0
+        assert d.counts == Counts(3, 3, 3, 0, 0, 0, 0, 0)
+        assert d.first() == {"missing": [], "extra": [], "changed": []}
+        for empty in (d.missing, d.extra, d.changed, d.duplicates, d.repair(), d.deletions()):
+            assert empty.collect() == []
+        assert d.missing.columns == rows.columns
+    empty = rows.limit(0)
+    with diff(empty, empty, key="id") as d:
+        assert d.equal
+        assert d.counts.left == 0
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "counts", "changed"),
+    [
+        # Equal rows cancel each other out, one by one.
+        ("aa", "a", (1, 1, 0, 0), []),
+        ("a", "aab", (1, 0, 2, 0), []),
+        ("aab", "abb", (2, 0, 0, 1), ["ab"]),
+        # The others are pairs in their order, whatever the frames' is.
+        ("dcb", "ae", (0, 1, 0, 2), ["ba", "ce"]),
+        ("abc", "bcd", (2, 0, 0, 1), ["ad"]),
+        ("a", "", (0, 1, 0, 0), []),
+    ],
+)
+def test_duplicate_keys(frame, left, right, counts, changed):
+    other = [(2, "z", None)]
+    sides = [frame([*((1, name, 0.0) for name in names), *other]) for names in (left, right)]
+    with diff(*sides, key="id") as d:
+        found = d.counts
+        assert (found.equal - 1, found.missing, found.extra, found.changed) == counts
+        assert [x.name + y.name for x, y in d.changed.select("left", "right").collect()] == changed
+        assert found.duplicate_keys_left == (len(left) > 1)
+        assert found.duplicate_keys_right == (len(right) > 1)
+        several = len(left) > 1 or len(right) > 1
+        assert rows_of(d.duplicates) == [(1, len(left), len(right))] * several
+        repaired = sides[1].join(d.deletions(), "id", "left_anti")
+        repaired = repaired.join(d.repair(), "id", "left_anti").unionByName(d.repair())
+        assert rows_of(repaired) == rows_of(sides[0])
+
+
+def test_columns_of_one_side(frame):
+    left = frame([(1, 2, 3)], "id int, a int, b int")
+    right = frame([(1, 4, 2)], "ID int, c int, A int")
+    with diff(left, right, key="id") as d:
+        assert (d.left_only, d.right_only, d.equal) == (("b",), ("c",), False)
+        assert d.counts.equal == 1
+    assert diff(left, right, key="Id", ignore=["b", "C"]).equal
+    assert diff(left, right, key="id", values="a").equal
+    assert diff(left, right, key="id", values=[]).equal
+
+
+def test_case_sensitive_names(frame, configure):
+    rows = frame([(1, 2, 3)], "id int, a int, A int")
+    with pytest.raises(UnsuitableColumns, match="the left frame has 2 columns a"):
+        diff(rows, rows, key="id")
+    configure("spark.sql.caseSensitive", "true")
+    with diff(rows, rows.withColumn("A", F.lit(4)), key="id") as d:
+        assert rows_of(d.changed) == [(1, ["A"], (2, 3), (2, 4))]
+    with pytest.raises(UnsuitableColumns, match="column ID is not in the left frame, which has id"):
+        diff(rows, rows, key="ID")
+
+
+ODD = ["columns", "left", "right", "count", "l", "r", "k", "n", "_hash", "a.b", "`", " ", "kind"]
+
+
+def test_odd_names(spark):
+    ones = spark.range(1).select(*(F.lit(i).alias(name) for i, name in enumerate(ODD)))
+    twos = ones.toDF(*ODD).withColumn("n", F.lit(70)).withColumn("`", F.lit(71))
+    assert twos.columns == ODD
+    with diff(ones, twos, key=[*ODD[:3], "a.b"]) as d:
+        assert d.changed_columns == {"n": 1, "`": 1}
+        assert d.changed.columns == [*ODD[:3], "a.b", "columns_", "left_", "right_"]
+        assert d.repair().collect() == ones.collect()
+        (row,) = d.first()["changed"]
+        assert row["columns"] == {"n": [7, 70], "`": [10, 71]}
+        assert row["key"] == {"columns": 0, "left": 1, "right": 2, "a.b": 9}
+
+
+def test_tolerance(frame):
+    schema = "id int, f float, d double, m decimal(9,3), i int"
+    nan, inf = float("nan"), float("inf")
+    rows = [
+        ((1, 0.5, 1.0, Decimal(1), 1), (1, 0.625, 1.1, Decimal("1.010"), 1)),
+        ((2, nan, inf, None, 2), (2, nan, inf, None, 2)),
+        ((3, 1.0, 1.0, Decimal(0), 3), (3, nan, None, Decimal(9), 4)),
+    ]
+    left, right = (frame(side, schema) for side in zip(*rows, strict=True))
+    columns = {"f": 1, "d": 1, "m": 1, "i": 1}
+    assert diff(left, right, key="id").changed_columns == {**columns, "f": 2, "d": 2, "m": 2}
+    assert diff(left, right, key="id", tolerance=0.125).changed_columns == columns
+    limits = {"f": 0.125, "m": 0.01}
+    assert diff(left, right, key="id", tolerance=limits).changed_columns == {**columns, "d": 2}
+    with diff(left.where("id < 3"), right.where("id < 3"), key="id", tolerance=0.2) as d:
+        assert d.equal
+        assert d.counts.equal == 2
+
+
+def test_pairs_within_a_tolerance(frame):
+    """The columns without tolerance say first which rows of a key belong together."""
+    left = frame([(1, "a", 2.0), (1, "b", 1.0)], "id int, name string, x double")
+    right = frame([(1, "b", 1.1), (1, "a", 2.1)], "id int, name string, x double")
+    order = ["x", "name"]
+    assert diff(left.select("id", *order), right, key="id", tolerance=0.2).equal
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"key": "no"}, UnsuitableColumns, "column no is not in the left frame, which has id, n"),
+        ({"key": []}, InvalidOption, "option key: is empty"),
+        ({"key": ["id", "id"]}, InvalidOption, "names column id twice"),
+        ({"key": [1]}, InvalidOption, r"option key: \[1\], expected names of columns"),
+        ({"key": "id", "ignore": "id"}, InvalidOption, "option ignore: id is a column of the key"),
+        ({"key": "id", "ignore": "no"}, UnsuitableColumns, "no, to be left out, is in neither"),
+        ({"key": "id", "values": "id"}, InvalidOption, "option values: id is a column of the key"),
+        ({"key": "id", "values": "no"}, UnsuitableColumns, "column no is not in the left"),
+        ({"key": "id", "tolerance": -1}, InvalidOption, "option tolerance: -1, expected"),
+        ({"key": "id", "tolerance": True}, InvalidOption, "option tolerance: True, expected"),
+        ({"key": "id", "tolerance": float("nan")}, InvalidOption, "option tolerance: nan"),
+        ({"key": "id", "tolerance": {"name": 1}}, UnsuitableColumns, "name is of the type string"),
+        ({"key": "id", "tolerance": {"id": 1}}, InvalidOption, "id is not among the compared"),
+    ],
+)
+def test_invalid_options(frame, options, error, message):
+    with pytest.raises(error, match=message):
+        diff(frame([]), frame([]), **options)
+
+
+def test_no_frame(frame):
+    with pytest.raises(InvalidOption, match="option right: 'copy', expected a frame"):
+        diff(frame([]), "copy", key="id")
+
+
+def test_frames_that_change(frame, monkeypatch):
+    rows = frame([(i, "a", 0.0) for i in range(9)])
+    real = pairing._candidates
+
+    def candidates(comparison, side, buckets):
+        return real(comparison, side, buckets).where("k.k0 < 5" if side else "true")
+
+    monkeypatch.setattr(pairing, "_candidates", candidates)
+    with pytest.raises(NotDeterministic, match="gave other rows when they were read again"):
+        diff(rows, rows.withColumn("name", F.lit("b")), key="id")

@@ -8,6 +8,7 @@ pyarrow and boto3. The driver needs this package and PySpark with pandas and pya
 asks for in `mapInArrow`; it needs boto3 only where it runs tasks, too.
 """
 
+from xorack.spark.auditing import Audit
 from xorack.spark.diff import Counts, Difference, diff
 from xorack.spark.errors import (
     DuplicateUnits,
@@ -26,6 +27,7 @@ from xorack.spark.shipping import CannotShip, ship
 from xorack.spark.tracking import Tracking
 
 __all__ = [
+    "Audit",
     "CannotShip",
     "Counts",
     "Difference",

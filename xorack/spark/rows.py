@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
+from xorack.spark.auditing import Audit, audit
 from xorack.spark.errors import InvalidOption, plain_errors
 from xorack.spark.evidence import Observed, Output, proof_of
 from xorack.spark.finishing import advance, finish, settle
@@ -271,3 +272,27 @@ class TrackedRows:
             requests = advance(self, following, settled, written)
             sent = send(requests, self.tracking.queue, settled.cells)
         return Report(proof.kind, settled.chains, settled.units, settled.missing, *sent)
+
+    def audit(self, table: Output | Sequence[Output]) -> Audit:
+        """Compare what was started with what a table holds: a second opinion on an ack.
+
+        It reads the record and the table, and sends nothing.
+
+        Args:
+            table: What was written, as for `finish`: with the columns of `evidence`, the one of
+                `with_unit`, or the unit columns; several outputs as a list.
+
+        Returns:
+            The verdicts on the chains, and the means to name the rows that the table lacks.
+
+        Raises:
+            InvalidOption: The table cannot be read.
+            NotStarted: This run and name has no record of a start.
+            UnsuitableColumns: The table has neither evidence nor units.
+
+        Example:
+            >>> found = lines.audit("sales.bills")  # doctest: +SKIP
+            >>> print(found)  # doctest: +SKIP
+            >>> found.missing_rows(spark.table("sales.lines")).show()  # doctest: +SKIP
+        """
+        return audit(self, table)

@@ -1,0 +1,99 @@
+"""Audits: a table against what was started, chain by chain."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.orders import LINES, SIZES, Run, tag
+from xorack.spark import NotStarted, UnsuitableColumns
+
+ALL, ORDERS = len(LINES), len(SIZES)
+
+
+@pytest.fixture
+def run(spark, queue, tmp_path):
+    run = Run(spark, queue, tmp_path)
+    run.rows.start(run.write_lines())
+    return run
+
+
+def rows_of(frame):
+    return sorted((row["order"], row["line"]) for row in frame.collect())
+
+
+def test_tables_that_agree(run):
+    lines = run.read()
+    evidence = run.bill(lines, "order", "sku")
+    for table in (
+        lines,
+        [lines.where("line < 5"), lines.where("line >= 5").transform(run.rows.with_unit)],
+        run.write(evidence, "billed"),
+        run.bill(lines),
+    ):
+        audit = run.rows.audit(table)
+        assert audit.agrees
+        assert (audit.started, audit.found, audit.chains) == (ALL, ALL, {"agree": ORDERS})
+
+
+LOST = "order = 1 OR (order, line) IN ((3, 2), (5, 7), (5, 8))"
+
+
+def damaged(run):
+    """Lose order 1, a line of order 3 and two of 5; double one of 4; make one of 6 another."""
+    rows = run.read().where(f"NOT ({LOST})")
+    double = rows.where("order = 4 AND line = 9")
+    other = rows.withColumn("line", F.expr("if(order = 6 AND line = 1, 121, line)"))
+    unknown = rows.where("order = 2").withColumn("order", F.lit(7))
+    return other.union(double).union(unknown)
+
+
+CHAINS = {"agree": 1, "missing": 1, "short": 2, "surplus": 1, "other": 1, "unknown": 1}
+VERDICTS = {
+    (tag(1), "missing", 1, 0),
+    (tag(3), "short", 5, 4),
+    (tag(4), "surplus", 9, 10),
+    (tag(5), "short", 17, 15),
+    (tag(6), "other", 120, 120),
+    (tag(7), "unknown", 0, 2),
+}
+
+
+def test_a_table_with_units_names_every_missing_row(run):
+    audit = run.rows.audit(damaged(run))
+    assert not audit.agrees
+    assert audit.chains == CHAINS
+    columns = ("tag", "verdict", "started", "found")
+    assert {tuple(row) for row in audit.differing.select(*columns).collect()} == VERDICTS
+    assert rows_of(audit.missing_rows(run.read())) == [(1, 1), (3, 2), (5, 7), (5, 8), (6, 1)]
+    assert str(audit).splitlines() == [
+        "153 of 154 units of 'lines' are in the table",
+        "  1 chains agree",
+        "  1 chains not in the table",
+        "  2 chains lack units",
+        "  1 chains have too many units",
+        "  1 chains have other units",
+        "  1 chains were not started",
+    ]
+
+
+def test_a_table_with_evidence_names_rows_that_are_alone(run):
+    billed = run.bill(damaged(run), "order", "sku").select(F.col("order"), *run.rows.evidence_names)
+    audit = run.rows.audit(run.write(billed, "billed"))
+    assert audit.chains == CHAINS
+    assert rows_of(audit.missing_rows(run.read())) == [(1, 1), (3, 2)]
+
+
+def test_a_table_without_chains(run):
+    audit = run.rows.audit(run.write(run.bill(damaged(run)), "billed"))
+    assert not audit.agrees
+    assert (audit.found, audit.chains, audit.differing) == (153, {"undecided": ORDERS}, None)
+    with pytest.raises(UnsuitableColumns, match="the table has evidence of all chains together"):
+        audit.missing_rows(run.read())
+
+
+def test_errors(run):
+    with pytest.raises(NotStarted, match="has not started rows named 'lines'"):
+        run.again(run_id="other").rows.audit(run.read())
+    with pytest.raises(UnsuitableColumns, match="neither the evidence of 'lines'"):
+        run.rows.audit(run.read().select("order", "sku"))

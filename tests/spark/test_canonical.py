@@ -1,0 +1,136 @@
+"""Values that are equal have one hash and one form; others have neither."""
+
+from __future__ import annotations
+
+import pyspark
+import pytest
+from pyspark.sql import functions as F
+
+from xorack.spark import UnsuitableColumns, diff
+from xorack.spark.columns import compare_columns
+from xorack.spark.digests import hash_of
+
+EQUAL = [
+    ("1", "1L"),
+    ("1Y", "1S"),
+    ("CAST(NULL AS int)", "CAST(NULL AS bigint)"),
+    ("1.50BD", "1.5BD"),
+    ("-2.00BD", "-2"),
+    ("CAST(9223372036854775807 AS decimal(38,10))", "9223372036854775807L"),
+    ("CAST(1.5 AS decimal(38,30))", "CAST(1.5 AS decimal(38,2))"),
+    ("CAST(-7 AS decimal(38,30))", "-7"),
+    ("CAST(0 AS decimal(38,37))", "CAST(0 AS decimal(38,0))"),
+    ("double('NaN')", "double('NaN')"),
+    ("float('NaN')", "double('NaN')"),
+    ("-0.0D", "0.0D"),
+    ("CAST(-0.0 AS float)", "0.0D"),
+    ("CAST(0.5 AS float)", "0.5D"),
+    ("true", "true"),
+    ("'ä'", "'ä'"),
+    ("X'00FF'", "X'00FF'"),
+    ("DATE'0001-01-01'", "DATE'0001-01-01'"),
+    ("TIMESTAMP'2026-01-31 12:00:00 UTC'", "TIMESTAMP'2026-01-31 13:00:00 +01:00'"),
+    ("TIMESTAMP_NTZ'2026-01-31 12:00:00'", "TIMESTAMP_NTZ'2026-01-31 12:00:00'"),
+    ("array(1, NULL)", "array(1L, NULL)"),
+    ("array(-0.0D, double('NaN'))", "array(0.0D, double('NaN'))"),
+    ("array(1.50BD)", "array(1.5BD)"),
+    ("named_struct('a', 1, 'b', 'x')", "named_struct('b', 'x', 'A', 1L)"),
+    ("map('a', 1, 'b', NULL)", "map('b', NULL, 'a', 1L)"),
+    ("map(1, map(1, 2, 3, 4), 2, NULL)", "map(2, NULL, 1, map(3, 4, 1, 2))"),
+    ("array(named_struct('m', map(1D, 2, 0D, 3)))", "array(named_struct('m', map(-0D, 3, 1D, 2)))"),
+]
+OTHER = [
+    ("1", "2"),
+    ("1", "CAST(NULL AS int)"),
+    ("0", "CAST(NULL AS int)"),
+    ("1.50BD", "1.51BD"),
+    ("CAST(1.5 AS decimal(38,30))", "CAST(1.25 AS decimal(38,2))"),
+    ("CAST(0.1 AS float)", "0.1D"),
+    ("double('NaN')", "CAST(NULL AS double)"),
+    ("double('NaN')", "0D"),
+    ("false", "CAST(NULL AS boolean)"),
+    ("'a'", "'A'"),
+    ("'a'", "'a '"),
+    ("''", "CAST(NULL AS string)"),
+    ("'\u00e4'", "'a\u0308'"),
+    ("X'00'", "X'0000'"),
+    ("DATE'2026-01-31'", "DATE'2026-02-01'"),
+    ("TIMESTAMP'2026-01-31 12:00:00'", "TIMESTAMP'2026-01-31 12:00:00.000001'"),
+    ("array(1, 2)", "array(2, 1)"),
+    ("array(1, NULL)", "array(NULL, 1)"),
+    ("array(1)", "array(1, NULL)"),
+    ("CAST(array() AS array<int>)", "CAST(NULL AS array<int>)"),
+    ("array(array(1), array(2))", "array(array(1, 2))"),
+    ("array(array(1, 2), array())", "array(array(1), array(2))"),
+    ("named_struct('a', 1, 'b', int(NULL))", "named_struct('a', int(NULL), 'b', 1)"),
+    ("named_struct('a', CAST(NULL AS int))", "CAST(NULL AS struct<a: int>)"),
+    ("map('a', int(NULL))", "CAST(map() AS map<string, int>)"),
+    ("map('a', 1)", "map('a', 2)"),
+    ("map(1, 2)", "map(2, 1)"),
+]
+
+
+def test_rules(spark):
+    if int(pyspark.__version__.split(".")[0]) > 3:
+        collated = ("'a' COLLATE UTF8_LCASE", "'A' COLLATE UTF8_LCASE")
+        equal = [*EQUAL, ("'a' COLLATE UTF8_LCASE", "'a'")]
+    else:
+        collated, equal = ("'a'", "'b'"), EQUAL
+    cases = [*equal, *OTHER, collated]
+    sides = [
+        spark.range(1).selectExpr("id", *(f"{case[side]} AS c{i}" for i, case in enumerate(cases)))
+        for side in (0, 1)
+    ]
+    comparison = compare_columns(*sides, "id")
+    hashes = [
+        side.select(*(hash_of([pair], i).alias(pair.name) for pair in comparison.values))
+        for i, side in enumerate(sides)
+    ]
+    (one,), (other,) = (frame.collect() for frame in hashes)
+    same = {cases[i] for i in range(len(cases)) if one[i] == other[i]}
+    assert same == set(equal)
+    with diff(*sides, key="id") as d:
+        assert list(d.changed_columns) == [f"c{i}" for i in range(len(equal), len(cases))]
+        assert d.first()["changed"]
+
+
+def test_hashes_of_several_columns(spark):
+    """Neighbours do not make up for each other."""
+    rows = [
+        "array(1) AS a, array(2, 3) AS b, 1 AS c, int(NULL) AS d",
+        "array(1, 2) AS a, array(3) AS b, 1 AS c, int(NULL) AS d",
+        "array(1, 2) AS a, array(3) AS b, int(NULL) AS c, 1 AS d",
+    ]
+    frame = spark.sql(" UNION ALL ".join(f"SELECT 0 AS id, {row}" for row in rows))
+    values = compare_columns(frame, frame, "id").values
+    assert frame.select(hash_of(values, 0)).distinct().count() == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "message"),
+    [
+        ("1", "'1'", "column x is of the type int and string: it cannot be compared"),
+        ("1", "1D", "column x is of the type int and double"),
+        ("current_date()", "current_timestamp()", "type date and timestamp"),
+        ("current_timestamp()", "localtimestamp()", "type timestamp and timestamp_ntz"),
+        ("INTERVAL '1' DAY", "INTERVAL '1' DAY", "of the type interval day: it cannot"),
+        ("array(1)", "array('a')", r"column x\[\] is of the type int and string"),
+        ("map('a', 1)", "map('a', 'b')", r"column x\.value is of the type int and string"),
+        ("named_struct('a', 1)", "named_struct('a', '1')", r"column x\.a is of the type int and"),
+        ("named_struct('a', 1, 'b', 2)", "named_struct('a', 1)", "the field b of its struct is on"),
+    ],
+)
+def test_unsuitable_types(spark, left, right, message):
+    sides = [spark.range(1).selectExpr("id", f"{value} AS x") for value in (left, right)]
+    with pytest.raises(UnsuitableColumns, match=message):
+        diff(*sides, key="id")
+
+
+def test_time_zones_and_modes(spark, configure):
+    """Frames of Python's values are the same instants in every zone of the session."""
+    instants = spark.sql("SELECT 1 AS id, TIMESTAMP'2026-01-31 12:00:00 UTC' AS at, 1.10BD AS x")
+    configure("spark.sql.session.timeZone", "Asia/Tokyo")
+    configure("spark.sql.ansi.enabled", "false")
+    same = spark.sql("SELECT 1L AS id, TIMESTAMP'2026-01-31 21:00:00' AS at, 1.1BD AS x")
+    assert diff(instants, same, key="id").equal
+    assert diff(instants, same.withColumn("x", F.lit(1)), key=["id", "at"]).counts.changed == 1

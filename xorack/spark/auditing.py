@@ -1,0 +1,167 @@
+"""Audits: what was started, chain by chain, against what a table holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from xorack.spark.errors import NotStarted, UnsuitableColumns, plain_errors
+from xorack.spark.evidence import open_output, per_chain, total, unit_of
+from xorack.spark.record import Summary
+from xorack.spark.units import chain_columns, has_columns, tag_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from xorack.spark.evidence import Output
+    from xorack.spark.rows import TrackedRows
+
+__all__ = ["Audit", "audit"]
+
+_VERDICTS = {
+    "agree": "agree",
+    "missing": "not in the table",
+    "short": "lack units",
+    "surplus": "have too many units",
+    "other": "have other units",
+    "unknown": "were not started",
+    "undecided": "cannot be told apart in the table",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What a table holds of the rows that were started; `TrackedRows.audit` returns it.
+
+    Attributes:
+        name: The name of the rows.
+        started: The units that were started.
+        found: The units that the table has.
+        chains: The number of chains by verdict: ``agree``; ``missing``, the table has nothing of
+            them; ``short``, it has fewer units; ``surplus``, more; ``other``, as many, but others;
+            ``unknown``, they were not started. If the table lacks the columns of the chain, all
+            ``agree`` or all are ``undecided``.
+        differing: The chains that do not agree: ``tag``, ``verdict``, and the units ``started`` and
+            ``found``. None if they are undecided. It is computed when it is read.
+    """
+
+    name: str
+    started: int
+    found: int
+    chains: dict[str, int]
+    differing: DataFrame | None
+    _rows: TrackedRows = field(repr=False)
+    _outputs: Sequence[DataFrame] = field(repr=False)
+
+    @property
+    def agrees(self) -> bool:
+        """True if the table has the units that were started, all of them and no others."""
+        return set(self.chains) <= {"agree"}
+
+    def __str__(self) -> str:
+        head = f"{self.found:,} of {self.started:,} units of {self.name!r} are in the table"
+        width = max((len(f"{number:,}") for number in self.chains.values()), default=1)
+        lines = [
+            f"  {self.chains[verdict]:>{width},} chains {text}"
+            for verdict, text in _VERDICTS.items()
+            if verdict in self.chains
+        ]
+        return "\n".join([head, *lines])
+
+    def missing_rows(self, source: DataFrame) -> DataFrame:
+        """Name the rows that were started and that the table lacks.
+
+        A table with units, or with the unit columns, tells all of them. One with evidence alone
+        tells the rows of chains that lack one unit, or all.
+
+        Args:
+            source: Any frame with the columns of unit and chain.
+
+        Returns:
+            Rows of the source.
+
+        Raises:
+            UnsuitableColumns: The source lacks columns; or the table has evidence alone, and no
+                columns of the chain.
+        """
+        rows = self._rows
+        columns = chain_columns(source, rows.chain)
+        unit = unit_of(rows, source).alias("unit")
+        parts = source.select(F.struct("*").alias("row"), *columns, unit)
+        tag = tag_column(parts, rows.prefix, len(columns))
+        tagged = parts.select("row", "unit", tag.alias("tag"))
+        try:
+            units = [one.select(unit_of(rows, one).alias("unit")) for one in self._outputs]
+        except UnsuitableColumns:
+            if self.differing is None:
+                raise UnsuitableColumns(
+                    "the table has evidence of all chains together: it does not tell which rows "
+                    "it lacks"
+                ) from None
+            lost = F.col("verdict") == "missing"
+            short = self.differing.where(lost | (F.col("started") - F.col("found") == 1))
+            whose = short.select("tag", lost.alias("lost"), "difference")
+            found = tagged.join(whose, "tag").where(F.col("lost") | F.expr("unit = difference"))
+            return found.select("row.*")
+        for held in units:
+            tagged = tagged.join(held, "unit", "left_anti")
+        chains = rows.record.chains().where("count > 0").select("tag")
+        return tagged.join(chains, "tag", "left_semi").select("row.*")
+
+
+def audit(rows: TrackedRows, table: Output | Sequence[Output]) -> Audit:
+    """Compare a table with the record of a start; see `TrackedRows.audit`."""
+    given = list(table) if isinstance(table, (list, tuple)) else [table]
+    outputs = [open_output(rows.tracking.spark, one) for one in given]
+    _, line = rows.record.read()
+    if line is None:
+        raise NotStarted(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
+    summary = Summary(*line["summary"])
+    if not all(has_columns(frame, rows.chain) for frame in outputs):
+        totals = total(rows, outputs)
+        verdict = "agree" if totals == summary.totals else "undecided"
+        chains = {verdict: summary.chains} if summary.chains else {}
+        return Audit(rows.name, summary.rows, totals.rows, chains, None, rows, outputs)
+    compared = _compared(rows, outputs)
+    with plain_errors():
+        counts = (
+            compared.groupBy("verdict")
+            .agg(F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units"))
+            .collect()
+        )
+    chains = {row["verdict"]: row["chains"] for row in counts}
+    found = sum(row["units"] for row in counts)
+    differing = compared.where("verdict <> 'agree'")
+    return Audit(rows.name, summary.rows, found, chains, differing, rows, outputs)
+
+
+def _compared(rows: TrackedRows, outputs: Sequence[DataFrame]) -> DataFrame:
+    """Give each chain its verdict, and the XOR of the units that only one side has."""
+    held = per_chain(rows, outputs)
+    assert held is not None
+    sides = {"started": rows.record.chains(), "found": held}
+    started, found = (
+        frame.select("tag", F.col("units").alias(f"{side}_units"), F.col("count").alias(side))
+        for side, frame in sides.items()
+    )
+    chains = started.join(found, "tag", "full_outer")
+    numbers = chains.fillna(0, ["found", "found_units"])
+    verdict = (
+        F.when(F.col("started").isNull(), "unknown")
+        .when(F.expr("found = started AND (found = 0 OR found_units = started_units)"), "agree")
+        .when(F.col("found") == 0, "missing")
+        .when(F.expr("found < started"), "short")
+        .when(F.expr("found > started"), "surplus")
+        .otherwise("other")
+    )
+    difference = F.col("started_units").bitwiseXOR(F.col("found_units"))
+    return numbers.select(
+        "tag",
+        verdict.alias("verdict"),
+        F.coalesce("started", F.lit(0)).alias("started"),
+        "found",
+        difference.alias("difference"),
+    )
