@@ -162,22 +162,22 @@ def run_case(
 
     runs: dict[str, list[Figures]] = {}
     for names, times in ((variants, turns), (slow, 1)):
-        runs |= interleaved({name: partial(run, VARIANTS[name]) for name in names}, times)
+        if names:
+            runs |= interleaved({name: partial(run, VARIANTS[name]) for name in names}, times)
     if len(found) != 1:
         raise RuntimeError(f"the variants find different numbers of rows: {found}")
     return runs
 
 
 def run_cases(
-    cases: Mapping[str, Mapping[str, Any]], data: str, turns: int
+    cases: Mapping[str, Mapping[str, Any]], data: str
 ) -> dict[str, dict[str, list[Figures]]]:
     """Run cases.
 
     Args:
         cases: ``lines``: the folder of lineitem in ``data``; ``differing``: how many of its rows
-            differ; ``variants`` and ``slow``, as for `run_case`.
+            differ; ``variants``, ``slow`` and ``turns``, as for `run_case`.
         data: The folder of the data, in which the damaged sides are written.
-        turns: How often each variant runs.
 
     Returns:
         The figures of each turn, by case and variant.
@@ -190,7 +190,7 @@ def run_cases(
     for name, case in cases.items():
         sides = f"{data}/{case['lines']}/lineitem", f"{data}/damaged"
         damaged(spark.read.parquet(sides[0]), case["differing"]).write.parquet(sides[1])
-        results[name] = run_case(spark, sides, case["variants"], case["slow"], turns)
+        results[name] = run_case(spark, sides, case["variants"], case["slow"], case["turns"])
         shutil.rmtree(sides[1])
     return results
 

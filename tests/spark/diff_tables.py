@@ -21,6 +21,9 @@ from tests.spark.diff_model import plain
 
 CASE = "case"
 Kinds = st.SearchStrategy["Kind"]
+Pair = tuple[Any, Any]
+Cells = dict[str, Pair]
+"""A row: the values of both sides by column."""
 ABSENT = object()
 """A value that the type of a side does not have."""
 NAMES = (
@@ -217,7 +220,8 @@ def schemas(draw: Any, keys: Kinds = LEAVES, values: Kinds = KINDS) -> Schema:
     names = iter(draw(st.permutations(NAMES)))
 
     def columns(least: int, most: int, kinds: Kinds) -> list[Column]:
-        return [Column(next(names), draw(kinds)) for _ in range(draw(st.integers(least, most)))]
+        few = st.sampled_from(draw(st.lists(kinds, min_size=1, max_size=3)))
+        return [Column(next(names), draw(few)) for _ in range(draw(st.integers(least, most)))]
 
     key, compared = columns(1, 2, keys), columns(0, 5, values)
     alone = columns(0, 1, values), columns(0, 1, values)
@@ -242,10 +246,13 @@ class Cases:
         self._random.shuffle(self.columns[1])
         self.rows: tuple[list[Any], list[Any]] = ([], [])
         for number in range(cases):
-            choices = {c.name: self._few(c.kind) for of in self.columns for c in of}
-            left = [self._row(choices, 0) for _ in range(self._random.randrange(6))]
-            right = [other for row in left for other in self._others(row, choices)]
-            right += [self._row(choices, 1) for _ in range(self._random.randrange(2))]
+            self._choices = {c.name: self._few(c.kind) for of in self.columns for c in of}
+            left = [self._row(0) for _ in range(self._random.randrange(6))]
+            left += self._random.choices(left, k=self._random.choice((0, 0, 1, 2))) if left else []
+            right = [self._other(row) for row in left]
+            for _ in range(self._random.choice((0, 0, 1, 1, 2, 4))):
+                change = self._random.choice(_CHANGES)
+                change(self, right)
             self._random.shuffle(right)
             for side, rows in enumerate((left, right)):
                 kept = self._first_of_keys(schema, rows, side) if unique else rows
@@ -265,34 +272,18 @@ class Cases:
         few = self._random.sample(kind.values, min(len(kind.values), 1 + self._random.randrange(3)))
         return few + [_NULL] * (self._random.random() < 0.4)
 
-    def _value(self, choices: list[tuple[Any, Any]], side: int) -> tuple[Any, Any]:
-        held = [pair for pair in choices if pair[side] is not ABSENT]
+    def _value(self, name: str, side: int) -> Pair:
+        held = [pair for pair in self._choices[name] if pair[side] is not ABSENT]
         return self._random.choice(held or [_NULL])
 
-    def _row(self, choices: dict[str, list[tuple[Any, Any]]], side: int) -> dict[str, Any]:
-        return {name: self._value(of, side) for name, of in choices.items()}
+    def _row(self, side: int) -> Cells:
+        return {name: self._value(name, side) for name in self._choices}
 
-    def _others(
-        self, row: dict[str, Any], choices: dict[str, list[tuple[Any, Any]]]
-    ) -> list[dict[str, Any]]:
-        """Make the right side's rows of a left one: mostly an equal one."""
-        other = {
-            name: pair if pair[1] is not ABSENT else self._value(choices[name], 1)
-            for name, pair in row.items()
-        }
-        draw = self._random.random()
-        if draw < 0.12:
-            return []
-        if draw < 0.24:
-            return [other] * self._random.choice((2, 2, 3))
-        if draw < 0.5:
-            name = self._random.choice(list(row))
-            other[name] = self._value(choices[name], 1)
-        return [other]
+    def _other(self, row: Cells) -> Cells:
+        """Make the right side's row of a left one: an equal one if its types have the values."""
+        return {n: self._value(n, 1) if pair[1] is ABSENT else pair for n, pair in row.items()}
 
-    def _first_of_keys(
-        self, schema: Schema, rows: list[dict[str, Any]], side: int
-    ) -> list[dict[str, Any]]:
+    def _first_of_keys(self, schema: Schema, rows: list[Cells], side: int) -> list[Cells]:
         keys: list[Any] = []
         kept = []
         for row in rows:
@@ -301,3 +292,44 @@ class Cases:
                 keys.append(key)
                 kept.append(row)
         return kept
+
+    # Changes of the right side's rows.
+
+    def add(self, rows: list[Cells]) -> None:
+        rows.append(self._row(1))
+
+    def drop(self, rows: list[Cells]) -> None:
+        if rows:
+            rows.pop(self._random.randrange(len(rows)))
+
+    def double(self, rows: list[Cells]) -> None:
+        if rows:
+            row = self._random.choice(rows)
+            rows += [dict(row) for _ in range(self._random.randint(1, 3))]
+
+    def change(self, rows: list[Cells]) -> None:
+        """Change a value of a row, or of all rows that equal it: XOR is blind to pairs."""
+        if rows:
+            row, name = dict(self._random.choice(rows)), self._random.choice(list(self._choices))
+            chosen = [other for other in rows if other == row]
+            value = self._value(name, 1)
+            for other in chosen[: self._random.choice((1, None))]:
+                other[name] = value
+
+    def move(self, rows: list[Cells]) -> None:
+        """Swap the values of two columns of one kind."""
+        kinds = {column.name: column.kind for column in self.columns[1]}
+        pairs = [(a, b) for a in kinds for b in kinds if a < b and kinds[a] is kinds[b]]
+        if rows and pairs:
+            row, (one, other) = self._random.choice(rows), self._random.choice(pairs)
+            row[one], row[other] = row[other], row[one]
+
+    def swap(self, rows: list[Cells]) -> None:
+        """Swap a value of two rows: sums stay."""
+        if rows:
+            one, other = self._random.choice(rows), self._random.choice(rows)
+            name = self._random.choice(list(self._choices))
+            one[name], other[name] = other[name], one[name]
+
+
+_CHANGES = (Cases.add, Cases.drop, Cases.double, Cases.change, Cases.change, Cases.move, Cases.swap)
