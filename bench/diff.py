@@ -141,8 +141,8 @@ def describe(figures: Figures) -> Section:
     table = Table(
         ["case", "", "CPU s", "times the join", "times the scan", "seconds", "MB shuffled",
          "MB spilled", "MB of a task"],
-        note="*MB shuffled*: written for other tasks. *MB of a task*: the most that the sorts, joins "
-        "and aggregations of one task held at a time.",
+        note="*MB shuffled*: written for other tasks. *MB of a task*: the most that the sorts, "
+        "joins and aggregations of one task held at a time.",
     )  # fmt: skip
     goals: list[Goal] = []
     series: dict[str, dict[str, float]] = {SCAN: {}, DIFF: {}}
@@ -159,8 +159,8 @@ def describe(figures: Figures) -> Section:
     return Section(
         "Comparing frames",
         "`xorack.spark.diff` of two copies of TPC-H's lineitem, 16 columns, by the key of two. "
-        "A quarter of the rows that differ is missing, a quarter is extra, half have another value. "
-        "Each variant counts the rows that differ and produces them, for a sink that drops them. "
+        "A quarter of the rows that differ is missing, a quarter extra, half have another value. "
+        "Each variant counts these rows and produces them, for a sink that drops them. "
         "*Scan* only hashes all columns of both sides. *Outer join*: full, on the key, and all "
         f"columns compared null-safely. Figures are medians of {figures['turns']} turns in one "
         "process with one Java; one of *exceptAll* (both ways), of datacompy and of 18 M rows. "

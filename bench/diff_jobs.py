@@ -158,7 +158,9 @@ def run_case(
             compared = compare(left, right)
         if compared:
             found.add(compared)
-        return meter.figures()
+        figures = meter.figures()
+        print(f"  {compare.__name__}: {figures}", file=sys.stderr, flush=True)
+        return figures
 
     runs: dict[str, list[Figures]] = {}
     for names, times in ((variants, turns), (slow, 1)):
@@ -188,6 +190,7 @@ def run_cases(
     # Spark's default: the session's two partitions would spill.
     spark.conf.set("spark.sql.shuffle.partitions", 200)
     for name, case in cases.items():
+        print(f"{name} ...", file=sys.stderr, flush=True)
         sides = f"{data}/{case['lines']}/lineitem", f"{data}/damaged"
         damaged(spark.read.parquet(sides[0]), case["differing"]).write.parquet(sides[1])
         results[name] = run_case(spark, sides, case["variants"], case["slow"], case["turns"])

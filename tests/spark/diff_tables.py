@@ -120,19 +120,23 @@ def _float(of: str, value: float) -> Any:
         return ABSENT
 
 
-_DECIMAL_TYPES = ("bigint", "int", *(f"decimal({of})" for of in ("5,2", "9,0", "18,6", "38,18")))
+_FRACTION_TYPES = [f"decimal({of})" for of in ("5,2", "9,0", "18,6", "38,18")]
 _WIDE_TYPES = ("decimal(38,0)", "decimal(38,18)", "decimal(38,37)")
 STRING_TYPES = ["string"]
 if int(pyspark.__version__.split(".")[0]) >= 4:
     STRING_TYPES.append("string collate UTF8_LCASE")
 INTEGER = _pairs(list(BITS), INTEGERS, _integer)
 TEXT = _same(STRING_TYPES, "", "a", "A", "b", "ab", "ba", "a ", "\0", "é", "e\u0301", "ß", "𝄞")
+FRACTIONS = st.one_of(
+    _pairs(("float", "double"), FLOATS, _float),
+    _pairs(_FRACTION_TYPES, DECIMALS, _decimal),
+)
 LEAVES = st.one_of(
     INTEGER,
     TEXT,
-    _pairs(_DECIMAL_TYPES, DECIMALS, _decimal),
+    FRACTIONS,
+    _pairs(("bigint", "int", *_FRACTION_TYPES), DECIMALS, _decimal),
     _pairs(_WIDE_TYPES, DECIMALS, _decimal),
-    _pairs(("float", "double"), FLOATS, _float),
     _same(["boolean"], False, True),
     _same(["binary"], b"", b"\0", b"\0\0", b"a", bytes(range(40))),
     _same(["date"], date.min, date.max, date(1969, 12, 31), date(1970, 1, 1)),

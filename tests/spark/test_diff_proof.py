@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
+from tests.spark import diff_damage
 from tests.spark.diff_model import Columns, Found, complaints, expected
-from tests.spark.diff_tables import CASE, STRING_TYPES, Cases, Schema, schemas
-from xorack.spark import UnsuitableColumns, diff
+from tests.spark.diff_tables import CASE, FRACTIONS, STRING_TYPES, Cases, Schema, schemas
+from xorack.spark import UnsuitableColumns, diff, digests
 
 pytestmark = pytest.mark.spark
 
@@ -76,10 +77,51 @@ def prove(spark, schema: Schema, cases: Cases, tolerance=None):
     assert found.equal == (not any((differ, *alone)))
 
 
-@settings(PROOF, max_examples=4)
+def prove_swaps(spark, monkeypatch):
+    """Damage that keeps the sums of a bucket, if only the values were in them: it has all keys."""
+    monkeypatch.setattr(digests, "BUCKETS", 1)
+    left = [(1, "a", None), (2, "b", "c"), (3, "d", "d"), (3, "d", "d"), (4, "e", "f")]
+    right = [(1, "b", None), (2, "a", "c"), (3, "x", "d"), (3, "x", "d"), (4, "e", "f")]
+    sides = [spark.createDataFrame(rows, "k int, v string, w string") for rows in (left, right)]
+    with diff(sides[0], sides[1], key="k") as found:
+        keys = sorted(row["k"] for row in found.changed.collect())
+        assert (keys, found.counts.equal, found.changed_columns) == ([1, 2, 3, 3], 1, {"v": 4})
+    moved = [(1, None, "a"), *left[1:]]
+    other = spark.createDataFrame(moved, sides[0].schema)
+    with diff(sides[0], other, key="k") as found:
+        assert (found.counts.changed, found.changed_columns) == (1, {"v": 1, "w": 1})
+    monkeypatch.undo()
+
+
+def test_sums_of_one_bucket(spark, monkeypatch):
+    prove_swaps(spark, monkeypatch)
+
+
+@settings(PROOF, max_examples=3)
 @given(schema=schemas(), seed=st.integers(0, 2**32))
 def test_random_tables(spark, schema, seed):
     prove(spark, schema, Cases(schema, seed, cases=100))
+
+
+@pytest.mark.slow
+@settings(PROOF, max_examples=40)
+@given(schema=schemas(), seed=st.integers(0, 2**32))
+def test_more_random_tables(spark, schema, seed):
+    prove(spark, schema, Cases(schema, seed, cases=100))
+
+
+@pytest.mark.slow
+@settings(PROOF, max_examples=10)
+@given(schema=schemas(values=FRACTIONS), seed=st.integers(0, 2**32))
+def test_tolerance(spark, schema, seed):
+    """Keys are unique: of several rows, the definition does not say which are paired."""
+    prove(spark, schema, Cases(schema, seed, cases=100, unique=True), tolerance=0.5)
+
+
+@pytest.mark.parametrize("seeds", [2, pytest.param(50, marks=pytest.mark.slow)])
+def test_damage_of_a_large_table(spark, seeds):
+    table = diff_damage.Table(spark, rows=10_000 * seeds // 2, copies=2)
+    assert [diff_damage.check(table, first) for first in range(0, seeds, 2)] == [{}] * (seeds // 2)
 
 
 def test_a_key_of_two_collations(spark):

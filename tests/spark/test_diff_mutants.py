@@ -1,0 +1,109 @@
+"""Broken versions of `xorack.spark.diff`, which the proof must catch."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from tests.spark.diff_tables import FLOATS, Cases, Column, Kind, Schema
+from tests.spark.test_diff_proof import prove, prove_swaps
+from tests.support.mutants import Edit, edited
+from xorack.spark import canonical, digests, pairing
+from xorack.spark.diff import Difference
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def same(type_, *values):
+    return Kind((type_, type_), [(value, value) for value in values])
+
+
+TEXT = same("string", "", "a", "ab", "b")
+WHOLE = Kind(("int", "bigint"), [(number, number) for number in (0, 1, -1)])
+SCHEMA = Schema(
+    key=[Column("k", WHOLE), Column("c", Kind(("string", "string"), TEXT.values))],
+    values=[
+        Column("ignored", TEXT),
+        Column("t", TEXT),
+        Column("u", TEXT),
+        Column("i", WHOLE),
+        Column("d", Kind(("decimal(5,2)", "decimal(18,6)"), [(Decimal("1.50"), Decimal("1.5"))])),
+        Column("f", Kind(("float", "double"), [(value, value) for value in FLOATS[:5]])),
+        Column("a", same("array<array<int>>", [], [[]], [None], [[1, 2]], [[1], [2]])),
+        Column("m", Kind(("map<int,int>",) * 2, [({1: 1, 2: 2}, {2: 2, 1: 1}), ({1: 2},) * 2])),
+        Column("s", same("struct<x:array<int>,y:int>", *({"x": [x], "y": x} for x in (0, None)))),
+    ],
+    alone=([], []),
+    ignored=1,
+    named=False,
+)
+MUTANTS = {
+    "XOR instead of sums": [
+        (digests.digest, f"F.sum(sign * {half})", f"F.bit_xor({half})") for half in ("low", "high")
+    ],
+    "only the numbers of rows are compared": [
+        (digests.digest, ' | (F.col("low") != 0) | (F.col("high") != 0)', "")
+    ],
+    "sums of whole hashes overflow": [
+        (digests.digest, 'F.shiftright("hash", 32)', 'F.col("hash")')
+    ],
+    "the hash skips nulls": [
+        (digests.hash_of, "for pair in pairs), *masks)", "for pair in pairs))")
+    ],
+    "the hash of a row lacks its key": [
+        (digests.digest, "comparison.values, side, key)", "comparison.values, side)")
+    ],
+    "the hash of a row lacks its values": [
+        (digests.digest, "hash_of(comparison.values, side, key)", "key")
+    ],
+    "duplicates cancel out at once": [
+        (pairing._pairs,
+         'F.row_number().over(Window.partitionBy("k", "v", "side").orderBy("v"))', "F.lit(1)")
+    ],
+    "rows of one side cancel out": [
+        (pairing._pairs, 'partitionBy("k", "v", "copy")) > 1', 'partitionBy("k", "v")) > 1')
+    ],
+    "rows that differ are numbered with equal ones": [
+        (pairing._pairs, 'partitionBy("k", "same", "side")', 'partitionBy("k", "side")')
+    ],
+    "rows of one key are one pair": [
+        (pairing._pairs, 'groupBy("k", "same", "n")', 'groupBy("k", "same", F.lit(1).alias("n"))')
+    ],
+    "an array is hashed without its size": [
+        (canonical._array, "F.size(column)", "F.lit(1)"),
+    ],
+    "an element is hashed without being null": [
+        (canonical._nested, "column.isNull()", "F.lit(False)")
+    ],
+    "maps in their own order": [(canonical._map, "F.array_sort(", "(")],
+    "floats of another width": [
+        (canonical.canonical_forms,
+         "_same if left == right else _cast(T.DoubleType())", "_cast(T.StringType())")
+    ],
+    "integers cut off": [
+        (canonical.canonical_forms,
+         "_same if left == right else _cast(T.LongType())", "_cast(T.BooleanType())")
+    ],
+    "decimals cut off": [
+        (canonical._decimal, "T.DecimalType(whole + scale, scale)", "T.DecimalType(38, 0)")
+    ],
+    "keys with three rows are duplicates": [
+        (Difference.duplicates.fget, "lefts > 1 OR rights > 1", "lefts > 2 OR rights > 2")
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mutant", [None, *MUTANTS])
+def test_the_proof_catches(spark, monkeypatch, mutant):
+    edits = [Edit(mutant, *edit) for edit in MUTANTS.get(mutant, ())]
+    failed = None
+    with edited(edits):
+        try:
+            prove_swaps(spark, monkeypatch)
+            prove(spark, SCHEMA, Cases(SCHEMA, seed=0, cases=200))
+        except Exception as error:  # noqa: BLE001 - an overflow is Spark's
+            failed = error
+    if mutant is None and failed:
+        raise failed
+    assert (failed is None) == (mutant is None)
