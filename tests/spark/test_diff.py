@@ -220,11 +220,27 @@ def test_no_frame(frame):
 
 def test_frames_that_change(frame, monkeypatch):
     rows = frame([(i, "a", 0.0) for i in range(9)])
-    real = pairing._candidates
-
-    def candidates(comparison, side, buckets):
-        return real(comparison, side, buckets).where("k.k0 < 5" if side else "true")
-
-    monkeypatch.setattr(pairing, "_candidates", candidates)
+    monkeypatch.setattr(pairing, "in_buckets", lambda *_: F.col("id") < 5 + 2 * _[1])
     with pytest.raises(NotDeterministic, match="gave other rows when they were read again"):
         diff(rows, rows.withColumn("name", F.lit("b")), key="id")
+
+
+@pytest.mark.parametrize("paths", [{"_FEW": 1}, {"_FEW": 0}, {"_FEW": 0, "_BROADCAST_KEYS": 0}])
+@pytest.mark.parametrize("unique", [True, False])
+def test_every_path_finds_the_same(spark, monkeypatch, paths, unique):
+    for name, value in paths.items():
+        monkeypatch.setattr(pairing, name, value)
+    left = spark.range(300).selectExpr("nullif(id, 7) AS id", "id % 10 AS a", "string(id) AS b")
+    right = left.where("id IS NULL OR id NOT IN (1, 2, 3)")
+    right = right.withColumn("a", F.expr("if(id % 50 = 4, -1, a)"))
+    right = right.union(spark.sql("SELECT 1000, 0, 'x' UNION ALL SELECT 1001, 0, 'x'"))
+    if not unique:
+        left = left.union(left.where("id = 54 OR id = 100"))
+        right = right.union(right.where("id = 100"))
+    with diff(left, right, key="id") as d:
+        more = 0 if unique else 1
+        expected = Counts(300 + 2 * more, 299 + more, 291 + more, 3 + more, 2, 6, more, 0)
+        assert d.counts == expected
+        assert d.changed_columns == {"a": 6}
+        assert {row["id"] for row in d.missing.collect()} == {1, 2, 3, *[54] * more}
+        assert {row["id"] for row in d.deletions().collect()} == {1000, 1001}

@@ -94,6 +94,11 @@ class Comparison:
     left_only: tuple[str, ...]
     right_only: tuple[str, ...]
 
+    @property
+    def frames(self) -> tuple[DataFrame, DataFrame]:
+        """Both sides."""
+        return self.left, self.right
+
 
 def compare_columns(
     left: DataFrame,

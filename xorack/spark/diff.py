@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from xorack.spark.columns import compare_columns
-from xorack.spark.digests import digest
+from xorack.spark.digests import compare_digests
 from xorack.spark.pairing import pair_rows
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def diff(
         ...     d.missing.show()
     """
     comparison = compare_columns(left, right, key, values, ignore, tolerance)
-    digests = digest(comparison)
+    digests = compare_digests(comparison)
     pairs, found = pair_rows(comparison, digests)
     counts = Counts(
         digests.left,

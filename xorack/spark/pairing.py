@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from contextlib import ExitStack
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from xorack.spark.digests import bucket_of
+from xorack.spark.digests import differing_keys, hash_of, in_buckets
 from xorack.spark.errors import NotDeterministic
 from xorack.spark.units import quoted
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from xorack.spark.digests import Digests
 
 __all__ = ["Found", "pair_rows"]
+
+_FEW = 0.25
+"""The share of rows in buckets that differ, up to which they are paired at once."""
+_BROADCAST_KEYS = 2_000_000
+"""Hashes of keys that are sent to all tasks: some 100 MB."""
 
 
 class Found(NamedTuple):
@@ -41,12 +47,21 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Foun
         equal; ``columns``, the names of columns with other values; ``lefts`` and ``rights``, the
         numbers of rows with this key. It is cached.
     """
-    sides = [_candidates(comparison, side, digests.buckets) for side in (0, 1)]
-    pairs = _pairs(comparison, sides[0].unionByName(sides[1], allowMissingColumns=True))
     if not digests.buckets:
-        return pairs, Found(0, 0, 0, 0, 0, {})
-    pairs = pairs.persist()
-    found = _count(comparison, pairs)
+        sides = [_rows(comparison, side, F.lit(False)) for side in (0, 1)]
+        return _paired(comparison, sides, unique=True), Found(0, 0, 0, 0, 0, {})
+    with ExitStack() as stack:
+        wanted = [in_buckets(comparison, side, digests.buckets) for side in (0, 1)]
+        keys, unique = None, False
+        if digests.differing > _FEW * (digests.left + digests.right):
+            keys = differing_keys(comparison, digests.buckets).persist()
+            stack.callback(keys.unpersist)
+            numbers = keys.agg(F.count(F.lit(1)), F.count_if("several")).collect()[0]
+            unique = numbers[1] == 0
+            keys = keys if numbers[0] <= _BROADCAST_KEYS else None
+        sides = [_rows(comparison, side, wanted[side], keys) for side in (0, 1)]
+        pairs = _paired(comparison, sides, unique=unique).persist()
+        found = _count(comparison, pairs)
     if found.missing - found.extra != digests.left - digests.right:
         pairs.unpersist()
         raise NotDeterministic(
@@ -55,67 +70,86 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Foun
     return pairs, found
 
 
-def _candidates(comparison: Comparison, side: int, buckets: Collection[int]) -> DataFrame:
-    frame = (comparison.left, comparison.right)[side]
-    keys = [pair.form(side).alias(f"k{i}") for i, pair in enumerate(comparison.keys)]
-    # Columns with a tolerance come last: the others tell which rows belong together.
-    ordered = sorted(comparison.values, key=lambda pair: pair.tolerance is not None)
-    values = [pair.form(side).alias(f"v{i}") for i, pair in enumerate(ordered)]
-    row = F.struct(*(F.col(quoted(name)) for name in frame.columns))
-    wanted = frame.where(
-        F.lit(False) if not buckets else bucket_of(comparison, side).isin(list(buckets))
-    )
-    return wanted.select(
-        F.struct(*keys).alias("k"),
-        F.struct(F.lit(0).alias("v"), *values).alias("v"),
-        F.lit(side).alias("side"),
-        row.alias("lr"[side]),
-    )
+def _rows(
+    comparison: Comparison, side: int, wanted: Column, keys: DataFrame | None = None
+) -> DataFrame:
+    """Select rows of a side, with the hash and the forms of their keys."""
+    frame = comparison.frames[side].where(wanted)
+    names, hashed = frame.columns, hash_of(comparison.keys, side)
+    if keys is not None:
+        of_keys = max(map(len, names)) * "h"  # unlike any column's name
+        chosen = F.broadcast(keys.select(F.col("hash").alias(of_keys)))
+        frame = frame.join(chosen, hashed == F.col(of_keys), "left_semi")
+    forms = [pair.form(side).alias(f"k{i}") for i, pair in enumerate(comparison.keys)]
+    row = F.struct(*(F.col(quoted(name)) for name in names))
+    return frame.select(hashed.alias("hash"), F.struct(*forms).alias("k"), row.alias("lr"[side]))
 
 
-def _pairs(comparison: Comparison, rows: DataFrame) -> DataFrame:
-    """Cancel equal rows of a key, number the others on both sides, and put them together."""
-    copy = F.row_number().over(Window.partitionBy("k", "v", "side").orderBy("v"))
-    both = F.count(F.lit(1)).over(Window.partitionBy("k", "v", "copy")) > 1
-    number = F.row_number().over(Window.partitionBy("k", "same", "side").orderBy("v"))
-    numbered = (
-        rows.repartition("k")
-        .withColumn("copy", copy)
-        .withColumn("same", both)
-        .withColumn("n", number)
-    )
-    pairs = numbered.groupBy("k", "same", "n").agg(
-        F.first("l", ignorenulls=True).alias("l"), F.first("r", ignorenulls=True).alias("r")
-    )
+def _paired(comparison: Comparison, sides: list[DataFrame], *, unique: bool) -> DataFrame:
     names = F.array(
         *(F.when(pair.differs("l", "r"), F.lit(pair.name)) for pair in comparison.values)
     ).cast("array<string>")
     is_pair = F.col("l").isNotNull() & F.col("r").isNotNull()
     columns = F.when(is_pair, F.filter(names, lambda name: name.isNotNull()))
-    by_key = Window.partitionBy("k")
-    return (
-        pairs.withColumn("columns", columns)
-        .withColumn("kind", _kind())
-        .withColumn("lefts", F.count("l").over(by_key))
-        .withColumn("rights", F.count("r").over(by_key))
-        .withColumn("differ", F.count_if(F.col("kind") != "equal").over(by_key))
-        .where("differ > 0")
-        .select("k", "n", "l", "r", "kind", "columns", "lefts", "rights")
-    )
-
-
-def _kind() -> Column:
-    return (
+    kind = (
         F.when(F.col("l").isNull(), "extra")
         .when(F.col("r").isNull(), "missing")
-        .when(F.col("same") | (F.size("columns") == 0), "equal")
+        .when(F.size("columns") == 0, "equal")
         .otherwise("changed")
     )
+    pairs = _joined(sides) if unique else _numbered(comparison, sides)
+    pairs = pairs.withColumn("columns", columns).withColumn("kind", kind)
+    if unique:
+        one = {name: F.col(side).isNotNull().cast("long") for name, side in _COUNTS.items()}
+        found = pairs.where("kind <> 'equal'").withColumns({**one, "n": F.lit(1)})
+    else:
+        by_key = Window.partitionBy("hash", "k")
+        counts = {name: F.count(side).over(by_key) for name, side in _COUNTS.items()}
+        differ = F.count_if(F.col("kind") != "equal").over(by_key)
+        found = pairs.withColumns({**counts, "differ": differ}).where("differ > 0")
+    return found.select("k", "n", "l", "r", "kind", "columns", *_COUNTS)
+
+
+_COUNTS = {"lefts": "l", "rights": "r"}
+
+
+def _joined(sides: list[DataFrame]) -> DataFrame:
+    """Join rows with unique keys."""
+    left, right = sides[0], sides[1].toDF("hash_r", "k_r", "r")
+    both = left.join(right, F.expr("hash = hash_r AND k <=> k_r"), "full_outer")
+    return both.select(F.coalesce("k", "k_r").alias("k"), "l", "r")
+
+
+def _numbered(comparison: Comparison, sides: list[DataFrame]) -> DataFrame:
+    """Cancel equal rows of a key, number the others on both sides, and put them together."""
+    # Columns with a tolerance come last: the others tell which rows belong together.
+    ordered = sorted(comparison.values, key=lambda pair: pair.tolerance is not None)
+    sides = [
+        rows.withColumns(
+            {
+                "side": F.lit(side),
+                "v": F.struct(
+                    F.lit(0).alias("v"),
+                    *(pair.form(side, "lr"[side]).alias(f"v{i}") for i, pair in enumerate(ordered)),
+                ),
+            }
+        )
+        for side, rows in enumerate(sides)
+    ]
+    rows = sides[0].unionByName(sides[1], allowMissingColumns=True).repartition("hash")
+    steps = {
+        "copy": F.row_number().over(Window.partitionBy("hash", "k", "v", "side").orderBy("side")),
+        "same": F.count(F.lit(1)).over(Window.partitionBy("hash", "k", "v", "copy")) > 1,
+        "n": F.row_number().over(Window.partitionBy("hash", "k", "same", "side").orderBy("v")),
+    }
+    numbered = reduce(lambda frame, step: frame.withColumn(*step), steps.items(), rows)
+    both = [F.first(side, ignorenulls=True).alias(side) for side in ("l", "r")]
+    return numbered.groupBy("hash", "k", "same", "n").agg(*both)
 
 
 def _count(comparison: Comparison, pairs: DataFrame) -> Found:
     kinds = [F.count_if(F.col("kind") == kind) for kind in ("missing", "extra", "changed")]
-    duplicates = [F.count_distinct(F.when(F.col(n) > 1, F.col("k"))) for n in ("lefts", "rights")]
+    duplicates = [F.count_distinct(F.when(F.col(n) > 1, F.col("k"))) for n in _COUNTS]
     names = [pair.name for pair in comparison.values]
     is_changed = F.col("kind") == "changed"
     columns = [F.count_if(is_changed & F.array_contains("columns", name)) for name in names]
