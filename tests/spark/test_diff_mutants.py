@@ -38,37 +38,59 @@ SCHEMA = Schema(
     ignored=1,
     named=False,
 )
+_SUMS = '(F.count(F.lit(1)), F.sum("low"), F.sum("high"))'
+_XORS = _SUMS.replace("sum", "bit_xor")
+_KEY_SUMS = "F.sum(name).alias(name) for name in"
 MUTANTS = {
     "XOR instead of sums": [
-        (digests.digest, f"F.sum(sign * {half})", f"F.bit_xor({half})") for half in ("low", "high")
+        (digests.compare_digests, _SUMS, _XORS),
+    ],
+    "XOR instead of sums of keys": [
+        (digests.differing_keys, _KEY_SUMS, _KEY_SUMS.replace("sum", "bit_xor")),
     ],
     "only the numbers of rows are compared": [
-        (digests.digest, ' | (F.col("low") != 0) | (F.col("high") != 0)', "")
+        (digests.compare_digests, _SUMS, "(F.count(F.lit(1)), F.lit(0), F.lit(0))"),
+    ],
+    "the numbers of rows are not compared with XOR": [
+        (digests.compare_digests, _SUMS, _XORS),
+        (digests.compare_digests, "left.get(b) != right.get(b)",
+         "(left.get(b) or (0,) * 3)[1:] != (right.get(b) or (0,) * 3)[1:]"),
     ],
     "sums of whole hashes overflow": [
-        (digests.digest, 'F.shiftright("hash", 32)', 'F.col("hash")')
+        (digests._halves, "F.shiftright(row, _HALF)", "row")
     ],
     "the hash skips nulls": [
         (digests.hash_of, "for pair in pairs), *masks)", "for pair in pairs))")
     ],
     "the hash of a row lacks its key": [
-        (digests.digest, "comparison.values, side, key)", "comparison.values, side)")
+        (digests._halves, ", hash_of(comparison.keys, side))", ")")
     ],
     "the hash of a row lacks its values": [
-        (digests.digest, "hash_of(comparison.values, side, key)", "key")
+        (digests._halves, "hash_of(comparison.values, side, hash_of(comparison.keys, side))",
+         "hash_of(comparison.keys, side)")
+    ],
+    "the last buckets are not read again": [
+        (digests.in_buckets, "for bucket in buckets:", "for bucket in sorted(buckets)[:-1]:")
+    ],
+    "a bucket in 64 is not read again": [
+        (digests.in_buckets, "bucket % _WORD", "min(bucket % _WORD, 62)")
+    ],
+    "all keys are taken for unique": [
+        (digests.differing_keys, "rows + abs(sign) > 2", "false")
     ],
     "duplicates cancel out at once": [
-        (pairing._pairs,
-         'F.row_number().over(Window.partitionBy("k", "v", "side").orderBy("v"))', "F.lit(1)")
+        (pairing._numbered,
+         'F.row_number().over(Window.partitionBy("hash", "k", "v", "side").orderBy("side"))',
+         "F.lit(1)")
     ],
     "rows of one side cancel out": [
-        (pairing._pairs, 'partitionBy("k", "v", "copy")) > 1', 'partitionBy("k", "v")) > 1')
+        (pairing._numbered, '"k", "v", "copy")) > 1', '"k", "v")) > 1')
     ],
     "rows that differ are numbered with equal ones": [
-        (pairing._pairs, 'partitionBy("k", "same", "side")', 'partitionBy("k", "side")')
+        (pairing._numbered, '"k", "same", "side").orderBy("v")', '"k", "side").orderBy("v")')
     ],
     "rows of one key are one pair": [
-        (pairing._pairs, 'groupBy("k", "same", "n")', 'groupBy("k", "same", F.lit(1).alias("n"))')
+        (pairing._numbered, '"k", "same", "n")', '"k", "same", F.lit(1).alias("n"))')
     ],
     "an array is hashed without its size": [
         (canonical._array, "F.size(column)", "F.lit(1)"),
@@ -86,7 +108,7 @@ MUTANTS = {
          "_same if left == right else _cast(T.LongType())", "_cast(T.BooleanType())")
     ],
     "decimals cut off": [
-        (canonical._decimal, "T.DecimalType(whole + scale, scale)", "T.DecimalType(38, 0)")
+        (canonical._decimals, "T.DecimalType(whole + scale, scale)", "T.DecimalType(38, 0)")
     ],
     "keys with three rows are duplicates": [
         (Difference.duplicates.fget, "lefts > 1 OR rights > 1", "lefts > 2 OR rights > 2")

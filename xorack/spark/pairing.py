@@ -27,6 +27,9 @@ _BROADCAST_KEYS = 2_000_000
 """Hashes of keys that are sent to all tasks: some 100 MB."""
 
 
+_ROWS_A_TASK = 50_000
+
+
 class Found(NamedTuple):
     """How many rows were found of each kind; see `xorack.spark.Counts`."""
 
@@ -49,18 +52,18 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Foun
     """
     if not digests.buckets:
         sides = [_rows(comparison, side, F.lit(False)) for side in (0, 1)]
-        return _paired(comparison, sides, unique=True), Found(0, 0, 0, 0, 0, {})
+        return _paired(comparison, sides), Found(0, 0, 0, 0, 0, {})
     with ExitStack() as stack:
         wanted = [in_buckets(comparison, side, digests.buckets) for side in (0, 1)]
-        keys, unique = None, False
+        keys, unique, rows = None, False, digests.differing
         if digests.differing > _FEW * (digests.left + digests.right):
             keys = differing_keys(comparison, digests.buckets).persist()
             stack.callback(keys.unpersist)
             numbers = keys.agg(F.count(F.lit(1)), F.count_if("several")).collect()[0]
-            unique = numbers[1] == 0
+            unique, rows = numbers[1] == 0, 2 * numbers[0]
             keys = keys if numbers[0] <= _BROADCAST_KEYS else None
         sides = [_rows(comparison, side, wanted[side], keys) for side in (0, 1)]
-        pairs = _paired(comparison, sides, unique=unique).persist()
+        pairs = _paired(comparison, sides, None if unique else rows).persist()
         found = _count(comparison, pairs)
     if found.missing - found.extra != digests.left - digests.right:
         pairs.unpersist()
@@ -85,7 +88,8 @@ def _rows(
     return frame.select(hashed.alias("hash"), F.struct(*forms).alias("k"), row.alias("lr"[side]))
 
 
-def _paired(comparison: Comparison, sides: list[DataFrame], *, unique: bool) -> DataFrame:
+def _paired(comparison: Comparison, sides: list[DataFrame], rows: int | None = None) -> DataFrame:
+    """Put the rows of both sides together: so many, or None if no key is there twice."""
     names = F.array(
         *(F.when(pair.differs("l", "r"), F.lit(pair.name)) for pair in comparison.values)
     ).cast("array<string>")
@@ -97,9 +101,9 @@ def _paired(comparison: Comparison, sides: list[DataFrame], *, unique: bool) -> 
         .when(F.size("columns") == 0, "equal")
         .otherwise("changed")
     )
-    pairs = _joined(sides) if unique else _numbered(comparison, sides)
+    pairs = _joined(sides) if rows is None else _numbered(comparison, sides, rows)
     pairs = pairs.withColumn("columns", columns).withColumn("kind", kind)
-    if unique:
+    if rows is None:
         one = {name: F.col(side).isNotNull().cast("long") for name, side in _COUNTS.items()}
         found = pairs.where("kind <> 'equal'").withColumns({**one, "n": F.lit(1)})
     else:
@@ -120,7 +124,7 @@ def _joined(sides: list[DataFrame]) -> DataFrame:
     return both.select(F.coalesce("k", "k_r").alias("k"), "l", "r")
 
 
-def _numbered(comparison: Comparison, sides: list[DataFrame]) -> DataFrame:
+def _numbered(comparison: Comparison, sides: list[DataFrame], number: int) -> DataFrame:
     """Cancel equal rows of a key, number the others on both sides, and put them together."""
     # Columns with a tolerance come last: the others tell which rows belong together.
     ordered = sorted(comparison.values, key=lambda pair: pair.tolerance is not None)
@@ -136,7 +140,9 @@ def _numbered(comparison: Comparison, sides: list[DataFrame]) -> DataFrame:
         )
         for side, rows in enumerate(sides)
     ]
-    rows = sides[0].unionByName(sides[1], allowMissingColumns=True).repartition("hash")
+    # Each task compiles the windows: 200 tasks for ten rows cost more than reading both sides.
+    tasks = 1 + number // _ROWS_A_TASK
+    rows = sides[0].unionByName(sides[1], allowMissingColumns=True).repartition(tasks, "hash")
     steps = {
         "copy": F.row_number().over(Window.partitionBy("hash", "k", "v", "side").orderBy("side")),
         "same": F.count(F.lit(1)).over(Window.partitionBy("hash", "k", "v", "copy")) > 1,
