@@ -77,20 +77,24 @@ def prove(spark, schema: Schema, cases: Cases, tolerance=None):
     assert found.equal == (not any((differ, *alone)))
 
 
+ROWS = [(1, "a", None), (2, "b", "c"), (3, "d", "d"), (3, "d", "d"), (4, "e", "f")]
+SWAPS = {
+    "values of two rows": ([(1, "b", None), (2, "a", "c"), *ROWS[2:]], [1, 2], {"v": 2}),
+    "a pair of equal rows": ([*ROWS[:2], *[(3, "x", "d")] * 2, ROWS[4]], [3, 3], {"v": 2}),
+    "a value and null": ([(1, None, "a"), *ROWS[1:]], [1], {"v": 1, "w": 1}),
+}
+
+
 def prove_swaps(spark, monkeypatch):
     """Find damage that keeps the sums of the only bucket, if they were those of values alone."""
-    monkeypatch.setattr(digests, "_bucket", lambda *_: F.lit(0))
-    left = [(1, "a", None), (2, "b", "c"), (3, "d", "d"), (3, "d", "d"), (4, "e", "f")]
-    right = [(1, "b", None), (2, "a", "c"), (3, "x", "d"), (3, "x", "d"), (4, "e", "f")]
-    sides = [spark.createDataFrame(rows, "k int, v string, w string") for rows in (left, right)]
-    with diff(sides[0], sides[1], key="k") as found:
-        keys = sorted(row["k"] for row in found.changed.collect())
-        assert (keys, found.counts.equal, found.changed_columns) == ([1, 2, 3, 3], 1, {"v": 4})
-    moved = [(1, None, "a"), *left[1:]]
-    other = spark.createDataFrame(moved, sides[0].schema)
-    with diff(sides[0], other, key="k") as found:
-        assert (found.counts.changed, found.changed_columns) == (1, {"v": 1, "w": 1})
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(digests, "_bucket", lambda *_: F.lit(0))
+        left = spark.createDataFrame(ROWS, "k int, v string, w string")
+        for rows, keys, columns in SWAPS.values():
+            with diff(left, spark.createDataFrame(rows, left.schema), key="k") as found:
+                assert sorted(row["k"] for row in found.changed.collect()) == keys
+                assert found.counts.equal == len(ROWS) - len(keys)
+                assert found.changed_columns == columns
 
 
 def test_sums_of_one_bucket(spark, monkeypatch):
