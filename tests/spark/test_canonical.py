@@ -10,6 +10,8 @@ from xorack.spark import UnsuitableColumns, diff
 from xorack.spark.columns import compare_columns
 from xorack.spark.digests import hash_of
 
+pytestmark = pytest.mark.spark
+
 EQUAL = [
     ("1", "1L"),
     ("1Y", "1S"),

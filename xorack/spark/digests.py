@@ -76,9 +76,11 @@ def compare_digests(comparison: Comparison) -> Digests:
     """Read both sides, and find the buckets that differ."""
     sides = []
     for side, frame in enumerate(comparison.frames):
-        rows = frame.select(_bucket(comparison, side).alias("bucket"), *_halves(comparison, side))
-        sums = (F.count(F.lit(1)), F.sum("low"), F.sum("high"))
-        sides.append(rows.groupBy("bucket").agg(*sums).select(F.lit(side), "*"))
+        row = _row_hash(comparison, side)
+        rows = frame.select(_bucket(comparison, side).alias("bucket"), row.alias("row"))
+        sums = [F.sum(half) for _, half in _halves("row")]
+        digest = rows.groupBy("bucket").agg(F.count(F.lit(1)), *sums)
+        sides.append(digest.select(F.lit(side), "*"))
     digests: list[dict[int, tuple[int, int, int]]] = [{}, {}]
     for side, bucket, *digest in sides[0].union(sides[1]).collect():
         digests[side][bucket] = tuple(digest)
@@ -97,26 +99,29 @@ def differing_keys(comparison: Comparison, buckets: Iterable[int]) -> DataFrame:
     """
     sides = []
     for side, frame in enumerate(comparison.frames):
-        sign = F.lit(1 - 2 * side).cast("long")
-        rows = frame.where(in_buckets(comparison, side, buckets)).select(
-            hash_of(comparison.keys, side).alias("hash"), *_halves(comparison, side)
-        )
-        signed_halves = [(sign * F.col(half)).alias(half) for half in ("low", "high")]
-        sides.append(rows.select("hash", sign.alias("sign"), *signed_halves))
-    # Nearly all keys are different: Spark's partial sums in the first tasks are in vain.
+        # The lowest bit is the side: two longs a row are shuffled.
+        row = _row_hash(comparison, side).bitwiseAND(F.lit(-2)).bitwiseOR(F.lit(side))
+        wanted = frame.where(in_buckets(comparison, side, buckets))
+        key = hash_of(comparison.keys, side)
+        sides.append(wanted.select(key.alias("hash"), row.alias("row")))
+    # Nearly all keys are different: partial sums in the first tasks would be in vain.
     rows = sides[0].union(sides[1]).repartition("hash")
-    sums = [F.sum(name).alias(name) for name in ("sign", "low", "high")]
-    keys = rows.groupBy("hash").agg(*sums, F.count(F.lit(1)).alias("rows"))
-    differ = keys.where("sign <> 0 OR low <> 0 OR high <> 0")
-    return differ.select("hash", F.expr("rows + abs(sign) > 2").alias("several"))
+    right = F.col("row").bitwiseAND(F.lit(1))
+    sums = [F.sum((1 - 2 * right) * half).alias(half_name) for half_name, half in _halves("row")]
+    keys = rows.groupBy("hash").agg(F.count(F.lit(1)).alias("n"), F.sum(right).alias("r"), *sums)
+    differ = keys.where("2 * r <> n OR low <> 0 OR high <> 0")
+    return differ.select("hash", F.expr("r > 1 OR n - r > 1").alias("several"))
 
 
 def _bucket(comparison: Comparison, side: int) -> Column:
     return hash_of(comparison.keys, side).bitwiseAND(F.lit(_BUCKETS - 1)).cast("int")
 
 
-def _halves(comparison: Comparison, side: int) -> list[Column]:
-    """Return the two halves of a row's hash: sums of them do not overflow."""
-    row = hash_of(comparison.values, side, hash_of(comparison.keys, side))
-    low = row.bitwiseAND(F.lit((1 << _HALF) - 1))
-    return [low.alias("low"), F.shiftright(row, _HALF).alias("high")]
+def _row_hash(comparison: Comparison, side: int) -> Column:
+    return hash_of(comparison.values, side, hash_of(comparison.keys, side))
+
+
+def _halves(name: str) -> list[tuple[str, Column]]:
+    """Return the two halves of a hash: sums of them do not overflow."""
+    low = F.col(name).bitwiseAND(F.lit((1 << _HALF) - 1))
+    return [("low", low), ("high", F.shiftright(name, _HALF))]

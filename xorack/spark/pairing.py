@@ -80,7 +80,7 @@ def _rows(
     frame = comparison.frames[side].where(wanted)
     names, hashed = frame.columns, hash_of(comparison.keys, side)
     if keys is not None:
-        of_keys = max(map(len, names)) * "h"  # unlike any column's name
+        of_keys = "h" * (max(map(len, names)) + 1)  # unlike any column's name
         chosen = F.broadcast(keys.select(F.col("hash").alias(of_keys)))
         frame = frame.join(chosen, hashed == F.col(of_keys), "left_semi")
     forms = [pair.form(side).alias(f"k{i}") for i, pair in enumerate(comparison.keys)]
