@@ -21,7 +21,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types synth deploy clean distclean measure
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types synth deploy clean distclean measure docs
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,6 +72,9 @@ simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the
 bench: venv ## Run the benchmarks and write docs/benchmarks.md: ARGS="--quick", ARGS="peel memory ..."
 	@$(PY) -m bench $(ARGS)
 
+docs: venv ## Build the site of the docs, with the API reference, into site/
+	@$(PY) -m tools.site
+
 lint: venv ## ruff: lint and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
@@ -104,7 +107,7 @@ audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s 
 	@"$(PYTHON)" -m tools.dependencies audit $(ARGS)
 
 clean: ## Remove all built files except .venv
-	@rm -rf cdk.out node_modules tests/engines/node_modules .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
+	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules tools/site/node_modules site .site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
 	  .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 

@@ -24,9 +24,11 @@ from tools.venv import LOCK, OLDEST, ROOT, requirements_hash, tool_environment
 NEEDS: Final = ("uv==0.13.9", "pip-audit==2.10.1")
 OTHER_LOCKS: Final = {
     "tools/judges/requirements.txt": "tools/judges/requirements.lock",
+    "tools/site/requirements.txt": "tools/site/requirements.lock",
     "xorack/local/requirements.txt": "xorack/local/requirements.lock",
 }
-"""Requirements of environments of their own, and their locks: `tools.judges`, the embedded AWS."""
+"""Requirements of environments of their own, and their locks: `tools.judges`, `tools.site`, the
+embedded AWS."""
 CLEAN, VULNERABLE, NOT_AUDITED = 0, 1, 2
 
 

@@ -1,20 +1,35 @@
-"""Makes the pictures of the dashboard's widget in docs/images/, with example chains.
+"""Makes the pictures of the dashboard's widget and of `xorack web` in docs/images/.
 
 .venv/bin/python -m tools.screenshots
 """
 
 from __future__ import annotations
 
+import json
 import random
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlencode
 
-from tools.chromium import NoChromium, picture
+from tests.support.dead_letters import put, put_messages
+from tests.support.in_process import Resources, create_resources, locked_aws
+from tools.chromium import Browser, NoChromium
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.item import encode
 from xorack.core.chain import Chain
+from xorack.core.clock import milliseconds
+from xorack.core.hashing import child_id, unit_id
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
 from xorack.ops.dashboard import Theme, render
+from xorack.ops.dead_letter_page import Sample, read_sample, render_sample
+from xorack.ops.redrive import Redrive
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
+from xorack.ops.web import DeadLetters, Site, WebServer
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "images"
 NOW = 1_772_442_000_000  # 2026-03-02, nine in the morning
@@ -76,13 +91,137 @@ def page(widget: str, theme: Theme = "light", width: int | None = None) -> str:
     )
 
 
+# -- xorack web --------------------------------------------------------------------------------
+
+_ORDERS = "orders/2026-03-02"
+_LINES = ("harpoon", "rope", "lamp oil", "biscuit, 40 lb", "log line", "canvas no. 4")
+_ENDED = (("failed", "18", 6), ("failed", "23", 41), *(("acked", str(n), n) for n in range(24, 60)))
+
+
+@contextmanager
+def web() -> Iterator[str]:
+    """Serve the page over an AWS in this process with example chains; yield its address."""
+    with locked_aws() as started:
+        aws = create_resources(started)
+        now = milliseconds()
+        put_chains(aws, now)
+        put_letters(aws)
+        sqs = aws.client("sqs")
+        redrive = Redrive(aws.dead_letter_queue_url, aws.queue_url, sqs)
+        store = DynamoDBStore(aws.table_name, aws.partition_key, aws.client("dynamodb"))
+        site = Site("stack orders", store, DeadLetters(redrive, sqs), names=_names)
+        with WebServer(site) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield server.url
+            server.shutdown()
+
+
+def put_chains(aws: Resources, now: int) -> None:
+    """Write the chains of `sample` and some that have ended."""
+    chains = [
+        replace(
+            chain,
+            **{
+                name: time + now - NOW
+                for name in (
+                    "first_seen_at",
+                    "created_at",
+                    "last_stamp_at",
+                    "deadline",
+                    "pending_deadline",
+                )
+                if (time := getattr(chain, name)) is not None
+            },
+        )
+        for chain in (status.chain for status in sample().chains[:6])
+    ]
+    for status, name, minutes in _ENDED:
+        chains.append(_ended_chain(status, f"{_ORDERS}/{name}", now - minutes * 61_000))
+    for chain in chains:
+        item = encode(replace(chain, due_at=chain.effective_deadline), aws.partition_key, 10**9)
+        aws.client("dynamodb").put_item(TableName=aws.table_name, Item=item)
+
+
+def _ended_chain(status: str, tag: str, ended_at: int) -> Chain:
+    failed = status == "failed"
+    lost = [child_id(unit_id(tag), line) for line in _LINES[1:4]] if failed else []
+    return Chain(
+        tag,
+        xor(bytes(TRACED_LENGTH), bytes(TRACED_LENGTH), *map(traced, lost)),
+        status,  # type: ignore[arg-type]
+        started=len(_LINES) + 1,
+        finished=len(_LINES) + 1 - len(lost),
+        version=1,
+        first_seen_at=ended_at - 3_600_000,
+        created_at=ended_at - 3_600_000,
+        last_stamp_at=ended_at - 3_000_000,
+        ended_at=ended_at,
+        reason="timed out" if failed else None,
+        detail=json.dumps({"customer": "Ahab", "ship": "Pequod", "lines": len(_LINES)}),
+    )
+
+
+def put_letters(aws: Resources) -> None:
+    """Put messages into the dead-letter queue."""
+    put_messages(aws, failed=(17, 18), rejected=(3, 4, 5))
+    body = {
+        "version": 1,
+        "requests": [{"op": "create", "tag": f"{_ORDERS}/61", "id": "c1", "timeout": "1h"}],
+    }
+    error = "requests[0].timeout: '1h', expected a number of seconds, more than 0"
+    put(aws, json.dumps(body), error=error, sender="AROAEXAMPLE:order-intake")
+
+
+def _names(status: ChainStatus) -> dict[int, str]:
+    return {child_id(unit_id(status.chain.tag), line): line for line in _LINES}
+
+
+def take_web(browser: Browser, theme: Theme) -> None:
+    """Take the pictures of `xorack web`."""
+    with web() as url:
+        shots = {
+            "chains": ("", 1280, 860),
+            "chain": (f"chain?{urlencode({'tag': f'{_ORDERS}/18'})}", 1280, 900),
+            "dead-letters": ("dead-letters", 1280, 860),
+        }
+        if theme == "dark":
+            shots = {"chains": shots["chains"]}
+        for name, (path, width, height) in shots.items():
+            shown = browser.open(
+                url + path, width=width, height=height, scale=2, dark=theme == "dark"
+            )
+            if name == "dead-letters":
+                shown.evaluate("document.querySelector('main>details:last-of-type').open = true")
+            shown.wait("document.getElementById('connection').textContent.includes('·')")
+            shown.evaluate("scrollTo(0, 0)")
+            target = TARGET / f"web-{name}-{theme}.png"
+            shown.picture(target)
+            print(target, *shown.problems)
+            shown.close()
+
+
+def letters() -> Sample:
+    """Return the messages of `put_letters`, as the widget would read them."""
+    with locked_aws() as started:
+        aws = create_resources(started)
+        put_letters(aws)
+        return read_sample(aws.dead_letter_queue_url, aws.client("sqs"), 30 * 86_400_000)
+
+
 def main() -> None:
     """Make the pictures."""
     themes: tuple[Theme, ...] = ("light", "dark")
     try:
-        for theme in themes:
-            target = TARGET / f"widget-{theme}.png"
-            picture(page(render(sample(), theme), theme), target, width=1240, height=745)
+        with Browser() as browser:
+            for theme in themes:
+                target = TARGET / f"widget-{theme}.png"
+                source = page(render(sample(), theme), theme)
+                browser.open(source, width=1240, height=745, scale=2).picture(target)
+                print(target)
+                take_web(browser, theme)
+            shown = browser.open(page(render_sample(letters(), 9)), width=1240, height=640, scale=2)
+            shown.evaluate("document.querySelector('details:last-of-type').open = true")
+            shown.picture(target := TARGET / "widget-dead-letters.png")
             print(target)
     except NoChromium as error:
         sys.exit(f"error: {error}")

@@ -14,7 +14,11 @@ import pytest
 
 from tests.e2e.conftest import ROOT, eventually, item_of
 from tests.e2e.test_embedded import members
+from tests.support.dead_letters import put_messages
+from xorack.aws.sqs import send
 from xorack.cli import main
+from xorack.core.request import Request
+from xorack.core.stamp import traced
 from xorack.local import assembly as assembly_module
 from xorack.local import background
 from xorack.local.errors import DeployFailed, NotRunning, PortTaken, StartFailed
@@ -126,6 +130,34 @@ def test_a_reader_follows_until_it_is_interrupted_or_the_stack_ends(running):
     _, err = orphaned.communicate(timeout=60)
     assert (err.count("\n"), orphaned.returncode) == (1, 1)
     assert err.startswith("error: xorack local is not running")
+
+
+def test_its_page_shows_what_it_holds_and_ends_with_it(running):
+    command = [sys.executable, "-m", "xorack.cli"]
+    pages = [
+        subprocess.Popen(
+            [*command, *arguments, "--no-open"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        for arguments in (["local", "web"], ["--local", "web"])
+    ]
+    urls = [page.stdout.readline().strip() for page in pages]
+    sent = [Request.create("order/19", "c", traced(1), detail={"customer": "Ahab"})]
+    send(running.stack.queue_url, sent, running.stack.client("sqs"))
+    assert eventually(lambda: item_of(running.stack, "order/19"))
+    put_messages(running.stack, failed=(1,))
+    for url in urls:
+        assert "order/19" in fetch(url)
+        assert "xorack local</span>" in fetch(url)
+        assert "Ahab" in fetch(f"{url}chain?tag=order%2F19")
+    assert "1 dead-lettered message." in fetch(f"{url}dead-letters")
+    background.stop()
+    assert [page.communicate(timeout=60) for page in pages] == [("", None)] * 2
+    assert [page.returncode for page in pages] == [0, 0]
+
+
+def fetch(url):
+    with urllib.request.urlopen(url, timeout=60) as response:
+        return response.read().decode()
 
 
 def test_a_second_start_does_nothing_and_contradictions_are_explained(running):

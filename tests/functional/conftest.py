@@ -9,6 +9,7 @@ from botocore.client import BaseClient
 from tests.support.cli import create_stack
 from tests.support.dead_letters import Calls
 from tests.support.functions import Functions
+from tools.chromium import Browser, NoBuild
 from xorack.cli import main, wait
 from xorack.ops import redrive
 
@@ -83,3 +84,14 @@ def sqs(monkeypatch):
 def answer(monkeypatch):
     """A function that puts lines on stdin."""
     return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium; its tests are skipped only where not even npm has one."""
+    try:
+        started = Browser()
+    except NoBuild as error:
+        pytest.skip(str(error))
+    with started:
+        yield started

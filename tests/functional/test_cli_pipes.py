@@ -25,10 +25,11 @@ ARGUMENTS = {
     ("dead-letters", "delete"): ["--all", "--yes"],
     ("dead-letters", "redrive"): ["--look"],
     ("redrive",): ["--yes", "--json"],
+    ("web",): ["--no-open"],
 }
 
 
-LOCAL = [("local", name) for name in ("start", "status", "env", "events", "stop")]
+LOCAL = [("local", name) for name in ("start", "status", "env", "events", "stop", "web")]
 
 
 def test_every_command_is_tested():

@@ -126,7 +126,7 @@ def test_dead_letters_are_a_second_page(world):
     assert page.count("<pre>") == 2
     everything = handler({**LETTERS, **CONTEXT}, None)
     assert everything.count("<pre>") == 4
-    assert "sender: AROA:loader" in everything
+    assert "<dt>sender</dt><dd>AROA:loader</dd>" in everything
     assert "&quot;tag&quot;: &quot;books/4&quot;" in everything
     # Nobody else waits for messages that the widget has read.
     assert len(world.dead_letters()) == 4

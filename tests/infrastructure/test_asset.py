@@ -21,7 +21,7 @@ ON_LAMBDA = {
     "aws_lambda_powertools", "jmespath", "typing_extensions",
 }  # fmt: skip
 PACKAGES = ["aws_lambda_powertools", "jmespath", "typing_extensions"]
-ELSEWHERE = {"cdk", "spark", "local", "cli", "client"}
+ELSEWHERE = {"cdk", "spark", "local", "cli", "client", "web"}
 
 # The asset is the first folder on the path; the checkout and other packages are hidden.
 IMPORT = """
@@ -57,7 +57,7 @@ def test_it_has_the_handlers_and_the_library_and_nothing_else(asset):
         for path in (ROOT / folder).rglob("*")
         if path.is_file()
         and "__pycache__" not in path.parts
-        and path.relative_to(ROOT).parts[1] not in ELSEWHERE
+        and not ELSEWHERE & {*path.relative_to(ROOT).parts}
     }
     packed = {path.relative_to(asset) for path in asset.rglob("*") if path.is_file()}
     ours = {path for path in packed if path.parts[0] in ("lambda_src", "xorack")}

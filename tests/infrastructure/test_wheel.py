@@ -80,6 +80,14 @@ def example(wheel, tmp_path_factory):
     return Template.read(out / "warehouse.template.json")
 
 
+def test_the_page_of_xorack_web_is_in_it(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    code = "from xorack.ops.web import Site; site = Site('stack', None); "
+    code += "print(*(site.get(f'page.{kind}', {}).status for kind in ('css', 'js', 'svg')))"
+    assert python(code, cwd=tmp_path, PYTHONPATH=str(tmp_path)).split() == ["200"] * 3
+
+
 def test_the_wheel_has_the_handlers_and_one_package(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names}

@@ -13,6 +13,7 @@ from tests.spark import diff_damage
 from tests.spark.diff_model import Columns, Found, complaints, expected
 from tests.spark.diff_tables import CASE, FRACTIONS, STRING_TYPES, Cases, Schema, schemas
 from xorack.spark import UnsuitableColumns, diff, digests
+from xorack.spark.columns import compare_columns
 
 pytestmark = pytest.mark.spark
 
@@ -99,6 +100,15 @@ def prove_swaps(spark, monkeypatch):
 
 def test_sums_of_one_bucket(spark, monkeypatch):
     prove_swaps(spark, monkeypatch)
+
+
+def test_keys_with_equal_rows_are_left_out(spark):
+    left = spark.range(100).withColumn("v", F.col("id"))
+    right = left.withColumn("v", F.expr("if(id = 17, 0, v)"))
+    comparison = compare_columns(left, right, "id")
+    keys = digests.differing_keys(comparison, digests.compare_digests(comparison).buckets)
+    every = digests.differing_keys(comparison, range(digests._BUCKETS))
+    assert (keys.count(), every.count()) == (1, 1)
 
 
 @settings(PROOF, max_examples=3)

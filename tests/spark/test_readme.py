@@ -8,10 +8,13 @@ import re
 import pytest
 
 import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
+from tests.functional.test_fan_in import record_of
 from tests.spark.helpers import ROOT, Acker, block_with, chains_in, code_blocks, totals
+from tests.support.functions import Context
 from xorack.spark import OutputDiffers
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
 SNIPPETS = code_blocks(README, "python")
 
 
@@ -22,7 +25,7 @@ def snippet(text):
 
 def test_every_snippet_has_a_test_here():
     texts = ("acker.grant_send", "lines.start", "lines.finish", "tracker.start", 'event["token"]')
-    texts += ("Request.stamp_", "aws_events_targets.SqsQueue")
+    texts += ("@fan_in",)
     assert len({snippet(text) for text in texts}) == len(SNIPPETS) == len(texts)
 
 
@@ -33,26 +36,48 @@ def consumed(functions):
     return chains_in(functions.aws)
 
 
-def test_tracker(aws, functions):
-    published = []
+def started(aws):
+    """Run the code that starts a chain; return its names, and what it published."""
+    published, done = [], []
     names = {
         "queue_url": aws.queue_url,
         "publish": lambda line, token: published.append({"line": line, "token": token}),
+        "process": done.append,
+        "done": done,
     }
     exec(snippet("tracker.start"), names)
+    return names, json.loads(json.dumps(published))
+
+
+def test_tracker(aws, functions):
+    names, published = started(aws)
     assert totals(consumed(functions))["order/17"] == ("open", 3, 1)
     assert [event["line"] for event in published] == ["harpoon", "rope"]
-    done = []
-    for event in json.loads(json.dumps(published)):
-        exec(snippet('event["token"]'), {**names, "event": event, "process": done.append})
-    assert done == published
+    for event in published:
+        exec(snippet('event["token"]'), {**names, "event": event})
+    assert names["done"] == published
     assert consumed(functions)["order/17"].status == "acked"
     (event,) = aws.events()
     assert event["detail"]["detail"] == {"customer": "Ahab"}
 
 
+def test_fan_in(aws, functions):
+    names, published = started(aws)
+    exec(snippet("@fan_in"), names)
+    bodies = [{"line": event["line"], "xorack": event["token"]} for event in published]
+    messages = [
+        {"MessageId": str(n), "ReceiptHandle": "h", "Body": json.dumps(body)}
+        for n, body in enumerate(bodies)
+    ]
+    records = [record_of(message) for message in messages]
+    assert names["handler"]({"Records": records}, Context()) == {"batchItemFailures": []}
+    assert names["done"] == bodies
+    assert consumed(functions)["order/17"].status == "acked"
+
+
 def test_requests(aws, functions):
-    exec(snippet("Request.stamp_"), {"queue_url": aws.queue_url})
+    code = block_with(code_blocks(PROTOCOL, "python"), "Request.stamp_")
+    exec(compile(code, "protocol.md", "exec"), {"queue_url": aws.queue_url})
     assert totals(consumed(functions))["file13"] == ("acked", 4, 4)
 
 
@@ -87,10 +112,8 @@ def test_cdk():
         "self": stack,
         "producer": aws_iam.Role(stack, "Producer", assumed_by=aws_iam.AnyPrincipal()),
         "done": aws_sqs.Queue(stack, "Done"),
-        "event_bus_name": "acks",
     }
     exec(snippet("acker.grant_send"), names)
-    exec(snippet("aws_events_targets.SqsQueue"), names)
     template = assertions.Template.from_stack(stack)
     assert names["acker"].settings.batch_size == 500
     pattern = {"source": ["xorack"], "detail-type": ["acked"]}
@@ -98,10 +121,3 @@ def test_cdk():
     # The rule for the AWS CLI is the same.
     (documented,) = re.findall(r"--event-pattern '(.*)'", README)
     assert json.loads(documented) == pattern
-
-
-def test_links_have_targets():
-    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -9,7 +9,7 @@ import pytest
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChain
 from xorack.core.stamp import traced, xor
-from xorack.ops.dashboard import render
+from xorack.ops.dashboard import ChainView, chain_table, render
 from xorack.ops.dead_letter_page import Sample, render_sample
 from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.snapshot import Snapshot, read_snapshot
@@ -130,13 +130,13 @@ def test_a_long_tag_is_cut_and_whole_in_its_title():
 def test_the_distance_of_the_deadline_and_a_bar_of_the_used_time(left, colour, used, text):
     source = page(chain(deadline=NOW + left))
     assert f'<span class="num {colour}"' in source
-    assert f'class="bar thin"><i class="{colour}" style="width:{used}%"' in source
+    assert f'class="bar thin" aria-hidden="true"><rect class="{colour}" width="{used}%"' in source
     assert text in shown(source)
 
 
 def test_progress_is_a_bar_and_figures():
     source = page(chain(started=2_000, finished=1_500))
-    assert 'class="bar"><i class="ok" style="width:75.0%"' in source
+    assert 'class="bar" aria-hidden="true"><rect class="ok" width="75.0%"' in source
     assert "75 % 1,500 of 2,000" in shown(source)
     assert "its senders report no counts" in shown(page(chain()))
 
@@ -156,6 +156,25 @@ def test_known_outstanding_units_are_named():
     assert "199 units, too many to name" in shown(page(chain(stamp=many, started=199)))
     assert "this stamp names none" in shown(page(chain(stamp=b"opaque")))
     assert "9 units, this stamp names none" in shown(page(chain(stamp=b"8 bytes!", started=9)))
+
+
+def test_ended_chains_have_their_reason_and_end():
+    ended = {"started": 2, "finished": 1, "ended_at": NOW - 5000, "stamp": traced(7)}
+    failed = chain("a", status="failed", reason="<lost>", **ended)
+    acked = chain("b", status="acked", **ended | {"finished": 2})
+    source = shown(chain_table(ChainStatus(one, NOW) for one in (failed, acked)))
+    assert "a failed: <lost> 50 % 1 of 2 55 s 5 s ago 0000000000000007" in source
+    assert "b acked 100 % 2 of 2 55 s 5 s ago none" in source
+
+
+def test_units_are_named_and_chains_linked_where_a_view_says_so():
+    stamp = xor(*map(traced, (3, 5, 7)))
+    status = ChainStatus(chain("a&b", stamp=stamp, started=3), NOW)
+    view = ChainView("End", link="chain?tag={}".format, names=lambda _: {7: "<rope>"})
+    source = chain_table([status], view)
+    assert '<a href="chain?tag=a&amp;b">a&amp;b</a>' in source
+    assert "End" in shown(source)
+    assert "<rope> 0000000000000003 0000000000000005" in shown(source)
 
 
 def test_a_chain_with_hundreds_of_named_units_lists_some():

@@ -19,6 +19,7 @@ from xorack.aws import schema
 from xorack.aws.client import error_code
 from xorack.aws.item import decode, encode
 from xorack.aws.mark_buckets import MarkBuckets
+from xorack.aws.scan import decode_valid, scan_arguments
 from xorack.aws.table import Item, Table, condition_failed, sdk_retried, ttl
 from xorack.core.chain import Chain
 from xorack.core.clock import milliseconds
@@ -292,31 +293,11 @@ class DynamoDBStore:
             NotAChain: An item is not a chain and ``on_invalid`` is None.
             Unavailable: A retry may help.
         """
-        condition = "NOT contains(#key, :nul)"
-        names = {"#key": self.table.partition_key}
-        values: Item = {":nul": {"S": "\0"}}
-        projection: dict[str, str] = {}
-        if prefix:
-            condition += " AND begins_with(#key, :prefix)"
-            values[":prefix"] = {"S": prefix}
-        if attributes:
-            names.update({f"#{name}": name for name in attributes})
-            projection["ProjectionExpression"] = ", ".join(names)
-        for page in self.table.pages(
-            "scan",
-            start=self.table.key(after) if after else None,
-            FilterExpression=condition,
-            ExpressionAttributeNames=names,
-            ExpressionAttributeValues=values,
-            **projection,
-        ):
-            for item in page["Items"]:
-                try:
-                    yield self._decode(item)
-                except NotAChain as error:
-                    if on_invalid is None:
-                        raise
-                    on_invalid(error)
+        key = self.table.partition_key
+        start = self.table.key(after) if after else None
+        arguments = scan_arguments(key, prefix, attributes)
+        for page in self.table.pages("scan", start=start, **arguments):
+            yield from decode_valid(page["Items"], key, on_invalid)
 
     def _encode(self, chain: Chain) -> Item:
         return encode(chain, self.table.partition_key, self.retention)

@@ -68,8 +68,8 @@ class Acker(Construct):
 
     `AckerProps` describes its keyword arguments.
 
-    Example:
-        In a stack of your own::
+    Examples:
+        In a stack of your own:
 
             acker = Acker(self, "Acker", settings=Settings(batch_size=500))
             acker.grant_send(my_producer)

@@ -27,6 +27,7 @@ from xorack.cli.options import (
 )
 from xorack.cli.wait import run_wait
 from xorack.cli.watch import run_watch
+from xorack.cli.web import web
 from xorack.client.names import Candidate, names_of
 from xorack.ops.run import Run
 from xorack.ops.snapshot import MAX_CHAINS
@@ -251,6 +252,7 @@ for _command in (
     changes.extend,
     dead_letters.dead_letters,
     dead_letters.redrive,
+    web,
 ):
     cli.add_command(_command)
 

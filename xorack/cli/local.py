@@ -19,7 +19,7 @@ from xorack.local.background import Background
 from xorack.local.errors import NotRunning
 from xorack.local.java import JavaNotFound
 
-__all__ = ["local", "local_option", "use_local"]
+__all__ = ["local", "local_environ", "local_option", "use_local"]
 
 _NOT_FOR = ("local", "demo")
 """Commands that do not use the embedded AWS of another process."""
@@ -27,7 +27,7 @@ _POLL_SECONDS = 0.5
 
 
 @contextmanager
-def _local_environ() -> Iterator[None]:
+def local_environ() -> Iterator[None]:
     """Let boto3 and the options of a command find the embedded AWS."""
     before = dict(os.environ)
     for name, value in background.find().environ().items():
@@ -44,7 +44,7 @@ def _local_environ() -> Iterator[None]:
 def use_local(context: click.Context) -> None:
     """Use the embedded AWS until the command ends."""
     if context.invoked_subcommand not in _NOT_FOR:
-        context.with_resource(_local_environ())
+        context.with_resource(local_environ())
 
 
 local_option = click.option(
@@ -115,6 +115,7 @@ def start(settings: dict[str, str] | None, port: int | None, as_json: bool) -> N
     screen.say(f"ready after {seconds:.1f} s" if started else "running already")
     _show(running)
     screen.say('for other programs: eval "$(xorack local env)"; for xorack: xorack --local list')
+    screen.say("in a browser: xorack local web")
 
 
 def _show(running: Background) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "print_rows",
     "print_status",
     "say",
+    "unit_name",
 ]
 
 COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
@@ -140,7 +141,7 @@ def _properties(
         yield from (("detail", first), *(("", printable(line)) for line in others))
     if chain.status != "acked":
         ids = [f"{unit:016x}" for unit in status.outstanding]
-        lines = [f"{id}  {_name(names[id])}" if names.get(id) is not None else id for id in ids]
+        lines = [f"{id}  {unit_name(names[id])}" if names.get(id) is not None else id for id in ids]
         lines += [status.outstanding_note] if status.outstanding_note else []
         yield "outstanding", lines[0] if lines else "none"
         yield from (("", line) for line in lines[1:])
@@ -150,7 +151,7 @@ def _properties(
             yield "resume", "pending" if chain.resume_pending else "done"
 
 
-def _name(candidate: Candidate | None) -> str:
+def unit_name(candidate: Candidate | None) -> str:
     """Return a unit's name as the line of a file of candidates."""
     text = candidate if isinstance(candidate, str) else json.dumps(candidate, ensure_ascii=False)
     return printable(text)

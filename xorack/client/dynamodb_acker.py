@@ -51,7 +51,7 @@ class DynamoDBAcker:
     ``ClientError``, such as a denied access, means that DynamoDB rejected the last attempt. An
     earlier attempt may have taken effect if it ended in one of those unknown ways.
 
-    Example:
+    Examples:
         >>> acker = DynamoDBAcker("my-table", partition_key="tagID")   # doctest: +SKIP
         >>> acker.create("database/file13", bytes.fromhex("29")).acked            # doctest: +SKIP
         False

@@ -104,7 +104,7 @@ def fan_in(
         name: As in `token_of`.
         required: As in `step_of`.
 
-    Example:
+    Examples:
         >>> @fan_in(Tracker(queue_url))                                 # doctest: +SKIP
         ... def handler(record, step):
         ...     process(record.json_body)

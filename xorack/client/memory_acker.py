@@ -22,7 +22,7 @@ class Acker(EventEmitter):
     may share an acker: each call is atomic, and the thread that ends a chain calls the listeners,
     outside the lock.
 
-    Example:
+    Examples:
         >>> acker = Acker()
         >>> _ = acker.on("acked", lambda tag: print("all of", tag, "is processed"))
         >>> acker.add("database/file13", bytes.fromhex("29"))

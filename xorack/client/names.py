@@ -41,7 +41,7 @@ def names_of(
     Raises:
         InvalidRequest: An id is invalid, or ids came without the root's parts.
 
-    Example:
+    Examples:
         >>> detail = {"tag": "order/18", "outstanding": ["0feb652bd3de76c3"]}
         >>> names_of(detail, ["lamp", "oil", "wick"])
         {'0feb652bd3de76c3': 'oil'}

@@ -123,7 +123,7 @@ AnyToken = Token | Mapping[str, Any] | str
 class Tracker:
     """Tracks work for producers in plain Python. Threads may share one.
 
-    Example:
+    Examples:
         >>> tracker = Tracker(queue_url)                                # doctest: +SKIP
         >>> token = tracker.start("order/17", timeout=3600)             # doctest: +SKIP
         >>> with tracker.step(token) as step:                           # doctest: +SKIP

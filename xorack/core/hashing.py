@@ -140,7 +140,7 @@ def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
         InvalidRequest: There are no parts, a part has another type, an integer is beyond signed 64
             bits, a ``str`` holds lone surrogates, or a ``Decimal`` is not finite.
 
-    Example:
+    Examples:
         >>> unit_id("database/file13", 0) == unit_id("database/file13", 0)
         True
     """

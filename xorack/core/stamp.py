@@ -56,7 +56,7 @@ _UNIT_OF_ZERO = xxh64_long_inverse(0)
 class Stamp(bytes):
     """The bytes of a stamp, or of a chain: the XOR of its stamps.
 
-    Example:
+    Examples:
         >>> xor(b"A", b"A").acked
         True
     """

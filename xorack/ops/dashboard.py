@@ -1,11 +1,13 @@
-"""The dashboard widget's page: a snapshot of unfinished chains as HTML.
+"""Chains as HTML: the dashboard widget's page, and the tables of `xorack web`.
 
-The page needs no script, and escapes all text from others (tags, reasons). Pure, no I/O.
+It needs no script and no inline style, and escapes all text from others (tags, reasons). Pure.
 """
 
 from __future__ import annotations
 
 import html
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from xorack.core.event import MAX_OUTSTANDING, rfc3339
@@ -13,21 +15,37 @@ from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import SOON_MS, ChainStatus
 from xorack.ops.text import plural, printable, span
 
-__all__ = ["Theme", "escaped", "html_page", "render", "render_error"]
+__all__ = [
+    "COLOURS",
+    "ChainView",
+    "Theme",
+    "badge",
+    "bar",
+    "chain_table",
+    "escaped",
+    "html_page",
+    "named_first",
+    "outstanding_units",
+    "remarks",
+    "render",
+    "render_error",
+    "style",
+    "table",
+]  # fmt: skip
 
 Theme = Literal["light", "dark"]
 
 _TAG_CHARACTERS = 120
 _IDS_SHOWN = 2
 
-_COLOURS = {
+COLOURS = {
     "light": {
         "text": "#16191f", "faint": "#5f6b7a", "line": "#e3e7ec", "badge": "#f2f3f3",
-        "ok": "#0972d3", "soon": "#b45309", "late": "#d91515",
+        "ok": "#0972d3", "soon": "#b45309", "late": "#d91515", "done": "#037f51",
     },
     "dark": {
         "text": "#d1d5db", "faint": "#8d99a8", "line": "#2f3b47", "badge": "#232f3e",
-        "ok": "#539fe5", "soon": "#f2a93b", "late": "#ff7a7a",
+        "ok": "#539fe5", "soon": "#f2a93b", "late": "#ff7a7a", "done": "#4cc38a",
     },
 }  # fmt: skip
 
@@ -43,37 +61,67 @@ background:none}}
 .xorack .tag{{font-weight:600;overflow-wrap:anywhere;unicode-bidi:isolate}}
 .xorack .faint{{color:{faint};font-size:12px}}
 .xorack .badge{{background:{badge};border:1px solid {line};border-radius:8px;padding:0 7px;
-font-size:11px;white-space:nowrap}}
-.xorack .bar{{background:{line};border-radius:3px;height:8px;margin:5px 0 3px;overflow:hidden}}
+font-size:11px;overflow-wrap:anywhere}}
+.xorack .bar{{display:block;background:{line};border-radius:3px;width:100%;height:8px;
+margin:5px 0 3px}}
 .xorack .bar.thin{{height:3px}}
-.xorack .bar i{{display:block;height:100%;border-radius:3px}}
 .xorack code{{font-family:Monaco,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:11px;
 background:none;color:inherit;padding:0;white-space:nowrap;display:block}}
 .xorack pre{{font:11px/1.4 Monaco,Menlo,Consolas,"DejaVu Sans Mono",monospace;margin:4px 0 12px;
 background:none;border:0;color:inherit;padding:0;white-space:pre-wrap;overflow-wrap:anywhere}}
+.xorack dl{{display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;margin:6px 0;
+font-size:12px}}
+.xorack dt{{color:{faint}}}.xorack dd{{margin:0;overflow-wrap:anywhere}}
 .xorack summary{{cursor:pointer;color:{ok};font-size:12px}}
+.xorack summary .tag{{font-weight:400}}.xorack>details{{margin:5px 0}}
 .xorack .ok{{color:{ok}}}.xorack .soon{{color:{soon}}}.xorack .late{{color:{late}}}
-.xorack i.ok{{background:{ok}}}.xorack i.soon{{background:{soon}}}
-.xorack i.late{{background:{late}}}.xorack i.faint{{background:{faint}}}
+.xorack .done{{color:{done}}}.xorack rect{{fill:currentColor}}
+.xorack .chains th:nth-child(1){{width:34%}}.xorack .chains th:nth-child(2){{width:22%}}
+.xorack .chains th:nth-child(3){{width:11%}}.xorack .chains th:nth-child(4){{width:16%}}
+.xorack .chains th:nth-child(5){{width:17%}}.xorack .reasons th:nth-child(1){{width:84px}}
+.xorack .reasons{{margin-bottom:14px}}.xorack .reasons th:nth-child(2){{width:96px}}
+.xorack .reasons th:nth-child(4){{width:29%}}
 """
 
-_COLUMNS = (
-    ("Chain", "34%"), ("Progress", "22%"), ("Age", "11%"), ("Deadline", "16%"),
-    ("Outstanding units", "17%"),
-)  # fmt: skip
+
+@dataclass(frozen=True)
+class ChainView:
+    """What a table of chains shows beside the chains.
+
+    Attributes:
+        end: The head of the column of deadlines.
+        link: Returns the address of a chain's page; None for no links.
+        names: Returns the names of a chain's outstanding units, as far as they are known.
+    """
+
+    end: str = "Deadline"
+    link: Callable[[str], str] | None = None
+    names: Callable[[ChainStatus], Mapping[int, str]] = lambda _: {}
 
 
 def render(snapshot: Snapshot, theme: Theme = "light") -> str:
     """Render a snapshot as HTML to embed in a page, without scripts or links."""
     parts = [_summary(snapshot)]
     if snapshot.chains:
-        heads = "".join(f'<th style="width:{width}">{name}</th>' for name, width in _COLUMNS)
-        rows = "".join(map(_row, snapshot.chains))
-        parts.append(f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>")
+        parts.append(chain_table(snapshot.chains))
     for error in snapshot.invalid:
         tag, reason = escaped(str(error.tag), _TAG_CHARACTERS), escaped(error.reason, 200)
         parts.append(f'<p class="late">{tag} cannot be read: {reason}</p>')
     return html_page("".join(parts), theme)
+
+
+def chain_table(chains: Iterable[ChainStatus], view: ChainView | None = None) -> str:
+    """Render chains as a table."""
+    shown = view or ChainView()
+    heads = ("Chain", "Progress", "Age", shown.end, "Outstanding units")
+    rows = "".join(_row(status, shown) for status in chains)
+    return table("chains", heads, rows)
+
+
+def table(kind: str, heads: Iterable[str], rows: str) -> str:
+    """Return a table of rendered rows; the style knows the widths of the kind's columns."""
+    cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    return f'<table class="{kind}"><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>'
 
 
 def render_error(reason: str, theme: Theme = "light", content: str = "chains") -> str:
@@ -84,59 +132,91 @@ def render_error(reason: str, theme: Theme = "light", content: str = "chains") -
 
 def html_page(content: str, theme: Theme) -> str:
     """Return a page of the widget: escaped content with its style."""
-    style = _STYLE.format(**_COLOURS[theme])
-    return f'<style>{style}</style><div class="xorack">{content}</div>'
+    return f'<style>{style(COLOURS[theme])}</style><div class="xorack">{content}</div>'
+
+
+def style(colours: Mapping[str, str]) -> str:
+    """Return the style of everything that this module renders, in these colours."""
+    return _STYLE.format(**colours)
 
 
 def _summary(snapshot: Snapshot) -> str:
     chains = snapshot.chains
-    urgencies = [status.urgency for status in chains]
     count = plural(len(chains), "unfinished chain")
-    sentences = [
-        f"The {count} with the earliest deadlines; there are more."
-        if snapshot.more
-        else f"{count}."
-    ]
+    text = f"{count}."
+    if snapshot.more:
+        text = f"The {count} with the earliest deadlines; there are more."
     if not chains:
-        sentences = ["No unfinished chain has a deadline."]
+        text = "No unfinished chain has a deadline."
+    sentences = " ".join([text, *remarks(chains, snapshot.event_pending)])
+    return f'<p>{sentences} <span class="faint">{rfc3339(snapshot.at)}</span></p>'
+
+
+def remarks(chains: Iterable[ChainStatus], event_pending: int) -> list[str]:
+    """Return sentences on what needs attention: deadlines, missing creates, pending events."""
+    unfinished = [status for status in chains if not status.chain.final]
+    urgencies = [status.urgency for status in unfinished]
+    sentences = []
     if late := urgencies.count("late"):
         sentences.append(f'<b class="late">{late} past the deadline.</b>')
     if soon := urgencies.count("soon"):
         sentences.append(f'<b class="soon">{soon} due within {span(SOON_MS)}.</b>')
-    if pending := sum(status.chain.status == "pending" for status in chains):
+    if pending := sum(status.chain.status == "pending" for status in unfinished):
         sentences.append(f"{pending} not created yet.")
-    if snapshot.event_pending:
-        events = plural(snapshot.event_pending, "event")
+    if event_pending:
+        events = plural(event_pending, "event")
         sentences.append(f'<b class="late">{events} of finished chains not published yet.</b>')
-    return f'<p>{" ".join(sentences)} <span class="faint">{rfc3339(snapshot.at)}</span></p>'
+    return sentences
 
 
-def _row(status: ChainStatus) -> str:
-    cells = (cell(status) for cell in (_name, _progress, _age, _deadline, _outstanding))
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+def _row(status: ChainStatus, view: ChainView) -> str:
+    cells = (
+        _name(status, view),
+        _progress(status),
+        _age(status),
+        _deadline(status),
+        outstanding_units(status, view.names(status)),
+    )
+    key = f' data-key="{escaped(status.chain.tag)}"' if view.link else ""
+    return f"<tr{key}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
-def _name(status: ChainStatus) -> str:
+def _name(status: ChainStatus, view: ChainView) -> str:
     chain = status.chain
-    notes = []
-    if chain.status == "pending":
-        notes.append('<span class="badge">not created yet</span>')
-    if chain.failing is not None:
-        notes.append(f'<span class="badge late">failing: {escaped(chain.failing, 80)}</span>')
-    if chain.last_stamp_at is not None:
+    notes = [badge(status)]
+    if chain.last_stamp_at is not None and not chain.final:
         notes.append(f"last stamp {span(max(0, status.now - chain.last_stamp_at))} ago")
     full, short = escaped(chain.tag), escaped(chain.tag, _TAG_CHARACTERS)
+    if view.link is not None:
+        short = f'<a href="{html.escape(view.link(chain.tag))}">{short}</a>'
     name = f'<div class="tag" title="{full}">{short}</div>'
-    return f'{name}<div class="faint">{" ".join(notes)}</div>'
+    return f'{name}<div class="faint">{" ".join(filter(None, notes))}</div>'
+
+
+def badge(status: ChainStatus) -> str:
+    """Render a chain's status and its reason, unless it is just open."""
+    chain = status.chain
+    badges = []
+    if chain.status == "pending":
+        badges.append('<span class="badge">not created yet</span>')
+    if chain.failing is not None:
+        badges.append(f'<span class="badge late">failing: {escaped(chain.failing, 80)}</span>')
+    if chain.status == "failed":
+        badges.append(f'<span class="badge late">failed: {escaped(chain.reason or "", 80)}</span>')
+    if chain.status == "acked":
+        badges.append('<span class="badge done">acked</span>')
+    return " ".join(badges)
 
 
 def _progress(status: ChainStatus) -> str:
     chain = status.chain
     if status.percent is None:
-        return f'{_bar(0, "faint")}<span class="faint">its senders report no counts</span>'
+        return f'{bar(0, "faint")}<span class="faint">its senders report no counts</span>'
+    colour = {"acked": "done", "failed": "late"}.get(chain.status, "ok")
+    counts = f"{chain.finished:,} of {chain.started:,}" if chain.started > 0 else ""
     return (
-        f'{_bar(status.percent, "ok")}<span class="num">{status.percent:g} %</span> '
-        f'<span class="faint num">{chain.finished:,} of {chain.started:,}</span>'
+        f'{bar(status.percent, colour)}<span class="num">{status.percent:g} %</span> '
+        f'<span class="faint num">{counts}</span>'
     )
 
 
@@ -146,6 +226,9 @@ def _age(status: ChainStatus) -> str:
 
 
 def _deadline(status: ChainStatus) -> str:
+    if (ended := status.chain.ended_at) is not None:
+        title = escaped(str(rfc3339(ended)))
+        return f'<span class="num" title="{title}">{span(max(0, status.now - ended))} ago</span>'
     if status.deadline is None:
         return '<span class="faint">none</span>'
     left = status.deadline - status.now
@@ -155,12 +238,15 @@ def _deadline(status: ChainStatus) -> str:
     if status.age_ms is not None:
         # The share of the time that is used: ahead of the progress, the chain is likely to fail.
         share = 100 * status.age_ms / max(1, status.age_ms + left)
-        used = _bar(share, status.urgency, thin=True)
+        used = bar(share, status.urgency, thin=True)
     return f'<span class="num {status.urgency}" title="{title}">{text}</span>{used}'
 
 
-def _outstanding(status: ChainStatus) -> str:
-    ids = [f"<code>{unit:016x}</code>" for unit in status.outstanding]
+def outstanding_units(status: ChainStatus, names: Mapping[int, str]) -> str:
+    """Render the outstanding units of a chain, those with a name by it; most are collapsed."""
+    if status.chain.status == "acked":
+        return '<span class="faint">none</span>'
+    ids = [_unit(unit, names.get(unit)) for unit in named_first(status, names)]
     shown = len(ids) if len(ids) <= _IDS_SHOWN + 1 else _IDS_SHOWN
     parts = ids[:shown]
     if rest := ids[shown:]:
@@ -171,10 +257,23 @@ def _outstanding(status: ChainStatus) -> str:
     return "".join(parts) + (f'<span class="faint">{note}</span>' if note else "")
 
 
-def _bar(percent: float, colour: str, *, thin: bool = False) -> str:
+def named_first(status: ChainStatus, names: Mapping[int, str]) -> list[int]:
+    """Return the ids of the outstanding units, those with names first, by name."""
+    return sorted(status.outstanding, key=lambda id_: (id_ not in names, names.get(id_, ""), id_))
+
+
+def _unit(unit: int, name: str | None) -> str:
+    if name is None:
+        return f"<code>{unit:016x}</code>"
+    return f'<code class="name" title="{unit:016x}">{escaped(name, 80)}</code>'
+
+
+def bar(percent: float, colour: str, *, thin: bool = False) -> str:
+    """Return a bar of which so much is filled."""
     width = min(100.0, percent)
     kind = "bar thin" if thin else "bar"
-    return f'<div class="{kind}"><i class="{colour}" style="width:{width:.1f}%"></i></div>'
+    rect = f'<rect class="{colour}" width="{width:.1f}%" height="100%" rx="3"/>'
+    return f'<svg class="{kind}" aria-hidden="true">{rect}</svg>'
 
 
 def escaped(text: str, limit: int | None = None) -> str:

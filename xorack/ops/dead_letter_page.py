@@ -1,27 +1,31 @@
-"""The widget's page of dead-lettered messages: a sample of them as HTML.
+"""Dead-lettered messages as HTML: the widget's page, and that of `xorack web`.
 
-The page needs no script, and escapes all text from others (bodies, reasons, tags).
+It needs no script, and escapes all text from others (bodies, reasons, tags).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from xorack.core.clock import milliseconds
 from xorack.core.event import rfc3339
 from xorack.ops.body import body_lines, value_line
-from xorack.ops.dashboard import Theme, escaped, html_page
+from xorack.ops.dashboard import Theme, escaped, html_page, table
 from xorack.ops.dead_letters import DeadMessage, Group, add_to_groups
 from xorack.ops.text import plural, span
 
-__all__ = ["Sample", "read_sample", "render_sample"]
+__all__ = ["Actions", "Sample", "read_sample", "render_messages", "render_sample"]
+
+Actions = Callable[[Sequence[DeadMessage]], str]
+"""Renders what can be done with some messages of one kind."""
 
 _CALLS = 10
 _LINES = 40
 _REASONS = 20
 _TAG_CHARACTERS = 120
-_COLUMNS = (("Messages", "9%"), ("Kind", "10%"), ("Reason", "52%"), ("For example", "29%"))
+_COLUMNS = ("Messages", "Kind", "Reason", "For example")
 
 
 @dataclass(frozen=True)
@@ -70,16 +74,21 @@ def read_sample(queue_url: str, client: Any, retention: int) -> Sample:
 
 def render_sample(sample: Sample, limit: int, theme: Theme = "light") -> str:
     """Render a sample as HTML: the counts by reason, and the first messages as a whole."""
-    parts = [_summary(sample)]
+    return html_page(_summary(sample) + render_messages(sample, limit), theme)
+
+
+def render_messages(sample: Sample, limit: int, actions: Actions | None = None) -> str:
+    """Render the counts by reason, and the first messages; with actions, these of each."""
     groups = add_to_groups({}, sample.messages)
-    if groups:
-        heads = "".join(f'<th style="width:{width}">{name}</th>' for name, width in _COLUMNS)
-        rows = "".join(map(_row, groups[:_REASONS]))
-        parts.append(f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>")
-        if more := groups[_REASONS:]:
-            parts.append(f'<p class="faint">and {plural(len(more), "more reason")}</p>')
-    parts += [_details(message, sample.at) for message in sample.messages[:limit]]
-    return html_page("".join(parts), theme)
+    if not groups:
+        return ""
+    rows = "".join(_row(group, sample, actions) for group in groups[:_REASONS])
+    heads = _COLUMNS if actions is None else (*_COLUMNS[:3], '<span class="unseen">Actions</span>')
+    parts = [table("reasons", heads, rows)]
+    if more := groups[_REASONS:]:
+        parts.append(f'<p class="faint">and {plural(len(more), "more reason")}</p>')
+    parts += [_details(message, sample.at, actions) for message in sample.messages[:limit]]
+    return "".join(parts)
 
 
 def _summary(sample: Sample) -> str:
@@ -93,17 +102,21 @@ def _summary(sample: Sample) -> str:
     return f'<p>{text} <span class="faint">{rfc3339(sample.at)}</span></p>'
 
 
-def _row(group: Group) -> str:
+def _row(group: Group, sample: Sample, actions: Actions | None) -> str:
+    last = f'<div class="tag">{escaped(group.example or "", _TAG_CHARACTERS)}</div>'
+    if actions is not None:
+        key = (group.kind, group.reason)
+        last = actions([one for one in sample.messages if (one.kind, one.reason) == key])
     cells = (
         f'<span class="num">{group.count}</span>',
         group.kind,
         escaped(group.reason, 300),
-        f'<div class="tag">{escaped(group.example or "", _TAG_CHARACTERS)}</div>',
+        last,
     )
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
-def _details(message: DeadMessage, now: int) -> str:
+def _details(message: DeadMessage, now: int, actions: Actions | None) -> str:
     """Render one message, collapsed: its heading is the reason."""
     reason = escaped(message.error or message.reason, 300)
     properties = {
@@ -115,7 +128,15 @@ def _details(message: DeadMessage, now: int) -> str:
         "sent": f"{rfc3339(message.sent_at)}, {span(max(0, now - message.sent_at))} ago",
         "received": "" if message.receives is None else plural(message.receives, "time"),
     }
-    lines = [f"{name}: {escaped(value, 300)}" for name, value in properties.items() if value]
-    lines += [escaped(line) for line in body_lines(message.body, _LINES)]
-    body = "\n".join(lines)
-    return f"<details><summary>{message.kind}: {reason}</summary><pre>{body}</pre></details>"
+    rows = "".join(
+        f"<dt>{name}</dt><dd>{escaped(value, 300)}</dd>"
+        for name, value in properties.items()
+        if value
+    )
+    body = "\n".join(escaped(line) for line in body_lines(message.body, _LINES))
+    tag = f' <span class="tag faint">{escaped(message.tag, 60)}</span>' if message.tag else ""
+    summary = f"<summary><strong>{message.kind}</strong> {reason}{tag}</summary>"
+    content = f"{summary}<dl>{rows}</dl><pre>{body}</pre>"
+    if actions is None:
+        return f"<details>{content}</details>"
+    return f'<details data-key="{escaped(message.id)}">{content}{actions([message])}</details>'

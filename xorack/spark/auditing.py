@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -114,7 +114,7 @@ class Audit:
 
 def audit(rows: TrackedRows, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
-    given = list(table) if isinstance(table, (list, tuple)) else [table]
+    given: list[Any] = list(table) if isinstance(table, (list, tuple)) else [table]
     outputs = [open_output(rows.tracking.spark, one) for one in given]
     _, line = rows.record.read()
     if line is None:

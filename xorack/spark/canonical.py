@@ -53,7 +53,7 @@ def canonical_forms(name: str, left: T.DataType, right: T.DataType) -> Forms:
         UnsuitableColumns: The types cannot be compared; the message names the column.
     """
     if isinstance(left, T.StringType) and isinstance(right, T.StringType):
-        form = _same if _is_plain(left) and _is_plain(right) else _bytes
+        form: Form = _same if _is_plain(left) and _is_plain(right) else _bytes
         return form, form
     if isinstance(left, T.ArrayType) and isinstance(right, T.ArrayType):
         forms = canonical_forms(f"{name}[]", left.elementType, right.elementType)
@@ -163,15 +163,17 @@ def _structs(name: str, left: T.StructType, right: T.StructType) -> Forms:
         if other is not None:
             forms = canonical_forms(f"{name}.{field.name}", field.dataType, other.dataType)
             pairs.append((field, other, forms))
-    taken = [{pair[side].name for pair in pairs} for side in (0, 1)]
+    taken = [{field.name for field, *_ in pairs}, {other.name for _, other, _ in pairs}]
     for side, fields in enumerate((left.fields, right.fields)):
         if alone := [field.name for field in fields if field.name not in taken[side]]:
             where = ("left", "right")[side]
             raise UnsuitableColumns(
                 f"column {name}: the field {alone[0]} of its struct is on the {where} side only"
             )
-    sides = [[(pair[side].name, pair[2][side]) for pair in pairs] for side in (0, 1)]
-    return _struct(sides[0]), _struct(sides[1])
+    return (
+        _struct([(field.name, forms[0]) for field, _, forms in pairs]),
+        _struct([(other.name, forms[1]) for _, other, forms in pairs]),
+    )
 
 
 def _struct(fields: list[tuple[str, Form]]) -> Form:

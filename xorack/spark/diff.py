@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
     from xorack.spark.columns import Comparison, Pair
+    from xorack.spark.pairing import Pairs
 
 __all__ = ["Counts", "Difference", "diff"]
 
@@ -65,7 +66,7 @@ class Difference:
     left_only: tuple[str, ...]
     right_only: tuple[str, ...]
     _comparison: Comparison = field(repr=False)
-    _pairs: DataFrame = field(repr=False)
+    _pairs: Pairs = field(repr=False)
 
     @property
     def equal(self) -> bool:
@@ -105,7 +106,7 @@ class Difference:
         The columns of the key, ``left_count`` and ``right_count``; an underscore is added as in
         `changed`.
         """
-        several = self._pairs.where("lefts > 1 OR rights > 1")
+        several = self._pairs.rows.where("lefts > 1 OR rights > 1")
         first = several.groupBy("k").agg(
             *(F.first(name, ignorenulls=True).alias(name) for name in ("l", "r", "lefts", "rights"))
         )
@@ -138,15 +139,15 @@ class Difference:
             >>> kept = kept.join(d.repair(), "id", "left_anti")  # doctest: +SKIP
             >>> kept.unionByName(d.repair()).write.parquet(new_path)  # doctest: +SKIP
         """
-        return self._pairs.where("l IS NOT NULL").select("l.*")
+        return self._pairs.rows.where("l IS NOT NULL").select("l.*")
 
     def deletions(self) -> DataFrame:
         """Return the keys to delete on the right side: those that the left side lacks."""
         keys = [pair.column(1, "r").alias(pair.right.name) for pair in self._comparison.keys]
-        return self._pairs.where("lefts = 0 AND n = 1").select(*keys)
+        return self._pairs.rows.where("lefts = 0 AND n = 1").select(*keys)
 
     def _of(self, kind: str) -> DataFrame:
-        return self._pairs.where(F.col("kind") == kind)
+        return self._pairs.rows.where(F.col("kind") == kind)
 
     @property
     def _values(self) -> Sequence[Pair]:
@@ -221,7 +222,8 @@ class Difference:
 
     def unpersist(self) -> None:
         """Free what is cached. The frames can still be read, and are computed again."""
-        self._pairs.unpersist()
+        for frame in self._pairs.cached:
+            frame.unpersist()
 
     def __enter__(self) -> Difference:
         return self
@@ -285,7 +287,8 @@ def diff(
     """
     comparison = compare_columns(left, right, key, values, ignore, tolerance)
     digests = compare_digests(comparison)
-    pairs, found = pair_rows(comparison, digests)
+    pairs = pair_rows(comparison, digests)
+    found = pairs.found
     counts = Counts(
         digests.left,
         digests.right,

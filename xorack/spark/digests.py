@@ -66,9 +66,9 @@ def in_buckets(comparison: Comparison, side: int, buckets: Iterable[int]) -> Col
     for bucket in buckets:
         words[bucket // _WORD] |= 1 << bucket % _WORD
     bits = F.array(*(F.lit(signed(word)).cast("long") for word in words))
-    bucket = _bucket(comparison, side)
-    word = F.get(bits, F.shiftright(bucket, 6))
-    bit = F.call_function("shiftright", word, bucket.bitwiseAND(F.lit(_WORD - 1)))
+    of_row = _bucket(comparison, side)
+    word = F.get(bits, F.shiftright(of_row, 6))
+    bit = F.call_function("shiftright", word, of_row.bitwiseAND(F.lit(_WORD - 1)))
     return bit.bitwiseAND(F.lit(1)) == 1
 
 
@@ -79,16 +79,16 @@ def compare_digests(comparison: Comparison) -> Digests:
         row = _row_hash(comparison, side)
         rows = frame.select(_bucket(comparison, side).alias("bucket"), row.alias("row"))
         sums = [F.sum(half) for _, half in _halves("row")]
-        digest = rows.groupBy("bucket").agg(F.count(F.lit(1)), *sums)
-        sides.append(digest.select(F.lit(side), "*"))
+        sums_of = rows.groupBy("bucket").agg(F.count(F.lit(1)), *sums)
+        sides.append(sums_of.select(F.lit(side), "*"))
     digests: list[dict[int, tuple[int, int, int]]] = [{}, {}]
     for side, bucket, *digest in sides[0].union(sides[1]).collect():
         digests[side][bucket] = tuple(digest)
     left, right = digests
     differing = [b for b in left.keys() | right.keys() if left.get(b) != right.get(b)]
     rows_in = [sum(side[b][0] for b in differing if b in side) for side in digests]
-    totals = [sum(digest[0] for digest in side.values()) for side in digests]
-    return Digests(*totals, sorted(differing), sum(rows_in))
+    totals = [sum(count for count, *_ in side.values()) for side in digests]
+    return Digests(totals[0], totals[1], sorted(differing), sum(rows_in))
 
 
 def differing_keys(comparison: Comparison, buckets: Iterable[int]) -> DataFrame:
@@ -109,7 +109,8 @@ def differing_keys(comparison: Comparison, buckets: Iterable[int]) -> DataFrame:
     right = F.col("row").bitwiseAND(F.lit(1))
     sums = [F.sum((1 - 2 * right) * half).alias(half_name) for half_name, half in _halves("row")]
     keys = rows.groupBy("hash").agg(F.count(F.lit(1)).alias("n"), F.sum(right).alias("r"), *sums)
-    differ = keys.where("2 * r <> n OR low <> 0 OR high <> 0")
+    # The side's bit is in the sum of the low halves, once for each row of the right side.
+    differ = keys.where("2 * r <> n OR low + r <> 0 OR high <> 0")
     return differ.select("hash", F.expr("r > 1 OR n - r > 1").alias("several"))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xorack.spark.columns import Comparison
     from xorack.spark.digests import Digests
 
-__all__ = ["Found", "pair_rows"]
+__all__ = ["Found", "Pairs", "pair_rows"]
 
 _FEW = 0.25
 """The share of rows in buckets that differ, up to which they are paired at once."""
@@ -41,36 +41,52 @@ class Found(NamedTuple):
     columns: dict[str, int]
 
 
-def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Found]:
-    """Read the rows of the buckets that differ again, and pair them.
+class Pairs(NamedTuple):
+    """Rows that differ, beside each other.
 
-    Returns:
-        A row for each pair of the keys that differ: ``k``, the key's canonical form; ``n``, a
-        number; ``l`` and ``r``, the whole rows of the sides; ``kind``, missing, extra, changed or
-        equal; ``columns``, the names of columns with other values; ``lefts`` and ``rights``, the
-        numbers of rows with this key. It is cached.
+    Attributes:
+        rows: A row for each pair of the keys that differ: ``k``, the key's canonical form; ``n``,
+            a number; ``l`` and ``r``, the whole rows of the sides; ``kind``, missing, extra,
+            changed or equal; ``columns``, the names of columns with other values; ``lefts`` and
+            ``rights``, the numbers of rows with this key.
+        found: How many there are.
+        cached: The frames that are cached.
     """
+
+    rows: DataFrame
+    found: Found
+    cached: tuple[DataFrame, ...] = ()
+
+
+def pair_rows(comparison: Comparison, digests: Digests) -> Pairs:
+    """Read the rows of the buckets that differ again, and pair them."""
     if not digests.buckets:
-        sides = [_rows(comparison, side, F.lit(False)) for side in (0, 1)]
-        return _paired(comparison, sides), Found(0, 0, 0, 0, 0, {})
+        none = [_rows(comparison, side, F.lit(False)) for side in (0, 1)]
+        return Pairs(_paired(comparison, none), Found(0, 0, 0, 0, 0, {}))
+    wanted = [in_buckets(comparison, side, digests.buckets) for side in (0, 1)]
+    few = digests.differing <= _FEW * (digests.left + digests.right)
+    keys, unique, number = None, False, digests.differing
     with ExitStack() as stack:
-        wanted = [in_buckets(comparison, side, digests.buckets) for side in (0, 1)]
-        keys, unique, rows = None, False, digests.differing
-        if digests.differing > _FEW * (digests.left + digests.right):
+        cached = []
+        if not few:
             keys = differing_keys(comparison, digests.buckets).persist()
             stack.callback(keys.unpersist)
-            numbers = keys.agg(F.count(F.lit(1)), F.count_if("several")).collect()[0]
-            unique, rows = numbers[1] == 0, 2 * numbers[0]
-            keys = keys if numbers[0] <= _BROADCAST_KEYS else None
+            cached.append(keys)
+            number, several = keys.agg(F.count(F.lit(1)), F.count_if("several")).collect()[0]
+            unique = several == 0
+            keys = keys if number <= _BROADCAST_KEYS else None
         sides = [_rows(comparison, side, wanted[side], keys) for side in (0, 1)]
-        pairs = _paired(comparison, sides, None if unique else rows).persist()
-        found = _count(comparison, pairs)
-    if found.missing - found.extra != digests.left - digests.right:
-        pairs.unpersist()
-        raise NotDeterministic(
-            "the frames gave other rows when they were read again: write them first"
-        )
-    return pairs, found
+        rows = _paired(comparison, sides, None if unique else number)
+        cached.append(rows)
+        stack.callback(rows.unpersist)
+        # Few rows are kept at once. Many are, at a price, when a frame of them is read first.
+        found = _count(comparison, rows.persist() if few else rows, unique=unique)
+        if found.missing - found.extra != digests.left - digests.right:
+            raise NotDeterministic(
+                "the frames gave other rows when they were read again: write them first"
+            )
+        stack.pop_all()
+    return Pairs(rows.persist(), found, tuple(cached))
 
 
 def _rows(
@@ -88,7 +104,7 @@ def _rows(
     return frame.select(hashed.alias("hash"), F.struct(*forms).alias("k"), row.alias("lr"[side]))
 
 
-def _paired(comparison: Comparison, sides: list[DataFrame], rows: int | None = None) -> DataFrame:
+def _paired(comparison: Comparison, sides: list[DataFrame], number: int | None = None) -> DataFrame:
     """Put the rows of both sides together: so many, or None if no key is there twice."""
     names = F.array(
         *(F.when(pair.differs("l", "r"), F.lit(pair.name)) for pair in comparison.values)
@@ -101,9 +117,9 @@ def _paired(comparison: Comparison, sides: list[DataFrame], rows: int | None = N
         .when(F.size("columns") == 0, "equal")
         .otherwise("changed")
     )
-    pairs = _joined(sides) if rows is None else _numbered(comparison, sides, rows)
+    pairs = _joined(sides) if number is None else _numbered(comparison, sides, number)
     pairs = pairs.withColumn("columns", columns).withColumn("kind", kind)
-    if rows is None:
+    if number is None:
         one = {name: F.col(side).isNotNull().cast("long") for name, side in _COUNTS.items()}
         found = pairs.where("kind <> 'equal'").withColumns({**one, "n": F.lit(1)})
     else:
@@ -153,13 +169,15 @@ def _numbered(comparison: Comparison, sides: list[DataFrame], number: int) -> Da
     return numbered.groupBy("hash", "k", "same", "n").agg(*both)
 
 
-def _count(comparison: Comparison, pairs: DataFrame) -> Found:
+def _count(comparison: Comparison, pairs: DataFrame, *, unique: bool) -> Found:
     kinds = [F.count_if(F.col("kind") == kind) for kind in ("missing", "extra", "changed")]
-    duplicates = [F.count_distinct(F.when(F.col(n) > 1, F.col("k"))) for n in _COUNTS]
+    several = [F.count_distinct(F.when(F.col(n) > 1, F.col("k"))) for n in _COUNTS]
+    duplicates = [F.lit(0), F.lit(0)] if unique else several
     names = [pair.name for pair in comparison.values]
     is_changed = F.col("kind") == "changed"
     columns = [F.count_if(is_changed & F.array_contains("columns", name)) for name in names]
     row = pairs.agg(*kinds, *duplicates, *columns).collect()[0]
     numbers = dict(zip(names, row[5:], strict=True))
     ordered = sorted((name for name in names if numbers[name]), key=lambda name: -numbers[name])
-    return Found(*row[:5], {name: numbers[name] for name in ordered})
+    missing, extra, changed, left, right = row[:5]
+    return Found(missing, extra, changed, left, right, {name: numbers[name] for name in ordered})

@@ -45,7 +45,7 @@ class Tracking:
         InvalidOption: An option is invalid.
         InvalidRequest: A time-out or ``cells`` is invalid.
 
-    Example:
+    Examples:
         >>> tracking = Tracking(spark, url, "2026-01-31", "s3://b/records")  # doctest: +SKIP
         >>> lines = tracking.rows("lines", chain="order", unit=["order", "line"])  # doctest: +SKIP
     """

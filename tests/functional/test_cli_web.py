@@ -1,0 +1,140 @@
+"""`xorack web`: its target, its address and its end, over moto in process."""
+
+import threading
+
+import pytest
+
+from tests.support.cli import apply, start, store
+from tests.support.dead_letters import put_messages
+from tests.support.web import request
+from xorack.cli import web as web_command
+from xorack.core.hashing import child_id, unit_id
+from xorack.core.request import Request
+from xorack.core.stamp import traced
+from xorack.ops.status import read_status
+from xorack.ops.web import WebServer
+
+
+@pytest.fixture
+def visit(monkeypatch):
+    """A function that lets a command serve, visits its page, and presses Ctrl-C."""
+    serve = WebServer.serve_forever
+
+    def set_up(*visits):
+        def serve_forever(server):
+            thread = threading.Thread(target=serve, args=(server, 0.02), daemon=True)
+            thread.start()
+            try:
+                for path in visits:
+                    pages.append(request(server, path).text)
+            finally:
+                server.shutdown()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(WebServer, "serve_forever", serve_forever)
+        return pages
+
+    pages = []
+    return set_up
+
+
+def test_it_prints_its_address_and_serves_the_stack(stack, sqs, xorack, visit):
+    start(stack, "order/17")
+    put_messages(stack, failed=(1,))
+    pages = visit("", "dead-letters")
+    status, (url,), err = xorack("web")
+    assert (status, err) == (0, ["Ctrl-C stops it"])
+    assert url.startswith("http://127.0.0.1:")
+    assert "order/17" in pages[0]
+    assert "stack xorack" in pages[0]
+    assert "1 dead-lettered message." in pages[1]
+
+
+@pytest.mark.parametrize("few", [10_000, 1])
+def test_it_names_units_among_candidates(stack, xorack, visit, tmp_path, monkeypatch, few):
+    monkeypatch.setattr(web_command, "_FEW", few)
+    rope = child_id(unit_id("order/17"), "rope")
+    apply(stack, Request.create("order/17", "c", traced(rope)))
+    among = tmp_path / "names"
+    among.write_text("lamp\nrope\n")
+    pages = visit("", "chain?tag=order/17")
+    assert xorack("web", "--among", str(among))[0] == 0
+    assert ["rope" in page for page in pages] == [few > 1, True]
+
+
+def test_a_table_has_dead_letters_if_its_queues_are_named(stack, sqs, xorack, visit):
+    start(stack, "order/17")
+    put_messages(stack, failed=(1,))
+    table = ("web", "--table", stack.table_name)
+    queues = ("--dead-letters", stack.dead_letter_queue_url, "--queue", stack.queue_url)
+    pages = visit("", "dead-letters")
+    assert xorack(*table)[0] == 0
+    assert "order/17" in pages[0]
+    assert "--dead-letters" in pages[1]
+    assert xorack(*table, *queues)[0] == 0
+    assert "1 dead-lettered message." in pages[3]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--table", "t", "--queue", "q"], "--dead-letters and --queue must be used together"),
+        (["--dead-letters", "d", "--queue", "q"], "--dead-letters requires --table"),
+        (["--port", "65536"], "Invalid value for '--port'"),
+    ],
+)
+def test_contradictory_options(xorack, options, reason):
+    status, out, (line,) = xorack("web", *options)
+    assert (status, out) == (2, [])
+    assert line.startswith(f"error: {reason}")
+
+
+def test_a_stack_or_table_that_does_not_exist(stack, xorack):
+    status, _, (line,) = xorack("web", "--stack", "gone")
+    assert status == 1
+    assert "there is no stack gone" in line
+    status, _, (line,) = xorack("web", "--table", "gone")
+    assert status == 1
+    assert "there is no table gone" in line
+
+
+def test_a_port_that_is_taken(stack, xorack):
+    with WebServer(None) as other:
+        status, _, (line,) = xorack("web", "--port", str(other.server_port))
+    assert status == 1
+    assert line == f"error: port {other.server_port}: Address already in use"
+
+
+@pytest.mark.parametrize(("options", "opened"), [(["--open"], 1), (["--no-open"], 0), ([], 0)])
+def test_it_opens_a_browser_if_told(stack, xorack, visit, monkeypatch, options, opened):
+    urls = []
+    monkeypatch.setattr(web_command.webbrowser, "open", urls.append)
+    visit()
+    _, out, _ = xorack("web", *options)
+    assert urls == out * opened
+
+
+def test_it_ends_with_what_it_shows(stack, xorack, monkeypatch, capsys):
+    ended = iter([False, True])
+    monkeypatch.setattr(web_command, "_LOOK_SECONDS", 0)
+    page = web_command._serve
+    target = web_command.Target("xorack", None, None)
+    names = web_command._Names([])
+    assert page(0, False, names, target, has_ended=lambda: next(ended)) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "xorack local has stopped"
+
+
+def test_names_are_looked_up_once_for_the_same_units(stack, monkeypatch):
+    start(stack, "order/17")
+    calls = []
+
+    def look_up(units, candidates, tag):
+        calls.append((units, candidates, tag))
+        return {f"{units[0]:016x}": ["page 2", 7], f"{units[1]:016x}": None}
+
+    monkeypatch.setattr(web_command, "names_of", look_up)
+    status = read_status(store(stack), "order/17")
+    names = web_command._Names(["a"])
+    first, second = status.outstanding
+    assert names.of(status) == names.of(status) == {first: '["page 2", 7]'}
+    assert calls == [((first, second), ["a"], "order/17")]

@@ -1,0 +1,403 @@
+"""The server of `xorack web` over moto in process: what it shows, changes and rejects."""
+
+import html
+import json
+import re
+from urllib.parse import quote
+
+import pytest
+
+from tests.support.cli import TAG, apply, finish, put_invalid_item, start, store
+from tests.support.dead_letters import put, put_messages
+from tests.support.web import press, request, running, serving
+from xorack import traced
+from xorack.core.request import Request
+from xorack.ops.web import Site
+from xorack.ops.web.browse import Query, read_chains
+
+
+@pytest.fixture
+def web(aws, sqs):
+    """The page of `aws`; polls of empty queues return at once."""
+    with serving(aws) as server:
+        yield server
+
+
+def tags(response):
+    return [html.unescape(tag) for tag in re.findall(r'<tr data-key="(.*?)">', response.text)]
+
+
+def fail(aws, tag, reason="the ship sank"):
+    apply(aws, Request("fail", tag, "f", reason=reason))
+
+
+# -- chains --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chains(aws):
+    """Chains of every status; the tags in the order of the page."""
+    start(aws, "late", timeout=90_000)
+    start(aws, "soon", timeout=60)
+    start(aws, "run/failed")
+    fail(aws, "run/failed")
+    start(aws, "run/acked")
+    finish(aws, "run/acked")
+    return ["soon", "late", "run/failed", "run/acked"]
+
+
+def test_chains_are_listed_unfinished_first(web, chains):
+    page = request(web)
+    assert page.status == 200
+    assert tags(page) == chains
+    for text in ("failed: the ship sank", "1 due within 10 min.", "66.6 %", "acked", "stack test"):
+        assert text in page.text
+    assert 'data-news="2 unfinished, 1 failed, 1 acked"' in page.text
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("group=failed", [2]),
+        ("group=unfinished", [0, 1]),
+        ("group=acked", [3]),
+        ("prefix=run/", [2, 3]),
+        ("prefix=run/&group=acked", [3]),
+        ("prefix=%2525", []),
+    ],
+)
+def test_chains_are_filtered(web, chains, query, expected):
+    page = request(web, f"?{query}")
+    assert tags(page) == [chains[n] for n in expected]
+    assert ("No chains whose tag begins with “%25”." in page.text) == (not expected)
+
+
+@pytest.mark.parametrize("query", ["group=x", "skip=-1", "skip=%C2%B2", "a=b" + "&a=b" * 300])
+def test_an_invalid_query_is_explained(unused, query):
+    page = request(unused, f"?{query}")
+    assert page.status == 400
+    assert "expected" in page.text
+
+
+def test_a_page_reads_a_bounded_part_and_leads_to_the_rest(aws):
+    apply(aws, *(Request.create(f"t{n:02}", "c", traced(n + 1)) for n in range(12)))
+    apply(aws, *(Request("fail", f"t{n:02}", "f", reason="x") for n in range(12)))
+    query, seen, pages = Query("failed"), [], 0
+    while query is not None:
+        page = read_chains(store(aws), query, shown=3, searched=5)
+        assert page.searched <= 5
+        assert len(page.chains) <= 3
+        assert not page.whole
+        seen += [one.chain.tag for one in page.chains]
+        query, pages = page.more, pages + 1
+    assert sorted(seen) == [f"t{n:02}" for n in range(12)]
+    assert pages >= 3
+
+
+def test_the_nearest_deadlines_are_found_wherever_they_are(aws):
+    apply(aws, *(Request.create(f"t{n}", "c", traced(n + 1), timeout=9000 + n) for n in range(20)))
+    page = read_chains(store(aws), Query(), shown=3, searched=1)
+    assert [one.chain.tag for one in page.chains] == ["t0", "t1", "t2"]
+
+
+def test_a_page_of_a_large_table_says_what_it_searched(web, chains, monkeypatch):
+    from xorack.ops.web import browse
+
+    monkeypatch.setattr(browse.read_chains, "__defaults__", (1, 3))
+    page = request(web)
+    assert "Found among 3 items of the table" in page.text
+    assert ">More chains</a>" in page.text
+    address = html.unescape(re.search(r'<a href="\./(\?[^"]*)">More', page.text)[1])
+    assert ">First page</a>" in request(web, address).text
+
+
+def test_an_item_that_is_not_a_chain_hides_none(aws, web, chains):
+    put_invalid_item(aws, "<i>")
+    page = request(web)
+    assert tags(page) == chains
+    assert "&lt;i&gt; cannot be read" in page.text
+    assert request(web, "chain?tag=%3Ci%3E").status == 404
+
+
+def test_a_chain_shows_its_units_detail_and_event(aws, web):
+    ids = start(aws, detail={"customer": "Ahab"})
+    fail(aws, TAG)
+    page = request(web, f"chain?tag={quote(TAG, safe='')}")
+    assert page.status == 200
+    for text in (
+        *ids,
+        "&quot;customer&quot;: &quot;Ahab&quot;",
+        "failed: the ship sank",
+        "Took",
+        "&quot;reason&quot;: &quot;the ship sank&quot;",
+        "published",
+        "4 of 6 units",
+    ):
+        assert text in page.text, text
+    assert request(web, "chain?tag=gone").status == 404
+
+
+def test_names_are_shown_where_they_are_known(aws, sqs):
+    ids = start(aws)
+
+    def names(status):
+        return {int(ids[0], 16): "word <four>"}
+
+    with serving(aws, names=names) as server:
+        assert "word &lt;four&gt;" in request(server).text
+        page = request(server, f"chain?tag={quote(TAG, safe='')}").text
+        assert page.index("word &lt;four&gt;") < page.index(ids[0]) < page.index(ids[1])
+    with serving(aws, names=names, name_lists=False) as server:
+        assert "word" not in request(server).text
+        assert "word" in request(server, f"chain?tag={quote(TAG, safe='')}").text
+
+
+POISON = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "a\u202etxt.exe",
+    "&lt;b&gt;%00\n",
+    "<" * 1024,
+)
+
+
+@pytest.mark.parametrize("text", POISON)
+def test_text_of_others_is_only_text(aws, web, text):
+    apply(aws, Request.create(text, "c", traced(1), detail={text[:200]: text[:200]}))
+    fail(aws, text, text[:100])
+    put(aws, json.dumps({"x": text}), error=f"tag: {text[:100]}".replace("\n", " "))
+    for path in ("", f"?prefix={quote(text)}", f"chain?tag={quote(text)}", "dead-letters"):
+        page = request(web, path)
+        assert page.status == 200, path
+        assert not re.search(r"<script>|<img src=x|\u202e|onmouseover='", page.text)
+        assert page.text.count("<script ") == 1
+    assert tags(request(web)) == [text.replace("\u202e", "\\u202e").replace("\n", "\\n")]
+
+
+# -- dead letters --------------------------------------------------------------------------------
+
+
+def test_dead_letters_are_shown_with_body_and_invalid_value(aws, web):
+    request_ = {"op": "create", "tag": "order/1", "id": "c", "timeout": "1h"}
+    put(aws, json.dumps({"version": 1, "requests": [request_]}), sender="AROA:intake")
+    put_messages(aws, failed=(1, 2))
+    page = request(web, "dead-letters").text
+    for text in (
+        "3 dead-lettered messages.",
+        "timeout: &quot;1h&quot;",
+        "Retry 2",
+        "order/1",
+        "&quot;op&quot;: &quot;create&quot;",
+    ):
+        assert text in page, text
+    assert 'Dead letters <span class="count">3</span>' in page
+
+
+def test_retry_sends_the_named_messages_back_and_no_other(aws, web):
+    put_messages(aws, failed=(1, 2), rejected=(3,))
+    first = aws_ids(web)[0]
+    page = press(web, "retry", first)
+    assert page.status == 200
+    assert "1 message sent back." in page.text
+    assert first not in aws_ids(web)
+    assert len(aws.receive_all(aws.queue_url)) == 1
+    assert len(aws.dead_letters()) == 2
+
+
+def aws_ids(server):
+    page = request(server, "dead-letters").text
+    return re.findall(r'<details data-key="(.*?)">', page)
+
+
+def test_delete_removes_the_named_messages_and_no_other(aws, web):
+    put_messages(aws, failed=(1,), malformed=(2, 3))
+    *two, kept = aws_ids(web)
+    assert "2 messages deleted." in press(web, "delete", *two).text
+    assert aws_ids(web) == [kept]
+    page = press(web, "delete", *two)
+    assert "0 of 2 messages deleted. The others are gone" in page.text
+    assert len(aws.dead_letters()) == 1
+    assert aws.receive_all(aws.queue_url) == []
+
+
+def test_a_page_has_a_hundred_messages_and_its_buttons_mean_these(aws, web):
+    for _ in range(13):
+        entries = [{"Id": f"{n}", "MessageBody": "x"} for n in range(10)]
+        url = aws.dead_letter_queue_url
+        aws.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
+    page = request(web, "dead-letters").text
+    assert "100 of about 130 dead-lettered messages." in page
+    assert "Delete 100</button>" in page
+    assert "100 messages deleted." in press(web, "delete", *aws_ids(web)).text
+    assert len(aws.dead_letters()) == 30
+
+
+def test_an_expired_message_has_no_retry(aws, web):
+    put(aws, "{}", sent_at="1")
+    page = request(web, "dead-letters").text
+    assert "<strong>expired</strong>" in page
+    assert "Retry" not in page
+    assert "0 of 1 message sent back." in press(web, "retry", *aws_ids(web)).text
+
+
+def test_a_page_that_is_up_to_date_receives_nothing(aws, web, sqs):
+    put_messages(aws, failed=(1, 2))
+    sqs.names.clear()
+    assert request(web, "dead-letters", X_Known="2").status == 204
+    assert sqs.names == ["GetQueueAttributes"]
+    assert request(web, "dead-letters", X_Known="1").status == 200
+
+
+def test_reads_change_nothing(aws, web, chains, sqs):
+    put_messages(aws, failed=(1,))
+    sqs.names.clear()
+    for path in (
+        "",
+        f"chain?tag={chains[0]}",
+        "page.js",
+        "dead-letters",
+        "dead-letters?action=delete&id=x&token=" + web.site.token,
+    ):
+        assert request(web, path).status == 200
+    reads = {"Scan", "Query", "GetItem", "BatchGetItem", "ReceiveMessage", "GetQueueAttributes"}
+    assert set(sqs.names) <= reads | {"ChangeMessageVisibilityBatch"}
+    assert len(aws.dead_letters()) == 1
+
+
+# -- what it rejects -----------------------------------------------------------------------------
+
+
+class NoLetters:
+    """A dead-letter queue that nobody may change."""
+
+    def count(self):
+        return 7
+
+    def delete(self, ids):
+        raise AssertionError(ids)
+
+    retry = delete
+
+
+@pytest.fixture(scope="module")
+def unused():
+    """A server whose table and queue no request reaches."""
+    with running(Site("stack test", None, NoLetters())) as server:
+        yield server
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "", None])
+def test_a_foreign_host_is_rejected(unused, host):
+    host = host and host.format(port=unused.server_port)
+    answer = request(unused, "page.js", Host=host)
+    assert (answer.status, answer.text) == (403, "unknown host")
+    assert request(unused, "page.js", Host=f"localhost:{unused.server_port}").status == 200
+
+
+@pytest.mark.parametrize("secret", ["", "x", "..", "%00", "%C3%A9"])
+@pytest.mark.parametrize("path", ["", "page.js", "dead-letters"])
+def test_an_address_without_the_secret_shows_nothing(unused, path, secret):
+    answer = request(unused, path, secret=secret)
+    assert answer.status == 403
+    assert answer.text == "open the address that xorack web has printed"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": None},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+def test_a_form_of_another_page_changes_nothing(unused, headers):
+    assert press(unused, "delete", "x", **headers).status == 403
+
+
+@pytest.mark.parametrize("token", ["", "x", "é"])
+def test_a_form_without_the_token_changes_nothing(unused, token):
+    assert press(unused, "delete", "x", token=token).status == 403
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "<b>"])
+def test_other_methods_are_rejected(unused, method):
+    answer = request(unused, "dead-letters", method=method)
+    assert answer.status == 501
+    assert "<b>" not in answer.text
+
+
+@pytest.mark.parametrize("length", [None, "-1", "x", "70000"])
+def test_a_body_of_no_or_too_large_a_length_is_rejected(unused, length):
+    assert press(unused, "delete", "x", Content_Length=length).status == 400
+
+
+@pytest.mark.parametrize(("action", "ids"), [("delete", 0), ("delete", 101), ("purge", 1)])
+def test_a_form_that_no_page_has_is_rejected(unused, action, ids):
+    answer = press(unused, action, *(f"{n}" for n in range(ids)))
+    assert answer.status == 400
+    assert "Not understood" in answer.text
+
+
+def test_every_response_has_a_strict_policy(web):
+    for path in ("", "page.css", "nothing", "chain?tag=gone"):
+        headers = request(web, path).headers
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert "unsafe" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+    assert not re.search(r" style=| on[a-z]+=|<style|https?://", request(web).text)
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def test_an_error_of_aws_is_a_page_and_the_server_goes_on(web, monkeypatch, sqs):
+    from botocore.exceptions import EndpointConnectionError
+
+    def broken(arguments):
+        raise EndpointConnectionError(endpoint_url="http://<b>")
+
+    sqs.before["Scan"] = broken
+    page = request(web)
+    assert page.status == 503
+    assert "http://&lt;b&gt;" in page.text
+    sqs.before.clear()
+    assert request(web).status == 200
+
+
+def test_a_defect_is_a_page_without_its_text(web, monkeypatch, caplog):
+    monkeypatch.setattr(web.site, "get", lambda *_: 1 / 0)
+    page = request(web)
+    assert page.status == 500
+    assert "division" not in page.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_without_a_queue_the_page_says_how_to_name_it(aws):
+    site = Site("table t", store(aws))
+    answer = site.get("dead-letters", {})
+    assert answer.status == 404
+    assert b"--dead-letters" in answer.body
+    assert site.get("", {}).status == 200
+    assert site.post("dead-letters", {"action": ["delete"], "id": ["x"]}).status == 400
+
+
+def test_a_form_with_two_actions_is_not_understood(aws):
+    with serving(aws) as server:
+        answer = server.site.post("dead-letters", {"action": ["retry", "delete"], "id": ["x"]})
+    assert answer.status == 400
+
+
+def test_two_readers_of_the_queue_take_turns(aws, web):
+    """A look while a retry holds messages would see none of them."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    put_messages(aws, failed=range(12))
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(lambda _: len(aws_ids(web)), range(6)))
+    assert found == [12] * 6

@@ -1,0 +1,61 @@
+"""The page of `xorack web` over the AWS of a test."""
+
+import http.client
+import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
+from urllib.parse import urlencode
+
+from tests.support.cli import store
+from xorack.ops.redrive import Redrive
+from xorack.ops.web import DeadLetters, Site, WebServer
+
+
+@contextmanager
+def serving(aws, **options):
+    """Serve the page of a table and its queues; yield the server."""
+    client = aws.client("sqs")
+    letters = DeadLetters(Redrive(aws.dead_letter_queue_url, aws.queue_url, client), client)
+    with running(Site("stack test", store(aws), letters, **options)) as server:
+        yield server
+
+
+@contextmanager
+def running(site, port=0):
+    """Serve a site; yield the server."""
+    with WebServer(site, port) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def request(server, path="", *, method="GET", body=None, secret=None, **headers):
+    """Send a request as a program would; return its status, headers and text.
+
+    A header's name is written with underscores; None leaves one out.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    path = f"/{server.secret if secret is None else secret}/{path}"
+    connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
+    for name, value in headers.items():
+        if value is not None:
+            connection.putheader(name.replace("_", "-"), value)
+    data = None if body is None else body.encode()
+    if data is not None and "Content_Length" not in headers:
+        connection.putheader("Content-Length", str(len(data)))
+    connection.endheaders(data)
+    response = connection.getresponse()
+    text = response.read().decode()
+    connection.close()
+    return SimpleNamespace(status=response.status, headers=response.headers, text=text)
+
+
+def press(server, action, *ids, token=None, **headers):
+    """Send the form of a page, as a browser does."""
+    token = server.site.token if token is None else token
+    fields = [*(("id", one) for one in ids), ("action", action), ("token", token)]
+    origin = f"http://127.0.0.1:{server.server_port}"
+    given = {"Origin": origin, "Sec_Fetch_Site": "same-origin", **headers}
+    return request(server, "dead-letters", method="POST", body=urlencode(fields), **given)

@@ -1,0 +1,200 @@
+"""The commands `xorack web` and `xorack local web`: a page in the browser."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+import click
+
+from xorack.cli import screen
+from xorack.cli.among import candidates_in
+from xorack.cli.error_messages import explain
+from xorack.cli.local import local, local_environ
+from xorack.cli.options import Target, text_option, with_table
+from xorack.client.names import Candidate, names_of
+from xorack.local import background
+from xorack.local.errors import NotRunning
+from xorack.ops.redrive import Redrive
+from xorack.ops.status import ChainStatus
+from xorack.ops.web import DeadLetters, Site, WebServer
+
+__all__ = ["web"]
+
+_FEW = 10_000
+"""Most candidates that are tried for each chain of a list: 50 chains take 2 s once."""
+_CHAINS_KEPT = 1000
+_LOOK_SECONDS = 1.0
+
+
+def _with_page(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the page to a command, as its argument ``page``."""
+
+    @click.option(
+        "--port",
+        type=click.IntRange(0, 65_535),
+        default=0,
+        show_default=False,
+        help="The port to listen on.  [default: a free one]",
+    )
+    @click.option(
+        "--open/--no-open",
+        "opens",
+        default=None,
+        help="Open the page in a browser.  [default: on a desktop]",
+    )
+    @click.option(
+        "--among",
+        type=click.File(encoding="utf-8"),
+        help="Name outstanding units: a file of names, one a line, as for `xorack show`.",
+    )
+    @functools.wraps(command)
+    def wrapped(port: int, opens: bool | None, among: TextIO | None, **arguments: Any) -> Any:
+        names = _Names(list(candidates_in(among)) if among else [])
+        return command(page=functools.partial(_serve, port, opens, names), **arguments)
+
+    return wrapped
+
+
+@click.command(epilog="Example: xorack web --stack orders --among lines-of-the-orders.txt")
+@_with_page
+@text_option("--dead-letters", metavar="URL", help="The dead-letter queue, with --table.")
+@text_option("--queue", metavar="URL", help="The queue that messages go back to, with --table.")
+@with_table
+@click.pass_context
+def web(
+    context: click.Context,
+    page: Callable[..., int],
+    dead_letters: str | None,
+    queue: str | None,
+    target: Target,
+) -> int:
+    """Show chains and dead letters in a browser, live.
+
+    Runs until Ctrl-C. Prints the page's address. It is a secret: whoever of this machine has it can
+    read and delete dead-lettered messages with your permissions. The page listens on 127.0.0.1
+    only.
+
+    With --local, it ends when `xorack local` stops.
+    """
+    if bool(dead_letters) != bool(queue):
+        raise click.UsageError("--dead-letters and --queue must be used together")
+    if dead_letters and target.table is None:
+        raise click.UsageError("--dead-letters requires --table: a stack has its own")
+    if context.find_root().params.get("is_local"):
+        return page(target, has_ended=_local_has_ended())
+    return page(target, dead_letters, queue)
+
+
+@local.command("web", epilog="Example: xorack local web --port 8080")
+@_with_page
+def local_web(page: Callable[..., int]) -> int:
+    """Show its chains and dead letters in a browser.
+
+    Runs until Ctrl-C or `xorack local stop`. See `xorack web --help`.
+    """
+    with local_environ():
+        target = Target(os.environ["XORACK_STACK"], None, None)
+        return page(target, has_ended=_local_has_ended())
+
+
+def _serve(
+    port: int,
+    opens: bool | None,
+    names: _Names,
+    target: Target,
+    *queues: str | None,
+    has_ended: Callable[[], bool] | None = None,
+) -> int:
+    """Serve the page until Ctrl-C, or until what it shows has ended."""
+    store, _ = target.open()
+    title = f"table {target.table}" if target.table else f"stack {target.stack}"
+    site = Site(
+        "xorack local" if has_ended else title,
+        store,
+        _dead_letters(target, *queues),
+        names=names.of,
+        name_lists=len(names.candidates) <= _FEW,
+        explain=explain,
+    )
+    try:
+        server = WebServer(site, port)
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        raise click.ClickException(f"port {port}: {error.strerror}") from error
+    with server:
+        screen.say(server.url)
+        sys.stdout.flush()
+        screen.say("Ctrl-C stops it", error=True)
+        if opens or (opens is None and _on_desktop()):
+            webbrowser.open(server.url)
+        if has_ended:
+            threading.Thread(target=_stop, args=(server, has_ended), daemon=True).start()
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+    screen.say("xorack local has stopped", error=True)
+    return 0
+
+
+def _dead_letters(target: Target, url: str | None = None, queue: str | None = None) -> Any:
+    client = target.client("sqs")
+    if url and queue:
+        return DeadLetters(Redrive(url, queue, client), client)
+    if target.table is not None:
+        return None
+    outputs = target.find_stack()
+    urls = outputs.dead_letter_queue_url, outputs.queue_url
+    return DeadLetters(Redrive(*urls, client, outputs.retention), client)
+
+
+def _on_desktop() -> bool:
+    """Return True if a browser opens a window: elsewhere Python runs one in the terminal."""
+    return sys.stdout.isatty() and bool(
+        sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+
+
+def _local_has_ended() -> Callable[[], bool]:
+    started_at = background.find().started_at
+
+    def has_ended() -> bool:
+        try:
+            return background.find().started_at != started_at
+        except NotRunning:
+            return True
+
+    return has_ended
+
+
+def _stop(server: WebServer, has_ended: Callable[[], bool]) -> None:
+    while not has_ended():
+        time.sleep(_LOOK_SECONDS)
+    server.shutdown()
+
+
+class _Names:
+    """The names of outstanding units, looked up among candidates and kept."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self.candidates = candidates
+        self._find = functools.lru_cache(maxsize=_CHAINS_KEPT)(self._look_up)
+
+    def of(self, status: ChainStatus) -> Mapping[int, str]:
+        """Return the names that are found, by id."""
+        if not self.candidates or status.chain.status == "acked":
+            return {}
+        return self._find(status.chain.tag, tuple(status.outstanding))
+
+    def _look_up(self, tag: str, units: tuple[int, ...]) -> Mapping[int, str]:
+        found = names_of(units, self.candidates, tag)
+        return {int(i, 16): screen.unit_name(n) for i, n in found.items() if n is not None}

@@ -1,0 +1,134 @@
+"""Chains for a page: those with the nearest deadlines, and others of a bounded part of the table.
+
+The table's key is the tag, and nothing but a scan finds chains that have ended. A part of the table
+is read for each page, and a position leads to the next part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.scan import scan_part
+from xorack.core.clock import milliseconds
+from xorack.core.errors import NotAChain
+from xorack.ops.snapshot import read_snapshot
+from xorack.ops.status import ChainStatus
+
+__all__ = ["GROUPS", "ChainPage", "Query", "read_chains"]
+
+GROUPS = {"unfinished": ("open", "pending"), "failed": ("failed",), "acked": ("acked",)}
+"""The statuses that a page can be limited to."""
+SHOWN = 50
+"""Most chains of a page."""
+SEARCHED = 5_000
+"""Most items that are read for a page; chains of 2 KB make 10 MB, or 1,250 read units."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """The chains of a page.
+
+    Attributes:
+        group: One of `GROUPS`, or empty for all.
+        prefix: The beginning of their tags.
+        after: The key at which the part of the table begins; empty for the first part.
+        skip: Number of chains of the part that earlier pages have shown.
+    """
+
+    group: str = ""
+    prefix: str = ""
+    after: str = ""
+    skip: int = 0
+
+
+@dataclass(frozen=True)
+class ChainPage:
+    """Chains of a part of the table.
+
+    Attributes:
+        at: Time of the reading, milliseconds since the epoch.
+        query: The chains that were asked for.
+        chains: The chains: unfinished ones, the nearest deadline first, then failed ones and then
+            acked ones, the latest first.
+        counts: Numbers of the chains found, by `GROUPS`.
+        searched: Number of items that were read.
+        more: The next page; None if this is the last one.
+        whole: True if the whole table was read.
+        event_pending: Number of finished chains with a pending event, of those found.
+        invalid: One error for each item that is not a chain.
+    """
+
+    at: int
+    query: Query
+    chains: tuple[ChainStatus, ...]
+    counts: Counter[str]
+    searched: int
+    more: Query | None
+    whole: bool
+    event_pending: int = 0
+    invalid: tuple[NotAChain, ...] = ()
+
+
+def read_chains(
+    store: DynamoDBStore, query: Query, shown: int = SHOWN, searched: int = SEARCHED
+) -> ChainPage:
+    """Read a page of chains, in bounded work.
+
+    If the table is larger, the index of deadlines brings the most urgent chains to the first page,
+    wherever they are. With a prefix only the searched part counts, as the index cannot search.
+
+    Args:
+        store: The table.
+        query: The chains to read.
+        shown: Most chains of the page.
+        searched: Most items to read.
+
+    Raises:
+        Unavailable: A retry may help.
+    """
+    at = milliseconds()
+    invalid: dict[str, NotAChain] = {}
+
+    def note(error: NotAChain) -> None:
+        invalid[str(error.tag)] = error
+
+    part = scan_part(store.table, searched, note, prefix=query.prefix, after=query.after)
+    found = {chain.tag: ChainStatus(chain, at) for chain in part.chains}
+    is_first = not query.prefix and not query.after
+    if is_first and part.after and query.group in ("", "unfinished"):
+        snapshot = read_snapshot(store, 2 * shown)
+        # Consistent reads: these may be newer than those of the scan.
+        found.update((one.chain.tag, ChainStatus(one.chain, at)) for one in snapshot.chains)
+        for error in snapshot.invalid:
+            note(error)
+    names = {status: group for group, statuses in GROUPS.items() for status in statuses}
+    counts = Counter(names[one.chain.status] for one in found.values())
+    chosen = [one for one in found.values() if query.group in ("", names[one.chain.status])]
+    chosen.sort(key=_order)
+    end = query.skip + shown
+    more = None
+    if end < len(chosen):
+        more = Query(query.group, query.prefix, query.after, end)
+    elif part.after:
+        more = Query(query.group, query.prefix, part.after)
+    return ChainPage(
+        at,
+        query,
+        tuple(chosen[query.skip : end]),
+        counts,
+        part.read,
+        more,
+        not query.after and not part.after,
+        sum(one.chain.event_pending for one in found.values()),
+        tuple(invalid.values()),
+    )
+
+
+def _order(status: ChainStatus) -> tuple[Any, ...]:
+    chain = status.chain
+    if not chain.final:
+        return 0, status.deadline is None, status.deadline or 0, chain.tag
+    return 1 + (chain.status == "acked"), False, -(chain.ended_at or 0), chain.tag

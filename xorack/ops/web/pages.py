@@ -1,0 +1,329 @@
+"""The pages of `xorack web` as HTML. They escape all text from others, and hold no script or style.
+
+All addresses are relative: the first part of a page's path is a secret of the server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from xorack.core.errors import NotAChain
+from xorack.core.event import event_detail, rfc3339
+from xorack.ops.body import body_lines
+from xorack.ops.dashboard import (
+    COLOURS,
+    ChainView,
+    badge,
+    bar,
+    chain_table,
+    escaped,
+    named_first,
+    remarks,
+    style,
+    table,
+)
+from xorack.ops.dead_letter_page import Sample, render_messages
+from xorack.ops.dead_letters import DeadMessage
+from xorack.ops.status import ChainStatus
+from xorack.ops.text import plural, span
+from xorack.ops.web.browse import GROUPS, ChainPage, Query
+
+__all__ = [
+    "Frame",
+    "Names",
+    "chain_page",
+    "chains_page",
+    "error_page",
+    "letters_page",
+    "stylesheet",
+]
+
+Names = Callable[[ChainStatus], Mapping[int, str]]
+"""Returns the names of a chain's outstanding units, by id, as far as they are known."""
+_UNITS_SHOWN = 200
+_TITLES = {"./": "Chains", "dead-letters": "Dead letters"}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all pages have around their content.
+
+    Attributes:
+        name: What the pages show, for example ``stack orders``.
+        letters: The number of dead-lettered messages; None if it is unknown.
+    """
+
+    name: str
+    letters: int | None = None
+
+    def page(self, title: str, content: str, current: str = "", **data: object) -> bytes:
+        """Return a whole page.
+
+        Args:
+            title: Its title, as HTML.
+            content: Its content, as HTML.
+            current: The address of its entry in the navigation.
+            **data: Attributes for the page's script.
+        """
+        count = "" if self.letters is None else f' <span class="count">{self.letters:,}</span>'
+        links = "".join(
+            f'<a href="{address}"{_current(address == current)}>{name}'
+            f"{count if address != './' else ''}</a>"
+            for address, name in _TITLES.items()
+        )
+        attributes = "".join(f' data-{name}="{escaped(str(v))}"' for name, v in data.items())
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            f"<title>{title} · xorack</title>"
+            '<meta name="viewport" content="width=device-width,initial-scale=1">'
+            '<link rel="icon" href="page.svg"><link rel="stylesheet" href="page.css">'
+            '<script src="page.js" defer></script></head><body>'
+            '<header><a class="brand" href="./">'
+            '<img src="page.svg" alt="" width="20" height="20">xorack</a>'
+            f'<span class="target">{escaped(self.name, 80)}</span>'
+            f'<nav aria-label="Pages">{links}</nav>'
+            '<p id="connection"></p></header>'
+            f'<main id="main" class="xorack" tabindex="-1"{attributes}>{content}</main>'
+            '<p id="news" class="unseen" role="status"></p>'
+            '<dialog id="question"><form method="dialog"><p></p><button value="">Cancel</button> '
+            '<button value="yes" class="danger">Delete</button></form></dialog></body></html>'
+        ).encode("utf-8", "replace")
+
+
+def stylesheet(rules: str) -> str:
+    """Return the style of the pages: the rules after those of the shared renderer."""
+    themes = [
+        "".join(f"--{name}:{value};" for name, value in COLOURS[theme].items())
+        for theme in ("light", "dark")
+    ]
+    shared = style({name: f"var(--{name})" for name in COLOURS["light"]})
+    light, dark = themes
+    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}{shared}{rules}"
+
+
+def error_page(frame: Frame, title: str, reason: str) -> bytes:
+    """Render the reason why there is nothing else to show."""
+    problem = f'<h1>{title}</h1><p id="problem">{escaped(reason, 1000)}</p>'
+    return frame.page(title, f'{problem}<p><a href="./">All chains</a></p>')
+
+
+# -- chains ------------------------------------------------------------------------------------
+
+
+def chains_page(frame: Frame, page: ChainPage, names: Names) -> bytes:
+    """Render a list of chains."""
+    query, plus = page.query, "" if page.whole else "+"
+    total = sum(page.counts.values())
+    tabs = "".join(
+        f'<a href="{_address(Query(group, query.prefix))}"{_current(group == query.group)}>'
+        f"{group.capitalize() or 'All'} "
+        f'<span class="count">{page.counts[group] if group else total:,}{plus}</span></a>'
+        for group in ("", *GROUPS)
+    )
+    hidden = f'<input type="hidden" name="group" value="{query.group}">' if query.group else ""
+    view = ChainView("Deadline or end", _chain_address, names)
+    parts = [
+        '<h1 class="unseen">Chains</h1><div class="bar-of-tools">'
+        f'<nav class="tabs" aria-label="Status">{tabs}</nav>'
+        f'<form role="search" action="./">{hidden}<label for="prefix">Tag begins with</label>'
+        f'<input id="prefix" type="search" name="prefix" value="{escaped(query.prefix)}"></form>'
+        "</div>",
+        _findings(page),
+        _invalid(page.invalid),
+        chain_table(page.chains, view) if page.chains else _no_chains(query, page.more),
+        _pager(page),
+    ]
+    news = ", ".join(f"{page.counts[group]}{plus} {group}" for group in GROUPS)
+    return frame.page("Chains", "".join(parts), "./", news=news)
+
+
+def _findings(page: ChainPage) -> str:
+    sentences = remarks(page.chains, page.event_pending)
+    if not page.whole:
+        sentences.append(
+            f"Found among {page.searched:,} items of the table, and the nearest deadlines."
+        )
+    return f'<p class="findings">{" ".join(sentences)}</p>' if sentences else ""
+
+
+def _invalid(errors: Iterable[NotAChain]) -> str:
+    return "".join(
+        f'<p class="late">{escaped(str(error.tag), 120)} cannot be read: '
+        f"{escaped(error.reason, 200)}</p>"
+        for error in errors
+    )
+
+
+def _no_chains(query: Query, more: Query | None) -> str:
+    where = " in this part of the table" if query.after or more else ""
+    which = f" {query.group}" if query.group else ""
+    begin = f" whose tag begins with “{escaped(query.prefix)}”" if query.prefix else ""
+    return f'<p class="nothing">No{which} chains{begin}{where}.</p>'
+
+
+def _pager(page: ChainPage) -> str:
+    links = []
+    if page.query.after or page.query.skip:
+        first = replace(page.query, after="", skip=0)
+        links.append(f'<a href="{_address(first)}">First page</a>')
+    if page.more is not None:
+        links.append(f'<a href="{_address(page.more)}">More chains</a>')
+    return f'<nav class="pager" aria-label="More">{" ".join(links)}</nav>' if links else ""
+
+
+def _address(query: Query) -> str:
+    values = {"group": query.group, "prefix": query.prefix, "after": query.after}
+    given = {name: value for name, value in values.items() if value}
+    if query.skip:
+        given["skip"] = str(query.skip)
+    return escaped(f"./?{urlencode(given)}" if given else "./")
+
+
+def _chain_address(tag: str) -> str:
+    return f"chain?{urlencode({'tag': tag})}"
+
+
+# -- one chain ---------------------------------------------------------------------------------
+
+
+def chain_page(frame: Frame, status: ChainStatus, names: Mapping[int, str]) -> bytes:
+    """Render one chain."""
+    chain = status.chain
+    state = badge(status) or '<span class="badge ok">open</span>'
+    colour = {"acked": "done", "failed": "late"}.get(chain.status, "ok")
+    parts = [
+        f'<p class="crumb"><a href="./">Chains</a></p><h1 class="tag">{escaped(chain.tag)}</h1>'
+        f'<p class="state">{state}</p>',
+        bar(status.percent or 0, colour if status.percent is not None else "faint"),
+        _facts(status),
+        "" if chain.status == "acked" else _units(status, names),
+    ]
+    if status.detail:
+        parts.append(f"<section><h2>Detail</h2>{_json(status.detail)}</section>")
+    if chain.final:
+        state = "not published yet" if chain.event_pending else "published"
+        parts.append(
+            f'<section><h2>Event <span class="faint">{state}</span></h2>'
+            f"{_json(event_detail(chain))}</section>"
+        )
+    return frame.page(escaped(chain.tag, 60), "".join(parts), news=chain.status)
+
+
+def _facts(status: ChainStatus) -> str:
+    chain = status.chain
+
+    def moment(time: int | None) -> str:
+        if time is None:
+            return ""
+        return f'{_distance(time - status.now)}<small class="faint">{rfc3339(time)}</small>'
+
+    counts = f'<small class="faint">{chain.finished:,} of {chain.started:,} units</small>'
+    progress = "no counts" if status.percent is None else f"{status.percent:g} %{counts}"
+    idle = chain.idle_timeout if not chain.final else None
+    facts = {
+        "Progress": progress,
+        "Took" if chain.final else "Age": None if status.age_ms is None else span(status.age_ms),
+        "Created": moment(chain.created_at) or "not yet",
+        "Last stamp": moment(chain.last_stamp_at),
+        "Deadline": moment(status.deadline) or ("" if chain.final else "none"),
+        "Idle timeout": span(idle) if idle else "",
+        "Ended": moment(chain.ended_at),
+    }
+    rows = "".join(
+        f"<div><dt>{n}</dt><dd>{value}</dd></div>" for n, value in facts.items() if value
+    )
+    return f'<dl class="facts">{rows}</dl>'
+
+
+def _distance(milliseconds: int) -> str:
+    text = span(abs(milliseconds))
+    return f"in {text}" if milliseconds > 0 else f"{text} ago"
+
+
+def _units(status: ChainStatus, names: Mapping[int, str]) -> str:
+    units = named_first(status, names)
+    note = status.outstanding_note or ("" if units else "none")
+    if len(units) > _UNITS_SHOWN:
+        note = f"and {len(units) - _UNITS_SHOWN:,} more: xorack show lists all"
+    heads = ("Name", "Id") if names else ("Id",)
+    rows = "".join(
+        "<tr>"
+        + (f'<td class="tag">{escaped(names.get(unit, ""))}</td>' if names else "")
+        + f"<td><code>{unit:016x}</code></td></tr>"
+        for unit in units[:_UNITS_SHOWN]
+    )
+    listed = table("units", heads, rows) if rows else ""
+    count = f' <span class="count">{len(units):,}</span>' if units else ""
+    hint = "" if names or not units else "xorack web --among FILE tries the names of a file."
+    end = "".join(f'<p class="faint">{escaped(one)}</p>' for one in (note, hint) if one)
+    return f"<section><h2>Outstanding units{count}</h2>{listed}{end}</section>"
+
+
+def _json(value: Any) -> str:
+    lines = body_lines(json.dumps(value, ensure_ascii=False), 200)
+    text = "\n".join(map(escaped, lines))
+    return f"<pre>{text}</pre>"
+
+
+# -- dead-lettered messages --------------------------------------------------------------------
+
+
+def letters_page(frame: Frame, sample: Sample, token: str, notice: str = "") -> bytes:
+    """Render a sample of the dead-lettered messages, with buttons.
+
+    Args:
+        frame: The frame.
+        sample: The messages.
+        token: The token that the server expects of a form.
+        notice: What a button has done.
+    """
+
+    def actions(messages: Sequence[DeadMessage]) -> str:
+        return _form(messages, token)
+
+    read, total = len(sample.messages), sample.total
+    text = f"{plural(read, 'dead-lettered message')}."
+    if not read:
+        text = "No dead-lettered messages."
+    elif read < total:
+        text = f"{read} of about {total:,} dead-lettered messages."
+    kind = "findings" if read else "nothing"
+    done = f'<p class="notice">{escaped(notice)}</p>' if notice else ""
+    content = (
+        f'<h1 class="unseen">Dead letters</h1>{done}<p class="{kind}">{text}</p>'
+        f"{render_messages(sample, read, actions)}"
+    )
+    return frame.page(
+        "Dead letters",
+        content,
+        "dead-letters",
+        total=frame.letters,
+        news=notice or f"{read} messages",
+    )
+
+
+def _form(messages: Sequence[DeadMessage], token: str) -> str:
+    count = len(messages)
+    ids = "".join(f'<input type="hidden" name="id" value="{escaped(m.id)}">' for m in messages)
+    retry = "" if messages[0].kind == "expired" else (
+        f'<button name="action" value="retry">{_of("Retry", count)}</button> '
+    )  # fmt: skip
+    question = f"Delete {plural(count, 'message')}? There is no copy."
+    return (
+        f'<form class="actions" method="post" action="dead-letters">{ids}'
+        f'<input type="hidden" name="token" value="{token}">{retry}'
+        f'<button name="action" value="delete" class="danger" data-question="{question}">'
+        f"{_of('Delete', count)}</button></form>"
+    )
+
+
+def _of(verb: str, count: int) -> str:
+    return verb if count == 1 else f"{verb} {count}"
+
+
+def _current(is_current: bool) -> str:
+    return ' aria-current="page"' if is_current else ""

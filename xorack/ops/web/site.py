@@ -1,0 +1,217 @@
+"""What `xorack web` answers: pages of chains and dead-lettered messages, and what buttons do."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.clock import milliseconds
+from xorack.core.errors import InvalidRequest, NotAChain, TagNotFound
+from xorack.ops.dead_letter_page import Sample
+from xorack.ops.dead_letters import Kind, Selector
+from xorack.ops.redrive import MAX_READ, Redrive
+from xorack.ops.status import read_status
+from xorack.ops.text import plural
+from xorack.ops.web import pages
+from xorack.ops.web.browse import GROUPS, Query, read_chains
+
+__all__ = ["DeadLetters", "Response", "Site"]
+
+_KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
+"""The kinds that can be sent back, if an operator names the messages."""
+MESSAGES = 100
+"""Most messages of a page."""
+_TYPES = {
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "page.svg": "image/svg+xml",
+}
+
+
+class Response(NamedTuple):
+    """A response: its status, its body and the type of it."""
+
+    status: int
+    body: bytes
+    type: str = "text/html; charset=utf-8"
+
+
+class DeadLetters:
+    """A dead-letter queue, read and changed by one caller at a time: a reader hides messages."""
+
+    def __init__(self, redrive: Redrive, client: Any) -> None:
+        """Use the queues of a redrive, and a boto3 SQS client."""
+        self._redrive = redrive
+        self._client = client
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def count(self) -> int:
+        """Return SQS's approximate number of messages, without a receive.
+
+        While a caller reads and so hides messages, it is the number before.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                self._count = self._read_count()
+            finally:
+                self._lock.release()
+        return self._count
+
+    def look(self) -> tuple[Sample, int]:
+        """Read the first messages; SQS counts it as a receive of each.
+
+        Returns:
+            The messages, and the result of `count` before: another one means new messages.
+        """
+        with self._lock:
+            count = self._count = self._read_count()
+            survey = self._redrive.survey(limit=MESSAGES, keep=MESSAGES)
+        return Sample(milliseconds(), tuple(survey.messages), survey.total), count
+
+    def _read_count(self) -> int:
+        name = "ApproximateNumberOfMessages"
+        response = self._client.get_queue_attributes(
+            QueueUrl=self._redrive.dead_letters_url, AttributeNames=[name]
+        )
+        return int(response["Attributes"][name])
+
+    def retry(self, ids: Sequence[str]) -> str:
+        """Send messages back to the queue; return what was done.
+
+        Raises:
+            SendFailed: The queue rejects the messages.
+        """
+        with self._lock:
+            survey = self._redrive.survey(Selector(frozenset(ids)), limit=MAX_READ)
+            moved = self._redrive.move(_KINDS, survey).moved if survey.ids else 0
+        return _result("sent back", moved, len(ids))
+
+    def delete(self, ids: Sequence[str]) -> str:
+        """Delete messages; return what was done."""
+        with self._lock:
+            survey = self._redrive.survey(Selector(frozenset(ids)), limit=MAX_READ)
+            result = self._redrive.delete(survey)
+        return _result("deleted", result.moved - result.undeleted, len(ids))
+
+
+def _result(verb: str, done: int, wanted: int) -> str:
+    if done >= wanted:
+        return f"{plural(done, 'message')} {verb}."
+    rest = "The others are gone, expired, or another reader has them."
+    return f"{done:,} of {plural(wanted, 'message')} {verb}. {rest}"
+
+
+class Site:
+    """The pages of a table and of a dead-letter queue.
+
+    Attributes:
+        token: What a form must send: it is on the pages alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: DynamoDBStore,
+        letters: DeadLetters | None = None,
+        *,
+        names: pages.Names = lambda status: {},
+        name_lists: bool = True,
+        explain: Callable[[Exception], str] = str,
+    ) -> None:
+        """Show a table and a queue.
+
+        Args:
+            name: What the pages call it.
+            store: The table.
+            letters: The dead-letter queue; None for none.
+            names: Names outstanding units.
+            name_lists: Use the names in lists of chains too, not only on the page of one.
+            explain: Describes an error of AWS in one line.
+        """
+        self.token = secrets.token_urlsafe(24)
+        self.explain = explain
+        self._name = name
+        self._store = store
+        self._letters = letters
+        self._names = names
+        self._list_names: pages.Names = names if name_lists else lambda status: {}
+        folder = Path(__file__).parent
+        self._files = {file: (folder / file).read_text(encoding="utf-8") for file in _TYPES}
+        self._files["page.css"] = pages.stylesheet(self._files["page.css"])
+
+    def get(self, path: str, fields: Mapping[str, str], known: str | None = None) -> Response:
+        """Return a page or a file of it. Nothing changes.
+
+        Args:
+            path: ``""``, ``chain``, ``dead-letters`` or a file.
+            fields: The fields of the address.
+            known: The number of messages that the browser's page of dead letters shows.
+        """
+        if path in _TYPES:
+            return Response(200, self._files[path].encode(), _TYPES[path])
+        if path == "":
+            return self._chains(fields)
+        if path == "chain":
+            return self._chain(fields.get("tag", ""))
+        if path == "dead-letters":
+            return self._dead_letters(known)
+        return self.problem(404, "Not found", "There is no such page.")
+
+    def post(self, path: str, fields: Mapping[str, Sequence[str]]) -> Response:
+        """Do what a button says, and return the page after it."""
+        action, ids = ", ".join(fields.get("action", ())), fields.get("id", ())
+        if path != "dead-letters" or self._letters is None or not 0 < len(ids) <= MESSAGES:
+            return self.problem(400, "Not understood", "The form is not one of these pages.")
+        if action == "retry":
+            return self._dead_letters(notice=self._letters.retry(ids))
+        if action == "delete":
+            return self._dead_letters(notice=self._letters.delete(ids))
+        return self.problem(400, "Not understood", f"action: {action}, expected retry or delete")
+
+    def problem(self, status: int, title: str, reason: str) -> Response:
+        """Return a page that says what is wrong."""
+        return Response(status, pages.error_page(pages.Frame(self._name), title, reason))
+
+    def failure(self, error: Exception) -> Response:
+        """Return a page for an error of AWS or of the arguments."""
+        if isinstance(error, TagNotFound):
+            return self.problem(404, "No such chain", str(error))
+        if isinstance(error, NotAChain):
+            return self.problem(404, "Not a chain", str(error))
+        if isinstance(error, InvalidRequest):
+            return self.problem(400, "Not understood", str(error))
+        return self.problem(503, "AWS does not respond as expected", self.explain(error))
+
+    def _frame(self) -> pages.Frame:
+        return pages.Frame(self._name, self._letters.count() if self._letters else None)
+
+    def _chains(self, fields: Mapping[str, str]) -> Response:
+        group, skip = fields.get("group", ""), fields.get("skip", "0")
+        if group and group not in GROUPS:
+            raise InvalidRequest("group", group, " or ".join(GROUPS))
+        if not (skip.isascii() and skip.isdecimal() and len(skip) < 10):
+            raise InvalidRequest("skip", skip, "a number of chains")
+        query = Query(group, fields.get("prefix", ""), fields.get("after", ""), int(skip))
+        page = read_chains(self._store, query)
+        return Response(200, pages.chains_page(self._frame(), page, self._list_names))
+
+    def _chain(self, tag: str) -> Response:
+        status = read_status(self._store, tag)
+        return Response(200, pages.chain_page(self._frame(), status, self._names(status)))
+
+    def _dead_letters(self, known: str | None = None, notice: str = "") -> Response:
+        if self._letters is None:
+            reason = "No dead-letter queue is known: start xorack web with --stack, or with "
+            reason += "--dead-letters and --queue."
+            return self.problem(404, "Dead letters", reason)
+        # A look counts as a receive, so what is up to date is not read again.
+        if known is not None and known == str(self._letters.count()):
+            return Response(204, b"")
+        sample, count = self._letters.look()
+        frame = pages.Frame(self._name, count)
+        return Response(200, pages.letters_page(frame, sample, self.token, notice))
