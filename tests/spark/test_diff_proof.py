@@ -80,7 +80,7 @@ def prove(spark, schema: Schema, cases: Cases, tolerance=None):
 
 ROWS = [(1, "a", None), (2, "b", "c"), (3, "d", "d"), (3, "d", "d"), (4, "e", "f")]
 SWAPS = {
-    "values of two rows": ([(1, "b", None), (2, "a", "c"), *ROWS[2:]], [1, 2], {"v": 2}),
+    "values of two rows": ([(1, "b", "c"), (2, "a", None), *ROWS[2:]], [1, 2], {"v": 2, "w": 2}),
     "a pair of equal rows": ([*ROWS[:2], *[(3, "x", "d")] * 2, ROWS[4]], [3, 3], {"v": 2}),
     "a value and null": ([(1, None, "a"), *ROWS[1:]], [1], {"v": 1, "w": 1}),
 }
