@@ -23,7 +23,17 @@ from typing import Any
 from bench import plots
 from bench.harness import ROOT, Section
 
-SECTIONS = ("peel", "memory", "dynamodb", "handler", "cpu", "cold_start", "latency", "spark")
+SECTIONS = (
+    "peel",
+    "memory",
+    "dynamodb",
+    "handler",
+    "cpu",
+    "cold_start",
+    "latency",
+    "spark",
+    "diff",
+)
 """Modules of this package, each with ``measure(quick)`` and ``describe(figures)``."""
 INTRODUCTION = """# Benchmarks
 

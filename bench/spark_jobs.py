@@ -98,10 +98,20 @@ class Meter:
             "cpu": self._cpu,
             "wall": round(self._wall, 2),
             "worker_mb": round(self._worker_mb),
-            "shuffle_mb": round(sum(stage.shuffleWriteBytes() for stage in stages) / 1e6, 1),
+            "shuffle_mb": round(sum(stage.shuffleWriteBytes() for stage in stages) / 1e6, 3),
+            "spilled_mb": round(sum(stage.memoryBytesSpilled() for stage in stages) / 1e6),
+            "task_mb": round(max(map(self._largest_task, stages)) / 1e6, 1),
             "result_bytes": sum(stage.resultSize() for stage in stages),
             "record_bytes": sum(file.stat().st_size for file in records),
         }
+
+    def _largest_task(self, stage: Any) -> float:
+        """Return the most bytes that sorts, joins and aggregations of one task held."""
+        one = self.spark.sparkContext._gateway.new_array(self.spark._jvm.double, 1)
+        one[0] = 1.0
+        store = self.spark.sparkContext._jsc.sc().statusStore()
+        tasks = store.taskSummary(stage.stageId(), stage.attemptId(), one)
+        return float(tasks.get().peakExecutionMemory().apply(0)) if tasks.isDefined() else 0.0
 
     def _stages(self) -> list[Any]:
         context = self.spark.sparkContext._jsc.sc()

@@ -1,20 +1,10 @@
-"""Broken versions of the code, which the simulation must catch.
+"""Broken versions of the code, which the simulation must catch."""
 
-A mutant edits the source of one or more functions. The replaced text must occur exactly once, so
-that no mutant outlives the code that it breaks. The function object stays and gets the code of the
-edited source: every module that imported it runs the mutant.
-"""
-
-import __future__
-
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from types import CodeType
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from lambda_src import environment
+from tests.support.mutants import Edit, edited
 from xorack.acker.chain_writer import ChainWriter, _Part
 from xorack.acker.consumer import Consumer, _Batch
 from xorack.acker.outbox import Outbox
@@ -31,40 +21,10 @@ from xorack.core.chain import Chain
 from xorack.ops.redrive import Redrive
 
 
-class Edit(NamedTuple):
-    """An edit of a function's source; new lines are indented as the first line of `old`."""
-
-    mutant: str
-    function: Callable[..., Any]
-    old: str
-    new: str
-
-
-def _edited_code(function: Callable[..., Any], edits: list[Edit]) -> CodeType:
-    source = textwrap.dedent(inspect.getsource(function))
-    name = function.__qualname__
-    for _, _, old, new in edits:
-        assert source.count(old) == 1, f"{name} has {old!r} {source.count(old)} times"
-        before = source[: source.index(old)].rpartition("\n")[2]
-        indent = before if before.isspace() else ""
-        source = source.replace(old, new.replace("\n", "\n" + indent))
-    namespace = dict(function.__globals__)
-    flags = __future__.annotations.compiler_flag
-    exec(compile(source, f"<mutant of {name}>", "exec", flags, True), namespace)
-    edited = namespace[function.__name__]
-    edited = getattr(edited, "fget", getattr(edited, "__func__", edited))  # a decorated method
-    return edited.__code__
-
-
 @contextmanager
 def mutated(name: str | None) -> Iterator[None]:
     """Run a mutant; None runs the code itself."""
-    edits = MUTANTS[name] if name else []
-    with ExitStack() as stack:
-        for function in {edit.function for edit in edits}:
-            code = _edited_code(function, [edit for edit in edits if edit.function is function])
-            stack.callback(setattr, function, "__code__", function.__code__)
-            function.__code__ = code
+    with edited(MUTANTS[name] if name else []):
         yield
 
 

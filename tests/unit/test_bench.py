@@ -15,6 +15,7 @@ from bench import (
     capacity,
     cold_start,
     cpu,
+    diff,
     dynamodb,
     handler,
     latency,
@@ -291,6 +292,25 @@ def test_the_processor_is_the_limit_of_a_busy_consumer():
     used = capacity.estimate(1e12, **chains)[2]["max_concurrency"]
     messages_s = 1e12 / 86_400 * 1.001
     assert used == pytest.approx(messages_s / 1000 * seconds / 5, rel=0.02)
+
+
+def test_comparing_frames():
+    """A way that ran once is compared with the medians of the others."""
+
+    def runs(*seconds):
+        others = {"wall": 1.0, "shuffle_mb": seconds[0] / 1000, "spilled_mb": 0, "task_mb": 1.0}
+        return [{"cpu": {"compare": one}, **others} for one in seconds]
+
+    case = {
+        "scan": runs(10.0, 10.0, 20.0),
+        "diff": runs(10.0, 12.0, 22.0),
+        "outer join": runs(2000.0, 40.0, 40.0),
+        "exceptAll": runs(80.0),
+    }
+    section = diff.describe({"turns": 3, "cases": {"equal": case}})
+    assert [goal.measured for goal in section.goals] == [0.3, 1.1, 0.005]
+    assert section.tables[0].rows[3][:5] == ["equal", "exceptAll", "80.0", "2.00", "8.00"]
+    assert section.plot.series["diff"] == {"equal": 0.3}
 
 
 def test_the_processor_time_of_a_quick_run():

@@ -121,6 +121,7 @@ def compare_columns(
     of_key = [field for pair in keys for field in pair]
     if clash := [field.name for field in ignored if field in of_key]:
         raise InvalidOption("ignore", f"{clash[0]} is a column of the key")
+    _check_nested(keys)
     taken = [*of_key, *ignored]
     only: list[tuple[str, ...]] = [(), ()]
     if values is None:
@@ -138,7 +139,19 @@ def compare_columns(
     return Comparison(left, right, pairs[0], _tolerant(fields, pairs[1], tolerance), *only)
 
 
+_NESTED = (T.ArrayType, T.StructType, T.MapType)
 _Found = list[tuple[T.StructField, T.StructField]]
+
+
+def _check_nested(keys: _Found) -> None:
+    """Check that nested columns of the key have one type: no cast goes by the fields' names."""
+    for pair in keys:
+        shown = [field.dataType.simpleString() for field in pair]
+        if isinstance(pair[0].dataType, _NESTED) and shown[0] != shown[1]:
+            raise UnsuitableColumns(
+                f"column {pair[0].name} of the key is {shown[0]} on the left and {shown[1]} on the "
+                "right: cast one side"
+            )
 
 
 class _Fields:

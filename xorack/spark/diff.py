@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from xorack.spark.columns import compare_columns
 from xorack.spark.digests import compare_digests
@@ -154,10 +155,7 @@ class Difference:
 
     def _with_key(self, pairs: DataFrame, columns: dict[str, Column]) -> DataFrame:
         """Select the columns of the key and others; the key's names have precedence."""
-        keys = {
-            pair.name: F.coalesce(pair.column(0, "l"), pair.column(1, "r"))
-            for pair in self._comparison.keys
-        }
+        keys = {pair.name: _key_of(pair) for pair in self._comparison.keys}
         taken = {name.lower() for name in keys}
         for name, column in columns.items():
             free = name
@@ -304,6 +302,14 @@ def diff(
     return Difference(
         counts, found.columns, comparison.left_only, comparison.right_only, comparison, pairs
     )
+
+
+def _key_of(pair: Pair) -> Column:
+    """Return the key column of a pair of rows: the left side's if there is a left row."""
+    right = pair.column(1, "r")
+    if isinstance(pair.left.dataType, T.StringType):
+        right = right.cast(pair.left.dataType)  # a string of two collations is read back as none
+    return F.coalesce(pair.column(0, "l"), right)
 
 
 def _plain(value: Any) -> Any:

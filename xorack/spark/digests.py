@@ -109,7 +109,8 @@ def differing_keys(comparison: Comparison, buckets: Iterable[int]) -> DataFrame:
     right = F.col("row").bitwiseAND(F.lit(1))
     sums = [F.sum((1 - 2 * right) * half).alias(half_name) for half_name, half in _halves("row")]
     keys = rows.groupBy("hash").agg(F.count(F.lit(1)).alias("n"), F.sum(right).alias("r"), *sums)
-    differ = keys.where("2 * r <> n OR low <> 0 OR high <> 0")
+    # The side's bit is in the sum of the low halves, once for each row of the right side.
+    differ = keys.where("2 * r <> n OR low + r <> 0 OR high <> 0")
     return differ.select("hash", F.expr("r > 1 OR n - r > 1").alias("several"))
 
 

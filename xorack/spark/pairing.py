@@ -27,6 +27,9 @@ _BROADCAST_KEYS = 2_000_000
 """Hashes of keys that are sent to all tasks: some 100 MB."""
 
 
+_ROWS_A_TASK = 50_000
+
+
 class Found(NamedTuple):
     """How many rows were found of each kind; see `xorack.spark.Counts`."""
 
@@ -59,10 +62,10 @@ def pair_rows(comparison: Comparison, digests: Digests) -> Pairs:
     """Read the rows of the buckets that differ again, and pair them."""
     if not digests.buckets:
         none = [_rows(comparison, side, F.lit(False)) for side in (0, 1)]
-        return Pairs(_paired(comparison, none, unique=True), Found(0, 0, 0, 0, 0, {}))
+        return Pairs(_paired(comparison, none), Found(0, 0, 0, 0, 0, {}))
     wanted = [in_buckets(comparison, side, digests.buckets) for side in (0, 1)]
     few = digests.differing <= _FEW * (digests.left + digests.right)
-    keys, unique = None, False
+    keys, unique, number = None, False, digests.differing
     with ExitStack() as stack:
         cached = []
         if not few:
@@ -73,7 +76,7 @@ def pair_rows(comparison: Comparison, digests: Digests) -> Pairs:
             unique = several == 0
             keys = keys if number <= _BROADCAST_KEYS else None
         sides = [_rows(comparison, side, wanted[side], keys) for side in (0, 1)]
-        rows = _paired(comparison, sides, unique=unique)
+        rows = _paired(comparison, sides, None if unique else number)
         cached.append(rows)
         stack.callback(rows.unpersist)
         # Few rows are kept at once. Many are, at a price, when a frame of them is read first.
@@ -101,7 +104,8 @@ def _rows(
     return frame.select(hashed.alias("hash"), F.struct(*forms).alias("k"), row.alias("lr"[side]))
 
 
-def _paired(comparison: Comparison, sides: list[DataFrame], *, unique: bool) -> DataFrame:
+def _paired(comparison: Comparison, sides: list[DataFrame], number: int | None = None) -> DataFrame:
+    """Put the rows of both sides together: so many, or None if no key is there twice."""
     names = F.array(
         *(F.when(pair.differs("l", "r"), F.lit(pair.name)) for pair in comparison.values)
     ).cast("array<string>")
@@ -113,9 +117,9 @@ def _paired(comparison: Comparison, sides: list[DataFrame], *, unique: bool) -> 
         .when(F.size("columns") == 0, "equal")
         .otherwise("changed")
     )
-    pairs = _joined(sides) if unique else _numbered(comparison, sides)
+    pairs = _joined(sides) if number is None else _numbered(comparison, sides, number)
     pairs = pairs.withColumn("columns", columns).withColumn("kind", kind)
-    if unique:
+    if number is None:
         one = {name: F.col(side).isNotNull().cast("long") for name, side in _COUNTS.items()}
         found = pairs.where("kind <> 'equal'").withColumns({**one, "n": F.lit(1)})
     else:
@@ -136,7 +140,7 @@ def _joined(sides: list[DataFrame]) -> DataFrame:
     return both.select(F.coalesce("k", "k_r").alias("k"), "l", "r")
 
 
-def _numbered(comparison: Comparison, sides: list[DataFrame]) -> DataFrame:
+def _numbered(comparison: Comparison, sides: list[DataFrame], number: int) -> DataFrame:
     """Cancel equal rows of a key, number the others on both sides, and put them together."""
     # Columns with a tolerance come last: the others tell which rows belong together.
     ordered = sorted(comparison.values, key=lambda pair: pair.tolerance is not None)
@@ -152,7 +156,9 @@ def _numbered(comparison: Comparison, sides: list[DataFrame]) -> DataFrame:
         )
         for side, rows in enumerate(sides)
     ]
-    rows = sides[0].unionByName(sides[1], allowMissingColumns=True).repartition("hash")
+    # Each task compiles the windows: 200 tasks for ten rows cost more than reading both sides.
+    tasks = 1 + number // _ROWS_A_TASK
+    rows = sides[0].unionByName(sides[1], allowMissingColumns=True).repartition(tasks, "hash")
     steps = {
         "copy": F.row_number().over(Window.partitionBy("hash", "k", "v", "side").orderBy("side")),
         "same": F.count(F.lit(1)).over(Window.partitionBy("hash", "k", "v", "copy")) > 1,

@@ -1,0 +1,152 @@
+"""`xorack.spark.diff` finds what the plain model finds, in random tables of all types."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import functions as F
+
+from tests.spark import diff_damage
+from tests.spark.diff_model import Columns, Found, complaints, expected
+from tests.spark.diff_tables import CASE, FRACTIONS, STRING_TYPES, Cases, Schema, schemas
+from xorack.spark import UnsuitableColumns, diff, digests
+from xorack.spark.columns import compare_columns
+
+pytestmark = pytest.mark.spark
+
+PROOF = settings(
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],  # shrinking takes minutes; the message has the small table of one case
+    report_multiple_bugs=False,
+)
+
+
+def by_case(frame):
+    """Collect rows as dictionaries, by the case."""
+    cases = defaultdict(list)
+    for row in frame.collect():
+        values = dict(zip(frame.columns, row, strict=True))
+        cases[values[CASE]].append(values)
+    return cases
+
+
+def unmistakable(frame, key):
+    """Rename the columns behind the key: a key's column may have their names."""
+    return frame.toDF(*key, *(f"?{name.rstrip('_')}" for name in frame.columns[len(key) :]))
+
+
+def prove(spark, schema: Schema, cases: Cases, tolerance=None):
+    """Compare all cases at once, and each case's result with the model's."""
+    sides = [spark.createDataFrame(cases.rows[side], cases.schema(side)) for side in (0, 1)]
+    key = [CASE, *(column.name for column in schema.key)]
+    ignored = [column.name for column in schema.values[: schema.ignored]]
+    values = [column.name for column in schema.values[schema.ignored :]]
+    columns = Columns(key, values, dict.fromkeys(values, tolerance) if tolerance else {})
+    chosen = {"values": values} if schema.named else {"ignore": ignored}
+    left, right = map(by_case, sides)
+    with diff(*sides, key=key, **chosen, tolerance=tolerance) as found:
+        frames = {
+            "missing": by_case(found.missing),
+            "extra": by_case(found.extra),
+            "changed": by_case(unmistakable(found.changed, key)),
+            "duplicates": by_case(unmistakable(found.duplicates, key)),
+        }
+    for case in {*left, *right, *frames["missing"], *frames["extra"]}:
+        of_case = Found(**{name: frame.get(case, []) for name, frame in frames.items()})
+        tables = left.get(case, []), right.get(case, [])
+        assert not (faults := complaints(*tables, columns, of_case)), (faults, *tables)
+
+    def number(name):
+        return sum(map(len, frames[name].values()))
+
+    counts, total = found.counts, {name: number(name) for name in frames}
+    assert {name: getattr(counts, name) for name in ("missing", "extra", "changed")} == {
+        name: total[name] for name in ("missing", "extra", "changed")
+    }
+    assert (counts.left, counts.right) == (len(cases.rows[0]), len(cases.rows[1]))
+    assert counts.equal == counts.left - counts.missing - counts.changed
+    differ = [d for case in {*left, *right} for d in expected(left[case], right[case], columns)]
+    doubled = [sum(difference.counts[side] > 1 for difference in differ) for side in (0, 1)]
+    assert [counts.duplicate_keys_left, counts.duplicate_keys_right] == doubled
+    changed = [row for rows in frames["changed"].values() for row in rows]
+    assert found.changed_columns == Counter(name for row in changed for name in row["?columns"])
+    alone = [[] if schema.named else [c.name for c in schema.alone[side]] for side in (0, 1)]
+    assert [list(found.left_only), list(found.right_only)] == alone
+    assert found.equal == (not any((differ, *alone)))
+
+
+ROWS = [(1, "a", None), (2, "b", "c"), (3, "d", "d"), (3, "d", "d"), (4, "e", "f")]
+SWAPS = {
+    "values of two rows": ([(1, "b", "c"), (2, "a", None), *ROWS[2:]], [1, 2], {"v": 2, "w": 2}),
+    "a pair of equal rows": ([*ROWS[:2], *[(3, "x", "d")] * 2, ROWS[4]], [3, 3], {"v": 2}),
+    "a value and null": ([(1, None, "a"), *ROWS[1:]], [1], {"v": 1, "w": 1}),
+}
+
+
+def prove_swaps(spark, monkeypatch):
+    """Find damage that keeps the sums of the only bucket, if they were those of values alone."""
+    with monkeypatch.context() as patch:
+        patch.setattr(digests, "_bucket", lambda *_: F.lit(0))
+        left = spark.createDataFrame(ROWS, "k int, v string, w string")
+        for rows, keys, columns in SWAPS.values():
+            with diff(left, spark.createDataFrame(rows, left.schema), key="k") as found:
+                assert sorted(row["k"] for row in found.changed.collect()) == keys
+                assert found.counts.equal == len(ROWS) - len(keys)
+                assert found.changed_columns == columns
+
+
+def test_sums_of_one_bucket(spark, monkeypatch):
+    prove_swaps(spark, monkeypatch)
+
+
+def test_keys_with_equal_rows_are_left_out(spark):
+    left = spark.range(100).withColumn("v", F.col("id"))
+    right = left.withColumn("v", F.expr("if(id = 17, 0, v)"))
+    comparison = compare_columns(left, right, "id")
+    keys = digests.differing_keys(comparison, digests.compare_digests(comparison).buckets)
+    every = digests.differing_keys(comparison, range(digests._BUCKETS))
+    assert (keys.count(), every.count()) == (1, 1)
+
+
+@settings(PROOF, max_examples=3)
+@given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans())
+def test_random_tables(spark, schema, seed, unique):
+    prove(spark, schema, Cases(schema, seed, cases=100, unique=unique))
+
+
+@pytest.mark.slow
+@settings(PROOF, max_examples=40)
+@given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans())
+def test_more_random_tables(spark, schema, seed, unique):
+    prove(spark, schema, Cases(schema, seed, cases=100, unique=unique))
+
+
+@pytest.mark.slow
+@settings(PROOF, max_examples=10)
+@given(schema=schemas(values=FRACTIONS), seed=st.integers(0, 2**32))
+def test_tolerance(spark, schema, seed):
+    """Keys are unique: of several rows, the definition does not say which are paired."""
+    prove(spark, schema, Cases(schema, seed, cases=100, unique=True), tolerance=0.5)
+
+
+@pytest.mark.parametrize("seeds", [2, pytest.param(50, marks=pytest.mark.slow)])
+def test_damage_of_a_large_table(spark, seeds):
+    table = diff_damage.Table(spark, rows=10_000 * seeds // 2, copies=2)
+    assert [diff_damage.check(table, first) for first in range(0, seeds, 2)] == [{}] * (seeds // 2)
+
+
+def test_a_key_of_two_collations(spark):
+    left = spark.createDataFrame([("a", 1), ("A", 1), ("b", 1)], f"k {STRING_TYPES[-1]}, v int")
+    right = spark.createDataFrame([("a", 2), ("c", 1), ("c", 2), ("b", 1)], "k string, v int")
+    with diff(left, right, key="k") as found:
+        assert [row["k"] for row in found.changed.collect()] == ["a"]
+        assert [row["k"] for row in found.duplicates.collect()] == ["c"]
+
+
+def test_a_nested_key_of_two_types(spark):
+    left = spark.createDataFrame([([1], 1)], "k array<int>, v int")
+    with pytest.raises(UnsuitableColumns, match="column k of the key is array<int> on"):
+        diff(left, left.withColumn("k", F.col("k").cast("array<bigint>")), key="k")
