@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
     from xorack.spark.columns import Comparison, Pair
-    from xorack.spark.pairing import Pairs
 
 __all__ = ["Counts", "Difference", "diff"]
 
@@ -66,7 +65,7 @@ class Difference:
     left_only: tuple[str, ...]
     right_only: tuple[str, ...]
     _comparison: Comparison = field(repr=False)
-    _pairs: Pairs = field(repr=False)
+    _pairs: DataFrame = field(repr=False)
 
     @property
     def equal(self) -> bool:
@@ -106,7 +105,7 @@ class Difference:
         The columns of the key, ``left_count`` and ``right_count``; an underscore is added as in
         `changed`.
         """
-        several = self._pairs.rows.where("lefts > 1 OR rights > 1")
+        several = self._pairs.where("lefts > 1 OR rights > 1")
         first = several.groupBy("k").agg(
             *(F.first(name, ignorenulls=True).alias(name) for name in ("l", "r", "lefts", "rights"))
         )
@@ -139,15 +138,15 @@ class Difference:
             >>> kept = kept.join(d.repair(), "id", "left_anti")  # doctest: +SKIP
             >>> kept.unionByName(d.repair()).write.parquet(new_path)  # doctest: +SKIP
         """
-        return self._pairs.rows.where("l IS NOT NULL").select("l.*")
+        return self._pairs.where("l IS NOT NULL").select("l.*")
 
     def deletions(self) -> DataFrame:
         """Return the keys to delete on the right side: those that the left side lacks."""
         keys = [pair.column(1, "r").alias(pair.right.name) for pair in self._comparison.keys]
-        return self._pairs.rows.where("lefts = 0 AND n = 1").select(*keys)
+        return self._pairs.where("lefts = 0 AND n = 1").select(*keys)
 
     def _of(self, kind: str) -> DataFrame:
-        return self._pairs.rows.where(F.col("kind") == kind)
+        return self._pairs.where(F.col("kind") == kind)
 
     @property
     def _values(self) -> Sequence[Pair]:
@@ -222,8 +221,7 @@ class Difference:
 
     def unpersist(self) -> None:
         """Free what is cached. The frames can still be read, and are computed again."""
-        for frame in self._pairs.cached:
-            frame.unpersist()
+        self._pairs.unpersist()
 
     def __enter__(self) -> Difference:
         return self
@@ -287,8 +285,7 @@ def diff(
     """
     comparison = compare_columns(left, right, key, values, ignore, tolerance)
     digests = compare_digests(comparison)
-    pairs = pair_rows(comparison, digests)
-    found = pairs.found
+    pairs, found = pair_rows(comparison, digests)
     counts = Counts(
         digests.left,
         digests.right,

@@ -91,19 +91,18 @@ def compare_digests(comparison: Comparison) -> Digests:
     return Digests(totals[0], totals[1], sorted(differing), sum(rows_in))
 
 
-def differing_keys(comparison: Comparison, buckets: Iterable[int]) -> DataFrame:
-    """Read the rows of some buckets, and find the keys with other rows on the two sides.
+def differing_keys(comparison: Comparison, frames: Sequence[DataFrame]) -> DataFrame:
+    """Read some rows of both sides, and find the keys with other rows on the two sides.
 
     Returns:
         ``hash``, of the key; ``several``, true if a side has more than one row with this key.
     """
     sides = []
-    for side, frame in enumerate(comparison.frames):
+    for side, frame in enumerate(frames):
         # The lowest bit is the side: two longs a row are shuffled.
         row = _row_hash(comparison, side).bitwiseAND(F.lit(-2)).bitwiseOR(F.lit(side))
-        wanted = frame.where(in_buckets(comparison, side, buckets))
         key = hash_of(comparison.keys, side)
-        sides.append(wanted.select(key.alias("hash"), row.alias("row")))
+        sides.append(frame.select(key.alias("hash"), row.alias("row")))
     # Nearly all keys are different: partial sums in the first tasks would be in vain.
     rows = sides[0].union(sides[1]).repartition("hash")
     right = F.col("row").bitwiseAND(F.lit(1))

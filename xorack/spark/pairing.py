@@ -14,19 +14,17 @@ from xorack.spark.errors import NotDeterministic
 from xorack.spark.units import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from xorack.spark.columns import Comparison
     from xorack.spark.digests import Digests
 
-__all__ = ["Found", "Pairs", "pair_rows"]
+__all__ = ["Found", "pair_rows"]
 
 _FEW = 0.25
 """The share of rows in buckets that differ, up to which they are paired at once."""
 _BROADCAST_KEYS = 2_000_000
 """Hashes of keys that are sent to all tasks: some 100 MB."""
-
-
 _ROWS_A_TASK = 50_000
 
 
@@ -41,67 +39,59 @@ class Found(NamedTuple):
     columns: dict[str, int]
 
 
-class Pairs(NamedTuple):
-    """Rows that differ, beside each other.
+def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Found]:
+    """Read the rows of the buckets that differ again, and pair them.
 
-    Attributes:
-        rows: A row for each pair of the keys that differ: ``k``, the key's canonical form; ``n``,
-            a number; ``l`` and ``r``, the whole rows of the sides; ``kind``, missing, extra,
-            changed or equal; ``columns``, the names of columns with other values; ``lefts`` and
-            ``rights``, the numbers of rows with this key.
-        found: How many there are.
-        cached: The frames that are cached.
+    Returns:
+        A row for each pair of the keys that differ: ``k``, the key's canonical form; ``n``, a
+        number; ``l`` and ``r``, the whole rows of the sides; ``kind``, missing, extra, changed or
+        equal; ``columns``, the names of columns with other values; ``lefts`` and ``rights``, the
+        numbers of rows with this key. It is cached. And how many there are.
     """
-
-    rows: DataFrame
-    found: Found
-    cached: tuple[DataFrame, ...] = ()
-
-
-def pair_rows(comparison: Comparison, digests: Digests) -> Pairs:
-    """Read the rows of the buckets that differ again, and pair them."""
     if not digests.buckets:
-        none = [_rows(comparison, side, F.lit(False)) for side in (0, 1)]
-        return Pairs(_paired(comparison, none), Found(0, 0, 0, 0, 0, {}))
-    wanted = [in_buckets(comparison, side, digests.buckets) for side in (0, 1)]
-    few = digests.differing <= _FEW * (digests.left + digests.right)
-    keys, unique, number = None, False, digests.differing
+        none = [
+            _rows(comparison, frame.where(F.lit(False)), side)
+            for side, frame in enumerate(comparison.frames)
+        ]
+        return _paired(comparison, none), Found(0, 0, 0, 0, 0, {})
+    frames = [
+        frame.where(in_buckets(comparison, side, digests.buckets))
+        for side, frame in enumerate(comparison.frames)
+    ]
+    number: int | None = digests.differing
     with ExitStack() as stack:
-        cached = []
-        if not few:
-            keys = differing_keys(comparison, digests.buckets).persist()
+        if digests.differing > _FEW * (digests.left + digests.right):
+            keys = differing_keys(comparison, frames).persist()
             stack.callback(keys.unpersist)
-            cached.append(keys)
             number, several = keys.agg(F.count(F.lit(1)), F.count_if("several")).collect()[0]
-            unique = several == 0
-            keys = keys if number <= _BROADCAST_KEYS else None
-        sides = [_rows(comparison, side, wanted[side], keys) for side in (0, 1)]
-        rows = _paired(comparison, sides, None if unique else number)
-        cached.append(rows)
-        stack.callback(rows.unpersist)
-        # Few rows are kept at once. Many are, at a price, when a frame of them is read first.
-        found = _count(comparison, rows.persist() if few else rows, unique=unique)
-        if found.missing - found.extra != digests.left - digests.right:
-            raise NotDeterministic(
-                "the frames gave other rows when they were read again: write them first"
-            )
-        stack.pop_all()
-    return Pairs(rows.persist(), found, tuple(cached))
+            if number <= _BROADCAST_KEYS:
+                frames = [_with_keys(comparison, side, keys) for side in (0, 1)]
+            number = number if several else None
+        sides = [_rows(comparison, frame, side) for side, frame in enumerate(frames)]
+        pairs = _paired(comparison, sides, number).persist()
+        found = _count(comparison, pairs, unique=number is None)
+    if found.missing - found.extra != digests.left - digests.right:
+        pairs.unpersist()
+        raise NotDeterministic(
+            "the frames gave other rows when they were read again: write them first"
+        )
+    return pairs, found
 
 
-def _rows(
-    comparison: Comparison, side: int, wanted: Column, keys: DataFrame | None = None
-) -> DataFrame:
-    """Select rows of a side, with the hash and the forms of their keys."""
-    frame = comparison.frames[side].where(wanted)
-    names, hashed = frame.columns, hash_of(comparison.keys, side)
-    if keys is not None:
-        of_keys = "h" * (max(map(len, names)) + 1)  # unlike any column's name
-        chosen = F.broadcast(keys.select(F.col("hash").alias(of_keys)))
-        frame = frame.join(chosen, hashed == F.col(of_keys), "left_semi")
+def _with_keys(comparison: Comparison, side: int, keys: DataFrame) -> DataFrame:
+    """Select the rows of a side whose keys have these hashes."""
+    frame = comparison.frames[side]
+    name = "h" * (max(map(len, frame.columns)) + 1)  # unlike any column's
+    chosen = F.broadcast(keys.select(F.col("hash").alias(name)))
+    return frame.join(chosen, hash_of(comparison.keys, side) == F.col(name), "left_semi")
+
+
+def _rows(comparison: Comparison, frame: DataFrame, side: int) -> DataFrame:
+    """Put the rows of a side into structs, with the hash and the forms of their keys."""
     forms = [pair.form(side).alias(f"k{i}") for i, pair in enumerate(comparison.keys)]
-    row = F.struct(*(F.col(quoted(name)) for name in names))
-    return frame.select(hashed.alias("hash"), F.struct(*forms).alias("k"), row.alias("lr"[side]))
+    row = F.struct(*(F.col(quoted(name)) for name in frame.columns))
+    key = hash_of(comparison.keys, side).alias("hash"), F.struct(*forms).alias("k")
+    return frame.select(*key, row.alias("lr"[side]))
 
 
 def _paired(comparison: Comparison, sides: list[DataFrame], number: int | None = None) -> DataFrame:
@@ -110,7 +100,7 @@ def _paired(comparison: Comparison, sides: list[DataFrame], number: int | None =
         *(F.when(pair.differs("l", "r"), F.lit(pair.name)) for pair in comparison.values)
     ).cast("array<string>")
     is_pair = F.col("l").isNotNull() & F.col("r").isNotNull()
-    columns = F.when(is_pair, F.filter(names, lambda name: name.isNotNull()))
+    columns = F.when(is_pair, F.array_except(names, F.array(F.lit(None).cast("string"))))
     kind = (
         F.when(F.col("l").isNull(), "extra")
         .when(F.col("r").isNull(), "missing")
