@@ -64,11 +64,7 @@ def _columns(name: str, help_text: str, **options: Any) -> Callable[[_Command], 
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  xorack diff orders.csv copy.csv --key order,line
-  xorack diff s3a://lake/orders prod.orders --key id --where "day = '2026-01-31'" --json
+    epilog="""Example: xorack diff orders.csv copy.csv --key order,line
 
 Exit status: 0 if both are equal; 1 if they differ; 2 for an error.""",
 )
@@ -102,7 +98,9 @@ Exit status: 0 if both are equal; 1 if they differ; 2 for an error.""",
 @text_option("--remote", metavar="URL", help="Use a Spark Connect server: sc://host:15002.")
 @click.option("--verbose", is_flag=True, help="Show Spark's log and whole errors.")
 def diff(left: str, right: str, as_json: bool, **options: Any) -> int:
-    """Compare two datasets row by row: which rows are missing, extra or changed.
+    """Find the rows that differ between two datasets.
+
+    They are missing, extra or changed: the same key with other values.
 
     LEFT and RIGHT are files or folders of Parquet, CSV or JSON, patterns in quotes, URIs such as
     s3a://bucket/folder, or names of catalog tables. A name without a / is a table's unless there is
