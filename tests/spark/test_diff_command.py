@@ -116,6 +116,7 @@ def test_a_remark(xorack, spark, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_rows_that_differ_in_files(xorack, spark, tmp_path):
     arguments = ["old.csv", "new.csv", "--key", "order,line", "--out", "found"]
     assert xorack(*arguments)[0] == 1

@@ -21,6 +21,7 @@ def test_differences(connect, monkeypatch, few):
         diff(left, left, key="no")
 
 
+@pytest.mark.slow
 def test_an_audit(connect, queue, tmp_path):
     tracking = Tracking(connect, queue.queue_url, "r", str(tmp_path / "records"))
     lines = tracking.rows("lines", chain="order", unit=["order", "line"])

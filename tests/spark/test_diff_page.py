@@ -7,6 +7,8 @@ import re
 import shlex
 import subprocess
 
+import pytest
+
 from tests.spark.helpers import ROOT, code_blocks
 from xorack.cli import main
 from xorack.spark import canonical, diff
@@ -14,6 +16,7 @@ from xorack.spark import canonical, diff
 PAGE = (ROOT / "docs" / "diff.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_example(spark, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     outputs = code_blocks(PAGE, "text")
@@ -31,6 +34,7 @@ def test_the_example(spark, tmp_path, monkeypatch, capfd):
     assert json.loads(capfd.readouterr().out) == json.loads(documented)
 
 
+@pytest.mark.slow
 def test_the_repair(spark, tmp_path):
     columns = "order int, line int, price int, loaded_at int"
     left = spark.createDataFrame([(17, 1, 9, 0), (17, 2, 4, 0), (18, 1, 7, 0)], columns)

@@ -140,6 +140,7 @@ def test_values_of_csv(spark, tmp_path):
     assert remarks == []
 
 
+@pytest.mark.slow
 def test_one_value_makes_a_column_text(spark, tmp_path):
     left, right = "id,x,y,z\n1,1.0,1.0,1.0\n2,2,n/a,2\n", "id,x,y,z\n1,1,1,1\n2,2,n/a,2\n"
     found, _ = counts(spark, *two(tmp_path, left, right), text=["X"])
@@ -164,7 +165,9 @@ TYPED = [
 ]
 
 
-@pytest.mark.parametrize("names", [("typed", "x.csv"), ("x.csv", "typed")])
+@pytest.mark.parametrize(
+    "names", [("typed", "x.csv"), pytest.param(("x.csv", "typed"), marks=pytest.mark.slow)]
+)
 def test_csv_beside_types(spark, tmp_path, monkeypatch, names):
     columns = [
         f"CAST({'NULL' if value is None else repr(value)} AS {type_}) AS x{n}"
@@ -184,6 +187,7 @@ def test_csv_beside_types(spark, tmp_path, monkeypatch, names):
     ]
 
 
+@pytest.mark.slow
 def test_values_of_json(spark, tmp_path):
     equal = [
         (1, 1.0),
