@@ -47,6 +47,13 @@ SCHEMA = Schema(
     ignored=1,
     named=False,
 )
+NULLS = Schema(
+    key=[Column("k", WHOLE)],
+    values=[Column("z", same("array<int>", [0, None], [None, 0]))],
+    alone=([], []),
+    ignored=0,
+    named=False,
+)
 _SUM = '[F.sum(half) for _, half in _halves("row")]'
 _XOR = _SUM.replace("sum", "bit_xor")
 MUTANTS = {
@@ -123,6 +130,7 @@ def test_the_proof_catches(spark, monkeypatch, mutant):
         try:
             prove_swaps(spark, monkeypatch)
             prove(spark, SCHEMA, Cases(SCHEMA, seed=0, cases=200))
+            prove(spark, NULLS, Cases(NULLS, seed=0, cases=50))
         except Exception as error:  # noqa: BLE001 - an overflow is Spark's
             failed = error
     if mutant is None and failed:
