@@ -7,7 +7,6 @@ python -m bench.diff --quick             little data: the figures mean nothing
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -18,7 +17,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from bench.harness import ROOT, Figures, Goal, Plot, Section, Table, figure, run_process
+from bench.harness import (
+    ROOT,
+    Figures,
+    Goal,
+    Plot,
+    Section,
+    Table,
+    case_options,
+    figure,
+    run_process,
+)
 from bench.spark import make_lines
 
 LINES = {"0.6 M": 0.1, "6 M": 1.0, "18 M": 3.0}
@@ -176,13 +185,7 @@ def describe(figures: Figures) -> Section:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure some cases and print the section."""
-    parser = argparse.ArgumentParser(prog="python -m bench.diff")
-    parser.add_argument("--quick", action="store_true", help="little data")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
-    options = parser.parse_args(arguments)
-    for name in options.cases:
-        if name not in CASES:
-            parser.error(f"unknown case {name!r}: expected one of {', '.join(CASES)}")
+    options = case_options("bench.diff", CASES, arguments)
     print(describe(measure(options.quick, options.cases or CASES)).markdown())
 
 

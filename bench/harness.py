@@ -6,8 +6,9 @@ round, and the ratio of their medians counts. Counts, such as round trips, do no
 
 from __future__ import annotations
 
+import argparse
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import floor, inf, log10
 from pathlib import Path
@@ -148,3 +149,18 @@ def run_process(command: Sequence[object], **options: Any) -> str:
     options = {"cwd": ROOT, **options}
     process = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options)
     return str(process.stdout)
+
+
+def case_options(
+    module: str, cases: Iterable[str], arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """Parse the arguments of a section that can run some of its cases: ``quick`` and ``cases``."""
+    names = list(cases)
+    parser = argparse.ArgumentParser(prog=f"python -m {module}")
+    parser.add_argument("--quick", action="store_true", help="little data")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(names))
+    options = parser.parse_args(arguments)
+    for name in options.cases:
+        if name not in names:
+            parser.error(f"unknown case {name!r}: expected one of {', '.join(names)}")
+    return options

@@ -10,7 +10,6 @@ jobs of `pipeline/`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -26,7 +25,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.capacity import PRICES, queue_calls
-from bench.harness import Figures, Goal, Plot, Section, Table, figure, run_process
+from bench.harness import Figures, Goal, Plot, Section, Table, case_options, figure, run_process
 from bench.marks import drive
 
 VARIANTS = ("untracked", "plain", "traced")
@@ -240,13 +239,7 @@ def _wall(run: Figures) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure some cases and print the section."""
-    parser = argparse.ArgumentParser(prog="python -m bench.spark")
-    parser.add_argument("--quick", action="store_true", help="little data")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
-    options = parser.parse_args(arguments)
-    for name in options.cases:
-        if name not in CASES:
-            parser.error(f"unknown case {name!r}: expected one of {', '.join(CASES)}")
+    options = case_options("bench.spark", CASES, arguments)
     print(describe(measure(options.quick, options.cases or CASES)).markdown())
 
 
