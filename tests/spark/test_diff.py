@@ -14,6 +14,7 @@ from xorack.spark import (
     NotDeterministic,
     UnsuitableColumns,
     diff,
+    digests,
     pairing,
 )
 
@@ -135,6 +136,35 @@ def test_duplicate_keys(frame):
         assert rows_of(repaired) == rows_of(sides[0])
 
 
+def test_equal_duplicates_among_many_keys_that_differ(spark, monkeypatch):
+    for module, name, value in (
+        (digests, "_BUCKETS", 64),
+        (pairing, "_FEW", 0),
+        (pairing, "_BROADCAST_KEYS", 0),
+    ):
+        monkeypatch.setattr(module, name, value)
+    many = spark.range(1000, 1300)
+    left = many.selectExpr("id", "'x' AS v").union(spark.sql("VALUES (3, 'a'), (3, 'b')"))
+    right = many.selectExpr("id", "'y' AS v").union(spark.sql("VALUES (3, 'b'), (3, 'a')"))
+    with diff(left, right, key="id") as d:
+        assert d.counts == Counts(302, 302, 2, 0, 0, 300, 0, 0)
+
+
+def test_first_rows_with_values_that_python_lacks(spark):
+    """A usual sentinel: east of Greenwich, it lies in the year 10000."""
+    rows = spark.sql(
+        "SELECT 1 AS id, timestamp_seconds(253402300799 + 86400) AS until, 1 AS n,"
+        " array(named_struct('x', 1)) AS s"
+    )
+    with diff(rows, rows.withColumn("n", F.lit(2)), key=["id", "until"]) as d:
+        ((until, n),) = [(c["key"]["until"], c["columns"]["n"]) for c in d.first()["changed"]]
+        assert until.startswith("+10000-01-01")
+        assert n == [1, 2]
+    other = rows.withColumn("s", F.expr("array(named_struct('x', 2))"))
+    with diff(rows.drop("until"), other.drop("until"), key="id") as d:
+        assert d.first()["changed"][0]["columns"]["s"] == [[{"x": 1}], [{"x": 2}]]
+
+
 def test_columns_of_one_side(frame):
     left = frame([(1, 2, 3)], "id int, a int, b int")
     right = frame([(1, 4, 2)], "ID int, c int, A int")
@@ -190,6 +220,13 @@ def test_tolerance(frame):
     with diff(left.where("id < 3"), right.where("id < 3"), key="id", tolerance=0.2) as d:
         assert d.equal
         assert d.counts.equal == 2
+
+
+def test_tolerance_of_integers_and_decimals_is_exact(frame):
+    left = frame([(1, 2**53 + 1)], "id int, n bigint")
+    right = frame([(1, Decimal(2**53))], "id int, n decimal(20,1)")
+    assert diff(left, right, key="id", tolerance=0.5).counts.changed == 1
+    assert diff(left, right, key="id", tolerance=1).equal
 
 
 def test_pairs_within_a_tolerance(frame):

@@ -67,7 +67,7 @@ class Pair:
         is_equal = self.form(0, left).eqNullSafe(self.form(1, right))
         if self.tolerance is not None:
             values = [self.column(0, left), self.column(1, right)]
-            if not isinstance(self.left.dataType, T.DecimalType):
+            if isinstance(self.left.dataType, (T.FloatType, T.DoubleType)):
                 values = [value.cast("double") for value in values]
             distance = F.abs(F.try_subtract(*values)).cast("double")
             is_equal = is_equal | F.coalesce(distance <= self.tolerance, F.lit(False))
@@ -177,7 +177,8 @@ class _Fields:
     def require(self, name: str) -> T.StructField:
         field = self.get(name)
         if field is None:
-            columns = ", ".join(one.name for one in self.fields)
+            names = [one.name for one in self.fields]
+            columns = ", ".join(one if one == one.strip() else repr(one) for one in names)
             raise UnsuitableColumns(
                 f"column {name} is not in the {self.side} frame, which has {columns}"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -172,7 +173,8 @@ class Difference:
 
         Returns:
             ``missing`` and ``extra``: the rows. ``changed``: for each pair ``key``, the values of
-            the key columns, and ``columns``, the two values of each column that differs.
+            the key columns, and ``columns``, the two values of each column that differs. If Python
+            lacks a time, such as one after the year 9999, dates and times are strings.
         """
         rows: dict[str, list[dict[str, Any]]] = {}
         for kind, side in (("missing", "l"), ("extra", "r")):
@@ -194,7 +196,12 @@ class Difference:
         if not getattr(self.counts, kind):
             return []
         some = self._of(kind).orderBy("k", "n").limit(n)
-        return some.select("l", "r", "columns").collect()
+        try:
+            return some.select("l", "r", "columns").collect()
+        except (OverflowError, ValueError):  # Python lacks some times
+            frames = zip("lr", self._comparison.frames, strict=True)
+            rows = [_with_times_as_text(side, frame) for side, frame in frames]
+            return some.select(*rows, "columns").collect()
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers and the names of columns, of types that JSON has."""
@@ -313,5 +320,18 @@ def _key_of(pair: Pair) -> Column:
     return F.coalesce(left, right)
 
 
+def _with_times_as_text(side: str, frame: DataFrame) -> Column:
+    columns = []
+    for name, type_ in ((of.name, of.dataType.simpleString()) for of in frame.schema):
+        column = F.col(side).getField(name)
+        has_times = re.search("date|timestamp", type_)
+        columns.append((column.cast("string") if has_times else column).alias(name))
+    return F.struct(*columns).alias(side)
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(element) for element in value]
+    if isinstance(value, dict):
+        return {key: _plain(held) for key, held in value.items()}
     return value.asDict(recursive=True) if hasattr(value, "asDict") else value

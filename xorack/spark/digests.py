@@ -96,8 +96,8 @@ def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: 
     """Read some rows of both sides, so many, and find the keys with other rows on the two sides.
 
     Returns:
-        ``hash``, of the key; ``rows``, how many both sides have; ``several``, true if a side has
-        more than one. A key with duplicates may be there though its rows are equal.
+        ``hash``, of the key; ``rows``, how many both sides have; ``differs``; ``several``, true if
+        a side has more than one row. Keys of several equal rows are there, too.
     """
     sides = []
     for side, frame in enumerate(frames):
@@ -112,11 +112,14 @@ def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: 
     keys = rows.groupBy("hash").agg(F.try_sum("row").alias("total"), counts.alias("counts"))
     lefts, rights = (half for _, half in _halves("counts"))
     # Null: the hashes of duplicates overflowed.
-    differ = F.col("total").isNull() | (F.col("total") != -rights) | (lefts != rights)
-    several = (lefts > 1) | (rights > 1)
-    return keys.where(differ).select(
-        "hash", (lefts + rights).alias("rows"), several.alias("several")
-    )
+    differs = F.col("total").isNull() | (F.col("total") != -rights) | (lefts != rights)
+    columns = {
+        "rows": lefts + rights,
+        "differs": differs,
+        "several": (lefts > 1) | (rights > 1),
+    }
+    found = keys.select("hash", *(column.alias(name) for name, column in columns.items()))
+    return found.where("differs OR several")
 
 
 def _bucket(comparison: Comparison, side: int) -> Column:

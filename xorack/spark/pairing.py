@@ -63,11 +63,14 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Foun
         if number > _FEW * (digests.left + digests.right):
             keys = differing_keys(comparison, frames, number).persist()
             stack.callback(keys.unpersist)
+            chosen = keys.where("differs")
             sums = F.count(F.lit(1)), F.sum("rows"), F.count_if("several")
-            number_of_keys, rows, several = keys.agg(*sums).collect()[0]
+            number_of_keys, rows, several = chosen.agg(*sums).collect()[0]
             if number_of_keys <= _BROADCAST_KEYS:
-                frames = [_with_keys(comparison, side, keys) for side in (0, 1)]
+                frames = [_with_keys(comparison, side, chosen) for side in (0, 1)]
                 number = rows or 0
+            else:
+                several = keys.where("several").count()  # all keys of the buckets are paired
             unique = not several
         sides = [_rows(comparison, frame, side) for side, frame in enumerate(frames)]
         pairs = _paired(comparison, sides, number, unique=unique).persist()
