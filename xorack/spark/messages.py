@@ -25,7 +25,7 @@ def one_line(error: BaseException) -> str:
     first, last = _plain(thrown[0]), _plain(thrown[-1])
     line = first if last in first else f"{first.rstrip('.')}: {last}"
     if header := _HEADER.search(text):
-        line = f"{line.rstrip('.')}: {header[1].strip()}"
+        line = f"{line.rstrip('.:')}: {header[1].strip()}"
     line = line or type(error).__name__
     return line if len(line) <= _MAX else line[:_MAX] + "..."
 
