@@ -33,6 +33,8 @@ from bench.spark import make_lines
 LINES = {"0.6 M": 0.1, "6 M": 1.0, "18 M": 3.0}
 """Scale factors by the number of rows."""
 QUICK_SCALE = 0.01
+QUICK_CASES = {"equal": 0, "10 rows": 10, "10 %": 600}
+"""How many rows differ."""
 TURNS = 3
 SCAN, DIFF, JOIN, EXCEPT, DATACOMPY = "scan", "diff", "outer join", "exceptAll", "datacompy"
 WARM_UP = "warm-up"
@@ -71,7 +73,8 @@ class Case:
 CASES = {
     "equal": Case("6 M", 0, [EXCEPT], join=0.42, scan=1.1, shuffled=0.01),
     "10 rows": Case("6 M", 10, join=0.5, shuffled=0.01),
-    "100 k rows": Case("6 M", 100_000),
+    "1,000 rows": Case("6 M", 1000, join=1.1),
+    "100 k rows": Case("6 M", 100_000, join=1.1),
     "10 %": Case("6 M", 600_000, [EXCEPT], join=1.1),
     "18 M, equal": Case("18 M", 0, turns=1, join=0.42, scan=1.1, shuffled=0.01),
     "18 M, 10 rows": Case("18 M", 10, turns=1, join=0.5, shuffled=0.01),
@@ -96,8 +99,8 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
     cases = {name: CASES[name] for name in names}
     packages = ROOT / ".bench" / "datacompy"
     if quick:
-        few = {n: c for n, c in cases.items() if c.lines == "6 M" and n != "100 k rows"}
-        cases = {n: replace(c, differing=min(c.differing, 600), turns=1) for n, c in few.items()}
+        few = [name for name in QUICK_CASES if name in cases]
+        cases = {n: replace(cases[n], turns=1, differing=QUICK_CASES[n]) for n in few}
     else:
         warm_up = Case("0.6 M", 1000, [EXCEPT])
         cases = {WARM_UP: warm_up, **cases}

@@ -77,16 +77,19 @@ MUTANTS = {
          "hash_of(comparison.keys, side)")
     ],
     "keys with as many rows on both sides are left out": [
-        (digests.differing_keys, " OR low + r <> 0 OR high <> 0", "")
+        (digests.differing_keys, ' | (F.col("total") != -rights)', "")
     ],
     "the last buckets are not read again": [
         (digests.in_buckets, "for bucket in buckets:", "for bucket in sorted(buckets)[:-1]:")
+    ],
+    "keys whose hashes overflow are left out": [
+        (digests.differing_keys, 'F.col("total").isNull() | ', "")
     ],
     "a bucket in 64 is not read again": [
         (digests.in_buckets, "bucket % _WORD", "min(bucket % _WORD, 62)")
     ],
     "all keys are taken for unique": [
-        (digests.differing_keys, "r > 1 OR n - r > 1", "false")
+        (digests.differing_keys, "((lefts > 1) | (rights > 1))", "F.lit(False)")
     ],
     "duplicates cancel out at once": [
         (pairing._numbered,
@@ -100,7 +103,7 @@ MUTANTS = {
         (pairing._numbered, '"k", "same", "side").orderBy("v")', '"k", "side").orderBy("v")')
     ],
     "rows of one key are one pair": [
-        (pairing._numbered, '"k", "same", "n")', '"k", "same", F.lit(1).alias("n"))')
+        (pairing._paired, '"k", "same", "n"]', '"k", "same", F.lit(1).alias("n")]')
     ],
     "an element is hashed without being null": [
         (canonical._nested, "column.isNull()", "F.lit(False)")

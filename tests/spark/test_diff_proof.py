@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from decimal import Decimal
+from itertools import chain
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,7 +14,7 @@ from pyspark.sql import functions as F
 from tests.spark import diff_damage
 from tests.spark.diff_model import Columns, Found, complaints, expected
 from tests.spark.diff_tables import CASE, FRACTIONS, STRING_TYPES, Cases, Schema, schemas
-from xorack.spark import UnsuitableColumns, diff, digests
+from xorack.spark import UnsuitableColumns, diff, digests, pairing
 from xorack.spark.columns import compare_columns
 
 pytestmark = pytest.mark.spark
@@ -33,9 +35,21 @@ def by_case(frame):
     return cases
 
 
-def unmistakable(frame, key):
-    """Rename the columns behind the key: a key's column may have their names."""
-    return frame.toDF(*key, *(f"?{name.rstrip('_')}" for name in frame.columns[len(key) :]))
+def unmistakable(frame, schema: Schema):
+    """Rename the columns behind the key: a key's column may have their names.
+
+    Keys of more digits than a decimal has are strings.
+    """
+    key = [CASE, *(column.name for column in schema.key)]
+    rows = by_case(
+        frame.toDF(*key, *(f"?{name.rstrip('_')}" for name in frame.columns[len(key) :]))
+    )
+    for column in schema.key:
+        if column.kind.types[0].startswith("decimal"):
+            for row in chain(*rows.values()):
+                value = row[column.name]
+                row[column.name] = Decimal(value) if isinstance(value, str) else value
+    return rows
 
 
 def prove(spark, schema: Schema, cases: Cases, tolerance=None):
@@ -51,8 +65,8 @@ def prove(spark, schema: Schema, cases: Cases, tolerance=None):
         frames = {
             "missing": by_case(found.missing),
             "extra": by_case(found.extra),
-            "changed": by_case(unmistakable(found.changed, key)),
-            "duplicates": by_case(unmistakable(found.duplicates, key)),
+            "changed": unmistakable(found.changed, schema),
+            "duplicates": unmistakable(found.duplicates, schema),
         }
     for case in {*left, *right, *frames["missing"], *frames["extra"]}:
         of_case = Found(**{name: frame.get(case, []) for name, frame in frames.items()})
@@ -107,7 +121,7 @@ def test_keys_with_equal_rows_are_left_out(spark):
     left = spark.range(100).withColumn("v", F.col("id"))
     right = left.withColumn("v", F.expr("if(id = 17, 0, v)"))
     comparison = compare_columns(left, right, "id")
-    assert digests.differing_keys(comparison, comparison.frames).count() == 1
+    assert digests.differing_keys(comparison, comparison.frames, 4).count() == 1
 
 
 @settings(PROOF, max_examples=1)
@@ -118,9 +132,11 @@ def test_random_tables(spark, schema, seed, unique):
 
 @pytest.mark.slow
 @settings(PROOF, max_examples=40)
-@given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans())
-def test_more_random_tables(spark, schema, seed, unique):
-    prove(spark, schema, Cases(schema, seed, cases=100, unique=unique))
+@given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans(), few=st.booleans())
+def test_more_random_tables(spark, schema, seed, unique, few):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairing, "_FEW", 1 if few else 0)
+        prove(spark, schema, Cases(schema, seed, cases=100, unique=unique))
 
 
 @pytest.mark.slow
@@ -143,6 +159,15 @@ def test_a_key_of_two_collations(spark):
     with diff(left, right, key="k") as found:
         assert [row["k"] for row in found.changed.collect()] == ["a"]
         assert [row["k"] for row in found.duplicates.collect()] == ["c"]
+
+
+def test_keys_of_more_digits_than_a_decimal_has(spark):
+    left = spark.createDataFrame([(Decimal(10**37),)], "k decimal(38,0)")
+    right = spark.createDataFrame([(Decimal("1.05"),)] * 2, "k decimal(38,18)")
+    with diff(left, right, key="k") as found:
+        assert [tuple(row) for row in found.duplicates.collect()] == [("1.05", 0, 2)]
+        assert found.missing.collect() == left.collect()
+        assert found.deletions().collect() == [right.first()]
 
 
 def test_a_nested_key_of_two_types(spark):

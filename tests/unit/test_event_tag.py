@@ -76,6 +76,7 @@ def sns(message, **attributes):
         (sqs("text"), "sqs/m-1"),
         (sqs({"order": 1}), "sqs/m-1"),
         (received("text"), "sqs/m-1"),
+        ({"eventSource": "aws:sqs", "messageId": "m-1", "body": "text"}, "sqs/m-1"),
     ],
 )
 def test_the_tag_names_the_innermost_event(message, tag):
@@ -94,8 +95,12 @@ def test_a_long_key_leaves_a_tag_of_its_own():
         assert len(validate_tag(one).encode()) in (1023, 1024)
 
 
+WITHOUT_ID = {"eventSource": "aws:sqs", "messageAttributes": {}}
+
+
 @pytest.mark.parametrize(
-    "message", [{}, {"order": 1}, records(), records(S3, S3), records(1), sqs(records(S3, S3))]
+    "message",
+    [{}, {"order": 1}, records(), records(S3, S3), records(1), sqs(records(S3, S3)), WITHOUT_ID],
 )
 def test_an_event_of_another_kind_or_of_several_records_has_no_tag(message):
     if message.get("body"):

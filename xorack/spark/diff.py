@@ -90,7 +90,8 @@ class Difference:
 
         The columns of the key; ``columns``, an array of the names that differ; ``left`` and
         ``right``, structs of the compared values. If the key has a column of one of these names,
-        ours gets an underscore: ``columns_``.
+        ours gets an underscore: ``columns_``. A key of two types of numbers has a type that holds
+        both. If no decimal does, it is a string.
         """
         structs = {
             side: F.struct(*(pair.column(i, row).alias(pair.name) for pair in self._values))
@@ -102,7 +103,7 @@ class Difference:
     def duplicates(self) -> DataFrame:
         """The keys of rows that differ, which a side has more than once.
 
-        The columns of the key, ``left_count`` and ``right_count``; an underscore is added as in
+        The columns of the key, ``left_count`` and ``right_count``; names and types are as in
         `changed`.
         """
         several = self._pairs.where("lefts > 1 OR rights > 1")
@@ -303,10 +304,13 @@ def diff(
 
 def _key_of(pair: Pair) -> Column:
     """Return the key column of a pair of rows: the left side's if there is a left row."""
-    right = pair.column(1, "r")
-    if isinstance(pair.left.dataType, T.StringType):
-        right = right.cast(pair.left.dataType)  # a string of two collations is read back as none
-    return F.coalesce(pair.column(0, "l"), right)
+    left, right = pair.column(0, "l"), pair.column(1, "r")
+    types = pair.left.dataType, pair.right.dataType
+    if isinstance(types[0], T.StringType):
+        right = right.cast(types[0])  # a string of two collations is read back as none
+    elif isinstance(types[0], T.NumericType) and types[0] != types[1]:
+        left, right = pair.form(0, "l"), pair.form(1, "r")  # the common decimal may be rounded
+    return F.coalesce(left, right)
 
 
 def _plain(value: Any) -> Any:

@@ -24,6 +24,7 @@ __all__ = ["Digests", "compare_digests", "differing_keys", "hash_of", "in_bucket
 
 _BUCKETS = 1 << 12
 """A task's digests fit into the processor's cache: four times as many cost a fifth more CPU."""
+_HASHES_A_TASK = 250_000
 _MASK_BITS = 62
 _WORD = 64
 _HALF = 32
@@ -91,26 +92,28 @@ def compare_digests(comparison: Comparison) -> Digests:
     return Digests(totals[0], totals[1], sorted(differing), sum(rows_in))
 
 
-def differing_keys(comparison: Comparison, frames: Sequence[DataFrame]) -> DataFrame:
-    """Read some rows of both sides, and find the keys with other rows on the two sides.
+def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: int) -> DataFrame:
+    """Read some rows of both sides, so many, and find the keys with other rows on the two sides.
 
     Returns:
-        ``hash``, of the key; ``several``, true if a side has more than one row with this key.
+        ``hash``, of the key; ``several``, true if a side has more than one row with this key. A
+        key with duplicates may be there though its rows are equal.
     """
     sides = []
     for side, frame in enumerate(frames):
-        # The lowest bit is the side: two longs a row are shuffled.
-        row = _row_hash(comparison, side).bitwiseAND(F.lit(-2)).bitwiseOR(F.lit(side))
-        key = hash_of(comparison.keys, side)
-        sides.append(frame.select(key.alias("hash"), row.alias("row")))
+        # The sign is the side: two longs a row are shuffled, and equal rows add up to -1.
+        row = F.shiftrightunsigned(_row_hash(comparison, side), 1)
+        key = hash_of(comparison.keys, side).alias("hash")
+        sides.append(frame.select(key, (F.bitwise_not(row) if side else row).alias("row")))
     # Nearly all keys are different: partial sums in the first tasks would be in vain.
-    rows = sides[0].union(sides[1]).repartition("hash")
-    right = F.col("row").bitwiseAND(F.lit(1))
-    sums = [F.sum((1 - 2 * right) * half).alias(half_name) for half_name, half in _halves("row")]
-    keys = rows.groupBy("hash").agg(F.count(F.lit(1)).alias("n"), F.sum(right).alias("r"), *sums)
-    # The side's bit is in the sum of the low halves, once for each row of the right side.
-    differ = keys.where("2 * r <> n OR low + r <> 0 OR high <> 0")
-    return differ.select("hash", F.expr("r > 1 OR n - r > 1").alias("several"))
+    rows = sides[0].union(sides[1]).repartition(1 + number // _HASHES_A_TASK, "hash")
+    is_right = F.col("row") < 0
+    counts = F.sum(F.when(is_right, F.lit(1 << _HALF)).otherwise(F.lit(1)))
+    keys = rows.groupBy("hash").agg(F.try_sum("row").alias("total"), counts.alias("counts"))
+    lefts, rights = (half for _, half in _halves("counts"))
+    # Null: the hashes of duplicates overflowed.
+    differ = F.col("total").isNull() | (F.col("total") != -rights) | (lefts != rights)
+    return keys.where(differ).select("hash", ((lefts > 1) | (rights > 1)).alias("several"))
 
 
 def _bucket(comparison: Comparison, side: int) -> Column:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import Window
+from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from xorack.spark.digests import differing_keys, hash_of, in_buckets
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "pair_rows"]
 
-_FEW = 0.25
-"""The share of rows in buckets that differ, up to which they are paired at once."""
+_FEW = 0.01
+"""The share of rows in buckets that differ, up to which they are paired at once, equal ones too."""
 _BROADCAST_KEYS = 2_000_000
 """Hashes of keys that are sent to all tasks: some 100 MB."""
 _ROWS_A_TASK = 50_000
@@ -58,18 +58,19 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Foun
         frame.where(in_buckets(comparison, side, digests.buckets))
         for side, frame in enumerate(comparison.frames)
     ]
-    number: int | None = digests.differing
+    number, unique = digests.differing, False
     with ExitStack() as stack:
-        if digests.differing > _FEW * (digests.left + digests.right):
-            keys = differing_keys(comparison, frames).persist()
+        if number > _FEW * (digests.left + digests.right):
+            keys = differing_keys(comparison, frames, number).persist()
             stack.callback(keys.unpersist)
-            number, several = keys.agg(F.count(F.lit(1)), F.count_if("several")).collect()[0]
-            if number <= _BROADCAST_KEYS:
+            found_keys, several = keys.agg(F.count(F.lit(1)), F.count_if("several")).collect()[0]
+            if found_keys <= _BROADCAST_KEYS:
                 frames = [_with_keys(comparison, side, keys) for side in (0, 1)]
-            number = number if several else None
+                number = found_keys
+            unique = not several
         sides = [_rows(comparison, frame, side) for side, frame in enumerate(frames)]
-        pairs = _paired(comparison, sides, number).persist()
-        found = _count(comparison, pairs, unique=number is None)
+        pairs = _paired(comparison, sides, number, unique=unique).persist()
+        found = _count(comparison, pairs, unique=unique)
     if found.missing - found.extra != digests.left - digests.right:
         pairs.unpersist()
         raise NotDeterministic(
@@ -94,22 +95,30 @@ def _rows(comparison: Comparison, frame: DataFrame, side: int) -> DataFrame:
     return frame.select(*key, row.alias("lr"[side]))
 
 
-def _paired(comparison: Comparison, sides: list[DataFrame], number: int | None = None) -> DataFrame:
-    """Put the rows of both sides together: so many, or None if no key is there twice."""
-    names = F.array(
-        *(F.when(pair.differs("l", "r"), F.lit(pair.name)) for pair in comparison.values)
-    ).cast("array<string>")
-    is_pair = F.col("l").isNotNull() & F.col("r").isNotNull()
-    columns = F.when(is_pair, F.array_except(names, F.array(F.lit(None).cast("string"))))
+def _paired(
+    comparison: Comparison, sides: list[DataFrame], number: int = 0, *, unique: bool = True
+) -> DataFrame:
+    """Put the rows of both sides, so many, beside each other."""
+    differs = {pair.name: pair.differs("l", "r") for pair in comparison.values}
+    names = F.array(*(F.when(differ, F.lit(name)) for name, differ in differs.items()))
+    of_pair = F.array_except(names.cast("array<string>"), F.array(F.lit(None).cast("string")))
+    columns = F.when(F.col("l").isNotNull() & F.col("r").isNotNull(), of_pair)
     kind = (
         F.when(F.col("l").isNull(), "extra")
         .when(F.col("r").isNull(), "missing")
-        .when(F.size("columns") == 0, "equal")
-        .otherwise("changed")
+        .when(reduce(Column.__or__, differs.values(), F.lit(False)), "changed")
+        .otherwise("equal")
     )
-    pairs = _joined(sides) if number is None else _numbered(comparison, sides, number)
-    pairs = pairs.withColumn("columns", columns).withColumn("kind", kind)
-    if number is None:
+    if not unique:
+        sides = [_with_values(comparison, rows, side) for side, rows in enumerate(sides)]
+    # Spark's 200 tasks, which a cached frame keeps, cost more for ten rows than reading both sides.
+    tasks = 1 + number // _ROWS_A_TASK
+    rows = sides[0].unionByName(sides[1], allowMissingColumns=True).repartition(tasks, "hash")
+    both = [F.first(side, ignorenulls=True).alias(side) for side in ("l", "r")]
+    place = ["hash", "k"] if unique else ["hash", "k", "same", "n"]
+    pairs = (rows if unique else _numbered(rows)).groupBy(*place).agg(*both)
+    pairs = pairs.withColumns({"columns": columns, "kind": kind})
+    if unique:
         one = {name: F.col(side).isNotNull().cast("long") for name, side in _COUNTS.items()}
         found = pairs.where("kind <> 'equal'").withColumns({**one, "n": F.lit(1)})
     else:
@@ -123,40 +132,23 @@ def _paired(comparison: Comparison, sides: list[DataFrame], number: int | None =
 _COUNTS = {"lefts": "l", "rights": "r"}
 
 
-def _joined(sides: list[DataFrame]) -> DataFrame:
-    """Join rows with unique keys."""
-    left, right = sides[0], sides[1].toDF("hash_r", "k_r", "r")
-    both = left.join(right, F.expr("hash = hash_r AND k <=> k_r"), "full_outer")
-    return both.select(F.coalesce("k", "k_r").alias("k"), "l", "r")
-
-
-def _numbered(comparison: Comparison, sides: list[DataFrame], number: int) -> DataFrame:
-    """Cancel equal rows of a key, number the others on both sides, and put them together."""
+def _with_values(comparison: Comparison, rows: DataFrame, side: int) -> DataFrame:
+    """Add the side and the forms of the compared columns."""
     # Columns with a tolerance come last: the others tell which rows belong together.
     ordered = sorted(comparison.values, key=lambda pair: pair.tolerance is not None)
-    sides = [
-        rows.withColumns(
-            {
-                "side": F.lit(side),
-                "v": F.struct(
-                    F.lit(0).alias("v"),
-                    *(pair.form(side, "lr"[side]).alias(f"v{i}") for i, pair in enumerate(ordered)),
-                ),
-            }
-        )
-        for side, rows in enumerate(sides)
-    ]
-    # Each task compiles the windows: 200 tasks for ten rows cost more than reading both sides.
-    tasks = 1 + number // _ROWS_A_TASK
-    rows = sides[0].unionByName(sides[1], allowMissingColumns=True).repartition(tasks, "hash")
+    forms = [pair.form(side, "lr"[side]).alias(f"v{i}") for i, pair in enumerate(ordered)]
+    values = F.struct(F.lit(0).alias("v"), *forms)
+    return rows.withColumns({"side": F.lit(side), "v": values})
+
+
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Cancel equal rows of a key, and number the others on both sides."""
     steps = {
         "copy": F.row_number().over(Window.partitionBy("hash", "k", "v", "side").orderBy("side")),
         "same": F.count(F.lit(1)).over(Window.partitionBy("hash", "k", "v", "copy")) > 1,
         "n": F.row_number().over(Window.partitionBy("hash", "k", "same", "side").orderBy("v")),
     }
-    numbered = reduce(lambda frame, step: frame.withColumn(*step), steps.items(), rows)
-    both = [F.first(side, ignorenulls=True).alias(side) for side in ("l", "r")]
-    return numbered.groupBy("hash", "k", "same", "n").agg(*both)
+    return reduce(lambda frame, step: frame.withColumn(*step), steps.items(), rows)
 
 
 def _count(comparison: Comparison, pairs: DataFrame, *, unique: bool) -> Found:
