@@ -271,19 +271,19 @@ def _json_options(spark: SparkSession, name: str, path: str, lookup: _Options) -
     """Return the options for an array of objects, or for an object on each line."""
     reader = spark.read.options(**lookup)
     value = F.expr(_TRIMMED)
-    begin, end = F.left(value, F.lit(1)), F.right(value, F.lit(1))
-    is_list = (begin == "[") & (end == "]")
     texts = reader.text(path).where(value != "")
-    first = texts.select((begin == "[") & (end != "]")).head(1)
+    is_list = value.startswith("[") & value.endswith("]")
+    first = texts.select(value.startswith("[") & ~value.endswith("]")).head(1)
     # Spark reads the first value of a line, or of such a file, and drops others in silence.
     if is_array := bool(first and first[0][0]):
         texts = reader.text(path, wholetext=True).where(value != "")
         is_valid = is_list
     else:
-        count = F.json_array_length(F.concat(F.lit("["), value, F.lit("]")))
-        several = (count > 1) | count.isNull() & value.rlike(r"[}\]]\s*[{\[]")
-        is_one = ~(value.rlike(r"[}\]]\s*,?\s*[{\[]") & several)
-        is_valid = (is_list | (begin == "{") & (end == "}")) & is_one
+        count = F.json_array_length(F.concat(F.lit("["), "value", F.lit("]")))
+        # No number is for invalid JSON: two objects, or what Spark's reader allows beyond it.
+        several = F.when(value.rlike(r"[}\]]\s*[{\[]"), 2).otherwise(1)
+        is_valid = is_list | value.startswith("{") & value.endswith("}")
+        is_valid &= F.coalesce(count, several) == 1
     if texts.where(~is_valid).head(1):
         raise CannotRead(
             f"{name}: expected JSON with an object on each line, or an array of objects in a file"
