@@ -89,7 +89,7 @@ MUTANTS = {
         (digests.in_buckets, "bucket % _WORD", "min(bucket % _WORD, 62)")
     ],
     "all keys are taken for unique": [
-        (digests.differing_keys, "((lefts > 1) | (rights > 1))", "F.lit(False)")
+        (digests.differing_keys, "(lefts > 1) | (rights > 1)", "F.lit(False)")
     ],
     "duplicates cancel out at once": [
         (pairing._numbered,

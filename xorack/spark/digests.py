@@ -96,8 +96,8 @@ def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: 
     """Read some rows of both sides, so many, and find the keys with other rows on the two sides.
 
     Returns:
-        ``hash``, of the key; ``several``, true if a side has more than one row with this key. A
-        key with duplicates may be there though its rows are equal.
+        ``hash``, of the key; ``rows``, how many both sides have; ``several``, true if a side has
+        more than one. A key with duplicates may be there though its rows are equal.
     """
     sides = []
     for side, frame in enumerate(frames):
@@ -113,7 +113,10 @@ def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: 
     lefts, rights = (half for _, half in _halves("counts"))
     # Null: the hashes of duplicates overflowed.
     differ = F.col("total").isNull() | (F.col("total") != -rights) | (lefts != rights)
-    return keys.where(differ).select("hash", ((lefts > 1) | (rights > 1)).alias("several"))
+    several = (lefts > 1) | (rights > 1)
+    return keys.where(differ).select(
+        "hash", (lefts + rights).alias("rows"), several.alias("several")
+    )
 
 
 def _bucket(comparison: Comparison, side: int) -> Column:

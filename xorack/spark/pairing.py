@@ -63,10 +63,11 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Foun
         if number > _FEW * (digests.left + digests.right):
             keys = differing_keys(comparison, frames, number).persist()
             stack.callback(keys.unpersist)
-            found_keys, several = keys.agg(F.count(F.lit(1)), F.count_if("several")).collect()[0]
-            if found_keys <= _BROADCAST_KEYS:
+            sums = F.count(F.lit(1)), F.sum("rows"), F.count_if("several")
+            number_of_keys, rows, several = keys.agg(*sums).collect()[0]
+            if number_of_keys <= _BROADCAST_KEYS:
                 frames = [_with_keys(comparison, side, keys) for side in (0, 1)]
-                number = found_keys
+                number = rows or 0
             unique = not several
         sides = [_rows(comparison, frame, side) for side, frame in enumerate(frames)]
         pairs = _paired(comparison, sides, number, unique=unique).persist()
