@@ -61,6 +61,23 @@ def test_a_spark_that_does_not_start():
     assert err.startswith("error: Spark did not start: ")
 
 
+def test_a_server_that_does_not_answer(xorack, monkeypatch):
+    monkeypatch.setattr(spark_session, "_CONNECT_SECONDS", 0.2)
+    url = "sc://127.0.0.1:1/;token=secret"
+    assert xorack("diff", "a", "b", "--key", "id", "--remote", url) == (
+        2,
+        [],
+        ["error: there is no Spark Connect server at 127.0.0.1:1, after 0.2 s"],
+    )
+
+
+def test_spark_connect_without_its_packages():
+    remote = ("--remote", "sc://127.0.0.1:1")
+    status, out, err = run("a", "b", "--key", "id", *remote, without="grpc")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith('pip install "pyspark[connect]"\n')
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -68,6 +85,8 @@ def test_a_spark_that_does_not_start():
         (["a", "b"], "Missing option '--key'"),
         (["a", "b", "--key", "x,,y"], "'x,,y', expected names of columns, separated by commas"),
         (["a", "b", "--key", ""], "'', expected names of columns"),
+        (["a", "b", "--key", "x\ny"], r"'x\ny', expected names of columns"),
+        (["a", "b", "--key", "x", "--tolerance", "x=1\ny=2"], r"'x=1\ny=2', expected a number"),
         (["a", "b", "--key", "x", "--tolerance", "much"], "'much', expected a number, or for"),
         (["a", "b", "--key", "x", "--tolerance", "x=1,y"], "'x=1,y', expected a number"),
         (["a", "b", "--key", "x", "--where", ""], "the value is empty"),
@@ -84,6 +103,8 @@ def test_names_with_commas():
     from xorack.cli.diff import _names, _tolerance
 
     assert _names(None, None, 'a, "b, c",d e') == ["a", "b, c", "d e"]
+    assert _names(None, None, " a , b ") == ["a", "b"]
+    assert _names(None, None, 'a, " b"," c "') == ["a", " b", " c "]
     assert _tolerance(None, None, "0.5") == 0.5
     assert _tolerance(None, None, 'a=1, "b,=c=2e-3"') == {"a": 1.0, "b,=c": 0.002}
 

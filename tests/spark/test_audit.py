@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.orders import LINES, SIZES, Run, tag
-from xorack.spark import NotStarted, UnsuitableColumns
+from tests.spark.orders import LINES, SIZES, Run, lines_of, tag
+from xorack.spark import InvalidOption, NotStarted, UnsuitableColumns
 
 pytestmark = pytest.mark.spark
 
@@ -64,13 +64,13 @@ def test_a_table_with_units_names_every_missing_row(run):
     assert {tuple(row) for row in audit.differing.select(*columns).collect()} == VERDICTS
     assert rows_of(audit.missing_rows(run.read())) == [(1, 1), (3, 2), (5, 7), (5, 8), (6, 1)]
     assert str(audit).splitlines() == [
-        "153 of 154 units of 'lines' are in the table",
-        "  1 chains agree",
-        "  1 chains not in the table",
-        "  2 chains lack units",
-        "  1 chains have too many units",
-        "  1 chains have other units",
-        "  1 chains were not started",
+        "153 of 154 units of 'lines' are in the table; chains:",
+        "  1 agree",
+        "  1 missing: not in the table",
+        "  2 short: with fewer units",
+        "  1 surplus: with more units",
+        "  1 other: as many units, but others",
+        "  1 unknown: not started",
     ]
 
 
@@ -89,7 +89,22 @@ def test_a_table_without_chains(run):
         audit.missing_rows(run.read())
 
 
+def test_a_start_without_rows(spark, queue, tmp_path):
+    run = Run(spark, queue, tmp_path)
+    run.rows.start(run.write_lines([]))
+    bills = run.bill(lines_of(spark))
+    tables = {0: bills.limit(0), ALL: bills}
+    for found, table in tables.items():
+        audit = run.rows.audit(run.write(table, "billed"))
+        assert (audit.started, audit.found, audit.chains) == (0, found, {})
+        assert audit.agrees == (found == 0)
+        assert str(audit) == f"{found} of 0 units of 'lines' are in the table"
+
+
 def test_errors(run):
+    for table, problem in (([], "an empty list"), ("no_such_table", "'no_such_table' cannot be")):
+        with pytest.raises(InvalidOption, match=f"^option table: {problem}"):
+            run.rows.audit(table)
     with pytest.raises(NotStarted, match="has not started rows named 'lines'"):
         run.again(run_id="other").rows.audit(run.read())
     with pytest.raises(UnsuitableColumns, match="neither the evidence of 'lines'"):

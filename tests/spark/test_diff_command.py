@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+from decimal import Decimal
 
 import pytest
 from pyspark.status import SparkStageInfo
@@ -129,8 +130,9 @@ def test_the_rows_that_differ_in_files(xorack, spark, tmp_path):
     assert [row[:3] for row in read["changed"]] == [(18, 1, ["price"])]
     assert sorted(row[:2] for row in read["repair"]) == [(17, 2), (18, 1)]
     assert read["deletions"] == [(18, 2)]
-    status, out, err = xorack(*arguments)
-    assert (status, out, err) == (2, "", "error: --out: found is not an empty folder\n")
+    for name in ("found", f"file:{tmp_path}/found"):
+        status, out, err = xorack(*arguments[:-1], name)
+        assert (status, out, err) == (2, "", f"error: --out: {name} is not an empty folder\n")
 
 
 @pytest.mark.parametrize(
@@ -143,6 +145,9 @@ def test_the_rows_that_differ_in_files(xorack, spark, tmp_path):
         (["--key", "order", "--tolerance", "nope=1"], "column nope is not in the left frame"),
         (["--key", "order", "--tolerance", "sku=1"], "column sku is of the type string"),
         (["--key", "order,line", "--ignore", "order"], "--ignore: order is a column of the key"),
+        (["--key", "order", "--text", "nope"], "--text: column nope is in neither input"),
+        (["--key", "order", "--out", "old.csv/found"], "--out: old.csv/found: cannot write to /"),
+        (["--key", "order", "--out", "old.csv"], "--out: old.csv is not an empty folder"),
     ],
 )
 def test_trouble(xorack, arguments, message):
@@ -182,16 +187,23 @@ def test_the_cells_of_a_table():
         "b": [f"{long}1{long}", f"{long}2{long}"],
         "c": [1.5, float("nan")],
         "d": [b"\x00\xff", [1, {"k": None}]],
+        "e": ["", "NULL"],
+        "f": ["7 ", "7"],
+        "g": [Decimal("0.0000000"), Decimal("1E+2")],
     }
-    rows = {"changed": [{"key": {"LEFT": 7}, "columns": pairs}]}
-    cells = list(diff_output._cells(rows, ["LEFT"]))
-    assert [line["LEFT."] for line in cells] == ["7", "", "", ""]
+    rows = {"missing": [{"LEFT": " "}], "changed": [{"key": {"LEFT": 7}, "columns": pairs}]}
+    head, *cells = diff_output._cells(rows, ["LEFT"])
+    assert head == {"CHANGE": "missing", "LEFT.": '" "', "COLUMN": "", "LEFT": "", "RIGHT": ""}
+    assert [line["LEFT."] for line in cells] == ["7", "", "", "", "", "", ""]
     found = {line["COLUMN"]: (line["LEFT"], line["RIGHT"]) for line in cells}
     assert found["a"] == ("NULL", "NULL\\x1b[1m\\n")
     assert found["b"][0].startswith("…xxxxxxxxxxxxxxxxxxxx1xx")
     assert all(len(cell) == 80 for cell in found["b"])
     assert found["c"] == ("1.5", "nan")
     assert found["d"] == ("00ff", '[1, {"k": null}]')
+    assert found["e"] == ('""', '"NULL"')
+    assert found["f"] == ('"7 "', "7")
+    assert found["g"] == ("0.0000000", "100")
 
 
 class Spark:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import re
 import shutil
 from collections import Counter
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.helpers import write_files
-from xorack.spark import InvalidOption, UnsuitableColumns, diff
+from xorack.spark import InvalidOption, diff
 from xorack.spark.inputs import CannotRead, ReadOptions, open_inputs
 
 ROWS = [(17, 1, "harpoon", 9.5), (17, 2, None, 4.0), (18, 1, "a\nb", 7.25)]
 CSV = 'order,line,sku,price\n17,1,harpoon,9.50\n17,2,,4\n18,1,"a\nb",7.25\n'
+QUOTED = (
+    '"price","order","line","sku"\n"9.50","17","1","harpoon"\n"4","17","2",""\n'
+    '"7.25","18","1","a\nb"\n'
+)
 LINES = "".join(
     json.dumps({"order": o, "line": n, "sku": s, "price": p}) + "\n" for o, n, s, p in ROWS
 )
@@ -46,8 +53,7 @@ def inputs(spark, tmp_path_factory):
         {
             "lines.csv": CSV,
             "windows.csv": "\ufeff" + CSV.replace("\n", "\r\n").replace("a\r\nb", "a\nb"),
-            "quoted.csv": '"price","order","line","sku"\n"9.50","17","1","harpoon"\n'
-            '"4","17","2",""\n"7.25","18","1","a\nb"\n',
+            "quoted.csv": QUOTED,
             "lines.csv.gz": gzip.compress(CSV.encode()),
             "lines.tsv": CSV.replace(",", "\t"),
             "semicolons.txt": CSV.replace(",", ";"),
@@ -58,10 +64,15 @@ def inputs(spark, tmp_path_factory):
             "nested/b/2.csv": "order,line,sku,price\n" + CSV[CSV.index("18,1") :],
             "orders/order=17/1.csv": "line,sku,price\n1,harpoon,9.50\n2,,4\n",
             "orders/order=18/1.csv": 'line,sku,price\n1,"a\nb",7.25\n',
+            "index.csv": CSV.replace("order", ",order").replace("\n1", "\n,1"),
+            "tick`.csv": "\ufeff" + QUOTED,
         },
     )
     rows.write.parquet(str(folder / "parquet"))
+    schema = pq.read_schema(next((folder / "parquet").glob("*.parquet")))
+    pq.write_metadata(schema, folder / "parquet" / "_metadata")
     shutil.copytree(folder / "parquet", folder / "od[d] {name}, x=y")
+    shutil.copytree(folder / "nested", folder / "x=1" / "nested")
     rows.write.partitionBy("order").parquet(str(folder / "partitions"))
     rows.createOrReplaceTempView("xorack_inputs")
     yield folder
@@ -77,7 +88,8 @@ def inputs(spark, tmp_path_factory):
         ("xorack_inputs", "lines.tsv"),
         ("one-line.json", "orders"),
         ("od[d] {name}, x=y", "nested"),
-        ("nest*/*/*.csv", "lines.csv"),
+        ("nest*/*/*.csv", "index.csv"),
+        ("x=1/nest*", "tick`.csv"),
     ],
 )
 def test_every_format_has_the_same_rows(spark, inputs, names):
@@ -102,7 +114,7 @@ def test_the_format_and_the_delimiter_of_a_file_whose_name_does_not_tell(spark, 
 
 def test_a_name_without_a_slash_is_a_file_if_there_is_one(spark, inputs, monkeypatch):
     monkeypatch.chdir(inputs)
-    assert counts(spark, "lines.csv", "parquet") == (EQUAL, [])
+    assert counts(spark, "lines.csv", "nest*") == (EQUAL, [])
 
 
 def one_row(values):
@@ -145,7 +157,7 @@ def test_one_value_makes_a_column_text(spark, tmp_path):
     left, right = "id,x,y,z\n1,1.0,1.0,1.0\n2,2,n/a,2\n", "id,x,y,z\n1,1,1,1\n2,2,n/a,2\n"
     found, _ = counts(spark, *two(tmp_path, left, right), text=["X"])
     assert found == {"left": 2, "right": 2, "equal": 1, "changed": 1, "x": 1, "y": 1}
-    with pytest.raises(UnsuitableColumns, match="column w is not in the frame"):
+    with pytest.raises(InvalidOption, match="option text: column w is in neither input"):
         counts(spark, *two(tmp_path, left, right), text=["w"])
 
 
@@ -158,6 +170,8 @@ TYPED = [
     ("timestamp", "2026-01-31T12:00:00Z", "2026-01-31 13:00:00+01:00", "equal"),
     ("timestamp_ntz", "2026-01-31T12:00:00", "2026-01-31 12:00:00.0", "equal"),
     ("float", "0.1", "0.1", "equal"),
+    ("double", "9007199254740992", "9007199254740992", "equal"),
+    ("double", "9007199254740992", "9007199254740993", "text"),  # a double rounds it
     ("boolean", "true", "TRUE", "equal"),
     ("string", "", "", "equal"),
     ("string", "007", "7", "changed"),
@@ -185,6 +199,18 @@ def test_csv_beside_types(spark, tmp_path, monkeypatch, names):
         for n, (type_, _, _, outcome) in enumerate(TYPED)
         if outcome == "text"
     ]
+
+
+def test_an_integer_that_a_double_rounds(spark, tmp_path):
+    left, right = (f"id,x\n1,900719925474099{digit}\n2,1e5\n" for digit in (2, 3))
+    assert counts(spark, *two(tmp_path, left, right))[0]["x"] == 1
+
+
+def test_an_empty_text_of_json_is_not_null(spark, tmp_path):
+    spark.sql("SELECT 1 AS id, CAST(NULL AS int) AS x").createOrReplaceTempView("null_x")
+    path = write_files(tmp_path, {"x.json": '{"id":1,"x":""}', "x.csv": "id,x\n1,\n"}) / "x.json"
+    assert counts(spark, "null_x", path)[0]["x"] == 1
+    assert "x" not in counts(spark, tmp_path / "x.csv", path)[0]
 
 
 @pytest.mark.slow
@@ -238,23 +264,34 @@ def test_characters_that_are_not_utf_8(spark, tmp_path):
     ]
 
 
+NO_JSON = "expected JSON with an object on each line, or an array of objects in a file"
 WRONG = {
     "nothing.csv": "there is no such file or folder",
     "no/such/folder": "there is no such file or folder",
     "no_such_table": "The table or view `no_such_table` cannot be found",
-    "empty": "the folder is empty",
+    "no_such*": "there is no such file or folder",
+    "empty": "no files; Spark skips those that begin with _ or .",
+    "_hidden.csv": "no files; Spark skips those that begin with _ or .",
+    "pipe.csv": "is a pipe or a device, expected a file or folder",
     "zero.csv": "it is empty, so it has no columns",
     "none.json": "it is empty, so it has no columns",
     "notes.txt": "the format of .*notes.txt is unknown: give it, one of parquet, csv, json",
     "mixed": "has files of several formats, such as .*a.csv and .*b.json",
+    "stray": "stray/2.json is not in a folder x=…, as others are",
     "delta": "is a Delta table: its files also hold deleted rows",
+    "delta.parquet": "is a Delta table: its files also hold deleted rows",
     "bad.parquet": "(Could not read footer|bad.parquet is not a Parquet file)",
     "bad.json": "Malformed records are detected",
-    "pretty.json": "is not JSON: expected an object on each line, or an array of objects",
+    "pretty.json": NO_JSON,
+    "joined.json": NO_JSON,
+    "commas.json": NO_JSON,
+    "rest.json": NO_JSON,
+    "arrays": NO_JSON,
     "more.csv": "Malformed CSV record: 1,2,3",
     "fewer.csv": "Malformed CSV record: 1",
-    "order": "CSV header does not conform to the schema",
-    "twice.csv": "CSV header does not conform to the schema",
+    "order": r"\d.csv: CSV header does not conform to the schema: Expected: \w+ but found: \w+",
+    "twice.csv": "CSV header does not conform to the schema: Expected: x1 but found: x",
+    "utf16.csv": "the header has NUL characters, expected UTF-8",
 }
 
 
@@ -271,18 +308,30 @@ def test_what_cannot_be_read_is_named_in_one_line(spark, tmp_path, monkeypatch, 
             "mixed/b.json": '{"id":1}\n',
             "delta/_delta_log/0.json": "{}",
             "delta/1.parquet": "",
+            "delta.parquet/_delta_log/0.json": "{}",
+            "delta.parquet/1.parquet": "",
+            "stray/x=1/1.json": '{"id":1}\n',
+            "stray/2.json": '{"id":2,"x":2}\n',
+            "_hidden.csv": "id,x\n1,2\n",
             "bad.parquet": "garbage",
-            "bad.json": '{"id":1}\n{"id":\n',
+            "bad.json": '{"id":1}\n{"id":}\n',
+            "joined.json": '{"id":1}{"id":2}\n',
+            "commas.json": '{"id":1}, {"id":2}\n',
+            "rest.json": '[\n{"id":1}\n]\n{"id":2}\n',
+            "arrays/1.json": '[\n{"id":1,"longest":true}\n]\n',
+            "arrays/2.json": '{"id":2}\n{"id":3}\n',
             "pretty.json": '{\n"id":1\n}\n{\n"id":2\n}\n',
             "more.csv": "id,x\n1,2,3\n",
             "fewer.csv": "id,x\n1\n",
             "order/1.csv": "id,x\n1,2\n",
             "order/2.csv": "x,id\n2,1\n",
+            "utf16.csv": "id,x\n1,2\n".encode("utf-16"),
             "twice.csv": "id,x,x\n1,2,3\n",
         },
     )
     (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CannotRead, match=f"^{name}.*{WRONG[name]}") as raised:
+    with pytest.raises(CannotRead, match=f"^{re.escape(name)}.*{WRONG[name]}") as raised:
         counts(spark, name, "right.csv")
     assert "\n" not in str(raised.value)

@@ -193,6 +193,10 @@ def test_a_chain_with_hundreds_of_named_units_lists_some():
             page(chain(), chain("u"), more=True),
             "The 2 unfinished chains with the earliest deadlines; there are more.",
         ),
+        (
+            page(event_pending=16, more=True),
+            "The first chains by deadline are finished; there are more. 16 events",
+        ),
         (page(event_pending=1), "1 event of finished chains not published yet."),
         (page(event_pending=2), "2 events of finished chains not published yet."),
         (page(chain(deadline=NOW - 1), chain(deadline=NOW - 5)), "2 past the deadline."),

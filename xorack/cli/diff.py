@@ -8,6 +8,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -27,16 +28,24 @@ _FORMATS = ("parquet", "csv", "json")
 
 
 class _Trouble(click.ClickException):
-    """A failure: 1 says that the inputs differ."""
+    """A failure. Its exit status is not 1, which means that the inputs differ."""
 
     exit_code = 2
 
 
+def _split(value: str) -> list[str]:
+    """Split at commas, as in CSV: a name with a comma or blanks at its ends is in quotes."""
+    try:
+        parts = next(csv.reader([value], skipinitialspace=True), [])
+    except csv.Error:  # a line break
+        return []
+    return parts if '"' in value else [part.strip() for part in parts]
+
+
 def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
-    """Split names at commas; one that holds a comma is in quotes, as in CSV."""
     if value is None:
         return None
-    names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True), [])]
+    names = _split(value)
     if not all(names) or not names:
         raise click.BadParameter(f"{value!r}, expected names of columns, separated by commas")
     return names
@@ -51,8 +60,8 @@ def _tolerance(
     try:
         if "=" not in value:
             return float(value)
-        pairs = [part.rpartition("=") for part in next(csv.reader([value], skipinitialspace=True))]
-        return {name.strip(): float(number) for name, _, number in pairs}
+        pairs = [part.rpartition("=") for part in _split(value) or [""]]
+        return {name: float(number) for name, _, number in pairs}
     except ValueError:
         raise click.BadParameter(
             f"{value!r}, expected a number, or for example price=0.01,weight=1e-6"
@@ -73,7 +82,7 @@ Exit status: 0 if both are equal; 1 if they differ; 2 for an error.""",
 @_columns("--key", "The columns that say which rows belong together: order,line.", required=True)
 @_columns("--values", "The columns to compare.  [default: all that both sides have]")
 @_columns("--ignore", "Columns to leave out.")
-@_columns("--text", "Columns of CSV whose values are text: 1.10 is not 1.1.")
+@_columns("--text", "Columns of CSV and JSON whose values are text: 1.10 is not 1.1.")
 @text_option("--where", metavar="SQL", help="Only rows that meet this condition, on both sides.")
 @click.option(
     "--tolerance",
@@ -106,8 +115,8 @@ def diff(left: str, right: str, as_json: bool, **options: Any) -> int:
     s3a://bucket/folder, or names of catalog tables. A name without a / is a table's unless there is
     such a file. Their formats may differ.
 
-    Reads both sides once, then the rows that may differ once more. Runs Spark in this process, or
-    where spark-submit, SPARK_REMOTE or SPARK_HOME say.
+    Reads both sides once, CSV twice and JSON three times, then the rows that may differ once more.
+    Runs Spark in this process, or where spark-submit, SPARK_REMOTE or SPARK_HOME say.
     """
     with _one_line(verbose=options["verbose"]):
         result = _compare(left, right, options)
@@ -157,7 +166,9 @@ def _one_line(*, verbose: bool) -> Iterator[None]:
         with _quiet_pyspark(verbose=verbose):
             yield
     except ImportError as error:
-        raise _Trouble(f'{error}: pip install "xorack[spark]"') from error
+        has_spark = find_spec("pyspark") is not None  # else Spark Connect lacks a package
+        package = "pyspark[connect]" if has_spark else "xorack[spark]"
+        raise _Trouble(f'{str(error).rstrip(".")}: pip install "{package}"') from error
     except Exception as error:
         if verbose:
             traceback.print_exception(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from decimal import Decimal
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ _BEFORE = 20
 
 
 class Result(NamedTuple):
-    """What a comparison found.
+    """The result of a comparison.
 
     Attributes:
         summary: The counts and the columns, as JSON.
@@ -66,8 +67,10 @@ def _cells(
             found = {name.lower(): value for name, value in row.get("key", row).items()}
             values = [_cell(_text(found[name.lower()])) for name in key]
             first = {"CHANGE": kind, **dict(zip(heads, values, strict=True))}
-            columns = row["columns"] if kind == "changed" else {"": ("", "")}
-            for name, pair in columns.items():
+            if kind != "changed":
+                yield {**first, "COLUMN": "", "LEFT": "", "RIGHT": ""}
+                continue
+            for name, pair in row["columns"].items():
                 left, right = _excerpts(*map(_text, pair))
                 yield {**first, "COLUMN": printable(name), "LEFT": left, "RIGHT": right}
                 first = dict.fromkeys(first, "")
@@ -88,11 +91,14 @@ def _cell(text: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value as a cell: null is not the text null."""
+    """Return a value as a cell; text that is empty, NULL or has outer blanks is in quotes."""
     if value is None:
         return "NULL"
     plain = _json(value)
-    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    if not isinstance(plain, str):
+        return json.dumps(plain, ensure_ascii=False)
+    is_clear = plain == plain.strip(" ") and plain not in ("", "NULL")
+    return plain if is_clear else f'"{plain}"'
 
 
 def _json(value: Any) -> Any:
@@ -107,6 +113,8 @@ def _json(value: Any) -> Any:
         return value if value - value == 0 else str(value)
     if value is None or isinstance(value, (bool, int, str)):
         return value
+    if isinstance(value, Decimal):
+        return f"{value:f}"  # str gives 0E-7
     if isinstance(value, (bytes, bytearray)):
         return value.hex()
     return (

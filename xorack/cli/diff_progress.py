@@ -17,7 +17,7 @@ __all__ = ["Progress"]
 
 
 class _SparkTasks(ProgressColumn):
-    """The tasks of Spark's active stages: done and all. Spark Connect does not tell them."""
+    """The finished and all tasks of Spark's active stages; empty with Spark Connect."""
 
     max_refresh = 0.5
 
@@ -26,7 +26,7 @@ class _SparkTasks(ProgressColumn):
         self.tracker: Any = None
 
     def render(self, _: Task) -> Text:
-        """Ask Spark; the session may end meanwhile."""
+        """Render the numbers; the session may end meanwhile."""
         done = total = 0
         with suppress(Exception):
             for stage in self.tracker.getActiveStageIds() if self.tracker else ():
@@ -36,7 +36,7 @@ class _SparkTasks(ProgressColumn):
 
 
 class Progress(ExitStack):
-    """A line that says what is done; nothing where it cannot be drawn over."""
+    """A line with the current phase; nothing where it cannot be redrawn."""
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Progress(ExitStack):
         self._rich: RichProgress | None = None
 
     def phase(self, text: str) -> None:
-        """Say what begins now."""
+        """Show the phase that begins."""
         if not can_redraw(self._console):
             return
         if self._rich is None:

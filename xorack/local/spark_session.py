@@ -25,6 +25,7 @@ _CGROUP = Path("/sys/fs/cgroup/memory.max")
 _GIB = 2**30
 _SMALL_BYTES = 2**26
 """Up to here, the optimising compiler takes more time than it saves: 20 s of 35 for two lines."""
+_CONNECT_SECONDS = 20
 _PARTITIONS = 200
 _PARTITION_BYTES = 2**24
 _PROBLEM = re.compile("error|exception|not ", re.IGNORECASE)
@@ -55,7 +56,8 @@ def open_session(
 
     Raises:
         ImportError: PySpark is missing, or a package that Connect needs.
-        SparkFailed: Spark did not start; the message has Java's last line.
+        SparkFailed: Spark did not start, and the message has Java's last line; or there is no
+            Connect server.
         JavaNotFound: There is no Java that can run Spark.
     """
     from pyspark.sql import SparkSession
@@ -63,6 +65,8 @@ def open_session(
     builder = SparkSession.builder.appName(name)
     url = remote or os.environ.get("SPARK_REMOTE")
     if url:
+        if url.startswith("sc://"):
+            _check_server(url)
         session = builder.remote(url).getOrCreate()
         try:
             yield session, False
@@ -85,6 +89,24 @@ def open_session(
             finally:
                 with suppress(Exception):
                     session.stop()
+
+
+def _check_server(url: str) -> None:
+    """Fail early where no Connect server answers: PySpark tries again for ten minutes."""
+    import grpc
+    from pyspark.sql.connect import client
+
+    # PySpark 4, and 3.5.
+    builder: Any = getattr(client, "DefaultChannelBuilder", None) or client.ChannelBuilder
+    connection = builder(url)
+    with connection.toChannel() as channel:
+        try:
+            grpc.channel_ready_future(channel).result(_CONNECT_SECONDS)
+        except grpc.FutureTimeoutError:
+            raise SparkFailed(
+                f"there is no Spark Connect server at {connection.endpoint}, after "
+                f"{_CONNECT_SECONDS} s"
+            ) from None
 
 
 def _start(name: str, settings: dict[str, str], log: Path | None) -> Any:

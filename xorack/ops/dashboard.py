@@ -86,7 +86,7 @@ font-size:12px}}
 
 @dataclass(frozen=True)
 class ChainView:
-    """What a table of chains shows beside the chains.
+    """Options of a table of chains.
 
     Attributes:
         end: The head of the column of deadlines.
@@ -143,11 +143,12 @@ def style(colours: Mapping[str, str]) -> str:
 def _summary(snapshot: Snapshot) -> str:
     chains = snapshot.chains
     count = plural(len(chains), "unfinished chain")
-    text = f"{count}."
-    if snapshot.more:
+    if snapshot.more and chains:
         text = f"The {count} with the earliest deadlines; there are more."
-    if not chains:
-        text = "No unfinished chain has a deadline."
+    elif snapshot.more:
+        text = "The first chains by deadline are finished; there are more."
+    else:
+        text = f"{count}." if chains else "No unfinished chain has a deadline."
     sentences = " ".join([text, *remarks(chains, snapshot.event_pending)])
     return f'<p>{sentences} <span class="faint">{rfc3339(snapshot.at)}</span></p>'
 
@@ -269,7 +270,7 @@ def _unit(unit: int, name: str | None) -> str:
 
 
 def bar(percent: float, colour: str, *, thin: bool = False) -> str:
-    """Return a bar of which so much is filled."""
+    """Return a bar that is filled up to a percentage."""
     width = min(100.0, percent)
     kind = "bar thin" if thin else "bar"
     rect = f'<rect class="{colour}" width="{width:.1f}%" height="100%" rx="3"/>'

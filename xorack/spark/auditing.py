@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from xorack.spark.errors import NotStarted, UnsuitableColumns, plain_errors
+from xorack.spark.errors import InvalidOption, NotStarted, UnsuitableColumns, plain_errors
 from xorack.spark.evidence import open_output, per_chain, total, unit_of
 from xorack.spark.record import Summary
 from xorack.spark.units import chain_columns, has_columns, tag_column
@@ -23,18 +23,18 @@ __all__ = ["Audit", "audit"]
 
 _VERDICTS = {
     "agree": "agree",
-    "missing": "not in the table",
-    "short": "lack units",
-    "surplus": "have too many units",
-    "other": "have other units",
-    "unknown": "were not started",
-    "undecided": "cannot be told apart in the table",
+    "missing": "missing: not in the table",
+    "short": "short: with fewer units",
+    "surplus": "surplus: with more units",
+    "other": "other: as many units, but others",
+    "unknown": "unknown: not started",
+    "undecided": "undecided: the table does not tell chains apart",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What a table holds of the rows that were started; `TrackedRows.audit` returns it.
+    """The units of a table against those that were started; `TrackedRows.audit` returns it.
 
     Attributes:
         name: The name of the rows.
@@ -59,17 +59,17 @@ class Audit:
     @property
     def agrees(self) -> bool:
         """True if the table has the units that were started, all of them and no others."""
-        return set(self.chains) <= {"agree"}
+        return set(self.chains) <= {"agree"} and self.found == self.started
 
     def __str__(self) -> str:
         head = f"{self.found:,} of {self.started:,} units of {self.name!r} are in the table"
         width = max((len(f"{number:,}") for number in self.chains.values()), default=1)
         lines = [
-            f"  {self.chains[verdict]:>{width},} chains {text}"
+            f"  {self.chains[verdict]:>{width},} {text}"
             for verdict, text in _VERDICTS.items()
             if verdict in self.chains
         ]
-        return "\n".join([head, *lines])
+        return "\n".join([f"{head}; chains:" if lines else head, *lines])
 
     def missing_rows(self, source: DataFrame) -> DataFrame:
         """Name the rows that were started and that the table lacks.
@@ -115,7 +115,9 @@ class Audit:
 def audit(rows: TrackedRows, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
     given: list[Any] = list(table) if isinstance(table, (list, tuple)) else [table]
-    outputs = [open_output(rows.tracking.spark, one) for one in given]
+    if not given:
+        raise InvalidOption("table", "an empty list, expected one or more outputs")
+    outputs = [open_output(rows.tracking.spark, one, "table") for one in given]
     _, line = rows.record.read()
     if line is None:
         raise NotStarted(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")

@@ -70,19 +70,20 @@ class Observed(NamedTuple):
         return Totals(got[0].get("units") or 0, got[0]["count"] or 0)
 
 
-def open_output(spark: SparkSession, output: Output) -> DataFrame:
+def open_output(spark: SparkSession, output: Output, option: str = "written") -> DataFrame:
     """Read what was written.
 
     Args:
         spark: The session.
         output: A frame that reads it, the path of Parquet files (with a ``/``), or a table's name.
+        option: The name of the argument in errors.
 
     Raises:
         InvalidOption: There is nothing that can be read.
     """
     if not isinstance(output, str):
         if not hasattr(output, "mapInArrow"):
-            raise InvalidOption("written", f"{output!r}, expected a frame, path or table's name")
+            raise InvalidOption(option, f"{output!r}, expected a frame, path or table's name")
         return output
     # Spark would take what it has in its cache for what lies on disk.
     try:
@@ -95,7 +96,7 @@ def open_output(spark: SparkSession, output: Output) -> DataFrame:
         _ = frame.schema
     except AnalysisException as error:
         problem = str(error).partition("\n")[0]
-        raise InvalidOption("written", f"{output!r} cannot be read: {problem}") from None
+        raise InvalidOption(option, f"{output!r} cannot be read: {problem}") from None
     return frame
 
 

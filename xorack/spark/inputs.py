@@ -1,8 +1,8 @@
 """Inputs by name: Parquet, CSV and JSON files, and catalog tables.
 
-A name with a ``/`` is a path, and so is that of an existing file. Another one is a table's; so is
-one in backticks, ``delta.`/a/path` ``. Paths may hold patterns, such as ``*``. A folder's files may
-lie in folders of their own: with names such as ``day=2026-01-31``, these are columns.
+A name with a ``/`` is a path; so are a pattern, such as ``day*``, and the name of an existing file.
+Another one is a table's; so is one in backticks, ``delta.`/a/path` ``. A folder's files may lie in
+folders of their own: with names such as ``day=2026-01-31``, these are columns.
 
 CSV has no types, and JSON few. Their types follow from the values on both sides: see
 `xorack.spark.text_columns`.
@@ -14,7 +14,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from glob import glob
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -37,6 +38,10 @@ _EXTENSIONS |= {"tsv": "csv", "jsonl": "json", "ndjson": "json"}
 _COMPRESSED = ("bz2", "deflate", "gz", "lz4", "snappy", "zst")
 _FILE = re.compile(rf"\.({'|'.join(_EXTENSIONS)})(\.\w+)?$", re.IGNORECASE)
 _PATTERN = re.compile(r"([\[\]{}*?\\])")
+_SUMMARY = re.compile(r"/_(common_)?metadata$")
+"""Files that some writers of Parquet add to a folder; they have no rows."""
+_ANY_COLUMN = "`no other column has this name`"
+_TRIMMED = "trim(BOTH '\ufeff \t\r\n' FROM value)"
 _LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 """Folders of tables whose Parquet files also hold rows that were deleted."""
 _Options = dict[str, Any]
@@ -58,7 +63,7 @@ class CannotRead(XorAckError):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read both inputs.
+    """Options for both inputs.
 
     Attributes:
         format: The format of files whose names do not tell: one of `FORMATS`.
@@ -77,12 +82,13 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class _Source:
-    """An input that was found; ``files`` is empty for a table."""
+    """An input that was found. ``files`` is empty for a table; ``options`` are of all its reads."""
 
     name: str
     format: str
     path: str
-    files: Sequence[str]
+    files: Sequence[str] = ()
+    options: _Options = field(default_factory=dict)
 
 
 def open_inputs(
@@ -119,7 +125,8 @@ def files_in(spark: SparkSession, path: str) -> list[str] | None:
     """List the files of a path or pattern and of the folders below, or return None for no path."""
     try:
         reader = spark.read.option("recursiveFileLookup", True)
-        return sorted(unquote(file) for file in reader.text(path).inputFiles())
+        files = map(unquote, reader.text(path).inputFiles())
+        return sorted(file for file in files if not _SUMMARY.search(file))
     except Exception as error:
         if "PATH_NOT_FOUND" in str(error):
             return None
@@ -129,29 +136,52 @@ def files_in(spark: SparkSession, path: str) -> list[str] | None:
 def _find(spark: SparkSession, name: str, options: ReadOptions) -> _Source:
     path = _path(name, options)
     if path is None:
-        return _Source(name, "table", name, ())
+        return _Source(name, "table", name)
     with _reading(name):
         files = files_in(spark, path)
         if files is None:
             raise CannotRead(f"{name}: there is no such file or folder")
-        for log, kind in _LOGS.items():
-            if not _FILE.search(path) and files_in(spark, f"{path}/{log}") is not None:
-                raise CannotRead(
-                    f"{name} is a {kind} table: its files also hold deleted rows. Name the table, "
-                    f"such as {kind.lower()}.`{name}`"
-                )
+        if len(files) != 1 or _last(files[0]) != _last(_plain(path)):
+            _check_folder(spark, name, path)
         if not files:
-            raise CannotRead(f"{name}: the folder is empty")
-        return _Source(name, _format(name, files, options.format), path, files)
+            raise CannotRead(f"{name}: no files; Spark skips those that begin with _ or .")
+        kind = _format(name, files, options.format)
+        found = _lookup(spark, name, path, files)
+        if kind == "json":
+            found |= _json_options(spark, name, path, found)
+        return _Source(name, kind, path, files, found)
+
+
+def _check_folder(spark: SparkSession, name: str, path: str) -> None:
+    """Reject the folder of a table whose files also hold deleted rows."""
+    for log, kind in _LOGS.items():
+        if files_in(spark, f"{path}/{log}") is not None:
+            raise CannotRead(
+                f"{name} is a {kind} table: its files also hold deleted rows. Name the table, "
+                f"such as {kind.lower()}.`{name}`"
+            )
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _plain(path: str) -> str:
+    """Return a path without the escapes of patterns."""
+    return re.sub(r"\\(.)", r"\1", path)
 
 
 def _path(name: str, options: ReadOptions) -> str | None:
     """Return the path that Spark takes, or None for the name of a table."""
+    if os.path.exists(name) and options.is_local:
+        if not (os.path.isfile(name) or os.path.isdir(name)):
+            raise CannotRead(f"{name} is a pipe or a device, expected a file or folder")
+        return "file:" + _PATTERN.sub(r"\\\1", os.path.abspath(name))
+    if options.is_local and glob(name):
+        return f"file:{os.path.abspath(name)}"
     if "`" in name:
         return None
-    if os.path.exists(name) and options.is_local:
-        return "file:" + _PATTERN.sub(r"\\\1", os.path.abspath(name))
-    is_path = "/" in name or os.path.exists(name) or _FILE.search(name)
+    is_path = "/" in name or os.path.exists(name) or _FILE.search(name) or _PATTERN.search(name)
     return name if is_path else None
 
 
@@ -177,7 +207,7 @@ def _format(name: str, files: Sequence[str], default: str | None) -> str:
 def _read_both(
     spark: SparkSession, sources: Sequence[_Source], options: ReadOptions
 ) -> tuple[Input, Input]:
-    schemas = [_json_schema(spark, one) if one.format == "json" else None for one in sources]
+    schemas = [_json_schema(spark, one) for one in sources]
     left, right = schemas
     if left is not None and right is not None:
         common = {field.name: field for field in _merged_fields(left, right)}
@@ -185,7 +215,8 @@ def _read_both(
     both_json = left is not None and right is not None
     inputs = []
     for source, schema in zip(sources, schemas, strict=True):
-        with _reading(source.name):
+        is_table = source.format == "table"
+        with _reading(f"{source.name} is not a file; as a table" if is_table else source.name):
             if schema is not None:
                 inputs.append(_read_json(spark, source, schema, soft_strings=not both_json))
             else:
@@ -199,46 +230,65 @@ def _read(spark: SparkSession, source: _Source, options: ReadOptions) -> Input:
     """Read a table, Parquet or CSV; all columns of CSV are text."""
     if source.format == "table":
         return Input(source.name, spark.table(source.name))
-    reader = spark.read.options(**_lookup(source))
+    reader = spark.read.options(**source.options)
     if source.format == "parquet":
         # Without it, Spark leaves out the columns that some file lacks.
         merge = len(source.files) > 1
         return Input(source.name, reader.option("mergeSchema", merge).parquet(source.path))
     is_tsv = all(re.search(r"\.tsv(\.\w+)?$", file, re.IGNORECASE) for file in source.files)
     delimiter = "\t" if is_tsv else options.delimiter
-    frame = reader.options(**_CSV, sep=delimiter).csv(source.path)
+    reader = reader.options(**_CSV, sep=delimiter)
+    frame = reader.csv(source.path)
+    if any("\0" in name for name in frame.columns):
+        raise CannotRead(f"{source.name}: the header has NUL characters, expected UTF-8")
+    has_unnamed = any(name == f"_c{i}" for i, name in enumerate(frame.columns))
+    if has_unnamed and len(source.files) == 1:
+        # Spark names such columns, and then fails to find the names in the header.
+        frame = reader.option("enforceSchema", True).csv(source.path)
     text = frozenset(
         field.name for field in frame.schema.fields if isinstance(field.dataType, T.StringType)
     )
     return Input(source.name, frame, text, empty_is_null=True)
 
 
-def _lookup(source: _Source) -> _Options:
+def _lookup(spark: SparkSession, name: str, path: str, files: Sequence[str]) -> _Options:
     """Return the option that reads folders in folders: Spark does so for partitions only."""
-    root = re.sub(r"\\(.)", r"\1", source.path).removeprefix("file:")
-    inside = [file.partition(root)[2] or file for file in source.files]
-    return {"recursiveFileLookup": not any("=" in file.rpartition("/")[0] for file in inside)}
+    partitions = spark.read.schema(f"{_ANY_COLUMN} string").text(path).columns[1:]
+    for file in files if partitions else ():
+        if f"/{partitions[0]}=".lower() not in file.lower():  # Spark leaves it out in silence
+            raise CannotRead(f"{name}: {file} is not in a folder {partitions[0]}=…, as others are")
+    return {"recursiveFileLookup": not partitions}
 
 
-def _json_schema(spark: SparkSession, source: _Source) -> T.StructType:
+def _json_schema(spark: SparkSession, source: _Source) -> T.StructType | None:
+    if source.format != "json":
+        return None
     with _reading(source.name):
-        return spark.read.options(**_json_options(spark, source)).json(source.path).schema
+        return spark.read.options(**source.options).json(source.path).schema
 
 
-def _json_options(spark: SparkSession, source: _Source) -> _Options:
+def _json_options(spark: SparkSession, name: str, path: str, lookup: _Options) -> _Options:
     """Return the options for an array of objects, or for an object on each line."""
-    options: _Options = {"mode": "FAILFAST", **_lookup(source)}
-    lines = spark.read.options(**_lookup(source)).text(source.path)
-    line = F.trim(F.regexp_replace("value", r"^\uFEFF|\s+$", ""))
-    ends = lines.select(F.left(line, F.lit(1)), F.right(line, F.lit(1))).where(line != "")
-    first, last = next(iter(ends.head(1)), ("", ""))
-    if first == "[" and last != "]":
-        return {**options, "multiLine": True}
-    if first and (first, last) not in {("{", "}"), ("[", "]")}:
+    reader = spark.read.options(**lookup)
+    value = F.expr(_TRIMMED)
+    texts = reader.text(path).where(value != "")
+    is_list = value.startswith("[") & value.endswith("]")
+    first = texts.select(value.startswith("[") & ~value.endswith("]")).head(1)
+    # Spark reads the first value of a line, or of such a file, and drops others in silence.
+    if is_array := bool(first and first[0][0]):
+        texts = reader.text(path, wholetext=True).where(value != "")
+        is_valid = is_list
+    else:
+        count = F.json_array_length(F.concat(F.lit("["), "value", F.lit("]")))
+        # No number is for invalid JSON: two objects, or what Spark's reader allows beyond it.
+        several = F.when(value.rlike(r"[}\]]\s*[{\[]"), 2).otherwise(1)
+        is_valid = is_list | value.startswith("{") & value.endswith("}")
+        is_valid &= F.coalesce(count, several) == 1
+    if texts.where(~is_valid).head(1):
         raise CannotRead(
-            f"{source.name} is not JSON: expected an object on each line, or an array of objects"
+            f"{name}: expected JSON with an object on each line, or an array of objects in a file"
         )
-    return options
+    return {"mode": "FAILFAST", "multiLine": is_array}
 
 
 def _read_json(
@@ -251,7 +301,7 @@ def _read_json(
         T.StructField(field.name, T.StringType() if field.name in text else field.dataType)
         for field in schema.fields
     ]
-    reader = spark.read.options(**_json_options(spark, source)).schema(T.StructType(fields))
+    reader = spark.read.options(**source.options).schema(T.StructType(fields))
     return Input(source.name, reader.json(source.path), text)
 
 
@@ -271,8 +321,8 @@ def _merged(left: T.DataType, right: T.DataType) -> T.DataType:
 
 def _merged_fields(left: T.StructType, right: T.StructType) -> list[T.StructField]:
     types = {field.name: field.dataType for field in left.fields}
-    for field in right.fields:
-        types[field.name] = _merged(types.get(field.name, field.dataType), field.dataType)
+    for one in right.fields:
+        types[one.name] = _merged(types.get(one.name, one.dataType), one.dataType)
     return [T.StructField(name, type_) for name, type_ in types.items()]
 
 

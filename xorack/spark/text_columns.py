@@ -7,14 +7,15 @@ all its values allow, on both sides; if the other side has a type, only that typ
 | --- | --- |
 | bigint | ``17``, ``-3`` |
 | decimal | ``17``, ``9.50`` |
-| double | ``17``, ``9.50``, ``1e-3``, ``NaN`` |
+| double | ``17``, ``9.50``, ``1e-3``, ``NaN``; not an integer that a double rounds |
 | boolean | ``true``, ``False`` |
 | date | ``2026-01-31`` |
 | timestamp_ntz | ``2026-01-31``, ``2026-01-31 12:00:00`` |
 | timestamp | ``2026-01-31T12:00:00Z``, ``2026-01-31 12:00:00.5+01:00`` |
 | string | any other: with leading zeros, ``007``, or blanks |
 
-So a value that does not fit never becomes null or is rounded: its column is text on both sides.
+A value that does not fit never becomes null: its column is text on both sides. Numbers with
+fractions and exponents become the nearest double.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.spark.units import column_named, quoted
+from xorack.spark.errors import InvalidOption
+from xorack.spark.units import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 __all__ = ["Input", "fit"]
 
-_INT, _DECIMAL, _DOUBLE, _BOOLEAN, _DATE, _WALL, _INSTANT, _OTHER, _INVALID = (
-    1 << n for n in range(9)
+_INT, _DECIMAL, _DOUBLE, _BOOLEAN, _DATE, _WALL, _INSTANT, _OTHER, _INVALID, _LARGE = (
+    1 << n for n in range(10)
 )
 _TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
 _PATTERNS = {
@@ -50,6 +52,8 @@ _TIMES = {
     _INSTANT: (rf"\A{_TIME}(Z|[+-]\d\d:\d\d)\z", "timestamp"),
 }
 _MAX_DIGITS = 38
+_DOUBLE_DIGITS = 15
+"""A double holds all integers of so many digits."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Input:
         name: What the user calls it.
         frame: Its rows.
         text: The columns that were read as text, though they may have another type.
-        empty_is_null: True if it cannot tell an empty text from none, as CSV.
+        empty_is_null: True if an empty text means null, as in CSV.
     """
 
     name: str
@@ -87,9 +91,9 @@ class _Values(NamedTuple):
 
     def _types(self, other: T.DataType | None) -> Iterator[tuple[int, T.DataType]]:
         if other is None or isinstance(other, (T.IntegralType, T.DecimalType)):
-            yield _INT, T.LongType()
+            yield _INT | _LARGE, T.LongType()
             if self.whole + self.scale <= _MAX_DIGITS:
-                yield _INT | _DECIMAL, T.DecimalType(self.whole + self.scale, self.scale)
+                yield _INT | _DECIMAL | _LARGE, T.DecimalType(self.whole + self.scale, self.scale)
         yield from ((kinds, type_) for kinds, type_ in _TYPES if other in (None, type_))
         if other == T.TimestampType():  # in the session's time zone
             yield _DATE | _WALL | _INSTANT, other
@@ -149,16 +153,18 @@ def fit(
         Both frames, and remarks on columns for the user, in one line each.
 
     Raises:
-        UnsuitableColumns: A column to compare as text does not exist.
+        InvalidOption: A column to compare as text does not exist.
     """
-    for name in as_text:
-        column_named(left.frame, name)
-    kept = {name.lower() for name in as_text}
     sides = (left, right)
     fields = [{one.name.lower(): one for one in side.frame.schema.fields} for side in sides]
+    kept = {name.lower() for name in as_text}
+    if unknown := [name for name in as_text if name.lower() not in {*fields[0], *fields[1]}]:
+        raise InvalidOption("text", f"column {unknown[0]} is in neither input")
     common = [name for name in fields[0] if name in fields[1]]
+    empty_is_null = left.empty_is_null or right.empty_is_null
     columns = [
-        _scan(side, [of[name] for name in common]) for side, of in zip(sides, fields, strict=True)
+        _scan(side, [of[name] for name in common], empty_is_null=empty_is_null)
+        for side, of in zip(sides, fields, strict=True)
     ]
     fitted: list[dict[str, Column]] = [{}, {}]
     remarks = []
@@ -171,24 +177,31 @@ def fit(
     return frames, remarks
 
 
-def _scan(side: Input, fields: Sequence[T.StructField]) -> list[_Column]:
+def _scan(side: Input, fields: Sequence[T.StructField], *, empty_is_null: bool) -> list[_Column]:
     """Find the kinds of the values of the columns that are text, in one pass."""
     names = [field.name for field in fields if field.name in side.text]
     sums = []
     for name in names:
         column = F.col(quoted(name))
-        kind = F.when(column.isNull() | (column == ""), 0)
+        kind = F.when(column.isNull() | (column == "") & F.lit(empty_is_null), 0)
         for bit, pattern in _PATTERNS.items():
             kind = kind.when(column.rlike(pattern), bit)
         for bit, (pattern, type_) in _TIMES.items():
             is_valid = F.expr(f"try_cast({quoted(name)} AS {type_})").isNotNull()
             kind = kind.when(column.rlike(pattern) & is_valid, bit)
-        is_exact = kind.otherwise(_OTHER).isin(_INT, _DECIMAL)
+        kind = kind.otherwise(_OTHER)
+        is_exact = kind.isin(_INT, _DECIMAL)
         point = F.instr(column, ".")
+        is_long = is_exact & (point == 0) & (F.length(column) > _DOUBLE_DIGITS)
+        number = quoted(name)
+        is_same = F.expr(
+            f"try_cast(try_cast({number} AS double) AS bigint) = try_cast({number} AS bigint)"
+        )
+        large = F.when(is_long & ~F.coalesce(is_same, F.lit(False)), _LARGE).otherwise(0)
         whole = F.when(point > 0, point - 1).otherwise(F.length(column))
         scale = F.when(point > 0, F.length(column) - point).otherwise(0)
         sums += [
-            F.bit_or(kind.otherwise(_OTHER)),
+            F.bit_or(kind.bitwiseOR(large)),
             F.max(F.when(is_exact, whole)),
             F.max(F.when(is_exact, scale)),
         ]
