@@ -122,6 +122,9 @@ MUTANTS = {
     "keys with three rows are duplicates": [
         (Difference.duplicates.fget, "lefts > 1 OR rights > 1", "lefts > 2 OR rights > 2")
     ],
+    "a key with duplicates counts once for each pair": [
+        (pairing._count, '(F.col(name) > 1) & (F.col("n") == 1)', 'F.col(name) > 1')
+    ],
 }  # fmt: skip
 
 

@@ -98,7 +98,8 @@ class Difference:
             side: F.struct(*(pair.column(i, row).alias(pair.name) for pair in self._values))
             for i, (side, row) in enumerate({"left": "l", "right": "r"}.items())
         }
-        return self._with_key(self._of("changed"), {"columns": F.col("columns"), **structs})
+        columns = F.array_compact("columns")
+        return self._with_key(self._of("changed"), {"columns": columns, **structs})
 
     @property
     def duplicates(self) -> DataFrame:
@@ -107,12 +108,9 @@ class Difference:
         The columns of the key, ``left_count`` and ``right_count``; names and types are as in
         `changed`.
         """
-        several = self._pairs.where("lefts > 1 OR rights > 1")
-        first = several.groupBy("k").agg(
-            *(F.first(name, ignorenulls=True).alias(name) for name in ("l", "r", "lefts", "rights"))
-        )
+        several = self._pairs.where("(lefts > 1 OR rights > 1) AND n = 1")
         counts = {"left_count": F.col("lefts"), "right_count": F.col("rights")}
-        return self._with_key(first, counts)
+        return self._with_key(several, counts)
 
     def repair(self) -> DataFrame:
         """Return the rows of the left side that make the right side equal, with all their columns.

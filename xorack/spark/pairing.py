@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from xorack.spark.digests import differing_keys, hash_of, in_buckets
 from xorack.spark.errors import NotDeterministic
@@ -43,17 +44,14 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Foun
     """Read the rows of the buckets that differ again, and pair them.
 
     Returns:
-        A row for each pair of the keys that differ: ``k``, the key's canonical form; ``n``, a
-        number; ``l`` and ``r``, the whole rows of the sides; ``kind``, missing, extra, changed or
-        equal; ``columns``, the names of columns with other values; ``lefts`` and ``rights``, the
-        numbers of rows with this key. It is cached. And how many there are.
+        A row for each pair of the keys that differ. ``k``: the key's canonical form. ``n``: the
+        number of the pair among those of its key, from 1; 0 if its rows cancel each other out.
+        ``l`` and ``r``: the whole rows. ``kind``: missing, extra, changed or equal. ``columns``:
+        the names of columns with other values, and null in place of others. ``lefts`` and
+        ``rights``: the numbers of rows with this key. It is cached. And how many there are.
     """
     if not digests.buckets:
-        none = [
-            _rows(comparison, frame.where(F.lit(False)), side)
-            for side, frame in enumerate(comparison.frames)
-        ]
-        return _paired(comparison, none), Found(0, 0, 0, 0, 0, {})
+        return _no_pairs(comparison), Found(0, 0, 0, 0, 0, {})
     frames = [
         frame.where(in_buckets(comparison, side, digests.buckets))
         for side, frame in enumerate(comparison.frames)
@@ -74,7 +72,7 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Foun
             unique = not several
         sides = [_rows(comparison, frame, side) for side, frame in enumerate(frames)]
         pairs = _paired(comparison, sides, number, unique=unique).persist()
-        found = _count(comparison, pairs, unique=unique)
+        found = _count(comparison, pairs)
     if found.missing - found.extra != digests.left - digests.right:
         pairs.unpersist()
         raise NotDeterministic(
@@ -99,14 +97,26 @@ def _rows(comparison: Comparison, frame: DataFrame, side: int) -> DataFrame:
     return frame.select(*key, row.alias("lr"[side]))
 
 
+def _no_pairs(comparison: Comparison) -> DataFrame:
+    """Make an empty frame like `_paired`, whose plan costs a twentieth of comparing equal data."""
+    left, right = (frame.schema for frame in comparison.frames)
+    number, text = T.LongType(), T.StringType()
+    types = {
+        **{"k": number, "n": number, "l": left, "r": right},
+        **{"kind": text, "columns": T.ArrayType(text), "lefts": number, "rights": number},
+    }
+    schema = T.StructType([T.StructField(name, type_) for name, type_ in types.items()])
+    return comparison.left.sparkSession.createDataFrame([], schema)
+
+
 def _paired(
-    comparison: Comparison, sides: list[DataFrame], number: int = 0, *, unique: bool = True
+    comparison: Comparison, sides: list[DataFrame], number: int, *, unique: bool
 ) -> DataFrame:
     """Put the rows of both sides, so many, beside each other."""
     differs = {pair.name: pair.differs("l", "r") for pair in comparison.values}
     names = F.array(*(F.when(differ, F.lit(name)) for name, differ in differs.items()))
-    of_pair = F.array_except(names.cast("array<string>"), F.array(F.lit(None).cast("string")))
-    columns = F.when(F.col("l").isNotNull() & F.col("r").isNotNull(), of_pair)
+    is_pair = F.col("l").isNotNull() & F.col("r").isNotNull()
+    columns = F.when(is_pair, names.cast("array<string>"))
     kind = (
         F.when(F.col("l").isNull(), "extra")
         .when(F.col("r").isNull(), "missing")
@@ -129,7 +139,9 @@ def _paired(
         by_key = Window.partitionBy("hash", "k")
         counts = {name: F.count(side).over(by_key) for name, side in _COUNTS.items()}
         differ = F.count_if(F.col("kind") != "equal").over(by_key)
-        found = pairs.withColumns({**counts, "differ": differ}).where("differ > 0")
+        number_of = F.when(F.col("same"), 0).otherwise(F.col("n"))
+        columns_of = {**counts, "differ": differ, "n": number_of}
+        found = pairs.withColumns(columns_of).where("differ > 0")
     return found.select("k", "n", "l", "r", "kind", "columns", *_COUNTS)
 
 
@@ -155,13 +167,12 @@ def _numbered(rows: DataFrame) -> DataFrame:
     return reduce(lambda frame, step: frame.withColumn(*step), steps.items(), rows)
 
 
-def _count(comparison: Comparison, pairs: DataFrame, *, unique: bool) -> Found:
+def _count(comparison: Comparison, pairs: DataFrame) -> Found:
     kinds = [F.count_if(F.col("kind") == kind) for kind in ("missing", "extra", "changed")]
-    several = [F.count_distinct(F.when(F.col(n) > 1, F.col("k"))) for n in _COUNTS]
-    duplicates = [F.lit(0), F.lit(0)] if unique else several
+    # Each key that differs has one pair with the number 1.
+    duplicates = [F.count_if((F.col(name) > 1) & (F.col("n") == 1)) for name in _COUNTS]
     names = [pair.name for pair in comparison.values]
-    is_changed = F.col("kind") == "changed"
-    columns = [F.count_if(is_changed & F.array_contains("columns", name)) for name in names]
+    columns = [F.count(F.get("columns", i)) for i in range(len(names))]
     row = pairs.agg(*kinds, *duplicates, *columns).collect()[0]
     numbers = dict(zip(names, row[5:], strict=True))
     ordered = sorted((name for name in names if numbers[name]), key=lambda name: -numbers[name])
