@@ -173,7 +173,9 @@ def test_columns_of_one_side(frame):
         assert d.counts.equal == 1
     assert diff(left, right, key="Id", ignore=["b", "C"]).equal
     assert diff(left, right, key="id", values="a").equal
-    assert diff(left, right, key="id", values=[]).equal
+    with diff(left, right, key="id", values=[]) as d:
+        assert d.equal
+        assert d.changed.schema.simpleString().endswith("left:struct<>,right:struct<>>")
 
 
 @pytest.mark.slow

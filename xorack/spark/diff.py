@@ -95,10 +95,14 @@ class Difference:
         both. If no decimal does, it is a string.
         """
         structs = {
-            side: F.struct(*(pair.column(i, row).alias(pair.name) for pair in self._values))
+            # Spark 3.5 takes an empty struct only if it may be null.
+            side: F.when(
+                F.col(row).isNotNull(),
+                F.struct(*(pair.column(i, row).alias(pair.name) for pair in self._values)),
+            )
             for i, (side, row) in enumerate({"left": "l", "right": "r"}.items())
         }
-        columns = F.array_compact("columns")
+        columns = F.array_except("columns", F.array(F.lit(None).cast("string")))
         return self._with_key(self._of("changed"), {"columns": columns, **structs})
 
     @property

@@ -172,7 +172,7 @@ def _count(comparison: Comparison, pairs: DataFrame) -> Found:
     # Each key that differs has one pair with the number 1.
     duplicates = [F.count_if((F.col(name) > 1) & (F.col("n") == 1)) for name in _COUNTS]
     names = [pair.name for pair in comparison.values]
-    columns = [F.count(F.get("columns", i)) for i in range(len(names))]
+    columns = [F.count(F.col("columns")[i]) for i in range(len(names))]
     row = pairs.agg(*kinds, *duplicates, *columns).collect()[0]
     numbers = dict(zip(names, row[5:], strict=True))
     ordered = sorted((name for name in names if numbers[name]), key=lambda name: -numbers[name])
