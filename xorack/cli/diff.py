@@ -115,8 +115,8 @@ def diff(left: str, right: str, as_json: bool, **options: Any) -> int:
     s3a://bucket/folder, or names of catalog tables. A name without a / is a table's unless there is
     such a file. Their formats may differ.
 
-    Reads both sides once, CSV twice and JSON three times, then the rows that may differ once more.
-    Runs Spark in this process, or where spark-submit, SPARK_REMOTE or SPARK_HOME say.
+    Reads both sides once, CSV twice and JSON three times, then the rows that may differ once or
+    twice more. Runs Spark in this process, or where spark-submit, SPARK_REMOTE or SPARK_HOME say.
     """
     with _one_line(verbose=options["verbose"]):
         result = _compare(left, right, options)

@@ -46,8 +46,8 @@ def _tag(layer: Mapping[str, Any]) -> str | None:
         if layer.get("source") == "aws.s3" and (tag := _object(layer["detail"], str)):
             return tag
         return f"{layer['source']}/{layer['id']}"
-    if _is_sqs(layer) and (number := layer.get("messageId") or layer.get("MessageId")):
-        return f"sqs/{number}"
+    if _is_sqs(layer) and (message_id := layer.get("messageId") or layer.get("MessageId")):
+        return f"sqs/{message_id}"
     return f"sns/{layer['MessageId']}" if _is_sns(layer) else None
 
 
