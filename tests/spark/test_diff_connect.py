@@ -16,7 +16,10 @@ def test_differences(connect, monkeypatch, few):
         assert d.changed_columns == {"x": 1}
         assert d.first()["missing"] == [{"id": 3, "x": 3 / 7, "m": {"a": [3]}}]
         assert [row["id"] for row in d.repair().orderBy("id").collect()] == [3, 4]
-    assert diff(left, left, key="id").equal
+    with diff(left, left, key="id") as d:
+        assert d.equal
+        assert d.repair().schema.simpleString() == left.schema.simpleString()
+        assert [frame.collect() for frame in (d.missing, d.changed, d.duplicates)] == [[], [], []]
     with pytest.raises(UnsuitableColumns, match="column no is not in the left frame"):
         diff(left, left, key="no")
 
