@@ -128,27 +128,3 @@ def test_a_chain_that_is_gone_ends_no_page(chains, xorack):
     everything = tags(xorack, "--limit", "0")
     store(chains).delete(everything[3])
     assert tags(xorack, "--after", everything[3]) == everything[4:]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "line"),
-    [
-        ("--run a --prefix b", 2, "--run and --prefix cannot be used together"),
-        ("--order size", 2, "Invalid value for '--order'"),
-        ("--older-than -1", 2, "Invalid value for '--older-than'"),
-        ("--older-than nan", 2, "Invalid value for '--older-than'"),
-        ("--prefix=", 2, "Invalid value for '--prefix': the value is empty"),
-        ("--after=", 2, "Invalid value for '--after': the value is empty"),
-        ("--order age --after x", 1, "after: 'x', expected the position of a list in the order of"),
-    ],
-)
-def test_invalid_arguments(stack, xorack, arguments, status, line):
-    ended, out, (error,) = xorack("list", *arguments.split())
-    assert (ended, out) == (status, [])
-    assert error.startswith(f"error: {line}")
-
-
-def test_no_chains_meet_the_conditions(stack, xorack):
-    assert xorack("list", "--prefix", "x", "--status", "open")[1] == [
-        "no chains that are open and meet all conditions"
-    ]

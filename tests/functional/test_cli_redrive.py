@@ -85,11 +85,6 @@ def test_rejected_messages_alone_are_explained_and_left(stack, xorack, sqs):
     assert take(stack) == []
 
 
-def test_no_messages(stack, xorack, sqs):
-    assert xorack("redrive") == (0, ["no dead-lettered messages"], [])
-    assert json.loads(xorack("redrive", "--json")[1][0])["messages"] == 0
-
-
 @pytest.mark.parametrize(
     ("answer", "status", "last", "moved"),
     [("y\n", 0, "1 message sent back", 1), ("n\n", 1, "nothing was moved", 0)],

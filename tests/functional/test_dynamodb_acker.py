@@ -96,20 +96,6 @@ def test_delete_frees_the_tag(acker, item):
     acker.delete("t")
 
 
-def test_other_attributes_of_the_item_are_kept(aws, acker, client, item):
-    acker.create("t", A)
-    mine = {"M": {"any": {"L": [{"N": "5"}]}}}
-    client.update_item(
-        TableName=aws.table_name,
-        Key={"tag": {"S": "t"}},
-        UpdateExpression="SET mine = :m",
-        ExpressionAttributeValues={":m": mine},
-    )
-    acker.stamp("t", B)
-    acker.stamp("t", xor(A, B))
-    assert (item("t")["mine"], item("t")["status"]) == (mine, {"S": "acked"})
-
-
 @pytest.fixture
 def npm(aws, client):
     """The npm package xor-ack-dynamodb: functions that create and stamp a chain."""

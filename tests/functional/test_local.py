@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from xorack.cli import main, web
+from xorack.cli import web
 from xorack.cli.commands import cli
 from xorack.local import assembly, background
 from xorack.local.background import Background
@@ -58,18 +58,6 @@ def running(ended):
     with (ended / "running").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield ended
-
-
-@pytest.fixture
-def xorack(capsys):
-    """Runs a command; returns its exit status and the lines of its stdout and stderr."""
-
-    def run(*arguments):
-        status = main(arguments)
-        out, err = capsys.readouterr()
-        return status, out.splitlines(), err.splitlines()
-
-    return run
 
 
 COMMANDS = [["local", "status"], ["local", "env"], ["local", "events"], ["--local", "list"],
@@ -137,12 +125,6 @@ def test_an_interrupt_while_the_commands_are_imported(monkeypatch, xorack):
     monkeypatch.delitem(sys.modules, "xorack.cli.commands")
     monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
     assert xorack("local", "start") == (130, [], [])
-
-
-def test_status_in_json_of_one_that_does_not_run(xorack):
-    status, (line,), err = xorack("local", "status", "--json")
-    assert (status, err) == (1, [])
-    assert json.loads(line)["running"] is False
 
 
 @pytest.mark.parametrize("state", ["", "{}", "[1]", '{"pid": 1}'])
@@ -222,19 +204,6 @@ def test_commands_use_it(running, monkeypatch, xorack, by):
 def test_the_variable_does_not_keep_it_from_being_started(monkeypatch, xorack):
     monkeypatch.setenv("XORACK_LOCAL", "1")
     assert xorack("local", "stop") == (0, ["not running"], [])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["-c", "resume"], "Invalid value for '-c': 'resume', expected NAME=VALUE"),
-        (["--port", "65536"], "Invalid value for '--port': 65536 is not in the range"),
-    ],
-)
-def test_invalid_options_of_start(xorack, arguments, message):
-    status, out, (line,) = xorack("local", "start", *arguments)
-    assert (status, out) == (2, [])
-    assert line.startswith(f"error: {message}")
 
 
 @pytest.mark.parametrize("command", ["start", "stop"])

@@ -67,3 +67,10 @@ def commands_of(group, *, deep=True):
         yield (name,), command
         if deep and hasattr(command, "commands"):
             yield from (((name, *path), one) for path, one in commands_of(command))
+
+
+def assert_error(result, status, start):
+    """Assert that a command printed one line on stderr alone: `start`, all of it with a newline."""
+    ended, out, (line,) = result
+    assert (ended, out) == (status, [])
+    assert f"{line}\n".startswith(f"error: {start}")
