@@ -169,13 +169,13 @@ def test_the_table_is_read_for_the_end_only_and_with_pauses(stack, xorack, sleep
 @pytest.mark.thorough
 def test_the_index_is_searched_page_by_page(stack, monkeypatch):
     monkeypatch.setattr(dynamodb_store, "_SEARCH_PAGE", 2)
-    others = [Request("create", f"other/{n}", "c", traced(1), 1, timeout=60) for n in range(90)]
-    mine = [Request("create", f"{RUN}/{n}", "c", traced(1), 1, timeout=3600) for n in range(30)]
+    others = [Request("create", f"other/{n}", "c", traced(1), 1, timeout=60) for n in range(40)]
+    mine = [Request("create", f"{RUN}/{n}", "c", traced(1), 1, timeout=3600) for n in range(12)]
     apply(stack, *others, *mine)
     prefix = Run(RUN).prefix
-    tags, more = store(stack).first_due(30, prefix)
+    tags, more = store(stack).first_due(12, prefix)
     assert (sorted(tags), more) == (sorted(request.tag for request in mine), False)
-    assert store(stack).first_due(20, prefix)[1]
+    assert store(stack).first_due(8, prefix)[1]
     assert store(stack).first_due(1, "none/") == ([], False)
 
 

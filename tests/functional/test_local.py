@@ -111,11 +111,6 @@ def test_its_page_notices_its_end(home, running):
     assert has_ended()
 
 
-def test_the_group_alone_prints_its_help(xorack):
-    status, out, err = xorack("local")
-    assert (status, out, err[0][:19]) == (2, [], "Usage: xorack local")
-
-
 def test_an_interrupt_while_the_commands_are_imported(monkeypatch, xorack):
     class Interrupt:
         def find_spec(self, name, *_):

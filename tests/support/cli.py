@@ -23,6 +23,16 @@ def create_stack(aws, name, outputs):
     aws.client("cloudformation").create_stack(StackName=name, TemplateBody=json.dumps(template))
 
 
+def outputs_of(aws):
+    """Return the outputs of a stack of these resources."""
+    return {
+        "TableName": aws.table_name,
+        "QueueUrl": aws.queue_url,
+        "DeadLetterQueueUrl": aws.dead_letter_queue_url,
+        "EventBusName": aws.bus_name,
+    }
+
+
 def store(aws):
     return DynamoDBStore(aws.table_name, aws.partition_key, aws.client("dynamodb"))
 
