@@ -18,18 +18,19 @@ from urllib.parse import urlencode
 from tests.support.dead_letters import put, put_messages
 from tests.support.in_process import Resources, create_resources, locked_aws
 from tools.chromium import Browser, NoChromium
+from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.item import encode
 from xorack.core.chain import Chain
-from xorack.core.clock import milliseconds
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
-from xorack.ops.dashboard import Theme, render
-from xorack.ops.dead_letter_page import Sample, read_sample, render_sample
 from xorack.ops.redrive import Redrive
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
-from xorack.ops.web import DeadLetters, Site, WebServer
+from xorack.web.dead_letter_page import Sample, read_sample, render_sample
+from xorack.web.server import WebServer
+from xorack.web.site import DeadLetters, Site
+from xorack.web.widget import Theme, render
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "images"
 NOW = 1_772_442_000_000  # 2026-03-02, nine in the morning

@@ -8,8 +8,8 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from tests.support.faults import error_response, on_the_wire
 from tests.support.functions import message
+from xorack.aws.retry import RetryPolicy
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import plain, xor
 
 pytestmark = pytest.mark.thorough

@@ -53,7 +53,7 @@ _EDITS = [Edit(*row) for row in (
     ("the event is published before the state is written", DynamoDBStore.write,
      "new = self._encode(after)",
      "from xorack.aws.eventbridge import EventBus\n"
-     "from xorack.core.retry import RetryPolicy\n"
+     "from xorack.aws.retry import RetryPolicy\n"
      "if after.final and not (before and before.final):\n"
      "    once = RetryPolicy(attempts=1)\n"
      "    EventBus('bus', self.client, policy=once).publish([after])\n"
