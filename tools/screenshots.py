@@ -28,8 +28,8 @@ from xorack.ops.redrive import Redrive
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
 from xorack.web.dead_letter_page import Sample, read_sample, render_sample
-from xorack.web.server import WebServer
-from xorack.web.site import DeadLetters, Site
+from xorack.web.page.server import WebServer
+from xorack.web.page.site import DeadLetters, Site
 from xorack.web.widget import Theme, render
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "images"

@@ -13,7 +13,7 @@ from tests.support.web import press, request, running, serving
 from xorack import traced
 from xorack.core.request import Request
 from xorack.ops.browse import Query, read_chains
-from xorack.web.site import Site
+from xorack.web.page.site import Site
 
 
 @pytest.fixture

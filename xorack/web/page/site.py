@@ -16,8 +16,8 @@ from xorack.ops.dead_letters import Kind, Selector
 from xorack.ops.redrive import MAX_READ, Redrive
 from xorack.ops.status import read_status
 from xorack.ops.text import plural
-from xorack.web import pages
 from xorack.web.dead_letter_page import Sample
+from xorack.web.page import pages
 
 __all__ = ["DeadLetters", "Response", "Site"]
 
