@@ -26,9 +26,9 @@ from tests.support.cli import (
 )
 from tests.support.in_process import create_resources, locked_aws
 from xorack import Token, Tracker, traced, unit_id
+from xorack.aws.clock import milliseconds
 from xorack.cli import main
 from xorack.cli.commands import cli
-from xorack.core.clock import milliseconds
 from xorack.core.request import Request
 from xorack.ops.status import read_status
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.cli import apply, finish, put_invalid_item, start, store
 from xorack import traced
-from xorack.core.clock import milliseconds
+from xorack.aws.clock import milliseconds
 from xorack.core.event import rfc3339
 from xorack.core.request import Request
 

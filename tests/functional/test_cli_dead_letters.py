@@ -13,10 +13,10 @@ from tests.support.dead_letters import bodies, put, put_messages
 from tests.support.functions import message
 from tests.support.services import Message, consume
 from xorack import traced
+from xorack.aws.clock import milliseconds
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.sqs import DeadLetterQueue
 from xorack.cli.commands import cli
-from xorack.core.clock import milliseconds
 from xorack.core.event import rfc3339
 from xorack.core.request import Request
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from xorack.local import spark_session
-from xorack.local.spark_session import bytes_in
+from xorack.spark import session as spark_session
+from xorack.spark.session import bytes_in
 
 ROOT = Path(__file__).parents[2]
 RUN = """

@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.cli import apply, store
 from xorack import traced
+from xorack.aws.clock import milliseconds
 from xorack.aws.item import encode
 from xorack.core.chain import Chain
-from xorack.core.clock import milliseconds
 from xorack.core.request import Request
 
 HOUR = 3_600_000

@@ -12,7 +12,7 @@ from moto.sqs.models import sqs_backends
 
 from tests.support.cli import TAG, create_stack, outputs_of, start
 from tests.support.dead_letters import bodies, put, put_messages, request, string_attributes
-from xorack.core.clock import milliseconds
+from xorack.aws.clock import milliseconds
 from xorack.core.errors import SendFailed
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.ops import dead_letters, redrive

@@ -7,8 +7,8 @@ from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.threads import in_threads
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
+from xorack.aws.retry import RetryPolicy
 from xorack.core.ports import Conflict
-from xorack.core.retry import RetryPolicy
 
 A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
 

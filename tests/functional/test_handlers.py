@@ -10,7 +10,7 @@ from tests.support.faults import failing
 from tests.support.functions import Context, Functions, message
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult, Message
-from xorack.core.clock import milliseconds
+from xorack.aws.clock import milliseconds
 from xorack.core.errors import BatchFailed, InvalidRequest
 from xorack.core.request import Request
 from xorack.core.stamp import traced, xor

@@ -16,10 +16,11 @@ import pytest
 
 from xorack.cli import web
 from xorack.cli.commands import cli
-from xorack.local import assembly, background
+from xorack.local import assembly
 from xorack.local.background import Background
 from xorack.local.errors import SynthesisFailed
-from xorack.local.java import JavaNotFound
+from xorack.spark import java
+from xorack.spark.java import JavaNotFound
 
 QUEUES = "http://127.0.0.1:1/123456789012"
 STATE = Background(
@@ -150,7 +151,7 @@ with open(sys.argv[1], "w") as file:
 def test_the_environment_hides_the_users_account_from_a_shell(running, monkeypatch, xorack):
     monkeypatch.setenv("AWS_PROFILE", "production")
     monkeypatch.setenv("XORACK_TABLE", "chains")
-    monkeypatch.setattr(background, "java_home", lambda: Path("/a b/java's"))
+    monkeypatch.setattr(java, "java_home", lambda: Path("/a b/java's"))
     status, lines, err = xorack("local", "env")
     assert (status, err) == (0, [])
     code = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -169,7 +170,7 @@ def test_the_environment_without_a_java(running, monkeypatch, xorack):
     def fail():
         raise JavaNotFound("no Java 17 found")
 
-    monkeypatch.setattr(background, "java_home", fail)
+    monkeypatch.setattr(java, "java_home", fail)
     status, lines, err = xorack("local", "env")
     assert (status, err) == (0, ["Spark: no Java 17 found"])
     assert "PYSPARK_PYTHON" not in "\n".join(lines)
