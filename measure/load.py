@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from measure.options import TAG, Options, Plan
 from xorack.acker.parallel import Workers
 from xorack.aws.client import NotAccepted, send_entries
+from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import SendFailed
 from xorack.core.message import MAX_BODY_BYTES, pack_texts
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import plain, traced
 
 _ATTEMPTS = 8

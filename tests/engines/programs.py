@@ -30,8 +30,8 @@ from tests.simulation.mutants import mutated
 from tests.simulation.senders import message_body
 from xorack.aws.client import is_transient, make_client
 from xorack.aws.sqs import send
-from xorack.client.dynamodb_acker import DynamoDBAcker
 from xorack.client.tracker import Tracker
+from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core import transitions
 from xorack.core.errors import SendFailed, StaleLocalData, TagNotFound
 from xorack.core.request import Request
