@@ -78,8 +78,17 @@ test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark
 
 test-all: test test-slow test-spark35 ## All tests: test, test-slow and test-spark35
 
-judges: venv ## Let cdk-nag, cfn-lint, checkov and parliament judge the templates (docs/security.md)
-	@$(PY) -m tools.judges
+judges: venv ## Let cdk-nag, cfn-lint and checkov judge the templates (docs/security.md)
+	@$(PY) -m tools.judges cdk.out/judged
+	@.venv/bin/cfn-lint
+	@$(MAKE) --silent checkov ARGS="--directory cdk.out/judged"
+
+# Its packages contradict those of .venv. It runs behind a proxy that is not there: offline.
+OFFLINE := env HTTPS_PROXY=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9
+.PHONY: checkov
+checkov: venv
+	@.venv/bin/uv tool run --quiet --python $(PY) --from checkov==3.3.30 $(OFFLINE) \
+	  checkov --config-file .checkov.yaml $(ARGS)
 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
