@@ -99,8 +99,11 @@ simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the
 bench: venv ## Run the benchmarks and write docs/benchmarks.md: ARGS="--quick", ARGS="peel memory ..."
 	@$(PY) -m bench $(ARGS)
 
+# NO_MKDOCS_2_WARNING: the theme, mkdocs-material, gets fixes until May 2027.
 docs: venv ## Build the site of the docs, with the API reference, into site/
-	@$(PY) -m tools.site
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/uv tool run --quiet --python $(PY) --from mkdocs==1.6.1 \
+	  --with-requirements docs/requirements.txt mkdocs build
 
 lint: venv ## ruff: lint and format
 	@$(PY) -m ruff check .
@@ -134,7 +137,7 @@ audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s 
 	@"$(PYTHON)" -m tools.dependencies audit $(ARGS)
 
 clean: ## Remove all built files except .venv
-	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules tools/site/node_modules site .site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
+	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
 	  .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
