@@ -136,9 +136,9 @@ def main() -> int:
     try:
         if name == "uv":
             uv(*options)
-        elif name == "demo":  # and the embedded AWS's meanwhile; the demo repeats what fails here
+        elif name == "demo":  # and the embedded AWS's at the same time; the demo repeats a failure
             embedded = [sys.executable, "-m", "xorack.local.environment"]
-            with subprocess.Popen(embedded, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+            with subprocess.Popen(embedded, cwd=ROOT, stdout=subprocess.DEVNULL):
                 environment(name, "--same-python" in options)
         else:
             environment(name, "--same-python" in options)

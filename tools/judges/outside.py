@@ -18,10 +18,9 @@ from typing import Any, Final
 from tools.judges.policies import policies
 from tools.judges.stacks import Judged
 from tools.judges.table import Finding
-from tools.venv import ROOT, tool_environment
+from tools.venv import environment
 
 OUTSIDE: Final = ("checkov", "parliament")
-_LOCK: Final = Path(__file__).with_name("requirements.lock")
 _OFFLINE: Final = """
 import os, socket
 
@@ -49,7 +48,7 @@ def outside_findings(stacks: Iterable[Judged]) -> dict[Judged, set[Finding]]:
     Raises:
         JudgeError: One failed, or tried to connect to a host.
     """
-    programs = tool_environment(ROOT / ".venv-judges", _LOCK)
+    programs = environment("judges")
     by_name = {judged.name: judged for judged in stacks}
     with tempfile.TemporaryDirectory() as scratch:
         offline = Offline(Path(scratch), programs)

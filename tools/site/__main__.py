@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.site.pages import MODULES, write
-from tools.venv import ROOT, tool_environment
+from tools.venv import ROOT, environment
 
 _FOLDER: Final = Path(__file__).parent
 _NPM: Final = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
@@ -32,7 +32,7 @@ def install_scripts() -> None:
 def main() -> int:
     """Build the site; return mkdocs' exit status, or 1 if its tools cannot be installed."""
     try:
-        programs = tool_environment(ROOT / ".venv-site", _FOLDER / "requirements.lock")
+        programs = environment("docs")
         install_scripts()
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"error: the site's tools cannot be installed: {error}", file=sys.stderr)
