@@ -34,7 +34,6 @@ PIP_TO_UV = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
     "find-links": ("UV_FIND_LINKS", ","),
-    "no-index": ("UV_NO_INDEX", " "),
     "trusted-host": ("UV_INSECURE_HOST", " "),
     "proxy": ("ALL_PROXY", " "),
     "cert": ("SSL_CERT_FILE", " "),
@@ -144,6 +143,9 @@ def main() -> int:
             environment(name, "--same-python" in options)
     except subprocess.CalledProcessError as error:
         print(f"error: {' '.join(map(str, error.cmd[:3]))} failed: see above", file=sys.stderr)
+        print(
+            "(after a change of requirements, `make lock` renews the lock files)", file=sys.stderr
+        )
         return 1
     except KeyboardInterrupt:
         return 130
