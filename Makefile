@@ -61,7 +61,7 @@ diff: venv ## Compare two datasets: LEFT=one RIGHT=other KEY=order,line, ARGS="-
 	@$(PY) -m xorack.cli diff "$$LEFT" "$$RIGHT" --key "$$KEY" $(ARGS)
 
 # Three workers: one has the Spark tests, one those of the embedded AWS, which often wait.
-PYTEST := $(PY) -m pytest -n 3 --no-loadscope-reorder
+PYTEST := $(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 # Folders without the others: each worker imports all that it collects.
 QUICK := unit property functional infrastructure
@@ -77,7 +77,7 @@ test-slow: types-cdk ## The slow tests, and the types of the CDK
 
 test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark35
 	@$(VENV) spark35
-	@JAVA_HOME="$$(PATH=.venv-spark35/bin JAVA_HOME= .venv-spark35/bin/python -m xorack.local.java)" \
+	@JAVA_HOME="$$(PATH=.venv-spark35/bin JAVA_HOME= .venv-spark35/bin/python -m xorack.spark.java)" \
 	  .venv-spark35/bin/python -m pytest -m "not slow" tests/spark $(ARGS)
 
 test-all: test test-slow test-spark35 ## All tests: test, test-slow and test-spark35

@@ -37,7 +37,7 @@ def build_editable(folder, *_):
 
 
 def publish(folder: Path, name: str, script: str = "") -> str:
-    """Write a wheel of version 1 into a registry, perhaps with a program of its name; return its line of a lock."""
+    """Write a wheel of version 1 into a registry, perhaps with a program; return its lock."""
     files = {
         f"{name}.py": "",
         f"{name}-1.data/scripts/{name}": script,
