@@ -19,10 +19,10 @@ from tests.support.fakes import FakeBus, FakeDeadLetters
 from tests.support.in_process import Resources, create_resources
 from tests.support.services import Message, consume
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.client.dynamodb_acker import DynamoDBAcker
+from xorack.aws.retry import RetryPolicy
+from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core.message import pack
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import traced, xor_bytes
 from xorack.local.embedded import EmbeddedAWS
 

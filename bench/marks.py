@@ -15,8 +15,8 @@ from functools import cache
 from math import ceil
 
 from bench.harness import Table
+from tests.support.memory_store import MemoryStore
 from xorack.acker.chain_writer import ChainWriter
-from xorack.acker.memory_store import MemoryStore
 from xorack.aws import schema
 from xorack.aws.item import Item, encode
 from xorack.core.chain import Chain

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench import harness
 from bench.harness import ROOT, Figures, Goal, Plot, Section, Table, run_process
-from xorack.client.memory_acker import Acker
+from xorack.compat.memory_acker import Acker
 
 LENGTHS = (8, 64, 648)
 VERSION = "0.1.0"

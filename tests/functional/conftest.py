@@ -1,15 +1,16 @@
 """Fixtures of several files: the stack, the command line and the Lambda functions."""
 
 import io
+import os
 from types import SimpleNamespace
 
 import pytest
 from botocore.client import BaseClient
 
-from tests.support.cli import create_stack
+from tests.support.browser import NoBrowser, browser_of
+from tests.support.cli import create_stack, outputs_of
 from tests.support.dead_letters import Calls
 from tests.support.functions import Functions
-from tools.chromium import Browser, NoBuild
 from xorack.cli import main, wait
 from xorack.ops import redrive
 
@@ -17,14 +18,7 @@ from xorack.ops import redrive
 @pytest.fixture
 def stack(aws, request):
     """The resources of `aws`, and a test's parameter, as the outputs of a stack named xorack."""
-    outputs = {
-        "TableName": aws.table_name,
-        "QueueUrl": aws.queue_url,
-        "DeadLetterQueueUrl": aws.dead_letter_queue_url,
-        "EventBusName": aws.bus_name,
-        **getattr(request, "param", {}),
-    }
-    create_stack(aws, "xorack", outputs)
+    create_stack(aws, "xorack", {**outputs_of(aws), **getattr(request, "param", {})})
     return aws
 
 
@@ -88,10 +82,9 @@ def answer(monkeypatch):
 
 @pytest.fixture(scope="session")
 def browser():
-    """A headless Chromium; its tests are skipped only where not even npm has one."""
+    """Npm's headless Chromium, or the program that the variable PAGES_IN names."""
     try:
-        started = Browser()
-    except NoBuild as error:
+        with browser_of(os.environ.get("PAGES_IN")) as started:
+            yield started
+    except NoBrowser as error:
         pytest.skip(str(error))
-    with started:
-        yield started

@@ -15,9 +15,8 @@ from xorack.spark import (
     NotDeterministic,
     UnsuitableColumns,
     diff,
-    digests,
-    pairing,
 )
+from xorack.spark._diff import digests, pairing
 
 pytestmark = pytest.mark.spark
 

@@ -12,9 +12,10 @@ from pyspark.sql import types as T
 
 from tests.spark.diff_tables import MIXED, NULLS, Cases
 from tests.spark.test_diff_proof import prove, prove_swaps
-from xorack.spark import NotDeterministic, canonical, digests, pairing
-from xorack.spark.columns import Pair
-from xorack.spark.diff import Difference
+from xorack.spark import NotDeterministic
+from xorack.spark._diff import canonical, digests, pairing
+from xorack.spark._diff.columns import Pair
+from xorack.spark._diff.difference import Difference
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -168,16 +168,18 @@ def receive_all(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
 @contextmanager
 def locked_aws(*, lock: bool = True) -> Iterator[ClientCache]:
     """Start an empty moto in this process and hide the user's AWS; the lock makes it atomic."""
+    import boto3
     from moto import mock_aws
 
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, isolated(os.environ), clear=True))
-        stack.enter_context(mock_aws())
+        # One session for all tests: botocore reads its data once.
+        stack.enter_context(patch.object(boto3, "DEFAULT_SESSION", _session()))
+        stack.enter_context(mock_aws(config={"core": {"reset_boto3_session": False}}))
         if lock:
             _lock_dynamodb(stack)
             _lock_sqs(stack)
-            _quicken_sqs(stack)
-        yield ClientCache(_session().client)
+        yield _clients()
 
 
 @functools.cache
@@ -185,6 +187,11 @@ def _session() -> Any:
     import boto3
 
     return boto3.session.Session(region_name=REGION)
+
+
+@functools.cache
+def _clients() -> ClientCache:
+    return ClientCache(_session().client)
 
 
 def create_resources(
@@ -264,42 +271,10 @@ def _lock_sqs(stack: ExitStack) -> None:
                     return messages
                 arrived.wait(min(left, _POLL_SECONDS))  # a visibility timeout may end meanwhile
 
+    # To compare a message's age, moto counts the whole queue.
+    expires = "is_message_valid_based_on_retention_period"
+    stack.enter_context(patch.object(SQSBackend, expires, lambda *_: True))
     for name in _QUEUE_METHODS:
         patched = locked(getattr(SQSBackend, name))
         stack.enter_context(patch.object(SQSBackend, name, patched))
     stack.enter_context(patch.object(SQSBackend, "receive_message", receive_message))
-
-
-def _quicken_sqs(stack: ExitStack) -> None:
-    """Replace moto's two quadratic look-ups.
-
-    For one attribute moto computes all of a queue's, and three of them count the whole queue. It
-    does so for each message sent and received.
-    """
-    from moto.sqs.models import Queue, SQSBackend
-
-    sending = threading.local()
-    all_attributes, send = Queue.attributes, SQSBackend.send_message
-
-    def is_retained(backend: Any, queue_name: str, message: Any) -> bool:
-        retention = backend.get_queue(queue_name).message_retention_period
-        return bool(message.sent_timestamp / 1000 + retention > time.time())
-
-    def attributes(queue: Any) -> Any:
-        if getattr(sending, "now", False):
-            return {"ContentBasedDeduplication": str(queue.content_based_deduplication).lower()}
-        return all_attributes.fget(queue)
-
-    def send_message(*args: Any, **kwargs: Any) -> Any:
-        sending.now = True
-        try:
-            return send(*args, **kwargs)
-        finally:
-            sending.now = False
-
-    for owner, name, value in (
-        (SQSBackend, "is_message_valid_based_on_retention_period", is_retained),
-        (SQSBackend, "send_message", send_message),
-        (Queue, "attributes", property(attributes)),
-    ):
-        stack.enter_context(patch.object(owner, name, value))

@@ -12,14 +12,14 @@ import lambda_src.consumer
 import lambda_src.environment
 import lambda_src.sweeper
 from tests.support.functions import Context
+from tests.support.memory_store import MemoryStore
 from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
-from xorack.acker.memory_store import MemoryStore
 from xorack.acker.parallel import Workers
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import EVENT
 from xorack.core.errors import BatchFailed
 from xorack.core.ports import Unavailable
-from xorack.core.retry import RetryPolicy
 
 START = 1_700_000_000
 
