@@ -82,8 +82,17 @@ test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark
 
 test-all: test test-slow test-spark35 ## All tests: test, test-slow and test-spark35
 
-judges: venv ## Let cdk-nag, cfn-lint, checkov and parliament judge the templates (docs/security.md)
-	@$(PY) -m tools.judges
+judges: venv ## Let cdk-nag, cfn-lint and checkov judge the templates (docs/security.md)
+	@$(PY) -m tools.judges cdk.out/judged
+	@.venv/bin/cfn-lint
+	@$(MAKE) --silent checkov ARGS="--directory cdk.out/judged"
+
+# Its packages contradict those of .venv. It runs behind a proxy that is not there: offline.
+OFFLINE := env HTTPS_PROXY=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9
+.PHONY: checkov
+checkov: venv
+	@$(VENV) judges
+	@$(OFFLINE) .venv-judges/bin/checkov --config-file .checkov.yaml $(ARGS)
 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
@@ -91,8 +100,11 @@ simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the
 bench: venv ## Run the benchmarks and write docs/benchmarks.md: ARGS="--quick", ARGS="peel memory ..."
 	@$(PY) -m bench $(ARGS)
 
+# NO_MKDOCS_2_WARNING: the theme, mkdocs-material, gets fixes until May 2027.
 docs: venv ## Build the site of the docs, with the API reference, into site/
-	@$(PY) -m tools.site
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@$(VENV) docs
+	@NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/.venv-docs/bin:$$PATH" mkdocs build
 
 lint: venv ## ruff: lint and format
 	@$(PY) -m ruff check .
@@ -138,7 +150,7 @@ audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s 
 	  --require-hashes --disable-pip --strict --progress-spinner off $(ARGS)
 
 clean: ## Remove all built files except .venv
-	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules tools/site/node_modules site .site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
+	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
 	  .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
