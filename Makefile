@@ -60,7 +60,7 @@ diff: venv ## Compare two datasets: LEFT=one RIGHT=other KEY=order,line, ARGS="-
 	@$(PY) -m xorack.cli diff "$$LEFT" "$$RIGHT" --key "$$KEY" $(ARGS)
 
 # Three workers: one has the Spark tests, one those of the embedded AWS, which often wait.
-PYTEST := $(PY) -m pytest -n 3 --no-loadscope-reorder
+PYTEST := $(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 # Folders without the others: each worker imports all that it collects.
 QUICK := unit property functional infrastructure
@@ -81,8 +81,17 @@ test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark
 
 test-all: test test-slow test-spark35 ## All tests: test, test-slow and test-spark35
 
-judges: venv ## Let cdk-nag, cfn-lint, checkov and parliament judge the templates (docs/security.md)
-	@$(PY) -m tools.judges
+judges: venv ## Let cdk-nag, cfn-lint and checkov judge the templates (docs/security.md)
+	@$(PY) -m tools.judges cdk.out/judged
+	@.venv/bin/cfn-lint
+	@$(MAKE) --silent checkov ARGS="--directory cdk.out/judged"
+
+# Its packages contradict those of .venv. It runs behind a proxy that is not there: offline.
+OFFLINE := env HTTPS_PROXY=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9
+.PHONY: checkov
+checkov: venv
+	@.venv/bin/uv tool run --quiet --python $(PY) --from checkov==3.3.30 $(OFFLINE) \
+	  checkov --config-file .checkov.yaml $(ARGS)
 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
@@ -90,8 +99,11 @@ simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the
 bench: venv ## Run the benchmarks and write docs/benchmarks.md: ARGS="--quick", ARGS="peel memory ..."
 	@$(PY) -m bench $(ARGS)
 
+# NO_MKDOCS_2_WARNING: the theme, mkdocs-material, gets fixes until May 2027.
 docs: venv ## Build the site of the docs, with the API reference, into site/
-	@$(PY) -m tools.site
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/uv tool run --quiet --python $(PY) --from mkdocs==1.6.1 \
+	  --with-requirements docs/requirements.txt mkdocs build
 
 lint: venv ## ruff: lint and format
 	@$(PY) -m ruff check .
@@ -125,7 +137,7 @@ audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s 
 	@"$(PYTHON)" -m tools.dependencies audit $(ARGS)
 
 clean: ## Remove all built files except .venv
-	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules tools/site/node_modules site .site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
+	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
 	  .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 

@@ -133,7 +133,7 @@ def measure(prices: Prices, max_cost: float, yes: bool, keep: bool, **others: An
         for line in work.left_behind():
             screen.say(f"left behind: {line}", error=True)
         raise
-    report = to_json(result, prices)
+    report = to_json(result)
     if others["json_file"]:
         json.dump(report, others["json_file"], indent=2)
     for line in to_text(report):

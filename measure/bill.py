@@ -1,4 +1,4 @@
-"""The bill: units that AWS charges for, times prices. The upper estimate needs no account."""
+"""The most that a load can cost: units that AWS charges for, times prices."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from measure.load import BILLED_BYTES, Sent
 from measure.options import Options, Plan
-from xorack.core.chain import Chain
 from xorack.core.errors import InvalidRequest
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES
 
@@ -20,23 +17,12 @@ UNITS = (
     "SQS requests", "Lambda requests", "Lambda GB-seconds", "DynamoDB write units",
     "DynamoDB read units", "EventBridge events", "log kilobytes",
 )  # fmt: skip
+_BILLED_BYTES = 1 << 16  # SQS bills a call for each 64 KB begun
 _ITEM_BYTES = 500  # of a chain's item besides its stamp and marks, about
 _INDEX_UNITS = 4  # write units of the deadline index in the life of a chain
-_SPILLED_WRITES, _SPILLED_READS = 0.15, 1.0  # units of a mark outside its chain, bench.marks
 _MARGIN = 1.2  # more copies than their probability says
 _LOG_KB = 1.5  # of an invocation
 _IDLE_CALLS = 7200  # of the events' receivers in an hour
-
-
-class Amount(NamedTuple):
-    """A number of units, None if unknown; ``counted``, ``metric``, ``computed``, ``estimated``."""
-
-    value: float | None
-    source: str
-
-
-Amounts = Mapping[str, Amount]
-"""Amounts by `UNITS`."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +54,9 @@ class Prices:
         date, region, currency = texts
         return cls(date, region, currency, prices)
 
-    def cost(self, amounts: Amounts) -> float:
-        """Multiply; what is unknown counts as 0."""
-        return sum((amounts[name].value or 0) * self.per_million[name] / 1e6 for name in UNITS)
+    def cost(self, amounts: Mapping[str, float]) -> float:
+        """Multiply amounts, by `UNITS`, with the prices."""
+        return sum(amounts[name] * self.per_million[name] / 1e6 for name in UNITS)
 
 
 @dataclass
@@ -98,7 +84,7 @@ class Totals:
         return totals
 
 
-def upper_estimate(options: Options, totals: Totals) -> Amounts:
+def upper_estimate(options: Options, totals: Totals) -> dict[str, float]:
     """Compute more than a load can cost, save for a fault of the stack.
 
     Each request, copies included, is a write of its own and meets a conflict. Each message is a
@@ -108,7 +94,7 @@ def upper_estimate(options: Options, totals: Totals) -> Amounts:
     requests = copies * (totals.requests + totals.bad + totals.lossy)
     together = max(1, options.message_bytes // options.request_bytes)
     messages = ceil(requests / together) + copies * totals.bad
-    billed = ceil(min(together, requests) * options.request_bytes / BILLED_BYTES)
+    billed = ceil(min(together, requests) * options.request_bytes / _BILLED_BYTES)
     item = options.stamp_bytes + _ITEM_BYTES + INLINE_MARKS * MARK_BYTES
     writes = 2 * (requests * ceil(item / 1024) + totals.spilled)
     deletes = totals.chains * (ceil(item / 1024) + 2 * _INDEX_UNITS)
@@ -121,46 +107,5 @@ def upper_estimate(options: Options, totals: Totals) -> Amounts:
         2 * (requests * ceil(item / 4096) + totals.spilled) + 4 * totals.chains,
         events,
         _LOG_KB * messages,
-    )
-    return {name: Amount(value, "estimated") for name, value in zip(UNITS, amounts, strict=True)}
-
-
-def amounts_of(
-    sent: Sent, calls: int, events: int, chains: Iterable[Chain], metrics: Mapping[str, Any]
-) -> Amounts:
-    """Combine what was counted, the stack's metrics, and what is computed where they are missing.
-
-    Args:
-        sent: What was sent.
-        calls: Calls of the measurement for events and dead letters.
-        events: Events, copies included.
-        chains: The chains of the table.
-        metrics: The figures of `measure.metrics.read_metrics`.
-    """
-    writes = reads = 0.0
-    for chain in chains:
-        item = len(chain.stamp) + len(chain.marks) + _ITEM_BYTES
-        writes += chain.version * ceil(item / 1024) + _INDEX_UNITS
-        writes += _SPILLED_WRITES * chain.spilled
-        reads += chain.version * ceil(item / 4096) + _SPILLED_READS * chain.spilled
-    computed = {"write units": writes, "read units": reads}
-
-    def metric(figure: str) -> Amount:
-        value = metrics.get(figure)
-        if value is None and figure in computed:
-            return Amount(computed[figure], "computed")
-        return Amount(value, "metric")
-
-    invocations = metric("invocations")
-    logs = None if invocations.value is None else _LOG_KB * invocations.value
-    # Lambda's receives are billed like our sends; a deletion takes ten messages.
-    amounts = (
-        Amount(2 * sent.billed + ceil(sent.messages / 10) + calls, "estimated"),
-        invocations,
-        metric("GB-seconds"),
-        metric("write units"),
-        metric("read units"),
-        Amount(events, "counted"),
-        Amount(logs, "estimated"),
     )
     return dict(zip(UNITS, amounts, strict=True))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from measure.load import Times
 from measure.options import Plan
-from measure.subscription import Event, missing_dead_letters
+from measure.subscription import Event
 from xorack.core.chain import TIMED_OUT, Chain
 from xorack.core.event import event_id
 
-__all__ = ["Outcome", "judge"]
+__all__ = ["Outcome", "judge", "missing_dead_letters"]
+
+_SHARED = "more of this message"
+"""The reason of many rejected requests that share a message is that of the first."""
 
 
 @dataclass
@@ -144,3 +147,17 @@ def _dead_letters(outcome: Outcome) -> Iterator[str]:
     for tag, reason in sorted({*outcome.dead_letters}):
         if tag not in bad:
             yield f"{tag}: dead-lettered, though all its requests are valid: {reason}"
+
+
+def missing_dead_letters(
+    expected: Iterable[tuple[str, str]], taken: Iterable[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return the expected tags and parts of reasons that no dead-lettered message has."""
+    reasons: dict[str, list[str]] = {}
+    for tag, reason in taken:
+        reasons.setdefault(tag, []).append(reason)
+    return [
+        (tag, part)
+        for tag, part in expected
+        if not any(part in reason or _SHARED in reason for reason in reasons.get(tag, ()))
+    ]

@@ -10,18 +10,11 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from measure.judge import Outcome
-from measure.load import Message, Sender, Sent, send_all
-from measure.metrics import Functions, find_functions, read_metrics
+from measure.judge import Outcome, missing_dead_letters
+from measure.load import Message, Sender
 from measure.options import Options, Plan, option
 from measure.report import Result
-from measure.subscription import (
-    Events,
-    Leftovers,
-    missing_dead_letters,
-    subscribed,
-    take_dead_letters,
-)
+from measure.subscription import Events, Leftovers, subscribed, take_dead_letters
 from xorack.acker.parallel import Workers
 from xorack.aws.sqs import send
 from xorack.core.chain import Chain
@@ -58,7 +51,6 @@ class Limits:
     """How long a measurement waits, in seconds."""
 
     patience: float = option(300.0, "Give up if nothing moves for so many seconds.", 1, 86_400)
-    metrics_wait: float = option(300.0, "Seconds to wait for CloudWatch at most.", 0, 3600)
     settle: float = option(5.0, "Seconds to wait for events that must not come.", 0, 3600)
 
 
@@ -98,7 +90,7 @@ class Measurement:
             MeasureFailed: The events cannot be received.
             SendFailed: The queue does not accept the messages.
         """
-        outputs, begun = self.target.outputs, time.time()
+        outputs = self.target.outputs
         with ExitStack() as stack:
             stack.callback(self._clean_dead_letters)
             subscription = subscribed(
@@ -107,25 +99,23 @@ class Measurement:
             self._events = stack.enter_context(subscription)
             self.say(f"sending {len(self.plans):,} chains")
             self._chains_left = True
-            sent = send_all(self.options, self.run, self._queue_url, self._sqs, self.target.region)
+            sender = Sender(self.options, self.run, self._queue_url, self._sqs)
+            sent = sender.send()
             sending = sent.last - sent.first
             self.say(f"sent {sent.messages:,} messages in {sending:.1f} s")
             self._await_events([plan for plan in self.plans if not plan.lost])
             moved_at = self._end_lossy([plan for plan in self.plans if plan.lost])
-            self._send_late(sent)
+            self._send_late(sender)
             expected = [(plan.tag, plan.reason) for plan in self.plans if plan.reason]
             self._wait("dead letters", lambda: not self._missing(expected))
             time.sleep(self.limits.settle)
             chains = self._read(self.plans)
         by_tag = self._events.by_tag
         outcome = Outcome(self.plans, sent.times, by_tag, chains, self._dead)
-        metrics = self._metrics((begun, time.time()), sent.requests)
         if not keep:
             self._delete(chains)
         replay, left = self.options.describe(), self.left_behind()
-        return Result(
-            self.run, replay, outcome, sent, self._events, sending, moved_at, metrics, left
-        )
+        return Result(self.run, replay, outcome, sent, sending, moved_at, left)
 
     def left_behind(self) -> list[str]:
         """Return what was not removed, each with the command that removes or shows it."""
@@ -183,11 +173,9 @@ class Measurement:
         self._await_events(plans)
         return moved_at
 
-    def _send_late(self, sent: Sent) -> None:
+    def _send_late(self, sender: Sender) -> None:
         """Send copies of messages whose chains have ended, and wait until they are consumed."""
-        sender = Sender(self.options, self.run, self._queue_url, self._sqs)
-        sender.deliver(Message(body, copy=True) for body in sent.late)
-        sent.add(sender.sent)
+        sender.deliver(Message(body, copy=True) for body in sender.sent.late)
         empty = [0]
 
         def is_empty() -> bool:
@@ -212,21 +200,6 @@ class Measurement:
     def _read(self, plans: Collection[Plan]) -> dict[str, Chain]:
         """Read chains by their tags, consistently; a scan would read all others, too."""
         return self._store.read([plan.tag for plan in plans]) if plans else {}
-
-    def _metrics(self, times: tuple[float, float], requests: int) -> dict[str, float | None]:
-        functions = Functions({}, "")
-        if self.target.stack:
-            functions = find_functions(self.target.stack, self.target.client)
-        if self.limits.metrics_wait:
-            self.say("waiting for the metrics")
-        return read_metrics(
-            self.target.outputs.table_name,
-            functions,
-            self.target.client("cloudwatch"),
-            times,
-            requests,
-            self.limits.metrics_wait,
-        )
 
     def _delete(self, chains: dict[str, Chain]) -> None:
         """Delete the chains if no message of theirs is left, which would start them again."""

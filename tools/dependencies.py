@@ -1,4 +1,4 @@
-"""Make the lock files of a checkout, the judges and the embedded AWS; audit the checkout's.
+"""Make the lock files of a checkout and the embedded AWS; audit the checkout's.
 
     python3 -m tools.dependencies lock [uv's arguments, such as --upgrade]
     python3 -m tools.dependencies audit [pip-audit's arguments, such as -s osv]
@@ -22,13 +22,8 @@ from typing import Any, Final
 from tools.venv import DEV_LOCK, LOCK, OLDEST, ROOT, requirements_hash, tool_environment
 
 NEEDS: Final = ("uv==0.13.9", "pip-audit==2.10.1")
-OTHER_LOCKS: Final = {
-    "tools/judges/requirements.txt": "tools/judges/requirements.lock",
-    "tools/site/requirements.txt": "tools/site/requirements.lock",
-    "xorack/local/requirements.txt": "xorack/local/requirements.lock",
-}
-"""Requirements of environments of their own, and their locks: `tools.judges`, `tools.site`, the
-embedded AWS."""
+OTHER_LOCKS: Final = {"xorack/local/requirements.txt": "xorack/local/requirements.lock"}
+"""Requirements of the embedded AWS's environment, and their lock."""
 CLEAN, VULNERABLE, NOT_AUDITED = 0, 1, 2
 
 

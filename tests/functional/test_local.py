@@ -145,7 +145,7 @@ with open(sys.argv[1], "w") as file:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         assert xorack("local", "stop") == (0, ["stopped"], [])
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
     assert not ended.exists()
 
 

@@ -11,9 +11,6 @@ from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
 from xorack.web.widget import render
 
-pytestmark = [pytest.mark.browser, pytest.mark.thorough]
-
-
 WIDER = "document.scrollingElement.scrollWidth - innerWidth"
 CUT = """[...document.querySelectorAll('td')]
     .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.innerText)"""
