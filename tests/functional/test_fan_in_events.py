@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.functional.test_fan_in import Work, acked, nothing, record_of
+from tests.functional.test_fan_in import Work, acked, nothing
+from tests.support.events import record_of
 from xorack import Tracker, event_tag, fan_in, fan_out, step_of, token_of
 from xorack.aws.client import CONFIG
 from xorack.aws.sqs import group_id
