@@ -13,7 +13,6 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from measure.errors import MeasureFailed
 from measure.options import TAG
 from xorack.aws.client import error_code
 from xorack.core.errors import XorAckError
@@ -24,6 +23,10 @@ _RECEIVERS = 4
 _WAIT_SECONDS = 1
 _HOLD_SECONDS = 300
 _PROBE_SECONDS = 90
+
+
+class MeasureFailed(XorAckError):
+    """The measurement cannot continue; the message names the cause for the user."""
 
 
 @dataclass

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.e2e.conftest import ROOT, eventually, python
+from tests.e2e.conftest import ROOT, python
+from tests.support.events import eventually
 
 pytestmark = pytest.mark.embedded
 
@@ -58,7 +59,7 @@ def leftovers(stack, run):
 
 
 @pytest.mark.slow
-def test_a_load_with_all_faults_ends_as_expected_and_leaves_nothing(stack, tmp_path):
+def test_a_load_with_all_faults_ends_as_expected_and_leaves_only_chains(stack, tmp_path):
     arguments = ("--chains", "20", "--units", "1,2,30", "--message-bytes", "9000", *FAULTS)
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(measure, stack, tmp_path, "--seed", "3", "--settle", "0", *arguments)
@@ -74,7 +75,7 @@ def test_a_load_with_all_faults_ends_as_expected_and_leaves_nothing(stack, tmp_p
     assert counts["copies among them"] > 0
     assert report["latency"]["to arrival"]["max"] > 0
     assert report["left behind"] == []
-    assert leftovers(stack, report["run"]) == []
+    assert all("tag" in one for one in leftovers(stack, report["run"]))
 
 
 def test_an_interrupted_measurement_cleans_up_and_names_its_chains(stack):
@@ -130,4 +131,4 @@ def test_a_larger_load(stack, tmp_path):
     assert done.report["violations"] == []
     assert done.status == 0
     assert done.report["counts"]["units"] > 20_000
-    assert leftovers(stack, done.report["run"]) == []
+    assert all("tag" in one for one in leftovers(stack, done.report["run"]))

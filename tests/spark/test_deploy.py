@@ -145,7 +145,7 @@ def test_the_table_of_versions():
         assert newest >= (3, 10), platform
     assert "`make test-spark35`" in DOC
     assert re.findall(r"PySpark\s(\d\.\d+\.\d+)", DOC) == re.findall(
-        r"pyspark==(3\.5\.\d+)", (ROOT / "tools" / "spark35.py").read_text()
+        r"pyspark==(3\.5\.\d+)", (ROOT / "pyproject.toml").read_text()
     )
     for version in re.findall(r"^pyspark==([\d.]+)", (ROOT / "requirements.txt").read_text(), re.M):
         assert version in DOC

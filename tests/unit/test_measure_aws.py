@@ -144,7 +144,6 @@ NAMED = ("--table", "t", "--queue-url", "q", "--dead-letter-queue-url", "d", "--
         (("--stack", "s", "--chains", "0"), "'--chains': 0 is not in the range"),
         (("--stack", "s", "--cells", "17"), "cells: 17, expected 16, 64, 256 or 1024"),
         (("--stack", "s", "--stamps", "x"), "stamps: 'x', expected traced or plain"),
-        (("--stack", "s", "--prices", "/none"), "'--prices': prices: '/none', expected a file"),
         (("--stack", "s", "--json", "/no/folder"), "'--json': '/no/folder': "),
         (("--stack", "s", "--max-cost", "-1"), "'--max-cost': -1.0 is not in the range"),
         ((*NAMED, "--chains", "9999", "--yes"), "this is above --max-cost 1: send less, or raise"),
