@@ -96,13 +96,10 @@ def drive(requests: int, together: int = 1) -> WeighedStore:
     limits = Limits(default_timeout=86_400_000)
     writer = ChainWriter(store, clock=lambda: 1_800_000_000_000, limits=limits)
     for first in range(0, requests, together):
-        batch = [
-            Request(
-                "stamp" if number else "create", TAG, f"request-{number}", traced(number + 1), 1
-            )
-            for number in range(first, min(first + together, requests))
-        ]
-        writer.apply(TAG, batch)
+        numbers = range(first, min(first + together, requests))
+        ops = ["stamp" if number else "create" for number in numbers]
+        stamps = zip(ops, numbers, strict=True)
+        writer.apply(TAG, [Request(op, TAG, f"request-{n}", traced(n + 1), 1) for op, n in stamps])
     return store
 
 
