@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import os
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import botocore.hooks
-import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -70,29 +66,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _no_real_aws() -> Iterator[None]:
     """Hide the developer's AWS account from all tests."""
     with patch.dict(os.environ, isolated(os.environ), clear=True):
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _shared_loader(_no_real_aws) -> Iterator[None]:
-    """Let new sessions and clients of botocore, some a test, work nothing out again."""
-    aliases, alias = {}, botocore.hooks.EventAliaser._alias_event_name
-    inspects = botocore.hooks.accepts_kwargs
-
-    def shared_alias(aliaser: Any, name: str) -> Any:
-        if name not in aliases:
-            aliases[name] = alias(aliaser, name)
-        return aliases[name]
-
-    def accepts_kwargs(handler: Any) -> bool:
-        code = getattr(handler, "__code__", None)
-        return bool(code.co_flags & inspect.CO_VARKEYWORDS) if code else inspects(handler)
-
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        shared_loader = cache(botocore.session.create_loader)
-        monkeypatch.setattr(botocore.session, "create_loader", shared_loader)
-        monkeypatch.setattr(botocore.hooks, "accepts_kwargs", accepts_kwargs)
-        monkeypatch.setattr(botocore.hooks.EventAliaser, "_alias_event_name", shared_alias)
         yield
 
 

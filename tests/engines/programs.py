@@ -16,10 +16,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import cache
 from typing import Any
-from unittest.mock import patch
 
 import botocore.session
 from botocore.exceptions import BotoCoreError, ClientError
@@ -27,7 +26,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 import lambda_src.consumer
 import lambda_src.sweeper
 from tests.engines.plan import Chain, Plan, Raw, make_plan
-from xorack.aws import dynamodb_store
+from tests.simulation.mutants import mutated
 from xorack.aws.client import is_transient, make_client
 from xorack.aws.sqs import send
 from xorack.client.dynamodb_acker import DynamoDBAcker
@@ -38,7 +37,6 @@ from xorack.core.request import Request
 
 _INVOCATION_SECONDS = 12.0
 _FORGET_DELETE = 0.05
-_ALL = "attribute_exists(#key) OR attribute_not_exists(#key)"
 
 botocore.session.create_loader = cache(botocore.session.create_loader)
 
@@ -210,13 +208,6 @@ def _apply(acker: DynamoDBAcker, request: Request) -> None:
 _PROGRAMS = {program.__name__: program for program in (consumer, sweeper, sender, direct)}
 
 
-def _without_condition(before: Any, names: dict[str, str], values: dict[str, Any]) -> str:
-    return _ALL
-
-
-NO_CONDITION = "each write is unconditional"
-
-
 def _run(job: dict[str, Any]) -> None:
     """Run a program in a process just forked, broken if the job says so."""
     log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -226,19 +217,8 @@ def _run(job: dict[str, Any]) -> None:
     random.seed(job["number"])
     # A writer that is killed leaves its event to the sweeper, which waits a minute for it.
     transitions.PUBLISH_GRACE_MS = 2_000
-    with _broken(job["broken"]):
+    with mutated(job["broken"]):
         _PROGRAMS[job["program"]](job)
-
-
-def _broken(name: str | None) -> AbstractContextManager[Any]:
-    """Return a context in which the code is broken: one of ours, or a mutant of the simulation."""
-    if name is None:
-        return nullcontext()
-    if name == NO_CONDITION:
-        return patch.object(dynamodb_store, "_condition_expression", _without_condition)
-    from tests.simulation.mutants import mutated
-
-    return mutated(name)
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ import pytest
 from tests.engines.campaign import run
 from tests.engines.engine import ENGINES, EngineMissing, client, engine
 from tests.engines.judge import judge
-from tests.engines.programs import NO_CONDITION
 from tests.support.in_process import definitions
 from xorack.local.embedded import EmbeddedAWS
 
@@ -63,7 +62,7 @@ def test_every_chain_ends_as_its_requests_say(endpoint_url, aws):
 @pytest.mark.parametrize(
     ("broken", "violation"),
     [
-        (NO_CONDITION, "its stamp is not the XOR of its requests"),
+        ("the write has no condition", "its stamp is not the XOR of its requests"),
         ("a lost response is retried blindly", "its stamp is not the XOR of its requests"),
         ("spilled marks are not looked up", "large/"),
         ("failed entries of PutEvents are ignored", "0 events"),

@@ -1,15 +1,16 @@
 """Fixtures of several files: the stack, the command line and the Lambda functions."""
 
 import io
+import os
 from types import SimpleNamespace
 
 import pytest
 from botocore.client import BaseClient
 
+from tests.support.browser import NoBrowser, browser_of
 from tests.support.cli import create_stack
 from tests.support.dead_letters import Calls
 from tests.support.functions import Functions
-from tools.chromium import Browser, NoBuild
 from xorack.cli import main, wait
 from xorack.ops import redrive
 
@@ -88,10 +89,9 @@ def answer(monkeypatch):
 
 @pytest.fixture(scope="session")
 def browser():
-    """A headless Chromium; its tests are skipped only where not even npm has one."""
+    """Npm's headless Chromium, or the program that the variable PAGES_IN names."""
     try:
-        started = Browser()
-    except NoBuild as error:
+        with browser_of(os.environ.get("PAGES_IN")) as started:
+            yield started
+    except NoBrowser as error:
         pytest.skip(str(error))
-    with started:
-        yield started

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.functional.test_widget_page import HACKS, contrast
+from tests.functional.test_widget_page import CUT, HACKS, WIDER, contrast
 from tests.support.cli import TAG, apply, finish, start
 from tests.support.dead_letters import bodies, put, put_messages
 from tests.support.in_process import create_resources, locked_aws
@@ -17,10 +18,9 @@ from xorack.core.stamp import xor
 from xorack.ops import redrive
 
 pytestmark = pytest.mark.browser
+expect.set_options(timeout=30_000)
 
-SHOWN = "document.querySelector('#main').innerText"
-NEWS = "document.querySelector('#news').textContent"
-CONNECTION = "document.querySelector('#connection')"
+REFRESH_MS = 2000
 
 
 @pytest.fixture
@@ -30,18 +30,29 @@ def web(aws, sqs):
 
 
 @pytest.fixture
-def visit(browser, web):
-    """A function that opens a page; at the end, its script must have had no error."""
+def problems():
+    """Errors of the pages' script, and what their content security policy blocked."""
+    return []
+
+
+@pytest.fixture
+def visit(browser, problems, web):
+    """A function that opens a page, whose clock can be advanced; at the end, no error is left."""
     opened = []
 
-    def open_page(path="", **options):
-        opened.append(browser.open(web.url + path, **options))
-        return opened[-1]
+    def open_page(path="", height=900):
+        page = browser.new_page(viewport={"width": 1200, "height": height})
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda said: said.type == "error" and problems.append(said.text))
+        page.clock.install()
+        page.goto(web.url + path)
+        opened.append(page)
+        return page
 
     yield open_page
     for page in opened:
         page.close()
-        assert page.problems == []
+    assert problems == []
 
 
 def start_many(aws, tag, units):
@@ -52,14 +63,26 @@ def start_many(aws, tag, units):
 def test_a_chain_that_ends_is_shown_without_a_reload(aws, visit):
     start(aws)
     page = visit()
-    assert "open" not in page.evaluate(f"return {CONNECTION}.className")
+    expect(page.locator("#connection")).to_have_text("Live")
     page.evaluate("window.before = document.querySelector('tr[data-key]')")
-    assert "66.6 %" in page.evaluate(f"return {SHOWN}")
+    expect(page.locator("#main")).to_contain_text("66.6 %")
     finish(aws)
-    page.wait(f"{SHOWN}.includes('100 %')")  # by its own timer
-    assert page.evaluate("return window.before === document.querySelector('tr[data-key]')")
-    assert page.evaluate(f"return {NEWS}") == "0 unfinished, 0 failed, 1 acked"
-    assert re.fullmatch(r"Live · [0-9:]{8}Z", page.evaluate(f"return {CONNECTION}.textContent"))
+    page.clock.fast_forward(REFRESH_MS)
+    expect(page.locator("#main")).to_contain_text("100 %")
+    assert page.evaluate("window.before === document.querySelector('tr[data-key]')")
+    expect(page.locator("#news")).to_have_text("0 unfinished, 0 failed, 1 acked")
+    expect(page.locator("#connection")).to_have_text(re.compile(r"^Live · [0-9:]{8}Z$"))
+    expect(page.locator("#connection")).not_to_have_class("lost")
+
+
+STATE = """({
+    open: [...document.querySelectorAll('details[open]')].map(
+        (one) => one.closest('tr').dataset.key),
+    typed: document.querySelector('#prefix').value,
+    focused: document.activeElement.id,
+    scrolled: scrollY,
+    rows: [...document.querySelectorAll('tr[data-key]')].map((one) => one.dataset.key),
+})"""
 
 
 def test_a_refresh_keeps_what_is_open_typed_focused_and_scrolled(aws, visit):
@@ -68,61 +91,49 @@ def test_a_refresh_keeps_what_is_open_typed_focused_and_scrolled(aws, visit):
     page = visit(height=300)
     page.click("tr:last-child summary")
     page.evaluate("document.querySelector('#prefix').focus({preventScroll: true})")
-    for letter in "many":
-        page.press(letter)
+    page.keyboard.type("many")
     page.evaluate("scrollTo(0, 100)")
     start_many(aws, "another", 2)
     apply(aws, Request("fail", "many/0", "f", reason="x"))
-    state = """return {
-        open: [...document.querySelectorAll('details[open]')].map(
-            (one) => one.closest('tr').dataset.key),
-        typed: document.querySelector('#prefix').value,
-        focused: document.activeElement.id,
-        scrolled: scrollY,
-        rows: [...document.querySelectorAll('tr[data-key]')].map((one) => one.dataset.key),
-    }"""
-    before = page.evaluate(state)
-    page.evaluate("return refresh()")
-    after = page.evaluate(state)
+    before = page.evaluate(STATE)
+    page.evaluate("refresh()")
+    after = page.evaluate(STATE)
     assert before.pop("rows") == ["many/0", "many/1", "many/2"]
     assert after.pop("rows") == ["many/1", "many/2", "another", "many/0"]
     assert before == after == {
         "open": ["many/2"], "typed": "many", "focused": "prefix", "scrolled": 100,
     }  # fmt: skip
-    page.press("Enter")
-    page.wait("location.search === '?prefix=many' && document.readyState === 'complete'")
-    page.wait("document.querySelectorAll('tr[data-key]').length === 3")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?prefix=many")
+    expect(page.locator("tr[data-key]")).to_have_count(3)
 
 
 def test_a_chain_is_reached_and_left_by_keyboard(aws, visit):
     start(aws)
     page = visit()
     for _ in range(20):
-        page.press("Tab")
-        if page.evaluate("return document.activeElement.closest('tr') !== null"):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.closest('tr') !== null"):
             break
-    page.press("Enter")
-    page.wait(f"document.querySelector('h1').textContent === '{TAG}'")
-    assert page.evaluate("return document.querySelectorAll('table.units tbody tr').length") == 2
-
-
-def messages(page):
-    return page.evaluate("return document.querySelectorAll('main>details').length")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text(TAG)
+    expect(page.locator("table.units tbody tr")).to_have_count(2)
 
 
 def test_retry_sends_a_message_back(aws, visit):
     put_messages(aws, failed=(1, 2))
     page = visit("dead-letters")
-    assert messages(page) == 2
-    page.click("main>details>summary")
-    gone = page.evaluate("return document.querySelector('main>details').dataset.key")
+    letters = page.locator("main>details")
+    expect(letters).to_have_count(2)
+    gone = letters.first.get_attribute("data-key")
+    letters.first.locator("summary").first.click()
     page.click("main>details[open] button[value=retry]")
-    page.wait(f"{SHOWN}.includes('1 message sent back.')")
-    assert messages(page) == 1
-    assert gone not in page.evaluate("return document.querySelector('main').outerHTML")
-    assert page.evaluate(f"return {NEWS}") == "1 message sent back."
-    assert page.evaluate("return document.activeElement.id") == "main"
-    assert page.evaluate("return document.querySelector('nav .count').textContent") == "1"
+    expect(page.locator("#main")).to_contain_text("1 message sent back.")
+    expect(letters).to_have_count(1)
+    assert gone not in page.locator("main").inner_html()
+    expect(page.locator("#news")).to_have_text("1 message sent back.")
+    expect(page.locator("#main")).to_be_focused()
+    expect(page.locator("nav .count")).to_have_text("1")
     assert len(aws.receive_all(aws.queue_url)) == 1
     assert len(aws.dead_letters()) == 1
 
@@ -130,53 +141,54 @@ def test_retry_sends_a_message_back(aws, visit):
 def test_delete_asks_first_and_works_by_keyboard(aws, visit):
     put_messages(aws, failed=(1,), malformed=(2, 2))
     page = visit("dead-letters")
-    page.evaluate("document.querySelector('td button[value=delete]').focus()")
-    page.press("Enter")
-    page.wait("document.querySelector('dialog').open")
-    question = page.evaluate("return document.querySelector('dialog p').textContent")
-    assert question == "Delete 2 messages? There is no copy."
-    assert page.evaluate("return document.activeElement.textContent") == "Cancel"
-    page.press("Enter")
-    page.wait("!document.querySelector('dialog').open")
-    assert messages(page) == 3
-    page.press("Enter")
-    page.wait("document.querySelector('dialog').open")
-    page.press("Tab")
-    page.press("Enter")
-    page.wait(f"{SHOWN}.includes('2 messages deleted.')")
-    assert messages(page) == 1
+    letters, dialog = page.locator("main>details"), page.locator("dialog")
+    page.locator("td button[value=delete]").first.focus()
+    page.keyboard.press("Enter")
+    expect(dialog.locator("p")).to_have_text("Delete 2 messages? There is no copy.")
+    expect(dialog.get_by_text("Cancel")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    expect(letters).to_have_count(3)
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_contain_text("2 messages deleted.")
+    expect(letters).to_have_count(1)
     (left,) = aws.dead_letters()
     assert left["Body"] in bodies(1)
 
 
 def test_new_dead_letters_appear(aws, visit):
     page = visit("dead-letters")
-    assert "No dead-lettered messages." in page.evaluate(f"return {SHOWN}")
+    expect(page.locator("#main")).to_contain_text("No dead-lettered messages.")
     put_messages(aws, failed=(1,))
-    page.wait("document.querySelectorAll('main>details').length === 1")
+    page.clock.fast_forward(REFRESH_MS)
+    expect(page.locator("main>details")).to_have_count(1)
 
 
 def test_a_lost_connection_is_shown_and_ends(aws, browser):
     start(aws)
+    page = browser.new_page()
+    connection, news = page.locator("#connection"), page.locator("#news")
     with serving(aws) as server:
-        page = browser.open(server.url)
+        page.goto(server.url)
         port, secret, site = server.server_port, server.secret, server.site
-    page.evaluate("return refresh()")
-    assert page.evaluate(f"return [{CONNECTION}.className, {NEWS}]") == [
-        "lost", "No connection: is xorack web still running?",
-    ]  # fmt: skip
-    assert TAG in page.evaluate(f"return {SHOWN}")
+    page.evaluate("refresh()")
+    expect(connection).to_have_class("lost")
+    expect(news).to_have_text("No connection: is xorack web still running?")
+    expect(page.locator("#main")).to_contain_text(TAG)
     with running(site, port) as server:
-        page.evaluate("return refresh()")
-        text = page.evaluate(f"return {CONNECTION}.textContent")
-        assert text == "xorack web was started again: open its new address"
+        page.evaluate("refresh()")
+        expect(connection).to_have_text("xorack web was started again: open its new address")
         server.secret = secret
-        page.evaluate("return refresh()")
-        assert page.evaluate(f"return [{CONNECTION}.className, {NEWS}]") == ["", "connected again"]
+        page.evaluate("refresh()")
+        expect(connection).to_have_class("")
+        expect(news).to_have_text("connected again")
         page.close()
 
 
-def test_an_error_of_aws_keeps_the_page(aws, visit, sqs):
+def test_an_error_of_aws_keeps_the_page(aws, visit, sqs, problems):
     from botocore.exceptions import EndpointConnectionError
 
     start(aws)
@@ -186,44 +198,44 @@ def test_an_error_of_aws_keeps_the_page(aws, visit, sqs):
         raise EndpointConnectionError(endpoint_url="http://127.0.0.1:9/")
 
     sqs.before["Scan"] = broken
-    page.evaluate("return refresh()")
-    assert "http://127.0.0.1:9/" in page.evaluate(f"return {CONNECTION}.textContent")
-    assert TAG in page.evaluate(f"return {SHOWN}")
-    page.problems.clear()  # the browser reports the status 503
+    page.evaluate("refresh()")
+    expect(page.locator("#connection")).to_contain_text("http://127.0.0.1:9/")
+    expect(page.locator("#main")).to_contain_text(TAG)
+    problems.clear()  # the browser reports the status 503
 
 
 def test_no_text_of_others_runs(aws, visit):
     for number, text in enumerate(HACKS):
         apply(aws, Request.create(text, "c", traced(number + 1), detail={text: text}))
         put(aws, text, error=f"tag: {text}")
-    hacked = "return window.hacked === undefined ? null : window.hacked"
-    found = "return [...document.querySelectorAll('tr[data-key]')].map((one) => one.dataset.key)"
+    unhacked = "window.hacked === undefined"
     page = visit()
-    assert sorted(page.evaluate(found)) == sorted(HACKS)
-    page.evaluate("return refresh()")
-    assert page.evaluate(hacked) is None
-    for number in range(1, len(HACKS) + 1):
-        page.click(f"tr:nth-child({number}) .tag a")
-        page.wait("document.querySelector('h1.tag')")
-        assert page.evaluate("return document.querySelector('h1').textContent") in HACKS
-        assert page.evaluate(hacked) is None
-        page.go(page.evaluate("return document.querySelector('.brand').href"))
+    rows = page.locator("tr[data-key]")
+    assert sorted(row.get_attribute("data-key") for row in rows.all()) == sorted(HACKS)
+    page.evaluate("refresh()")
+    assert page.evaluate(unhacked)
+    for number in range(len(HACKS)):
+        rows.nth(number).locator(".tag a").click()
+        assert page.locator("h1.tag").inner_text() in HACKS
+        assert page.evaluate(unhacked)
+        page.click(".brand")
     page = visit("dead-letters")
-    assert messages(page) == len(HACKS)
-    assert page.evaluate(hacked) is None
+    expect(page.locator("main>details")).to_have_count(len(HACKS))
+    assert page.evaluate(unhacked)
 
 
-def test_the_policy_stops_a_script_that_gets_in(aws, visit):
+def test_the_policy_stops_a_script_that_gets_in(aws, visit, problems):
     page = visit()
-    page.evaluate(
-        "document.querySelector('#main').innerHTML = '<img src=x onerror=\"window.hacked = 1\">';"
-        "const one = document.createElement('script'); one.textContent = 'window.hacked = 2';"
-        "document.body.append(one)"
-    )
-    page.wait("document.querySelector('#main img').complete")
-    assert page.evaluate("return window.hacked === undefined")
-    assert any("Content Security Policy" in problem for problem in page.problems)
-    page.problems.clear()
+    page.evaluate("""() => {
+        document.querySelector('#main').innerHTML = '<img src=x onerror="window.hacked = 1">';
+        const one = document.createElement('script');
+        one.textContent = 'window.hacked = 2';
+        document.body.append(one);
+    }""")
+    expect(page.locator("#main img")).to_have_js_property("complete", True)
+    assert page.evaluate("window.hacked === undefined")
+    assert any("Content Security Policy" in problem for problem in problems)
+    problems.clear()
 
 
 PATHS = ("", "?group=failed&prefix=f", f"chain?tag={TAG}", "chain?tag=failed", "dead-letters", "x")
@@ -246,10 +258,11 @@ def gallery(browser):
         finish(aws, "acked")
         put_messages(aws, failed=(1, 2), malformed=(3,))
 
-        def visit(**options):
-            page = browser.open(server.url, **options)
+        def visit(width=1200, scheme="light"):
+            viewport = {"width": width, "height": 900}
+            page = browser.new_page(viewport=viewport, color_scheme=scheme)
             for path in PATHS:
-                page.go(server.url + path)
+                page.goto(server.url + path)
                 page.evaluate("document.querySelectorAll('details').forEach((d) => d.open = true)")
                 yield path, page
             page.close()
@@ -259,27 +272,27 @@ def gallery(browser):
 
 @pytest.mark.parametrize("width", [420, 1200])
 def test_every_page_fits_its_window(gallery, width):
-    for path, page in gallery(width=width):
-        assert page.evaluate("return document.scrollingElement.scrollWidth - innerWidth") <= 0, path
-        cut = "[...document.querySelectorAll('td')].filter((td) => td.scrollWidth > td.clientWidth)"
-        assert page.evaluate(f"return {cut}.map((td) => td.innerText)") == [], path
+    for path, page in gallery(width):
+        assert page.evaluate(WIDER) <= 0, path
+        assert page.evaluate(CUT) == [], path
 
 
-COLOURS = """
-const under = (one) => {
-    const colour = getComputedStyle(one).backgroundColor;
-    return colour === 'rgba(0, 0, 0, 0)' && one.parentElement ? under(one.parentElement) : colour;
-};
-return [...document.querySelectorAll('body *')]
-    .filter((one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
-    .map((one) => [getComputedStyle(one).color, under(one), one.textContent]);
-"""
+COLOURS = """() => {
+    const under = (one) => {
+        const colour = getComputedStyle(one).backgroundColor;
+        return colour === 'rgba(0, 0, 0, 0)' && one.parentElement
+            ? under(one.parentElement) : colour;
+    };
+    return [...document.querySelectorAll('body *')]
+        .filter((one) => [...one.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+        .map((one) => [getComputedStyle(one).color, under(one), one.textContent]);
+}"""
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_every_text_of_every_page_has_enough_contrast(gallery, dark):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_of_every_page_has_enough_contrast(gallery, scheme):
     seen = set()
-    for path, page in gallery(dark=dark):
+    for path, page in gallery(scheme=scheme):
         for colour, under, text in page.evaluate(COLOURS):
             seen.add(colour)
             assert contrast(colour, under) >= 4.5, (path, text, colour, under)
@@ -289,7 +302,8 @@ def test_every_text_of_every_page_has_enough_contrast(gallery, dark):
 def test_every_control_has_a_name_and_every_page_its_landmarks(gallery):
     for path, page in gallery():
         names = {}
-        for node in page.call("Accessibility.getFullAXTree")["nodes"]:
+        devtools = page.context.new_cdp_session(page)
+        for node in devtools.send("Accessibility.getFullAXTree")["nodes"]:
             if not node.get("ignored"):
                 name = node.get("name", {}).get("value", "")
                 names.setdefault(node["role"]["value"], []).append(name)

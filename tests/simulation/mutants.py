@@ -1,232 +1,394 @@
-"""Broken versions of the code, which the simulation must catch."""
+"""Broken versions of the code, which the simulation must catch.
+
+A row names a mutant and replaces one function or table; rows of one name belong together. A
+replacement gets the function that it replaces, then the arguments of the call.
+"""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+from uuid import uuid4
 
-from lambda_src import environment
-from tests.support.mutants import Edit, edited
-from xorack.acker.chain_writer import ChainWriter, _Part
+from botocore.exceptions import ClientError
+
+from lambda_src.environment import Invocation
+from tests.support.mutants import Replaced
+from xorack.acker.chain_writer import CachedChain, ChainWriter, _Part
 from xorack.acker.consumer import Consumer, _Batch
 from xorack.acker.outbox import Outbox
 from xorack.acker.sweeper import Sweeper
-from xorack.aws import dynamodb_store, item
+from xorack.aws import dynamodb_store, item, schema
 from xorack.aws.client import TimeOuts
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.mark_buckets import MarkBuckets
-from xorack.aws.resume import Resumer
+from xorack.aws.resume import SERVICES, Resumer
+from xorack.aws.sqs import DeadLetterQueue
 from xorack.aws.table import Table
 from xorack.core import event, marks, transitions
 from xorack.core.chain import Chain
-from xorack.ops.redrive import Redrive
+from xorack.core.errors import TagExists
+from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
+from xorack.core.ports import NO_TIME, Conflict
+from xorack.core.retry import RetryPolicy
+from xorack.core.transitions import VERDICTS
+from xorack.ops.dead_letters import DeadMessage
+
+ANY_STATE = "attribute_exists(#key) OR attribute_not_exists(#key)"
 
 
 @contextmanager
 def mutated(name: str | None) -> Iterator[None]:
     """Run a mutant; None runs the code itself."""
-    with edited(MUTANTS[name] if name else []):
+    with ExitStack() as stack:
+        for replacement in MUTANTS[name] if name else ():
+            stack.enter_context(replacement)
         yield
 
 
-_EDITS = [Edit(*row) for row in (
-    ("the mark is written after the XOR", _Part._attempt,
-     "self.store.write(chain, after)",
-     "from dataclasses import replace\n"
-     "bare = replace(after, marks=chain.marks if chain else b'')\n"
-     "self.store.write(chain, bare)\n"
-     "after = replace(after, version=after.version + 1)\n"
-     "self.store.write(bare, after)"),
-    ("the mark is written before the XOR", _Part._attempt,
-     "self.store.write(chain, after)",
-     "from dataclasses import replace\n"
-     "if chain is not None:\n"
-     "    marked = replace(\n"
-     "        chain, marks=after.marks, spilled=after.spilled, version=after.version\n"
-     "    )\n"
-     "    self.store.write(chain, marked)\n"
-     "    chain, after = marked, replace(after, version=after.version + 1)\n"
-     "self.store.write(chain, after)"),
-    ("requests are folded before duplicates are dropped", transitions.apply,
-     "if before is not None:", "if before is not None and all(m[:12] in seen for m in marks):"),
-    ("a duplicate within a batch is not dropped", transitions.apply,
-     "seen[key] = checksum", "pass"),
-    ("the event is published before the state is written", DynamoDBStore.write,
-     "new = self._encode(after)",
-     "from xorack.aws.eventbridge import EventBus\n"
-     "from xorack.core.retry import RetryPolicy\n"
-     "if after.final and not (before and before.final):\n"
-     "    once = RetryPolicy(attempts=1)\n"
-     "    EventBus('bus', self.client, policy=once).publish([after])\n"
-     "new = self._encode(after)"),
-    ("no event is pending, whoever ends the chain publishes it", transitions._run,
-     '"event_pending": True', '"event_pending": False'),
-    ("no event is pending, whoever ends the chain publishes it", Consumer._write_chains,
-     "applied.chain.undelivered:",
-     "applied.chain.final and any(kind == 'applied' for _, kind, _ in applied.outcomes):"),
-    ("no event is pending, whoever ends the chain publishes it", Sweeper._judge,
-     "if after.undelivered:", "if after.final and not before.final:"),
-    ("the event is marked as published before it is published", Outbox.publish,
-     "waiting: dict[str, list[Chain]] = {}",
-     "for chain in chains:\n"
-     "    self._mark_delivered((chain, chain.undelivered))\n"
-     "waiting: dict[str, list[Chain]] = {}"),
-    ("nobody is resumed", transitions._run,
-     '"resume_pending": chain.resume is not None', '"resume_pending": False'),
-    ("what was delivered on one channel counts for all", transitions.mark_delivered,
-     "if channel not in channels]", "if False]"),
-    ("the sweeper forgets who waits once the event is published", transitions.mark_delivered,
-     "chain.due_at if left else None", "None"),
-    ("an error of a service counts as a resumed task", Resumer._resume,
-     "if error_code(error) not in service.over:", "if False:"),
-    ("a failed chain resumes a task as acked", Resumer._resume,
-     'if chain.status == "acked":', "if True:"),
-    ("failed entries of PutEvents are ignored", EventBus._put_events,
-     'if not response.get("FailedEntryCount"):', "if True:"),
-    ("each copy of an event has another id", event.event_id,
-     "chain.ended_at]", "chain.ended_at, __import__('uuid').uuid4().hex]"),
-    ("a chain is deleted at zero", DynamoDBStore.write,
-     "new = self._encode(after)",
-     "if after.status == 'acked' and not after.event_pending:\n"
-     "    self._call('delete_item', Key=self._key(after.tag))\n"
-     "    return\n"
-     "new = self._encode(after)"),
-    ("a late request is applied to a finished chain", transitions.apply,
-     'if verdict == "late":', "if False:"),
-    ("a due chain is failed though its deadline moved", transitions._is_late,
-     "return deadline is not None and deadline <= now", "return deadline is not None"),
-    ("a deadline that moves nearer is not noticed", transitions._scheduled,
-     " or deadline < chain.due_at", ""),
-    ("an expiry overwrites what came in between", ChainWriter.change,
-     "current = conflict.chain",
-     "from dataclasses import replace\n"
-     "stored = conflict.chain\n"
-     "current = stored and replace(current, version=stored.version, stamp=stored.stamp)"),
-    ("after a conflict the old state is written", _Part._after_conflict,
-     "self.cached = CachedChain(conflict.chain, verified=True)",
-     "from dataclasses import replace\n"
-     "stored = conflict.chain\n"
-     "old = self.cached and self.cached.chain\n"
-     "if old is not None and stored is not None:\n"
-     "    stored = replace(old, version=stored.version, stamp=stored.stamp)\n"
-     "self.cached = CachedChain(stored, verified=True)"),
-    ("the state that a failed condition returns is ignored", DynamoDBStore.write,
-     "stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)",
-     "stored = None"),
-    ("the write has no condition", DynamoDBStore.write,
-     "ConditionExpression=condition", "ConditionExpression=None"),
-    ("the write's condition leaves the version out", dynamodb_store._condition_expression,
-     'condition += " AND #version = :old_version"', "pass"),
-    ("the write's condition leaves the stamp out", dynamodb_store._condition_expression,
-     'condition += " AND #stamp = :old_stamp"', "pass"),
-    ("reads are not consistent", Table.read,
-     "ConsistentRead=True", "ConsistentRead=False"),
-    ("batch reads are not consistent", Table.read,
-     '"ConsistentRead": True', '"ConsistentRead": False'),
-    ("spilled marks are not looked up", _Part._spilled_marks,
-     "if chain is None or not chain.spilled:", "if True:"),
-    ("a call does not look up its own request after a lost response", _Part._attempt,
-     "ours if fresh_ids else", "[] if fresh_ids else"),
-    ("ids of queued requests are taken for fresh", _Part._attempt,
-     "if fresh_ids else", "if True else"),
-    ("marks leave the chain before they are copied", _Part._spill,
-     "self.store.put_spilled_marks(before, marks, until)", "self.later = (before, marks, until)"),
-    ("marks leave the chain before they are copied", _Part._attempt,
-     "self.store.write(chain, after)",
-     "self.store.write(chain, after)\n"
-     "if getattr(self, 'later', None):\n"
-     "    self.store.put_spilled_marks(*self.later)\n"
-     "    self.later = None"),
-    ("keys that a batch read did not process are forgotten", Table.read,
-     "wanted = left", "wanted = []"),
-    ("a lost response is retried blindly", _Part._attempt,
-     "chain, verified = self.cached.chain, self.cached.verified",
-     "chain, verified = self.cached.chain, self.cached.verified\n"
-     "if self.maybe_applied and chain is not None:\n"
-     "    from dataclasses import replace\n"
-     "    ours = {mark[:12] for mark in self.marks}\n"
-     "    marks = [chain.marks[at : at + 16] for at in range(0, len(chain.marks), 16)]\n"
-     "    kept = b''.join(mark for mark in marks if mark[:12] not in ours)\n"
-     "    chain = replace(chain, marks=kept)"),
-    ("a fail is not sticky", transitions._fold,
-     '"version": old.version + 1,',
-     '"version": old.version + 1,\n'
-     '"failing": None,'),
-    ("a second create is applied", transitions.apply,
-     'if verdict == "TagExists":', 'if verdict == "TagExists" and chain and chain.final:'),
-    ("another request under a used id is taken for a duplicate", transitions._duplicate,
-     "if same_content:", "if True:"),
-    ("a message is deleted though its chain was not written", Consumer._write_chains,
-     "batch.fail(tag, applied)", "pass"),
-    ("a dead letter that could not be sent is forgotten", Consumer._send_rejected,
-     "batch.failed.setdefault(batch.rejected[position][1], reason)", "pass"),
-    ("our own write is taken for another's at the last attempt", _Part._after_conflict,
-     "self.exhausted = StaleLocalData(self.tag, self.retry.attempt)",
-     "raise StaleLocalData(self.tag, self.retry.attempt)"),
-    ("the write's condition leaves the generation out", dynamodb_store._condition_expression,
-     '"attribute_exists(#key)" + _generation_condition(', '"attribute_exists(#key)" + str('),
-    ("the write's condition leaves the generation out", dynamodb_store._condition_expression,
-     "before.first_seen_at, names, values", '""'),
-    ("a deletion takes whatever generation there is", DynamoDBStore.delete,
-     "condition += _generation_condition(generation, names, values)", "pass"),
-    ("a repeated deletion reads the generation anew", DynamoDBStore._generation_to_delete,
-     "if record not in stored:", "if True:"),
-    ("a repeated deletion reads the generation anew", DynamoDBStore._generation_to_delete,
-     "if_not_exists(#gen, :gen)", ":gen"),
-    ("a wrong request to an ended chain is only late", transitions.apply,
-     "elif request.stamp is not None and length",
-     'elif verdict != "late" and request.stamp is not None and length'),
-    ("a late create is only counted", transitions.apply,
-     "verdict = verdicts[request.op]",
-     "verdict = verdicts[request.op]\n"
-     "if chain is not None and chain.final and not chain.created:\n"
-     "    verdict = 'late'"),
-    ("a late create is rejected without the chain's reason", transitions.apply,
-     "reason = chain.reason if chain is not None and not chain.created else None",
-     "reason = None"),
-    ("a zero chain is acked though its counts differ", transitions._is_complete,
-     " and chain.started == chain.finished", ""),
-    ("a time-out at zero does not name the counts", transitions._is_late_at_zero,
-     "return _is_late(chain, now)", "return False"),
-    ("a pending chain ends at its deadline", Chain.effective_deadline.fget,
-     'if self.status == "pending":', "if False:"),
-    ("a wrong length before the create takes the chain", transitions._stamp_length,
-     "if creates:", "if False:"),
-    ("two lengths of stamps do not fail the chain", transitions._fold_stamps,
-     "if old.stamp and len(old.stamp) != length:", "if False:"),
-    ("spilled marks expire at the first deadline", ChainWriter.keep_marks,
-     "if after.marks_until is None or", "if True or"),
-    ("the marks of one bucket only are prolonged", MarkBuckets.keep,
-     "for bucket in all_buckets(chain.spilled):",
-     "for bucket in list(all_buckets(chain.spilled))[-1:]:"),
-    ("spilled marks are looked up on the newest level only", marks.buckets_of,
-     "for level in range(_level(spilled) + 1))", "for level in [_level(spilled)])"),
-    ("a bucket's marks are replaced", MarkBuckets.put,
-     'update = "SET #until = :until ADD #marks :marks"',
-     'update = "SET #until = :until, #marks = :marks"'),
-    ("tombstones expire at once", item.encode,
-     "chain.ended_at + retention", "chain.ended_at"),
-    ("a newer format is read as this one", item.decode,
-     "> schema.FORMAT", "> 99"),
-    ("an event that is not published fails its message", Consumer.consume,
-     "self._send_rejected(batch)",
-     "for tag, reason in failures.items():\n"
-     "    batch.fail(tag, reason)\n"
-     "self._send_rejected(batch)"),
-    ("calls take their time whatever is left", TimeOuts.within.__func__,
-     "return cls(min(1.0, seconds / 12), min(5.0, seconds / 12))", "return cls(3.0, 10.0)"),
-    ("nothing is reserved for the last call", environment.Invocation.time_left,
-     "reserve = ", "reserve = 0 * "),
-    ("an event that was not accepted is marked as published", Outbox.publish,
-     "if chain.tag not in failed:", "if True:"),
-    ("messages older than the tombstones are taken", Redrive._receive,
-     "- self.retention", "- 99 * self.retention"),
-    ("messages older than the tombstones are taken", _Batch.__init__,
-     "message.sent_at < oldest", "False"),
-    ("a mark's checksum leaves out time-out and detail", marks.mark_of,
-     'if request.op != "stamp":', "if False:"),
-    ("pending events are forgotten after a sweep without time", Sweeper._publish,
-     "self._read(self.outbox.writer, part, result)", "[]"),
-)]  # fmt: skip
+# -- the mark and the XOR ----------------------------------------------------------------------
 
-MUTANTS = {edit.mutant: [one for one in _EDITS if one.mutant == edit.mutant] for edit in _EDITS}
-"""The effect of each mutant to its edits."""
+
+def _mark_after_xor(write, store, before, after):
+    old = before.marks if before else b""
+    bare = replace(after, marks=old)
+    write(store, before, bare)
+    if after.marks != old:
+        write(store, bare, after)
+
+
+def _mark_before_xor(write, store, before, after):
+    if before is not None and after.marks != before.marks:
+        marked = replace(before, marks=after.marks, spilled=after.spilled, version=after.version)
+        write(store, before, marked)
+        before = marked
+    write(store, before, after)
+
+
+def _without(chain, forgotten):
+    """Return a chain without the marks of these requests."""
+    keys = {mark[:MARK_KEY_BYTES] for mark in forgotten}
+    kept = [chain.marks[at : at + MARK_BYTES] for at in range(0, len(chain.marks), MARK_BYTES)]
+    return replace(chain, marks=b"".join(m for m in kept if m[:MARK_KEY_BYTES] not in keys))
+
+
+def _fold_before_drop(apply, chain, requests, *, marks, spilled_marks=None, **rest):
+    seen = {**split_marks(chain.marks if chain else b""), **(spilled_marks or {})}
+    if chain is not None and not all(mark[:MARK_KEY_BYTES] in seen for mark in marks):
+        chain, spilled_marks = _without(chain, marks), None
+    return apply(chain, requests, marks=marks, spilled_marks=spilled_marks, **rest)
+
+
+def _repeat_within_batch(apply, chain, requests, *, marks, spilled_marks=None, **rest):
+    stored = {**split_marks(chain.marks if chain else b""), **(spilled_marks or {})}
+    others, real = list(marks), {}
+    for position, mark in enumerate(marks):
+        if mark in marks[:position] and mark[:MARK_KEY_BYTES] not in stored:
+            others[position] = position.to_bytes(MARK_KEY_BYTES, "big") + mark[MARK_KEY_BYTES:]
+            real[others[position]] = mark
+    applied = apply(chain, requests, marks=others, spilled_marks=spilled_marks, **rest)
+    for other, mark in real.items():
+        written = applied.chain.marks.replace(other, mark)
+        applied = applied._replace(chain=replace(applied.chain, marks=written))
+    return applied
+
+
+def _spill_later(put, store, *call):
+    store.later = call
+
+
+def _write_then_spill(write, store, before, after):
+    write(store, before, after)
+    if "later" in vars(store):
+        store._marks.put(*vars(store).pop("later"))
+
+
+def _blind_retry(attempt, part, *call):
+    if part.maybe_applied:
+        if part.cached is None:
+            stored = part.store.read([part.tag]).get(part.tag)
+            part.cached = CachedChain(stored, verified=True)
+        if part.cached.chain is not None:
+            part.cached = replace(part.cached, chain=_without(part.cached.chain, part.marks))
+    return attempt(part, *call)
+
+
+# -- the write ---------------------------------------------------------------------------------
+
+
+def _leave_out(attribute):
+    """Return a replacement that leaves an attribute out of the condition of a write."""
+
+    def condition(build, *call):
+        terms = build(*call).split(" AND ")
+        return " AND ".join(term for term in terms if f"#{attribute}" not in term)
+
+    return condition
+
+
+def _write_old_state(after_conflict, part, conflict):
+    old, stored = part.cached and part.cached.chain, conflict.chain
+    if old is not None and stored is not None:
+        stored = replace(old, version=stored.version, stamp=stored.stamp)
+    after_conflict(part, Conflict(stored, maybe_ours=conflict.maybe_ours))
+
+
+def _overwrite(change, writer, chain, edit):
+    def edit_old(current):
+        old = replace(chain, version=current.version, stamp=current.stamp)
+        after = edit(old)
+        return current if after is old else after
+
+    return change(writer, chain, edit_old)
+
+
+def _ignore_returned_state(write, *call):
+    try:
+        write(*call)
+    except Conflict as conflict:
+        raise Conflict(None, maybe_ours=conflict.maybe_ours) from conflict
+
+
+def _changed_read(operation, change):
+    """Return a replacement of `Table.call` that changes the arguments of an operation."""
+
+    def call(original, table, called, **arguments):
+        if called == operation:
+            change(arguments)
+        return original(table, called, **arguments)
+
+    return call
+
+
+def _stale_batch(arguments):
+    for request in arguments["RequestItems"].values():
+        request["ConsistentRead"] = False
+
+
+def _forget_unprocessed(call, *operation, **arguments):
+    return {**call(*operation, **arguments), "UnprocessedKeys": {}}
+
+
+def _replace_marks(update, buckets, chain, bucket, expression, *call):
+    expression = expression.replace(" ADD #marks :marks", ", #marks = :marks")
+    return update(buckets, chain, bucket, expression, *call)
+
+
+# -- the end and its event ---------------------------------------------------------------------
+
+
+def _publish_first(write, store, before, after):
+    if after.final and not (before and before.final):
+        once = RetryPolicy(attempts=1)
+        EventBus("bus", store.table.client, policy=once).publish([after])
+    write(store, before, after)
+
+
+def _end_without_pending(run, chain, *call):
+    after = run(chain, *call)
+    return replace(after, event_pending=chain.event_pending)
+
+
+def _consumer_publishes(write, consumer, *call):
+    applied = write(consumer, *call)
+    ended = not isinstance(applied, str) and applied.chain is not None and applied.chain.final
+    if ended and any(kind == "applied" for _, kind, _ in applied.outcomes):
+        consumer.outbox.publish([replace(applied.chain, event_pending=True)])
+    return applied
+
+
+def _sweeper_publishes(expire, sweeper, chain):
+    after = expire(sweeper, chain)
+    if isinstance(after, Chain) and after.final and not chain.final:
+        sweeper.outbox.publish([replace(after, event_pending=True)])
+    return after
+
+
+def _mark_first(publish, outbox, chains):
+    for chain in chains:
+        outbox._mark_delivered((chain, chain.undelivered))
+    return publish(outbox, chains)
+
+
+def _mark_not_accepted(deliver, *call):
+    deliver(*call)
+    return {}
+
+
+def _resume_in_vain(resume, *call):
+    try:
+        return resume(*call)
+    except ClientError:
+        return {}
+
+
+def _trust_response(put, *call):
+    unsent = put(*call)
+    return {position: one for position, one in unsent.items() if one.reason == NO_TIME}
+
+
+def _delete_at_zero(write, store, before, after):
+    if after.status == "acked" and not after.event_pending:
+        store.table.call("delete_item", Key=store.table.key(after.tag))
+    else:
+        write(store, before, after)
+
+
+def _fail_unpublished(write_chains, consumer, batch, result):
+    pending = write_chains(consumer, batch, result)
+    for tag, reason in consumer.outbox.publish(pending).items():
+        batch.fail(tag, reason)
+    return []
+
+
+def _conflict_is_another(after_conflict, part, conflict):
+    after_conflict(part, conflict)
+    if part.exhausted is not None:
+        raise part.exhausted
+
+
+def _late_create_without_reason(apply, *call, **named):
+    applied = apply(*call, **named)
+    outcomes = [
+        one._replace(error=TagExists(one.request.tag)) if isinstance(one.error, TagExists) else one
+        for one in applied.outcomes
+    ]
+    return applied._replace(outcomes=outcomes)
+
+
+def _miss_nearer_deadline(schedule, chain):
+    after = schedule(chain)
+    return after if chain.due_at is None or after.due_at is None else chain
+
+
+def _first_length(length, chain, requests):
+    if chain is not None and chain.stamp:
+        return len(chain.stamp)
+    return length(chain, requests)
+
+
+_VERSIONS = count()
+_SERVICE = SERVICES["step_functions"]
+_Row = tuple[Any, ...]
+_BY_DAY: tuple[_Row, ...] = (
+    ("the mark is written after the XOR", DynamoDBStore.write, _mark_after_xor),
+    ("requests are folded before duplicates are dropped", transitions.apply, _fold_before_drop),
+    ("a duplicate within a batch is not dropped", transitions.apply, _repeat_within_batch),
+    ("the event is published before the state is written", DynamoDBStore.write, _publish_first),
+    ("the event is marked as published before it is published", Outbox.publish, _mark_first),
+    ("nobody is resumed", transitions._run,
+     lambda run, *call: replace(run(*call), resume_pending=False)),
+    ("a failed chain resumes a task as acked", patch.dict(SERVICES, step_functions=(
+        _SERVICE._replace(failure=lambda client, token, _, detail: _SERVICE.success(
+            client, token, detail))))),
+    ("each copy of an event has another id", event.event_id, lambda *_: uuid4().hex),
+    ("a chain is deleted at zero", DynamoDBStore.write, _delete_at_zero),
+    ("a late request is applied to a finished chain", patch.dict(
+        VERDICTS, dict.fromkeys(("acked", "failed", "never created"), VERDICTS["open"]))),
+    ("a due chain is failed though its deadline moved", transitions._is_late,
+     lambda _, chain, now: chain.effective_deadline is not None),
+    ("a deadline that moves nearer is not noticed", transitions._scheduled, _miss_nearer_deadline),
+    ("after a conflict the old state is written", _Part._after_conflict, _write_old_state),
+    ("the state that a failed condition returns is ignored",
+     DynamoDBStore.write, _ignore_returned_state),
+    ("the write has no condition", dynamodb_store._condition_expression, lambda *_: ANY_STATE),
+    ("spilled marks are not looked up", _Part._spilled_marks, lambda *_: {}),
+    ("a second create is applied", patch.dict(VERDICTS["open"], create="apply")),
+    ("another request under a used id is taken for a duplicate", transitions._duplicate,
+     lambda duplicate, request, _: duplicate(request, True)),
+    ("a message is deleted though its chain was not written", _Batch.fail, lambda *_: None),
+    ("a deletion takes whatever generation there is", DynamoDBStore.delete,
+     lambda delete, store, tag, request_id=None: delete(store, tag)),
+    ("a late create is rejected without the chain's reason",
+     transitions.apply, _late_create_without_reason),
+    ("a zero chain is acked though its counts differ", transitions._is_complete,
+     lambda _, chain, now: transitions._is_zero(chain)),
+    ("a time-out at zero does not name the counts", transitions._is_late_at_zero,
+     lambda *_: False),
+    ("a wrong length before the create takes the chain", transitions._stamp_length, _first_length),
+    ("two lengths of stamps do not fail the chain", transitions._fold_stamps,
+     lambda fold, *call: {n: value for n, value in fold(*call).items() if n != "failing"}),
+    ("tombstones expire at once", item.encode,
+     lambda encode, chain, key, retention: encode(chain, key, 0)),
+    ("a newer format is read as this one", item.decode,
+     lambda decode, stored, key: decode(
+         {n: value for n, value in stored.items() if n != schema.FORMAT_NAME}, key)),
+    ("calls take their time whatever is left", TimeOuts.within.__func__,
+     lambda within, cls, seconds: cls(3.0, 10.0)),
+    ("nothing is reserved for the last call", Invocation.time_left,
+     lambda left, invocation, later: invocation._seconds_left),
+    ("messages older than the tombstones are taken", DeadMessage.read.__func__,
+     lambda read, cls, message, oldest=0: read(cls, message)),
+    ("messages older than the tombstones are taken", _Batch.__init__,
+     lambda init, batch, messages, oldest: init(batch, messages, 0)),
+)  # fmt: skip
+_AT_NIGHT: tuple[_Row, ...] = (
+    ("the mark is written before the XOR", DynamoDBStore.write, _mark_before_xor),
+    ("no event is pending, whoever ends the chain publishes it",
+     transitions._run, _end_without_pending),
+    ("no event is pending, whoever ends the chain publishes it",
+     Consumer._write, _consumer_publishes),
+    ("no event is pending, whoever ends the chain publishes it",
+     Sweeper._expire, _sweeper_publishes),
+    ("what was delivered on one channel counts for all", transitions.mark_delivered,
+     lambda mark, chain, _: mark(chain, chain.undelivered)),
+    ("the sweeper forgets who waits once the event is published", transitions.mark_delivered,
+     lambda mark, *call: replace(mark(*call), due_at=None)),
+    ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
+    ("failed entries of PutEvents are ignored", EventBus._put_events, _trust_response),
+    ("an expiry overwrites what came in between", ChainWriter.change, _overwrite),
+    ("the write's condition leaves the version out",
+     dynamodb_store._condition_expression, _leave_out("version")),
+    ("the write's condition leaves the stamp out",
+     dynamodb_store._condition_expression, _leave_out("stamp")),
+    ("reads are not consistent", Table.call,
+     _changed_read("get_item", lambda arguments: arguments.update(ConsistentRead=False))),
+    ("batch reads are not consistent", Table.call, _changed_read("batch_get_item", _stale_batch)),
+    ("a call does not look up its own request after a lost response", _Part._spilled_marks,
+     lambda look_up, part, chain, marks: look_up(
+         part, chain, marks if marks is part.marks else [])),
+    ("ids of queued requests are taken for fresh", ChainWriter.apply,
+     lambda apply, *call, **named: apply(*call, **{**named, "fresh_ids": True})),
+    ("marks leave the chain before they are copied", DynamoDBStore.put_spilled_marks, _spill_later),
+    ("marks leave the chain before they are copied", DynamoDBStore.write, _write_then_spill),
+    ("keys that a batch read did not process are forgotten", Table.call, _forget_unprocessed),
+    ("a lost response is retried blindly", _Part._attempt, _blind_retry),
+    ("a fail is not sticky", transitions._fold,
+     lambda fold, *call: {"failing": None, **fold(*call)}),
+    ("a dead letter that could not be sent is forgotten", DeadLetterQueue.send,
+     lambda send, *call: send(*call) and []),
+    ("our own write is taken for another's at the last attempt",
+     _Part._after_conflict, _conflict_is_another),
+    ("the write's condition leaves the generation out",
+     dynamodb_store._condition_expression, _leave_out("generation")),
+    ("a repeated deletion reads the generation anew", DynamoDBStore._generation_to_delete,
+     lambda read, store, tag, id: read(store, tag, f"{id} {next(_VERSIONS)}")),
+    ("a wrong request to an ended chain is only late", transitions._stamp_length,
+     lambda length, chain, requests: None if chain and chain.final else length(chain, requests)),
+    ("a late create is only counted", patch.dict(VERDICTS["never created"], create="late")),
+    ("a pending chain ends at its deadline", Chain.effective_deadline.fget,
+     lambda deadline, chain: deadline(
+         replace(chain, status="open") if chain.status == "pending" else chain)),
+    ("spilled marks expire at the first deadline", ChainWriter.keep_marks,
+     lambda _, writer, after: after),
+    ("the marks of one bucket only are prolonged", marks.all_buckets,
+     lambda every, spilled: list(every(spilled))[-1:]),
+    ("spilled marks are looked up on the newest level only", marks.buckets_of,
+     lambda every, *call: list(every(*call))[-1:]),
+    ("a bucket's marks are replaced", MarkBuckets._update, _replace_marks),
+    ("an event that is not published fails its message", Consumer._write_chains, _fail_unpublished),
+    ("an event that was not accepted is marked as published", Outbox._deliver, _mark_not_accepted),
+    ("a mark's checksum leaves out time-out and detail", marks._canonical, lambda *_: b""),
+    ("pending events are forgotten after a sweep without time", Sweeper._publish,
+     lambda publish, sweeper, pending, result: pending.clear()),
+)  # fmt: skip
+
+BY_DAY = {name for name, *_ in _BY_DAY}
+"""One mutant of each law, among the soonest caught: `make test` runs these."""
+MUTANTS: dict[str, list[AbstractContextManager[Any]]] = {}
+"""The effect of each mutant to its replacements."""
+for _name, *_row in _BY_DAY + _AT_NIGHT:
+    MUTANTS.setdefault(_name, []).append(Replaced(*_row) if len(_row) > 1 else _row[0])

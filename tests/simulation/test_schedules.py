@@ -13,14 +13,15 @@ from tests.simulation.schedule import run
 from tests.simulation.shrink import Shrinker
 
 SEEDS = 520
-"""Schedules that `make test` runs; `make test-slow` runs four times as many others."""
+"""Schedules that catch each mutant. `make test` runs 100 of them, `make test-slow` 2,600."""
 MUTANT = "the event is marked as published before it is published"
 
 
 @pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(range(SEEDS), id="first"),
+        pytest.param(range(LARGE_EVERY - 100, LARGE_EVERY), id="by day"),
+        pytest.param(range(SEEDS), id="first", marks=pytest.mark.slow),
         pytest.param(range(SEEDS, 3 * SEEDS), id="second", marks=pytest.mark.slow),
         pytest.param(range(3 * SEEDS, 5 * SEEDS), id="third", marks=pytest.mark.slow),
     ],
@@ -30,12 +31,12 @@ def test_no_schedule_violates_an_invariant(seeds):
     failing = [f"seed {result.recipe.seed}: {result.violation}" for result in figures.failing]
     assert not failing, f"{failing}; python -m tests.simulation {figures.failing[0].recipe.seed}"
     # The result means little unless everything happened.
-    assert figures.schedules == len(seeds) >= LARGE_EVERY
+    assert figures.schedules == len(seeds)
     assert figures.largest == LARGE_CHAINS
     assert figures.faults.keys() == FAULTS.keys()
-    assert figures.faults.total() > 10_000
-    assert figures.reused > 50
-    assert figures.months > 10
+    assert figures.faults.total() > 20 * len(seeds)
+    assert figures.reused > len(seeds) / 10
+    assert figures.months > len(seeds) / 52
     ends = {"acked", "timed out", "never created", "it broke", "timed out: wrong counts"}
     assert ends | {"failed: two lengths of stamps"} <= figures.ends.keys()
 

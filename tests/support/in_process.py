@@ -168,16 +168,19 @@ def receive_all(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
 @contextmanager
 def locked_aws(*, lock: bool = True) -> Iterator[ClientCache]:
     """Start an empty moto in this process and hide the user's AWS; the lock makes it atomic."""
+    import boto3
     from moto import mock_aws
 
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, isolated(os.environ), clear=True))
-        stack.enter_context(mock_aws())
+        # One session for all tests: botocore reads its data once.
+        stack.enter_context(patch.object(boto3, "DEFAULT_SESSION", _session()))
+        stack.enter_context(mock_aws(config={"core": {"reset_boto3_session": False}}))
         if lock:
             _lock_dynamodb(stack)
             _lock_sqs(stack)
             _quicken_sqs(stack)
-        yield ClientCache(_session().client)
+        yield _clients()
 
 
 @functools.cache
@@ -185,6 +188,11 @@ def _session() -> Any:
     import boto3
 
     return boto3.session.Session(region_name=REGION)
+
+
+@functools.cache
+def _clients() -> ClientCache:
+    return ClientCache(_session().client)
 
 
 def create_resources(

@@ -1,8 +1,7 @@
 """Broken versions of the code, which tests must catch.
 
-A mutant edits the source of one or more functions. The replaced text must occur exactly once, so
-that no mutant outlives the code that it breaks. The function object stays and gets the code of the
-edited source: every module that imported it runs the mutant.
+A mutant replaces functions, each named by a reference to it, or edits their source. The function
+object stays and gets other code: every module and table that holds the function runs the mutant.
 """
 
 import __future__
@@ -11,8 +10,39 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
+
+
+class Replaced:
+    """A context in which a function is replaced.
+
+    Attributes:
+        function: The function.
+        original: What it was, for the replacement to call.
+        by: The replacement; gets the original before the arguments of the call.
+    """
+
+    def __init__(self, function: Callable[..., Any], by: Callable[..., Any]) -> None:
+        self.function: Any = function
+        self.original = FunctionType(
+            self.function.__code__, self.function.__globals__, self.function.__name__
+        )
+        self.original.__defaults__ = self.function.__defaults__
+        self.original.__kwdefaults__ = self.function.__kwdefaults__
+        self.by = by
+
+    def __enter__(self) -> None:
+        # Code finds names among the globals of its function alone.
+        name = f"_replacement_{id(self)}"
+        self.function.__globals__[name] = lambda *args, **named: self.by(
+            self.original, *args, **named
+        )
+        self.function.__code__ = eval(f"lambda *args, **named: {name}(*args, **named)").__code__
+
+    def __exit__(self, *_: object) -> None:
+        self.function.__code__ = self.original.__code__
+        del self.function.__globals__[f"_replacement_{id(self)}"]
 
 
 class Edit(NamedTuple):

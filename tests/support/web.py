@@ -12,11 +12,11 @@ from xorack.ops.web import DeadLetters, Site, WebServer
 
 
 @contextmanager
-def serving(aws, **options):
+def serving(aws, title="stack test", **options):
     """Serve the page of a table and its queues; yield the server."""
     client = aws.client("sqs")
     letters = DeadLetters(Redrive(aws.dead_letter_queue_url, aws.queue_url, client), client)
-    with running(Site("stack test", store(aws), letters, **options)) as server:
+    with running(Site(title, store(aws), letters, **options)) as server:
         yield server
 
 

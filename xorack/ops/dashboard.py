@@ -57,7 +57,7 @@ _STYLE = """
 border-bottom:2px solid {line};background:none}}
 .xorack td{{vertical-align:top;padding:8px 16px 8px 0;border-bottom:1px solid {line};
 background:none}}
-.xorack .num{{white-space:nowrap;font-variant-numeric:tabular-nums}}
+.xorack .num{{font-variant-numeric:tabular-nums}}
 .xorack .tag{{font-weight:600;overflow-wrap:anywhere;unicode-bidi:isolate}}
 .xorack .faint{{color:{faint};font-size:12px}}
 .xorack .badge{{background:{badge};border:1px solid {line};border-radius:8px;padding:0 7px;

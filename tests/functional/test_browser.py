@@ -1,0 +1,56 @@
+"""The browser that the tests of pages run in, and the pictures of the docs."""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import browser as browsers
+from tests.support.pictures import TARGET
+
+
+def test_npm_has_no_browser_for_some_machines(monkeypatch):
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    with pytest.raises(browsers.NoBrowser, match="no Chromium for Linux riscv64"):
+        browsers.installed()
+
+
+@pytest.mark.browser
+def test_fonts_of_the_machine_play_no_part(browser):
+    page = browser.new_page()
+    families = ("monospace", "sans-serif", "DejaVu Sans", "Helvetica")
+    page.set_content("".join(f"<p style='font-family:{one}'>million</p>" for one in families))
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("DOM.enable")
+    devtools.send("CSS.enable")
+    root = devtools.send("DOM.getDocument")["root"]["nodeId"]
+    found = devtools.send("DOM.querySelectorAll", {"nodeId": root, "selector": "p"})
+    for node in found["nodeIds"]:
+        fonts = devtools.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+        assert [font["familyName"] for font in fonts] == ["Open Sans"]
+    page.close()
+
+
+@pytest.mark.slow
+def test_the_pages_in_the_browser_and_the_fonts_of_the_machine():
+    try:
+        environ = {**os.environ, "PAGES_IN": browsers.of_machine()}
+    except browsers.NoBrowser as error:
+        pytest.skip(str(error))
+    folder = Path(__file__).parent
+    pages = (folder / "test_web_page.py", folder / "test_widget_page.py")
+    command = (sys.executable, "-m", "pytest", "-q", "-n", "0", *pages)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_picture_loads_nothing():
+    pictures = {path.name: path.read_text(encoding="utf-8") for path in TARGET.glob("*.svg")}
+    assert "make&#160;demo&#160;LOSE=3" in pictures["lost-words.svg"]
+    for name, picture in pictures.items():
+        assert not re.search(r"url\((?!#)|<image|@import|@font-face", picture), name

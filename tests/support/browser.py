@@ -1,0 +1,102 @@
+"""Headless Chromium for the tests and pictures of pages, driven by Playwright.
+
+The browser and its one font come from an npm package, pinned and hashed in tools/browser: what a
+page looks like depends on nothing of the machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+FOLDER = Path(__file__).parents[2] / "tools" / "browser"
+_UNPACKED = FOLDER / "node_modules" / ".unpacked"
+_PARTS = ("chromium", "al2023.tar", "fonts.tar")
+_UNPACK = """
+import {inflate} from '@sparticuz/chromium'
+const [, bin, ...parts] = process.argv
+await Promise.all(parts.map((part) => inflate(`${bin}/${part}.br`)))
+"""
+# The package's own names folders of Lambda.
+_FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>
+<dir prefix="relative">fonts</dir><cachedir prefix="xdg">fontconfig</cachedir></fontconfig>
+"""
+_ARGUMENTS = (
+    # Containers have a small /dev/shm. There is no network but the loopback interface.
+    "--disable-dev-shm-usage",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+class NoBrowser(Exception):
+    """There is no such browser for this machine; the text says why."""
+
+
+def of_machine() -> str:
+    """Return the path of the browser that $CHROMIUM names, or of the machine's.
+
+    Raises:
+        NoBrowser: There is none.
+    """
+    named = os.environ.get("CHROMIUM")
+    for name in (named,) if named else _NAMES:
+        if (path := shutil.which(name)) is not None:
+            return path
+    raise NoBrowser(f"there is no {named or 'Chromium or Chrome'} on this machine")
+
+
+def installed() -> Path:
+    """Return the folder of npm's Chromium, its libraries and its font; install it once.
+
+    Raises:
+        NoBrowser: The package has none for this machine.
+        subprocess.CalledProcessError: npm or node failed.
+    """
+    machine = f"{platform.system()} {platform.machine()}"
+    if machine != "Linux x86_64":
+        raise NoBrowser(f"npm's package has no Chromium for {machine}")
+    lock, stamp = (FOLDER / "package-lock.json").read_text(), _UNPACKED / "installed"
+    with open(FOLDER / "package.json") as one_at_a_time:
+        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
+        if not (stamp.is_file() and stamp.read_text() == lock):
+            # The package unpacks into the folder of temporary files.
+            programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+            environ = {**os.environ, "PATH": programs, "TMPDIR": str(_UNPACKED)}
+            npm = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+            subprocess.run(npm, cwd=FOLDER, env=environ, check=True)
+            _UNPACKED.mkdir()
+            node = ("node", "--input-type=module", "--eval", _UNPACK)
+            bin_ = FOLDER / "node_modules" / "@sparticuz" / "chromium" / "bin"
+            subprocess.run([*node, bin_, *_PARTS], cwd=FOLDER, env=environ, check=True)
+            (_UNPACKED / "fonts.conf").write_text(_FONTS)
+            stamp.write_text(lock)
+    return _UNPACKED
+
+
+@contextmanager
+def browser_of(program: str | None = None) -> Iterator[Browser]:
+    """Run a browser: npm's, or a program of the machine, with the machine's fonts."""
+    environ = dict(os.environ)
+    if not program:
+        folder = installed()
+        program = str(folder / "chromium")
+        environ["LD_LIBRARY_PATH"] = str(folder / "al2023" / "lib")
+        environ["FONTCONFIG_FILE"] = str(folder / "fonts.conf")
+        environ["XDG_CACHE_HOME"] = str(folder)
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(
+            executable_path=program, args=_ARGUMENTS, env=environ, timeout=120_000
+        ) as started,
+    ):
+        yield started

@@ -1,0 +1,207 @@
+"""Example chains and messages, the pictures of them in docs/images, and that of the demo.
+
+.venv/bin/python -m tests.support.pictures [demo]
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+from urllib.parse import urlencode
+
+from playwright.sync_api import Browser
+
+from tests.support.browser import browser_of
+from tests.support.dead_letters import put, put_messages
+from tests.support.in_process import Resources, create_resources, locked_aws
+from tests.support.web import serving
+from xorack.aws.item import encode
+from xorack.core.chain import Chain
+from xorack.core.clock import milliseconds
+from xorack.core.hashing import child_id, unit_id
+from xorack.core.stamp import TRACED_LENGTH, traced, xor
+from xorack.ops.dashboard import Theme, render
+from xorack.ops.dead_letter_page import read_sample, render_sample
+from xorack.ops.snapshot import Snapshot
+from xorack.ops.status import ChainStatus
+
+TARGET = Path(__file__).parents[2] / "docs" / "images"
+NOW = 1_772_442_000_000  # 2026-03-02, nine in the morning
+_BACKGROUNDS = {"light": "#ffffff", "dark": "#161d26"}
+
+# tag, units started, finished, minutes of age, minutes until the deadline, seconds since the last
+# stamp, units outstanding in the stamp (60: too many to name)
+_CHAINS = (
+    ("warehouse/2026-03-01/orders-00017.parquet", 48_210, 48_208, 241.5, -1.4, 1980, 2),
+    ("warehouse/2026-03-01/orders-00018.parquet", 51_877, 51_876, 236, 4, 40, 1),
+    ("warehouse/2026-03-01/clicks-00001.parquet", 1_204_551, 388_100, 232, 8.2, 3, 60),
+    ("warehouse/2026-03-01/clicks-00002.parquet", 1_198_040, 871_411, 219, 21, 1, 60),
+    ("corpus/Melville, Herman/Moby-Dick; or, The Whale.txt", 218_619, 218_611, 96, 144, 12, 8),
+    ("corpus/Austen, Jane/Pride and Prejudice.txt", 126_044, 97_120, 95, 145, 2, 60),
+    ("corpus/Кафка, Франц/Der Prozess <2. Auflage>.txt", 84_309, 12_004, 94, 146, 2, 60),
+    ("invoices/2026/03/INV-884120.pdf", 34, 31, 12, 228, 5, 3),
+    ("invoices/2026/03/INV-884121.pdf", 12, 0, 11, 229, 300, 12),
+    ("billing/retry/9f31", 3, 0, 7, 233, 410, 3),
+    ("sensors/lisbon/2026-03-02T08", 0, 0, 4, 236, 9, 2),  # its senders report no counts
+)
+_PENDING = "billing/retry/9f31"
+
+
+def sample(now: int = NOW) -> Snapshot:
+    """Return example chains as the widget would read them at a time in milliseconds."""
+    chance = random.Random(7)
+    statuses = [ChainStatus(_chain(chance, now, *example), now) for example in _CHAINS]
+    statuses.sort(key=lambda status: status.deadline or 0)
+    return Snapshot(now, tuple(statuses), event_pending=1, more=True)
+
+
+def _chain(chance: random.Random, now: int, tag: str, *numbers: float) -> Chain:
+    started, finished, age, left, quiet, outstanding = numbers
+    units = [chance.getrandbits(64) | 1 for _ in range(int(outstanding))]
+    first_seen_at = now - round(age * 60_000)
+    pending = tag == _PENDING
+    return Chain(
+        tag,
+        xor(bytes(TRACED_LENGTH), *map(traced, units)),
+        "pending" if pending else "open",
+        started=int(started),
+        finished=int(finished),
+        version=1,
+        first_seen_at=first_seen_at,
+        created_at=None if pending else first_seen_at,
+        last_stamp_at=now - round(quiet * 1000),
+        **{"pending_deadline" if pending else "deadline": now + round(left * 60_000)},
+    )
+
+
+def page(widget: str, theme: Theme = "light", width: int | None = None) -> str:
+    """Put the widget's HTML into a page like CloudWatch's; the width is in pixels."""
+    box = "" if width is None else f"width:{width}px;"
+    return (
+        '<!doctype html><meta charset="utf-8"><style>body{margin:0;padding:16px 20px;'
+        f"background:{_BACKGROUNDS[theme]};"
+        'font-family:"Amazon Ember","Helvetica Neue",Roboto,Arial,sans-serif}</style>'
+        f'<div id="widget" style="{box}">{widget}</div>'
+    )
+
+
+_ORDERS = "orders/2026-03-02"
+_LINES = ("harpoon", "rope", "lamp oil", "biscuit, 40 lb", "log line", "canvas no. 4")
+_ENDED = (("failed", "18", 6), ("failed", "23", 41), *(("acked", str(n), n) for n in range(24, 60)))
+"""Status, name, minutes since the end."""
+
+
+@contextmanager
+def example() -> Iterator[Resources]:
+    """Start an AWS in this process with example chains and dead-lettered messages."""
+    with locked_aws() as started:
+        aws = create_resources(started)
+        now = milliseconds()
+        chains = [status.chain for status in sample(now).chains[:6]]
+        chains += [_ended_chain(status, name, now - ago * 61_000) for status, name, ago in _ENDED]
+        for chain in chains:
+            item = encode(replace(chain, due_at=chain.effective_deadline), aws.partition_key, 10**9)
+            aws.client("dynamodb").put_item(TableName=aws.table_name, Item=item)
+        put_messages(aws, failed=(17, 18), rejected=(3, 4, 5))
+        request = {"op": "create", "tag": f"{_ORDERS}/61", "id": "c1", "timeout": "1h"}
+        body = json.dumps({"version": 1, "requests": [request]})
+        error = "requests[0].timeout: '1h', expected a number of seconds, more than 0"
+        put(aws, body, error=error, sender="AROAEXAMPLE:order-intake")
+        yield aws
+
+
+def _ended_chain(status: str, name: str, ended_at: int) -> Chain:
+    tag, failed = f"{_ORDERS}/{name}", status == "failed"
+    lost = [child_id(unit_id(tag), line) for line in _LINES[1:4]] if failed else []
+    return Chain(
+        tag,
+        xor(bytes(TRACED_LENGTH), bytes(TRACED_LENGTH), *map(traced, lost)),
+        status,  # type: ignore[arg-type]
+        started=len(_LINES) + 1,
+        finished=len(_LINES) + 1 - len(lost),
+        version=1,
+        first_seen_at=ended_at - 3_600_000,
+        created_at=ended_at - 3_600_000,
+        last_stamp_at=ended_at - 3_000_000,
+        ended_at=ended_at,
+        reason="timed out" if failed else None,
+        detail=json.dumps({"customer": "Ahab", "ship": "Pequod", "lines": len(_LINES)}),
+    )
+
+
+def _names(status: ChainStatus) -> dict[int, str]:
+    return {child_id(unit_id(status.chain.tag), line): line for line in _LINES}
+
+
+def take(browser: Browser, name: str, shown: str, height: int, scheme: Theme = "light") -> None:
+    """Take a picture of HTML or of an address, its last message open."""
+    viewport = {"width": 1260, "height": height}
+    opened = browser.new_page(viewport=viewport, device_scale_factor=2, color_scheme=scheme)
+    if shown.startswith("http://"):
+        opened.goto(shown)
+        opened.wait_for_selector("#connection:text('·')")
+    else:
+        opened.set_content(shown)
+    for letter in opened.locator(":is(main, .xorack)>details:last-of-type").all():
+        letter.evaluate("(details) => details.open = true")
+    opened.screenshot(path=TARGET / f"{name}.png")
+    opened.close()
+
+
+def main() -> None:
+    """Make the pictures."""
+    with browser_of() as browser, example() as aws:
+        letters = read_sample(aws.dead_letter_queue_url, aws.client("sqs"), 30 * 86_400_000)
+        take(browser, "widget-light", page(render(sample())), 745)
+        take(browser, "widget-dead-letters", page(render_sample(letters, 9)), 640)
+        with serving(aws, "stack orders", names=_names) as server:
+            chain = urlencode({"tag": f"{_ORDERS}/18"})
+            take(browser, "web-chains-light", server.url, 860)
+            take(browser, "web-chains-dark", server.url, 860, "dark")
+            take(browser, "web-chain-light", f"{server.url}chain?{chain}", 900)
+            take(browser, "web-dead-letters-light", f"{server.url}dead-letters", 860)
+
+
+# -- make demo LOSE=3 ------------------------------------------------------------------------------
+
+_LEFT_OUT = re.compile(r"✓ (Java|stack|AWS) |counts  |commonest words|  +[\d,]+  ")
+
+
+def take_demo(target: Path = TARGET / "lost-words.svg") -> None:
+    """Run the demo, and draw what its terminal shows at the end; GitHub loads no font for it."""
+    from rich._export_format import CONSOLE_SVG_FORMAT
+    from rich.console import Console
+    from rich.text import Text
+
+    from demo.__main__ import demo
+    from xorack.cli import screen
+
+    # On what is not a terminal, rich draws the progress once, at its end.
+    ran, drawn = (Console(record=True, width=100, force_terminal=False) for _ in range(2))
+    with (
+        patch.object(screen, "console", lambda: ran),
+        patch.object(screen, "can_redraw", lambda out: True),
+    ):
+        status = demo.main(["--lose", "3"], standalone_mode=False)
+    if status:
+        sys.exit(status)
+    drawn.print("[bold green]$[/] [bold]make demo LOSE=3")
+    for line in ran.export_text(styles=True).splitlines():
+        text = Text.from_ansi(line)
+        if not _LEFT_OUT.match(text.plain):
+            drawn.print(text, overflow="ellipsis", no_wrap=True, highlight=False)
+    drawn.print()  # otherwise the frame cuts the last line's descenders off
+    no_fonts = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    own = no_fonts.replace("Fira Code", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono")
+    drawn.save_svg(str(target), title="", code_format=own, unique_id="terminal")
+
+
+if __name__ == "__main__":
+    take_demo() if sys.argv[1:] == ["demo"] else main()
