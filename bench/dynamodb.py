@@ -27,10 +27,10 @@ from xorack.acker.consumer import Consumer, Message
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws import schema
-from xorack.client.dynamodb_acker import DynamoDBAcker
+from xorack.aws.retry import RetryPolicy
+from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core.message import pack
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import traced, xor_bytes
 from xorack.local.embedded import EmbeddedAWS
 

@@ -11,7 +11,7 @@ from statistics import median
 from time import perf_counter
 
 from bench.harness import ROOT, Figures, Goal, Table, goal_table, interleaved, run_process
-from xorack.client.memory_acker import Acker
+from xorack.compat.memory_acker import Acker
 
 LENGTHS = (8, 64, 648)
 VERSION = "0.1.0"

@@ -25,8 +25,8 @@ from demo.loss import LostWord, lose_words
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.local.deploy import Stack, deploy, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
-from xorack.local.java import java_home
 from xorack.ops.text import plural
+from xorack.spark.java import java_home
 
 ROOT = Path(__file__).resolve().parents[1]
 _OUTPUTS = ("words", "counts", "repaired", "records", "database", "tmp")

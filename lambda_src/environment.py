@@ -13,10 +13,10 @@ from xorack.aws import schema
 from xorack.aws.client import BoundedClient, TimeOuts, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import EVENT
 from xorack.core.errors import InvalidRequest
 from xorack.core.request import MAX_TIMEOUT_SECONDS, RESUME_KINDS
-from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import Limits
 
 if TYPE_CHECKING:

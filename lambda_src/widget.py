@@ -16,8 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from lambda_src.environment import Invocation, services
 from xorack.core.errors import InvalidRequest
 from xorack.core.ports import Unavailable
-from xorack.ops.dashboard import Theme, render, render_error
 from xorack.ops.snapshot import MAX_CHAINS, read_snapshot
+from xorack.web.widget import Theme, render, render_error
 
 _LOG = logging.getLogger("xorack")
 
@@ -81,7 +81,7 @@ def _render_chains(invocation: Invocation, limit: int, theme: Theme) -> str:
 
 
 def _render_dead_letters(invocation: Invocation, limit: int, theme: Theme) -> str:
-    from xorack.ops.dead_letter_page import read_sample, render_sample  # few calls show this page
+    from xorack.web.dead_letter_page import read_sample, render_sample  # few calls show this page
 
     queue_url, retention = invocation.dead_letter_queue
     try:

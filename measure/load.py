@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from measure.errors import MeasureFailed
 from measure.options import TAG, Options, Plan
 from xorack.aws.client import NotAccepted, send_entries
+from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client
 from xorack.core.errors import SendFailed
 from xorack.core.message import MAX_BODY_BYTES, pack_texts
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import plain, traced
 
 BILLED_BYTES = 1 << 16

@@ -57,7 +57,7 @@ def unsupported(version: Sequence[int]) -> str | None:
 
 def java_home(programs: Path) -> str:
     """Find the Java of the environment, not the machine's."""
-    command = [programs / "python", "-m", "xorack.local.java"]
+    command = [programs / "python", "-m", "xorack.spark.java"]
     environment = {**os.environ, "PATH": str(programs), "JAVA_HOME": ""}
     return subprocess.check_output(command, cwd=ROOT, env=environment, text=True).strip()
 

@@ -6,21 +6,22 @@ are loaded when they are first used, so that importing the package costs nothing
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from xorack import errors as errors
+from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from xorack.client.dynamodb_acker import DynamoDBAcker as DynamoDBAcker
     from xorack.client.event_tag import event_tag as event_tag
     from xorack.client.fan_in import fan_in as fan_in
     from xorack.client.fan_in import fan_out as fan_out
     from xorack.client.fan_in import step_of as step_of
     from xorack.client.fan_in import token_of as token_of
-    from xorack.client.memory_acker import Acker as Acker
     from xorack.client.names import names_of as names_of
     from xorack.client.tracker import Token as Token
     from xorack.client.tracker import Tracker as Tracker
-    from xorack.core import errors as errors
+    from xorack.compat.dynamodb_acker import DynamoDBAcker as DynamoDBAcker
+    from xorack.compat.memory_acker import Acker as Acker
     from xorack.core.hashing import unit_id as unit_id
     from xorack.core.peeling import Outstanding as Outstanding
     from xorack.core.peeling import peel as peel
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Acker": "xorack.client.memory_acker",
-    "DynamoDBAcker": "xorack.client.dynamodb_acker",
+    "Acker": "xorack.compat.memory_acker",
+    "DynamoDBAcker": "xorack.compat.dynamodb_acker",
     "Outstanding": "xorack.core.peeling",
     "Stamp": "xorack.core.stamp",
     "Token": "xorack.client.tracker",
@@ -52,17 +53,4 @@ _HOMES = {
 }
 
 __all__ = [*_HOMES, "errors"]  # noqa: PLE0604
-
-
-def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return importlib.import_module("xorack.errors")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

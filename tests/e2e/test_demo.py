@@ -96,7 +96,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(demo_work, database):
     assert eventually(lambda: any("java" in one for one in running(mark)))
     assert len(running(mark)) >= 4  # the demo, the embedded AWS, the job, its Java
     process.send_signal(signal.SIGTERM)  # the others: tests/unit/test_demo.py
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, "interrupted\n")
     assert eventually(lambda: not running(mark), seconds=10)
     assert not (demo_work / "tmp").exists()

@@ -181,9 +181,9 @@ def test_a_second_start_does_nothing_and_contradictions_are_explained(running):
 )
 def test_web_pages_are_rejected(running, headers):
     url = f"http://127.0.0.1:{running.port}/2015-03-31/functions"
-    urllib.request.urlopen(url, timeout=10).close()
+    urllib.request.urlopen(url, timeout=60).close()
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10)
+        urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60)
 
 
 def test_one_that_was_killed_is_noticed_and_replaced(running, home):

@@ -7,8 +7,8 @@ import pytest
 import xorack
 from tests.support.services import apply_requests
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.retry import RetryPolicy
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 
 pytestmark = pytest.mark.embedded
 

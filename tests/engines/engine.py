@@ -23,7 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tools.venv import locked
 from xorack.local.embedded import HOST, EmbeddedAWS
 from xorack.local.isolation import REGION
-from xorack.local.java import JavaNotFound, java_home
+from xorack.spark.java import JavaNotFound, java_home
 
 ENGINES = ("dynamodb-local", "dynalite", "ministack")
 _FOLDER = Path(__file__).parent

@@ -29,8 +29,8 @@ from tests.engines.plan import Chain, Plan, Raw, make_plan
 from tests.simulation.mutants import mutated
 from xorack.aws.client import is_transient, make_client
 from xorack.aws.sqs import send
-from xorack.client.dynamodb_acker import DynamoDBAcker
 from xorack.client.tracker import Token, Tracker
+from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core import transitions
 from xorack.core.errors import SendFailed, StaleLocalData, TagNotFound
 from xorack.core.request import Request

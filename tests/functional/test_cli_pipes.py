@@ -60,8 +60,11 @@ class Pipe:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("names", [("stdout",), ("stdout", "stderr")])
-@pytest.mark.parametrize("path", ARGUMENTS, ids=str)
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [*((path, ["stdout"]) for path in ARGUMENTS), (("redrive",), ["stdout", "stderr"])],
+    ids=str,
+)
 def test_a_reader_that_closes_at_once(stack, sqs, capsys, monkeypatch, path, names):
     start(stack)
     start(stack, "done")
@@ -80,9 +83,9 @@ def test_a_reader_of_a_large_output_that_closes_early(
     stack, sqs, capsys, monkeypatch, command, option
 ):
     detail = {"text": "x" * 3900}
-    tags = [f"{n}".zfill(900) for n in range(100)]
+    tags = [f"{n}".zfill(900) for n in range(30)]
     apply(stack, *(Request("create", tag, "c", traced(1), 1, detail=detail) for tag in tags))
-    for _ in range(40):
+    for _ in range(12):
         put(stack, "x" * 10_000)
     pipe = Pipe(monkeypatch, 10, ["stdout"])
     assert main([*command.split(), *option]) == 1

@@ -12,7 +12,7 @@ from xorack.core.hashing import child_id, unit_id
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 from xorack.ops.status import read_status
-from xorack.ops.web import WebServer
+from xorack.web.page.server import WebServer
 
 
 @pytest.fixture

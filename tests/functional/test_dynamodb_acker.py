@@ -11,8 +11,8 @@ from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.threads import in_threads
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
+from xorack.aws.retry import RetryPolicy
 from xorack.core.ports import Conflict
-from xorack.core.retry import RetryPolicy
 
 A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
 
@@ -98,20 +98,6 @@ def test_delete_frees_the_tag(acker, item):
     acker.create("t", B)
     assert acker.stamp("t", B).acked
     acker.delete("t")
-
-
-def test_other_attributes_of_the_item_are_kept(aws, acker, client, item):
-    acker.create("t", A)
-    mine = {"M": {"any": {"L": [{"N": "5"}]}}}
-    client.update_item(
-        TableName=aws.table_name,
-        Key={"tag": {"S": "t"}},
-        UpdateExpression="SET mine = :m",
-        ExpressionAttributeValues={":m": mine},
-    )
-    acker.stamp("t", B)
-    acker.stamp("t", xor(A, B))
-    assert (item("t")["mine"], item("t")["status"]) == (mine, {"S": "acked"})
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from xorack.aws import schema
 from xorack.aws.client import CONFIG, TimeOuts
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.item import due_shard
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import NewerFormat, NotAChain
 from xorack.core.marks import mark_key
 from xorack.core.ports import Conflict, Unavailable
-from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import mark_delivered
 
 DAY = 86_400_000

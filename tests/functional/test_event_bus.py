@@ -9,11 +9,11 @@ from tests.support.faults import failing, lost_responses
 from xorack import traced, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.eventbridge import EventBus
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail, event_id
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 
 ACKED = Chain("t", b"\0", "acked", 1, 1, first_seen_at=1000, created_at=1000, ended_at=61_500)
 

@@ -13,8 +13,8 @@ from tests.support.faults import counted_calls, failing
 from tests.support.functions import Context
 from xorack import Tracker, fan_in, fan_out, names_of, step_of
 from xorack.aws.client import CONFIG
+from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import InvalidRequest, InvalidToken, SendFailed
-from xorack.core.retry import RetryPolicy
 
 ATTRIBUTES = {"stringValue": "StringValue", "dataType": "DataType"}
 

@@ -13,9 +13,9 @@ from tests.support.services import apply_requests
 from xorack import DynamoDBAcker, errors
 from xorack.aws.client import CONFIG
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.client import dynamodb_acker
+from xorack.aws.retry import RetryPolicy
+from xorack.compat import dynamodb_acker
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 
 A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
 CREATE = Request.create("t", "create", A, started=0)

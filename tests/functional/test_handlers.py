@@ -11,10 +11,10 @@ from tests.support.faults import failing
 from tests.support.functions import Context, Functions, message
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult, Message
-from xorack.core.clock import milliseconds
+from xorack.aws.clock import milliseconds
+from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import BatchFailed, InvalidRequest
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import traced, xor
 
 
@@ -59,20 +59,6 @@ def test_from_messages_to_the_acked_event(functions, aws):
     assert not item.keys() & {"event_pending", "due_at"}
     assert functions.consume(*ends) == []
     assert aws.events() == []
-
-
-def test_rejected_requests_are_dead_lettered_with_their_reason(functions, aws):
-    invalid = {"op": "stamp", "tag": 5, "id": "x", "stamp": "AQ=="}
-    first, last = (request.to_json() for request in acked("t"))
-    body = json.dumps({"version": 1, "requests": [first, invalid, last]})
-    assert functions.consume(body, "no JSON \u2028 at all", "[" * 50_000) == []
-    assert functions.item("t")["status"] == {"S": "acked"}
-    letters = aws.dead_letters()
-    by_reason = {one["MessageAttributes"]["error"]["StringValue"]: one["Body"] for one in letters}
-    assert len(by_reason) == 3
-    (rejected,) = (body for reason, body in by_reason.items() if "tag" in reason)
-    assert json.loads(rejected) == {"version": 1, "requests": [invalid]}
-    assert "no JSON \u2028 at all" in by_reason.values()
 
 
 def test_a_rejected_body_of_one_mebibyte_is_compressed(functions, aws):

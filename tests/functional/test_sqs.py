@@ -9,11 +9,11 @@ import pytest
 from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.functions import receive_bodies
 from xorack.aws.client import CONFIG
+from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import DeadLetterQueue, group_id, send, send_grouped, send_with_attributes
 from xorack.core.errors import InvalidRequest, SendFailed
 from xorack.core.message import Rejected, parse
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import traced
 
 FAST = RetryPolicy(attempts=6, sleep=lambda seconds: None)

@@ -8,11 +8,11 @@ import pytest
 from tests.support.faults import failing
 from xorack import Token, Tracker, traced, unit_id, xor
 from xorack.aws.client import CONFIG
+from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
 from xorack.core.errors import InvalidRequest, InvalidToken, SendFailed, XorAckError
 from xorack.core.message import parse
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from tests.support.dead_letters import put, put_messages
 from tests.support.web import press, request, running, serving
 from xorack import traced
 from xorack.core.request import Request
-from xorack.ops.web import Site
-from xorack.ops.web.browse import Query, read_chains
+from xorack.ops.browse import Query, read_chains
+from xorack.web.page.site import Site
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_the_nearest_deadlines_are_found_wherever_they_are(aws):
 
 
 def test_a_page_of_a_large_table_says_what_it_searched(web, chains, monkeypatch):
-    from xorack.ops.web import browse
+    from xorack.ops import browse
 
     monkeypatch.setattr(browse.read_chains, "__defaults__", (1, 3))
     page = request(web)

@@ -17,7 +17,6 @@ from xorack.core.request import Request
 from xorack.core.stamp import xor
 from xorack.ops import redrive
 
-pytestmark = pytest.mark.browser
 expect.set_options(timeout=30_000)
 
 REFRESH_MS = 2000

@@ -7,12 +7,9 @@ import pytest
 from tests.support.pictures import NOW, page, sample
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChain
-from xorack.ops.dashboard import render
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
-
-pytestmark = [pytest.mark.browser, pytest.mark.thorough]
-
+from xorack.web.widget import render
 
 WIDER = "document.scrollingElement.scrollWidth - innerWidth"
 CUT = """[...document.querySelectorAll('td')]

@@ -85,7 +85,7 @@ def example(wheel, tmp_path_factory):
 def test_the_page_of_xorack_web_is_in_it(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
-    code = "from xorack.ops.web import Site; site = Site('stack', None); "
+    code = "from xorack.web.page.site import Site; site = Site('stack', None); "
     code += "print(*(site.get(f'page.{kind}', {}).status for kind in ('css', 'js', 'svg')))"
     assert python(code, cwd=tmp_path, PYTHONPATH=str(tmp_path)).split() == ["200"] * 3
 

@@ -26,6 +26,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.resume import SERVICES, Resumer
+from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import DeadLetterQueue
 from xorack.aws.table import Table
 from xorack.core import event, marks, transitions
@@ -33,7 +34,6 @@ from xorack.core.chain import Chain
 from xorack.core.errors import TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import NO_TIME, Conflict
-from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import VERDICTS
 from xorack.ops.dead_letters import DeadMessage
 

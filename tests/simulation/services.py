@@ -18,13 +18,13 @@ from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper
 from xorack.aws import dynamodb_store
 from xorack.aws.client import TimeOuts
+from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send
-from xorack.client import dynamodb_acker
-from xorack.client.dynamodb_acker import DynamoDBAcker
+from xorack.compat import dynamodb_acker
+from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core import marks
 from xorack.core.chain import EVENT
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.ops import redrive
 from xorack.ops.dead_letters import KINDS
 from xorack.ops.redrive import Redrive, Survey

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from itertools import count as counting
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.memory_store import MemoryStore
 from tests.support.services import Message, consume
 from xorack import peel
-from xorack.acker.memory_store import MemoryStore
 
 
 class Acker:

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from xorack.spark import UnsuitableColumns, diff
-from xorack.spark.columns import compare_columns
-from xorack.spark.digests import hash_of
+from xorack.spark._diff.columns import compare_columns
+from xorack.spark._diff.digests import hash_of
 
 pytestmark = pytest.mark.spark
 

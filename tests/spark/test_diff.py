@@ -14,9 +14,8 @@ from xorack.spark import (
     NotDeterministic,
     UnsuitableColumns,
     diff,
-    digests,
-    pairing,
 )
+from xorack.spark._diff import digests, pairing
 
 pytestmark = pytest.mark.spark
 

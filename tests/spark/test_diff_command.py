@@ -176,7 +176,7 @@ def test_an_interrupt(xorack, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xorack.spark.inputs.open_inputs", interrupt)
+    monkeypatch.setattr("xorack.spark._diff.inputs.open_inputs", interrupt)
     assert xorack("old.csv", "new.csv", "--key", "order") == (130, "", "\ninterrupted\n")
 
 

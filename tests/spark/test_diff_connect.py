@@ -3,7 +3,8 @@
 import pytest
 from pyspark.sql import functions as F
 
-from xorack.spark import Counts, Tracking, UnsuitableColumns, diff, pairing
+from xorack.spark import Counts, Tracking, UnsuitableColumns, diff
+from xorack.spark._diff import pairing
 
 
 @pytest.mark.parametrize("few", [1, pytest.param(0, marks=pytest.mark.slow)])

@@ -9,8 +9,8 @@ import pytest
 from tests.spark.diff_tables import FLOATS, Cases, Column, Kind, Schema
 from tests.spark.test_diff_proof import prove, prove_swaps
 from tests.support.mutants import Edit, edited
-from xorack.spark import canonical, digests, pairing
-from xorack.spark.diff import Difference
+from xorack.spark._diff import canonical, digests, pairing
+from xorack.spark._diff.difference import Difference
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.spark.helpers import ROOT, code_blocks
 from xorack.cli import main
-from xorack.spark import canonical, diff
+from xorack.spark import diff
+from xorack.spark._diff import canonical
 
 PAGE = (ROOT / "docs" / "diff.md").read_text(encoding="utf-8")
 

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from tests.spark import diff_damage
 from tests.spark.diff_model import Columns, Found, complaints, expected
 from tests.spark.diff_tables import CASE, FRACTIONS, STRING_TYPES, Cases, Schema, schemas
-from xorack.spark import UnsuitableColumns, diff, digests, pairing
-from xorack.spark.columns import compare_columns
+from xorack.spark import UnsuitableColumns, diff
+from xorack.spark._diff import digests, pairing
+from xorack.spark._diff.columns import compare_columns
 
 pytestmark = pytest.mark.spark
 

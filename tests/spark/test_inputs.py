@@ -14,7 +14,7 @@ import pytest
 
 from tests.spark.helpers import write_files
 from xorack.spark import InvalidOption, diff
-from xorack.spark.inputs import CannotRead, ReadOptions, open_inputs
+from xorack.spark._diff.inputs import CannotRead, ReadOptions, open_inputs
 
 ROWS = [(17, 1, "harpoon", 9.5), (17, 2, None, 4.0), (18, 1, "a\nb", 7.25)]
 CSV = 'order,line,sku,price\n17,1,harpoon,9.50\n17,2,,4\n18,1,"a\nb",7.25\n'

@@ -14,8 +14,8 @@ import pytest
 import xorack
 from tests.spark.conftest import CONNECT
 from tests.spark.helpers import ROOT, run_process
-from xorack.local.java import java_home
 from xorack.spark.errors import InvalidOption
+from xorack.spark.java import java_home
 from xorack.spark.shipping import CannotShip, ship
 
 JOB = """

@@ -23,6 +23,16 @@ def create_stack(aws, name, outputs):
     aws.client("cloudformation").create_stack(StackName=name, TemplateBody=json.dumps(template))
 
 
+def outputs_of(aws):
+    """Return the outputs of a stack of these resources."""
+    return {
+        "TableName": aws.table_name,
+        "QueueUrl": aws.queue_url,
+        "DeadLetterQueueUrl": aws.dead_letter_queue_url,
+        "EventBusName": aws.bus_name,
+    }
+
+
 def store(aws):
     return DynamoDBStore(aws.table_name, aws.partition_key, aws.client("dynamodb"))
 
@@ -67,3 +77,10 @@ def commands_of(group, *, deep=True):
         yield (name,), command
         if deep and hasattr(command, "commands"):
             yield from (((name, *path), one) for path, one in commands_of(command))
+
+
+def assert_error(result, status, start):
+    """Assert that a command printed one line on stderr alone: `start`, all of it with a newline."""
+    ended, out, (line,) = result
+    assert (ended, out) == (status, [])
+    assert f"{line}\n".startswith(f"error: {start}")

@@ -50,8 +50,8 @@ def kill_executor() -> None:
 
 
 def main(master: str, queue_url: str, place: str) -> None:
-    from xorack.local.java import java_home
     from xorack.spark import Tracking
+    from xorack.spark.java import java_home
 
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable

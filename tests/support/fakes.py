@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail
 from xorack.core.message import Rejected
-from xorack.core.retry import RetryPolicy
 
 NO_WAIT = RetryPolicy(attempts=20, sleep=lambda seconds: None)
 """Retries at once."""

@@ -179,7 +179,6 @@ def locked_aws(*, lock: bool = True) -> Iterator[ClientCache]:
         if lock:
             _lock_dynamodb(stack)
             _lock_sqs(stack)
-            _quicken_sqs(stack)
         yield _clients()
 
 
@@ -272,42 +271,10 @@ def _lock_sqs(stack: ExitStack) -> None:
                     return messages
                 arrived.wait(min(left, _POLL_SECONDS))  # a visibility timeout may end meanwhile
 
+    # To compare a message's age, moto counts the whole queue.
+    expires = "is_message_valid_based_on_retention_period"
+    stack.enter_context(patch.object(SQSBackend, expires, lambda *_: True))
     for name in _QUEUE_METHODS:
         patched = locked(getattr(SQSBackend, name))
         stack.enter_context(patch.object(SQSBackend, name, patched))
     stack.enter_context(patch.object(SQSBackend, "receive_message", receive_message))
-
-
-def _quicken_sqs(stack: ExitStack) -> None:
-    """Replace moto's two quadratic look-ups.
-
-    For one attribute moto computes all of a queue's, and three of them count the whole queue. It
-    does so for each message sent and received.
-    """
-    from moto.sqs.models import Queue, SQSBackend
-
-    sending = threading.local()
-    all_attributes, send = Queue.attributes, SQSBackend.send_message
-
-    def is_retained(backend: Any, queue_name: str, message: Any) -> bool:
-        retention = backend.get_queue(queue_name).message_retention_period
-        return bool(message.sent_timestamp / 1000 + retention > time.time())
-
-    def attributes(queue: Any) -> Any:
-        if getattr(sending, "now", False):
-            return {"ContentBasedDeduplication": str(queue.content_based_deduplication).lower()}
-        return all_attributes.fget(queue)
-
-    def send_message(*args: Any, **kwargs: Any) -> Any:
-        sending.now = True
-        try:
-            return send(*args, **kwargs)
-        finally:
-            sending.now = False
-
-    for owner, name, value in (
-        (SQSBackend, "is_message_valid_based_on_retention_period", is_retained),
-        (SQSBackend, "send_message", send_message),
-        (Queue, "attributes", property(attributes)),
-    ):
-        stack.enter_context(patch.object(owner, name, value))

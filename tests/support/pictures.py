@@ -22,15 +22,15 @@ from tests.support.browser import browser_of
 from tests.support.dead_letters import put, put_messages
 from tests.support.in_process import Resources, create_resources, locked_aws
 from tests.support.web import serving
+from xorack.aws.clock import milliseconds
 from xorack.aws.item import encode
 from xorack.core.chain import Chain
-from xorack.core.clock import milliseconds
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
-from xorack.ops.dashboard import Theme, render
-from xorack.ops.dead_letter_page import read_sample, render_sample
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
+from xorack.web.dead_letter_page import read_sample, render_sample
+from xorack.web.widget import Theme, render
 
 TARGET = Path(__file__).parents[2] / "docs" / "images"
 NOW = 1_772_442_000_000  # 2026-03-02, nine in the morning

@@ -7,8 +7,8 @@ from xorack.acker.consumer import BatchResult, Consumer, Message
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper, SweepResult
+from xorack.aws.clock import milliseconds
 from xorack.core.chain import EVENT
-from xorack.core.clock import milliseconds
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.transitions import Applied, Limits
 

@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 from tests.support.cli import store
 from xorack.ops.redrive import Redrive
-from xorack.ops.web import DeadLetters, Site, WebServer
+from xorack.web.page.server import WebServer
+from xorack.web.page.site import DeadLetters, Site
 
 
 @contextmanager

@@ -12,22 +12,24 @@ ROOT = Path(__file__).parents[2]
 FLOORS = [
     ["xorack/core"],
     ["xorack/aws"],
-    ["xorack/acker", "xorack/cdk"],
-    ["xorack/client", "xorack/ops", "xorack/spark", "xorack/local", "infra"],
+    ["xorack/client", "xorack/cdk"],
+    ["xorack/acker"],
+    ["xorack/ops", "xorack/spark", "xorack/local", "xorack/compat", "infra"],
+    ["xorack/web"],
     ["xorack/cli", "lambda_src", "pipeline"],
     ["demo", "measure"],
 ]
 """The folders, lowest floor first. A folder imports only from lower floors, and from itself."""
 
 FLOOR = {folder: number for number, folders in enumerate(FLOORS, 1) for folder in folders}
-PACKAGE_FLOOR = 4
-"""Names of the package itself, such as ``xorack.traced``, come from the clients' floor."""
+PACKAGE_FLOOR = 6
+"""Names of the package itself, such as ``xorack.traced``, come from the floor of its classes."""
 
 
 def folder_of(module):
     """Return the folder of this project that holds a module, or None."""
     top, *rest = module.split(".")
-    if top == "xorack":
+    if top == "xorack" and rest[:1] != ["_lazy"]:  # it imports nothing of the project
         return "/".join(["xorack", *rest[:1]])
     return top if top in FLOOR else None
 

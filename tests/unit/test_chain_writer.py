@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from tests.support.fakes import NO_WAIT
+from tests.support.memory_store import MemoryStore
 from tests.support.services import apply_requests, writer
 from xorack.acker.chain_writer import CachedChain
-from xorack.acker.memory_store import MemoryStore
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
 from xorack.core.marks import mark_key
 from xorack.core.ports import Conflict, Unavailable
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import apply, expire
 
 NOW = 1_700_000_000_000

@@ -6,14 +6,14 @@ from itertools import count
 import pytest
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.memory_store import MemoryStore
 from tests.support.services import Message, consume, sweep
-from xorack.acker.memory_store import MemoryStore
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import NewerFormat, NotAChain
 from xorack.core.message import pack, parse
 from xorack.core.ports import Conflict, Unavailable
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import traced, xor
 
 NOW = 1_700_000_000_000

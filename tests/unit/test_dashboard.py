@@ -9,11 +9,11 @@ import pytest
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChain
 from xorack.core.stamp import traced, xor
-from xorack.ops.dashboard import ChainView, chain_table, render
-from xorack.ops.dead_letter_page import Sample, render_sample
 from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
+from xorack.web.dead_letter_page import Sample, render_sample
+from xorack.web.widget import ChainView, chain_table, render
 
 NOW = 1_000_000_000
 MINUTE = 60_000

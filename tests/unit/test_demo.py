@@ -188,7 +188,7 @@ def ends(pid):
         state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, check=False)
         return state.stdout.strip()[:1] in (b"", b"Z")
 
-    return eventually(has_ended, seconds=30)
+    return eventually(has_ended)
 
 
 def test_a_childs_own_children_end_with_it(tmp_path):
@@ -227,7 +227,7 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
     parent = subprocess.Popen(python(program), cwd=ROOT)
     pid = grandchild(tmp_path)
     parent.send_signal(number)
-    assert parent.wait(timeout=20) == 130
+    assert parent.wait(timeout=60) == 130
     assert ends(pid)
 
 

@@ -7,9 +7,9 @@ import pytest
 from examples import hot_tag
 from examples.hot_tag import request_of, requests_to_open, root_of, shard_of
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.memory_store import MemoryStore
 from tests.support.services import Message, consume
 from xorack import peel, traced, unit_id, xor
-from xorack.acker.memory_store import MemoryStore
 from xorack.core.message import pack
 from xorack.core.request import Request
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from xorack.local import java
+from xorack.spark import java
 
 
 @pytest.fixture

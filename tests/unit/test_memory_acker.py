@@ -67,8 +67,8 @@ def test_storage_is_a_read_only_copy(acker):
 
 
 def test_without_pyee_it_says_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "xorack.client.memory_acker")
+    monkeypatch.delitem(sys.modules, "xorack.compat.memory_acker")
     monkeypatch.setitem(sys.modules, "pyee", None)
     monkeypatch.delitem(sys.modules, "pyee.base")
     with pytest.raises(ModuleNotFoundError, match=r"^xorack.Acker needs pyee: .*xorack\[memory\]"):
-        importlib.import_module("xorack.client.memory_acker")
+        importlib.import_module("xorack.compat.memory_acker")

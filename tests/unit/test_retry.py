@@ -1,6 +1,6 @@
 """Back-off with full jitter, without any waiting."""
 
-from xorack.core.retry import RetryPolicy
+from xorack.aws.retry import RetryPolicy
 
 
 def waits_of(**options):

@@ -12,13 +12,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from xorack.aws.clock import milliseconds
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import END_OF_TIME, Chain
-from xorack.core.clock import milliseconds
 from xorack.core.errors import StaleLocalData, TagNotFound
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import ChainStore, Conflict, Unavailable
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 from xorack.core.transitions import MAX_FOLD, Applied, Limits, Outcome, apply
 
 __all__ = ["CachedChain", "ChainWriter", "WriteStats"]

@@ -24,10 +24,10 @@ from typing import NamedTuple
 from xorack.acker.chain_writer import CachedChain, ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
+from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
 from xorack.core.errors import InvalidRequest, RequestIdReused
 from xorack.core.event import event_id
-from xorack.core.log import LOG, log_chain, log_failures
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME, DeadLetters, Unavailable
 from xorack.core.request import Request

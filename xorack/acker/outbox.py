@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
+from xorack.aws.log import log_failures
 from xorack.core.chain import EVENT, Chain
-from xorack.core.log import log_failures
 from xorack.core.ports import NO_TIME, Conflict, Publisher
 from xorack.core.transitions import mark_delivered
 

@@ -15,12 +15,12 @@ from xorack.acker.chain_writer import ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.acker.reading import read_valid
+from xorack.aws.log import log_chain, log_failures
+from xorack.aws.retry import Retry
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChain
 from xorack.core.event import event_id
-from xorack.core.log import log_chain, log_failures
 from xorack.core.ports import Unavailable
-from xorack.core.retry import Retry
 from xorack.core.transitions import expire
 
 __all__ = ["SweepResult", "Sweeper"]

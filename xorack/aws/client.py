@@ -14,8 +14,8 @@ from botocore.exceptions import (
     HTTPClientError,
 )
 
+from xorack.aws.retry import RetryPolicy
 from xorack.core.ports import NO_TIME, Unavailable
-from xorack.core.retry import RetryPolicy
 
 __all__ = [
     "CONFIG",

@@ -17,16 +17,16 @@ from botocore.exceptions import ClientError
 
 from xorack.aws import schema
 from xorack.aws.client import error_code
+from xorack.aws.clock import milliseconds
 from xorack.aws.item import decode, encode
 from xorack.aws.mark_buckets import MarkBuckets
+from xorack.aws.retry import RetryPolicy
 from xorack.aws.scan import decode_valid, scan_arguments
 from xorack.aws.table import Item, Table, condition_failed, sdk_retried, ttl
 from xorack.core.chain import Chain
-from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain, TagNotFound
 from xorack.core.marks import mark_key
 from xorack.core.ports import DEFAULT_RETENTION_MS, Conflict
-from xorack.core.retry import RetryPolicy
 
 __all__ = ["DynamoDBStore"]
 

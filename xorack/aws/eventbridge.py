@@ -8,10 +8,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from xorack.aws.client import NotAccepted, make_client, send_entries
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import SOURCE, event_detail
 from xorack.core.ports import NO_TIME, Unavailable
-from xorack.core.retry import RetryPolicy
 
 __all__ = ["EventBus"]
 

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 from botocore.exceptions import ClientError
 
 from xorack.aws.client import NotAccepted, error_code, send_entries
+from xorack.aws.log import log_chain
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail
-from xorack.core.log import log_chain
-from xorack.core.retry import RetryPolicy
 
 __all__ = ["SERVICES", "Resumer"]
 

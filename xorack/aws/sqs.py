@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, NoRegionError
 
 from xorack.aws.client import NotAccepted, error_code, is_transient, make_client, send_entries
+from xorack.aws.log import LOG
+from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import InvalidRequest, SendFailed
-from xorack.core.log import LOG
 from xorack.core.message import MAX_BODY_BYTES, Rejected, pack
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
-from xorack.core.retry import RetryPolicy
 
 __all__ = [
     "DeadLetterQueue",

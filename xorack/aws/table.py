@@ -9,10 +9,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.aws import schema
 from xorack.aws.client import error_code, is_transient, make_client
+from xorack.aws.retry import RetryPolicy
 from xorack.aws.table_check import check_definition, check_state
 from xorack.core.errors import InvalidRequest
 from xorack.core.ports import Unavailable
-from xorack.core.retry import RetryPolicy
 
 __all__ = ["Item", "Table", "condition_failed", "sdk_retried", "ttl"]
 

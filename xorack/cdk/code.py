@@ -19,7 +19,7 @@ from aws_cdk import aws_lambda
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
 _HANDLERS_IN_WHEEL: Final = Path(__file__).resolve().with_name("lambda_src")  # see setup.py
-_ELSEWHERE: Final = ("cdk", "cli", "client", "local", "spark", "web")
+_ELSEWHERE: Final = ("cdk", "cli", "client", "compat", "local", "page", "spark")
 """Parts of the library that no handler uses."""
 _PACKAGES: Final = {
     "aws-lambda-powertools": (

@@ -14,8 +14,8 @@ from typing import Any
 import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from xorack.aws.clock import milliseconds
 from xorack.cli import screen
-from xorack.core.clock import milliseconds
 from xorack.core.event import rfc3339
 from xorack.ops.body import body_lines, value_line
 from xorack.ops.dead_letters import KINDS, DeadMessage, Kind

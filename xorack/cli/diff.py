@@ -18,8 +18,8 @@ from xorack.cli.diff_output import Result, print_json_result, print_result
 from xorack.cli.diff_progress import Progress
 from xorack.cli.options import json_option, text_option
 from xorack.core.errors import XorAckError
-from xorack.local.spark_session import bytes_in, open_session
 from xorack.ops.text import printable
+from xorack.spark.session import bytes_in, open_session
 
 __all__ = ["diff"]
 
@@ -132,8 +132,8 @@ def diff(left: str, right: str, as_json: bool, **options: Any) -> int:
 def _compare(left: str, right: str, options: dict[str, Any]) -> Result:
     """Start Spark, compare, and fetch and write what differs."""
     from xorack.spark import diff as compare
-    from xorack.spark.inputs import ReadOptions, open_inputs
-    from xorack.spark.outputs import check_empty, write_frames
+    from xorack.spark._diff.inputs import ReadOptions, open_inputs
+    from xorack.spark._diff.outputs import check_empty, write_frames
 
     with Progress() as progress:
         progress.phase("starting Spark")

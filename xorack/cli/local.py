@@ -17,7 +17,7 @@ from xorack.cli.options import json_option
 from xorack.local import background
 from xorack.local.background import Background
 from xorack.local.errors import NotRunning
-from xorack.local.java import JavaNotFound
+from xorack.spark.java import JavaNotFound, spark_environ
 
 __all__ = ["local", "local_environ", "local_option", "use_local"]
 
@@ -165,7 +165,7 @@ def env() -> None:
     """
     variables: dict[str, str | None] = background.find().environ()
     try:
-        variables.update(background.spark_environ())
+        variables.update(spark_environ())
     except JavaNotFound as error:
         screen.say(f"Spark: {error}", error=True)
     for name, value in variables.items():

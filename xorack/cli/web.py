@@ -24,7 +24,8 @@ from xorack.local import background
 from xorack.local.errors import NotRunning
 from xorack.ops.redrive import Redrive
 from xorack.ops.status import ChainStatus
-from xorack.ops.web import DeadLetters, Site, WebServer
+from xorack.web.page.server import WebServer
+from xorack.web.page.site import DeadLetters, Site
 
 __all__ = ["web"]
 

@@ -22,12 +22,12 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, Literal, cast, get_args
 
+from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send_grouped
 from xorack.client.names import Candidate, Part, names_of
 from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
 from xorack.core.hashing import MASK, child_id, unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
-from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import TRACED_CELLS, Stamp, check_cells, plain, traced, xor_bytes
 
 __all__ = ["StampKind", "Step", "Token", "Tracker"]

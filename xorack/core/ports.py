@@ -1,6 +1,6 @@
 """Ports: what the services require of the stores and channels that adapters provide.
 
-Adapters: `xorack.acker.memory_store`, `xorack.aws.dynamodb_store`, `xorack.aws.sqs`,
+Adapters: `tests.support.memory_store`, `xorack.aws.dynamodb_store`, `xorack.aws.sqs`,
 `xorack.aws.eventbridge`.
 """
 

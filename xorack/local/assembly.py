@@ -31,7 +31,7 @@ SETTINGS: Mapping[str, str] = {
 """The settings of the wheel's assembly, which setup.py makes."""
 _IN_WHEEL = Path(__file__).with_name("app")  # see setup.py
 _SOURCES = ("infra", "lambda_src", "xorack")
-_NOT_DEPLOYED = frozenset({"cli", "client", "local", "spark", "web"})
+_NOT_DEPLOYED = frozenset({"cli", "client", "compat", "local", "page", "spark"})
 """Folders of the library that neither the synthesis nor the functions use."""
 
 

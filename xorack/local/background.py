@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import importlib.util
 import json
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,7 +26,6 @@ from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import LOG, EmbeddedAWS, fetch
 from xorack.local.errors import LocalError, NotRunning, StartFailed
 from xorack.local.isolation import isolated
-from xorack.local.java import java_home
 
 __all__ = ["Background", "find", "start", "state_folder", "stop"]
 
@@ -138,20 +135,6 @@ def _delivered(event: Mapping[str, Any]) -> dict[str, Any]:
         "resources": event["Resources"],
         "detail": json.loads(event["Detail"]),
     }
-
-
-def spark_environ() -> dict[str, str]:
-    """Return the variables that Spark needs: this Python, and a Java that runs it.
-
-    Returns:
-        No variables if pyspark is not installed.
-
-    Raises:
-        JavaNotFound: There is no Java that runs Spark.
-    """
-    if importlib.util.find_spec("pyspark") is None:
-        return {}
-    return {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws import schema
+from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import EVENT
-from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain, TagNotFound
 from xorack.core.ports import Publisher
 from xorack.core.request import Request, validate_tag

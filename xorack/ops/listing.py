@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple, get_args
 
+from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.clock import milliseconds
 from xorack.core.errors import InvalidRequest, NotAChain
 from xorack.ops.status import STATUSES, ChainStatus
 

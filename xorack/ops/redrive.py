@@ -19,11 +19,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.acker.parallel import Workers
 from xorack.aws.client import error_code
+from xorack.aws.clock import milliseconds
+from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send_bodies
-from xorack.core.clock import milliseconds
 from xorack.core.errors import SendFailed
 from xorack.core.ports import DEFAULT_RETENTION_MS
-from xorack.core.retry import RetryPolicy
 from xorack.ops.dead_letters import KINDS, DeadMessage, Group, Kind, Selector, add_to_groups
 from xorack.ops.stack import ResourceNotFound
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xorack.acker.reading import read_valid
+from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain
 from xorack.ops.status import ChainStatus
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from xorack.aws.clock import milliseconds
 from xorack.core.chain import Chain
-from xorack.core.clock import milliseconds
 from xorack.core.errors import TagNotFound
 from xorack.core.event import outstanding_of, rfc3339
 from xorack.core.ports import ChainStore

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xorack.acker.reading import read_valid
+from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
-from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain
 from xorack.core.request import validate_tag
 from xorack.ops.run import ChainCounts, Run

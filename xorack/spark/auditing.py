@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
-    from xorack.spark.rows import TrackedRows
+    from xorack.spark.names import Rows
 
 __all__ = ["Audit", "audit"]
 
@@ -53,7 +53,7 @@ class Audit:
     found: int
     chains: dict[str, int]
     differing: DataFrame | None
-    _rows: TrackedRows = field(repr=False)
+    _rows: Rows = field(repr=False)
     _outputs: Sequence[DataFrame] = field(repr=False)
 
     @property
@@ -112,7 +112,7 @@ class Audit:
         return tagged.join(chains, "tag", "left_semi").select("row.*")
 
 
-def audit(rows: TrackedRows, table: Output | Sequence[Output]) -> Audit:
+def audit(rows: Rows, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
     given: list[Any] = list(table) if isinstance(table, (list, tuple)) else [table]
     if not given:
@@ -140,7 +140,7 @@ def audit(rows: TrackedRows, table: Output | Sequence[Output]) -> Audit:
     return Audit(rows.name, summary.rows, found, chains, differing, rows, outputs)
 
 
-def _compared(rows: TrackedRows, outputs: Sequence[DataFrame]) -> DataFrame:
+def _compared(rows: Rows, outputs: Sequence[DataFrame]) -> DataFrame:
     """Give each chain its verdict, and the XOR of the units that only one side has."""
     held = per_chain(rows, outputs)
     assert held is not None

@@ -20,7 +20,7 @@ from xorack.spark.units import column_named, has_columns, unit_column
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from xorack.spark.rows import TrackedRows
+    from xorack.spark.names import Rows
 
 __all__ = ["Observed", "Output", "Proof", "open_output", "per_chain", "proof_of", "unit_of"]
 
@@ -100,7 +100,7 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
     return frame
 
 
-def unit_of(rows: TrackedRows, frame: DataFrame) -> Column:
+def unit_of(rows: Rows, frame: DataFrame) -> Column:
     """Return the unit of each row: the column that carries it, or one made of the unit columns.
 
     Raises:
@@ -116,7 +116,7 @@ def unit_of(rows: TrackedRows, frame: DataFrame) -> Column:
     return F.when(column.isNull() | (column == 0), wrong).otherwise(column)
 
 
-def evidence_of(rows: TrackedRows, frame: DataFrame) -> tuple[Column, Column]:
+def evidence_of(rows: Rows, frame: DataFrame) -> tuple[Column, Column]:
     """Return the XOR and the count of the units that a row of an output stands for."""
     xor, count = rows.evidence_names
     if has_columns(frame, [xor, count]):
@@ -130,7 +130,7 @@ def evidence_of(rows: TrackedRows, frame: DataFrame) -> tuple[Column, Column]:
         ) from None
 
 
-def total(rows: TrackedRows, outputs: Sequence[DataFrame]) -> Totals:
+def total(rows: Rows, outputs: Sequence[DataFrame]) -> Totals:
     """Sum up the evidence of all outputs."""
     units = count = 0
     for frame in outputs:
@@ -160,7 +160,7 @@ class Proof(NamedTuple):
 
 
 def proof_of(
-    rows: TrackedRows,
+    rows: Rows,
     written: Output | Sequence[Output] | None,
     observed: Observed | None,
     read: DataFrame | None,
@@ -181,7 +181,7 @@ def proof_of(
     return Proof(kinds[0], total(rows, frames), frames)
 
 
-def per_chain(rows: TrackedRows, outputs: Sequence[DataFrame]) -> DataFrame | None:
+def per_chain(rows: Rows, outputs: Sequence[DataFrame]) -> DataFrame | None:
     """Sum up the evidence of all outputs by chain.
 
     Returns:

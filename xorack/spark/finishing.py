@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
-    from xorack.spark.rows import TrackedRows
+    from xorack.spark.names import Rows
 
 __all__ = ["Settled", "advance", "finish", "settle"]
 
@@ -56,7 +56,7 @@ _NO_ROWS = "unknown, as no rows= says what this job read"
 
 
 @contextmanager
-def settle(rows: TrackedRows, proof: Proof, given: Output | None) -> Iterator[Settled]:
+def settle(rows: Rows, proof: Proof, given: Output | None) -> Iterator[Settled]:
     """Compare the evidence of an output with what was started; see `TrackedRows.finish`."""
     with ExitStack() as stack:
 
@@ -67,7 +67,7 @@ def settle(rows: TrackedRows, proof: Proof, given: Output | None) -> Iterator[Se
         yield (_settle_run if rows.batch_id is None else _settle_batch)(rows, proof, given, cache)
 
 
-def _settle_batch(rows: TrackedRows, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
+def _settle_batch(rows: Rows, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     if given is None:
         raise InvalidOption("rows", "is required in a micro-batch: give its frame")
@@ -81,7 +81,7 @@ def _settle_batch(rows: TrackedRows, proof: Proof, given: Output | None, cache: 
     return Settled(finished, cells, summary.chains, summary.rows)
 
 
-def _settle_run(rows: TrackedRows, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
+def _settle_run(rows: Rows, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
     """Compare an output with the record; chain by chain, if it differs."""
     _, line = rows.record.read()
     if line is None:
@@ -159,7 +159,7 @@ def _sums(verdicts: DataFrame) -> DataFrame:
 
 
 def finish(
-    rows: TrackedRows, settled: Settled, step: str = "finish", started: DataFrame | None = None
+    rows: Rows, settled: Settled, step: str = "finish", started: DataFrame | None = None
 ) -> DataFrame:
     """Return the requests that finish chains, and start other units of these in the same stamp.
 
@@ -220,9 +220,7 @@ def _rest(
     )
 
 
-def advance(
-    rows: TrackedRows, following: TrackedRows, settled: Settled, written: Output
-) -> DataFrame:
+def advance(rows: Rows, following: Rows, settled: Settled, written: Output) -> DataFrame:
     """Return the requests that finish units and start others; see `TrackedRows.advance`.
 
     Raises:

@@ -16,15 +16,13 @@ from xorack.spark.auditing import Audit, audit
 from xorack.spark.errors import InvalidOption, plain_errors
 from xorack.spark.evidence import Observed, Output, proof_of
 from xorack.spark.finishing import advance, finish, settle
-from xorack.spark.record import Record
+from xorack.spark.names import Rows
 from xorack.spark.sending import Sent, send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.units import parse_id, signed, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-    from xorack.spark.tracking import Tracking
 
 __all__ = ["FoundRows", "Report", "TrackedRows"]
 
@@ -66,50 +64,8 @@ class FoundRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TrackedRows:
-    """The rows of one name in one run; `Tracking.rows` makes it.
-
-    Attributes:
-        tracking: The run.
-        name: The name of the rows.
-        chain: The columns that tell chains apart.
-        unit: The columns that tell rows apart.
-        label: The part of the tags between the run and the values of the chain columns.
-        batch_id: The micro-batch of a stream, if any: see `batch`.
-    """
-
-    tracking: Tracking
-    name: str
-    chain: tuple[str, ...]
-    unit: tuple[str, ...]
-    label: str
-    batch_id: int | None = None
-
-    @property
-    def prefix(self) -> str:
-        """The beginning of the chains' tags."""
-        return f"{self.tracking.run_id}/{self.label}/"
-
-    @property
-    def record(self) -> Record:
-        """The record of what was started."""
-        folder = self.tracking.folder(self.label)
-        return Record(self.tracking.spark, folder, self.name, self.batch_id)
-
-    @property
-    def salt(self) -> str:
-        """The first part of the unit ids: a stale output of another run is no evidence."""
-        return f"{self.tracking.run_id}/{self.name}"
-
-    @property
-    def unit_name(self) -> str:
-        """The column that `with_unit` adds."""
-        return f"xorack_{self.name}"
-
-    @property
-    def evidence_names(self) -> tuple[str, str]:
-        """The columns of `evidence`."""
-        return f"{self.unit_name}_xor", f"{self.unit_name}_count"
+class TrackedRows(Rows):
+    """The rows of one name in one run, to be started and finished; `Tracking.rows` makes it."""
 
     def batch(self, batch_id: int) -> TrackedRows:
         """Return these rows as those of a micro-batch, inside ``foreachBatch``.

@@ -21,20 +21,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
+    from xorack.spark.names import Rows
     from xorack.spark.record import Line
-    from xorack.spark.rows import TrackedRows
 
 __all__ = ["cells_of", "check_details", "creates", "keep_record", "keep_start", "request_id"]
 
 
-def cells_of(rows: TrackedRows) -> int | None:
+def cells_of(rows: Rows) -> int | None:
     """Return the cells of the stamps of rows that start: None for plain stamps."""
     return None if rows.tracking.stamps == "plain" else rows.tracking.cells
 
 
-def keep_start(
-    rows: TrackedRows, written: Output, chains: DataFrame | None
-) -> tuple[Summary, Line]:
+def keep_start(rows: Rows, written: Output, chains: DataFrame | None) -> tuple[Summary, Line]:
     """Keep the record of a start; return its summary, and the facts of this run's first start."""
     tracking, cells = rows.tracking, cells_of(rows)
     first, before = rows.record.read()
@@ -60,7 +58,7 @@ def keep_start(
 
 
 def keep_record(
-    rows: TrackedRows, written: Output, line: Line, complete: Callable[[DataFrame], DataFrame]
+    rows: Rows, written: Output, line: Line, complete: Callable[[DataFrame], DataFrame]
 ) -> tuple[Summary, Line]:
     """Fold what was written and keep the record, or compare it with the record that is there.
 
@@ -97,7 +95,7 @@ def _form(cells: int | None) -> str:
     return "plain stamps" if cells is None else f"stamps of {cells} cells"
 
 
-def _facts(rows: TrackedRows, chains: DataFrame) -> DataFrame:
+def _facts(rows: Rows, chains: DataFrame) -> DataFrame:
     """Return ``tag``, ``detail`` and ``failed`` of a frame of chains."""
     columns = chain_columns(chains, rows.chain)
     texts = [
@@ -143,7 +141,7 @@ def _detail(tag: str, text: str | None) -> str | None:
     return None if detail is None else json.dumps(detail)
 
 
-def _with_facts(rows: TrackedRows, folded: DataFrame, facts: DataFrame | None) -> DataFrame:
+def _with_facts(rows: Rows, folded: DataFrame, facts: DataFrame | None) -> DataFrame:
     """Add the facts about chains. A chain with nothing started has its root as its one unit."""
     if facts is None:
         null = F.lit(None).cast("string")
@@ -160,7 +158,7 @@ def _with_facts(rows: TrackedRows, folded: DataFrame, facts: DataFrame | None) -
     )
 
 
-def creates(rows: TrackedRows, facts: Line) -> DataFrame:
+def creates(rows: Rows, facts: Line) -> DataFrame:
     """Return the requests that create the chains of a record, and end those without units."""
     step, number = request_id(rows, "start"), F.col("count")
     create, end = F.lit("create"), F.when(F.col("failed").isNull(), "stamp").otherwise("fail")
@@ -183,7 +181,7 @@ def creates(rows: TrackedRows, facts: Line) -> DataFrame:
     )
 
 
-def request_id(rows: TrackedRows, step: str) -> str:
+def request_id(rows: Rows, step: str) -> str:
     """Return the id of a step's requests: the same whenever the step is repeated."""
     batch = "" if rows.batch_id is None else f"/{rows.batch_id}"
     return f"{rows.name}/{step}{batch}"

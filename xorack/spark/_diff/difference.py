@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.spark.columns import compare_columns
-from xorack.spark.digests import compare_digests
-from xorack.spark.pairing import pair_rows
+from xorack.spark._diff.columns import compare_columns
+from xorack.spark._diff.digests import compare_digests
+from xorack.spark._diff.pairing import pair_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
-    from xorack.spark.columns import Comparison, Pair
+    from xorack.spark._diff.columns import Comparison, Pair
 
 __all__ = ["Counts", "Difference", "diff"]
 
@@ -266,7 +266,7 @@ def diff(
     Rows are compared as multisets. Of each key, equal rows cancel each other out, one by one. Of
     the n rows of the left side and the m of the right side that are left, the first min(n, m),
     sorted by the compared columns, are pairs of changed rows. The others are missing or extra.
-    What is equal is said in `xorack.spark.canonical`; null equals null, in keys too.
+    What is equal is said in `xorack.spark._diff.canonical`; null equals null, in keys too.
 
     Both frames are read more than once, so they must give the same rows each time.
 

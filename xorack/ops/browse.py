@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.scan import scan_part
-from xorack.core.clock import milliseconds
 from xorack.core.errors import NotAChain
 from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import ChainStatus

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.core.errors import InvalidRequest, XorAckError
-from xorack.ops.web.site import Response, Site
+from xorack.web.page.site import Response, Site
 
 __all__ = ["WebServer"]
 

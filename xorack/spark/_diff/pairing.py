@@ -10,15 +10,15 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.spark.digests import differing_keys, hash_of, in_buckets
+from xorack.spark._diff.digests import differing_keys, hash_of, in_buckets
 from xorack.spark.errors import NotDeterministic
 from xorack.spark.units import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from xorack.spark.columns import Comparison
-    from xorack.spark.digests import Digests
+    from xorack.spark._diff.columns import Comparison
+    from xorack.spark._diff.digests import Digests
 
 __all__ = ["Found", "pair_rows"]
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.clock import milliseconds
 from xorack.core.errors import InvalidRequest, NotAChain, TagNotFound
-from xorack.ops.dead_letter_page import Sample
+from xorack.ops.browse import GROUPS, Query, read_chains
 from xorack.ops.dead_letters import Kind, Selector
 from xorack.ops.redrive import MAX_READ, Redrive
 from xorack.ops.status import read_status
 from xorack.ops.text import plural
-from xorack.ops.web import pages
-from xorack.ops.web.browse import GROUPS, Query, read_chains
+from xorack.web.dead_letter_page import Sample
+from xorack.web.page import pages
 
 __all__ = ["DeadLetters", "Response", "Site"]
 

@@ -14,7 +14,12 @@ from urllib.parse import urlencode
 from xorack.core.errors import NotAChain
 from xorack.core.event import event_detail, rfc3339
 from xorack.ops.body import body_lines
-from xorack.ops.dashboard import (
+from xorack.ops.browse import GROUPS, ChainPage, Query
+from xorack.ops.dead_letters import DeadMessage
+from xorack.ops.status import ChainStatus
+from xorack.ops.text import plural, span
+from xorack.web.dead_letter_page import Sample, render_messages
+from xorack.web.widget import (
     COLOURS,
     ChainView,
     badge,
@@ -26,11 +31,6 @@ from xorack.ops.dashboard import (
     style,
     table,
 )
-from xorack.ops.dead_letter_page import Sample, render_messages
-from xorack.ops.dead_letters import DeadMessage
-from xorack.ops.status import ChainStatus
-from xorack.ops.text import plural, span
-from xorack.ops.web.browse import GROUPS, ChainPage, Query
 
 __all__ = [
     "Frame",

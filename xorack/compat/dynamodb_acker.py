@@ -9,11 +9,11 @@ from typing import Any
 
 from xorack.acker.chain_writer import CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import TagNotFound, ZeroBufferNoOp
 from xorack.core.ports import DEFAULT_RETENTION_MS, Unavailable
 from xorack.core.request import Request, validate_tag
-from xorack.core.retry import RetryPolicy
 from xorack.core.stamp import Stamp, UnackedStamp, xor_bytes
 from xorack.core.transitions import MAX_FOLD, Limits
 

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xorack.spark._diff.inputs import files_in
 from xorack.spark.errors import InvalidOption
-from xorack.spark.inputs import files_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from xorack.spark.diff import Difference
+    from xorack.spark._diff.difference import Difference
 
 __all__ = ["check_empty", "write_frames"]
 

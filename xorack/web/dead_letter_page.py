@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xorack.core.clock import milliseconds
+from xorack.aws.clock import milliseconds
 from xorack.core.event import rfc3339
 from xorack.ops.body import body_lines, value_line
-from xorack.ops.dashboard import Theme, escaped, html_page, table
 from xorack.ops.dead_letters import DeadMessage, Group, add_to_groups
 from xorack.ops.text import plural, span
+from xorack.web.widget import Theme, escaped, html_page, table
 
 __all__ = ["Actions", "Sample", "read_sample", "render_messages", "render_sample"]
 

@@ -5,7 +5,7 @@ Another one is a table's; so is one in backticks, ``delta.`/a/path` ``. A folder
 folders of their own: with names such as ``day=2026-01-31``, these are columns.
 
 CSV has no types, and JSON few. Their types follow from the values on both sides: see
-`xorack.spark.text_columns`.
+`xorack.spark._diff.text_columns`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from xorack.core.errors import XorAckError
+from xorack.spark._diff.text_columns import Input, fit
 from xorack.spark.errors import InvalidOption
 from xorack.spark.messages import one_line
-from xorack.spark.text_columns import Input, fit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,8 +14,8 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from xorack.local.errors import LocalError
-from xorack.local.java import java_home
+from xorack.core.errors import XorAckError
+from xorack.spark.java import java_home
 
 __all__ = ["SparkFailed", "bytes_in", "open_session"]
 
@@ -31,7 +31,7 @@ _PARTITION_BYTES = 2**24
 _PROBLEM = re.compile("error|exception|not ", re.IGNORECASE)
 
 
-class SparkFailed(LocalError):
+class SparkFailed(XorAckError):
     """Spark did not start."""
 
 

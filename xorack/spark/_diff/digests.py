@@ -18,7 +18,7 @@ from xorack.spark.units import signed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from xorack.spark.columns import Comparison, Pair
+    from xorack.spark._diff.columns import Comparison, Pair
 
 __all__ = ["Digests", "compare_digests", "differing_keys", "hash_of", "in_buckets"]
 

