@@ -27,7 +27,7 @@ def make_lines(folder: Path, scale: float) -> None:
     places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     program = shutil.which("tpchgen-cli", path=places)
     if program is None:
-        raise RuntimeError("tpchgen-cli is not installed: it is in requirements-dev.txt")
+        raise RuntimeError("tpchgen-cli is not installed: it is in pyproject.toml")
     options = ["-s", scale, "--tables=lineitem", f"--parts={PARTS}", f"--output-dir={folder}"]
     run_process([program, "parquet", *options])
 

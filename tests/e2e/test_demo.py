@@ -85,6 +85,7 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database
     assert not (demo_work / "tmp").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_demo_leaves_nothing_behind(demo_work, database):
     mark = f"of-this-test-{os.getpid()}"
     process = subprocess.Popen(
@@ -121,7 +122,10 @@ HIDING_JAVA = ("PYTHONPATH", "PATH", "JAVA_HOME")
     [
         ("--port {}", (), "port {} is taken: Address already in use"),
         ("", HIDING_JAVA, "no Java 17 or later found for Spark: JAVA_HOME="),
-        ("--encoding rot13", (), "split: encoding 'rot13' is not one of text files"),
+        pytest.param(
+            *("--encoding rot13", (), "split: encoding 'rot13' is not one of text files"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_failure_is_explained_in_one_line(

@@ -18,7 +18,6 @@ from tests.support.cli import (
     apply,
     assert_error,
     commands_of,
-    create_stack,
     finish,
     put_invalid_item,
     start,
@@ -241,13 +240,13 @@ TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
     ],
     ids=range(12),
 )
-def test_an_error_of_a_request_is_one_line_and_status_1(stack, xorack, arguments, line):
-    create_stack(stack, "shop", {"TableName": "customers"})
+def test_an_error_of_a_request_is_one_line_and_status_1(stack, stacks, xorack, arguments, line):
+    stacks["shop"] = {"TableName": "customers"}
     assert_error(xorack(*arguments.split(" ")), 1, line)
     assert list(store(stack).scan()) == []
 
 
-def test_the_stack_may_come_from_the_environment(aws, xorack, monkeypatch):
+def test_the_stack_may_come_from_the_environment(aws, stacks, xorack, monkeypatch):
     monkeypatch.setenv("XORACK_STACK", "of-the-environment")
     assert "no stack of-the-environment" in xorack("list")[2][0]
     monkeypatch.setenv("XORACK_TABLE", aws.table_name)

@@ -130,6 +130,7 @@ def test_one_whose_start_was_interrupted(xorack, running, state):
     assert xorack("local", "status") == (1, [], [line])
 
 
+@pytest.mark.thorough
 def test_stop_ends_the_group_that_holds_the_lock(xorack, ended):
     code = """
 import fcntl, os, sys, time
@@ -148,6 +149,7 @@ with open(sys.argv[1], "w") as file:
     assert not ended.exists()
 
 
+@pytest.mark.thorough
 def test_the_environment_hides_the_users_account_from_a_shell(running, monkeypatch, xorack):
     monkeypatch.setenv("AWS_PROFILE", "production")
     monkeypatch.setenv("XORACK_TABLE", "chains")

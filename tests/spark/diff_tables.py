@@ -233,10 +233,54 @@ def schemas(draw: Any, keys: Kinds = LEAVES, values: Kinds = KINDS) -> Schema:
     return Schema(key, compared, alone, ignored, draw(st.booleans()))
 
 
+def _of(type_: str, *values: Any) -> Kind:
+    return Kind((type_, type_), [(value, value) for value in values])
+
+
+_WORDS = _of("string", "", "a", "ab", "b")
+_WHOLE = Kind(("int", "bigint"), [(number, number) for number in (0, 1, -1)])
+MIXED = Schema(
+    key=[Column("k", _WHOLE), Column("c", Kind(("string", "string"), _WORDS.values))],
+    values=[
+        Column("ignored", _WORDS),
+        Column("t", _WORDS),
+        Column("u", _WORDS),
+        Column("i", _WHOLE),
+        Column(
+            "d",
+            Kind(
+                ("decimal(5,2)", "decimal(18,6)"),
+                [(Decimal("1.50"), Decimal("1.5")), (Decimal("1.60"), Decimal("1.6"))],
+            ),
+        ),
+        Column(
+            "f", Kind(("float", "double"), [(0.0, -0.0), *((value, value) for value in FLOATS[:5])])
+        ),
+        Column("a", _of("array<array<int>>", [], [[]], [None], [[1, 2]], [[1], [2]])),
+        Column("z", _of("array<int>", [0, None], [None, 0])),
+        Column("m", Kind(("map<int,int>",) * 2, [({1: 1, 2: 2}, {2: 2, 1: 1}), ({1: 2},) * 2])),
+        Column("s", _of("struct<x:array<int>,y:int>", *({"x": [x], "y": x} for x in (0, None)))),
+    ],
+    alone=([], []),
+    ignored=1,
+    named=False,
+)
+"""A schema whose columns have the same values on both sides, some under other types."""
+NULLS = Schema(
+    key=[Column("k", _WHOLE)],
+    values=[Column("z", _of("array<int>", [0, None], [None, 0]))],
+    alone=([], []),
+    ignored=0,
+    named=False,
+)
+
+
 class Cases:
     """Random cases of a schema: the rows of both sides, from a seed."""
 
-    def __init__(self, schema: Schema, seed: int, cases: int, *, unique: bool = False) -> None:
+    def __init__(
+        self, schema: Schema, seed: int, cases: int, *, unique: bool = False, damaged: float = 1
+    ) -> None:
         """Draw the rows.
 
         Args:
@@ -244,6 +288,7 @@ class Cases:
             seed: Leads to the same rows each time.
             cases: How many.
             unique: No side has a key twice.
+            damaged: The share of cases whose right side may differ.
         """
         self._random = random.Random(seed)
         self.columns = [schema.side(0), schema.side(1)]
@@ -254,7 +299,8 @@ class Cases:
             left = [self._row(0) for _ in range(self._random.randrange(6))]
             left += self._random.choices(left, k=self._random.choice((0, 0, 1, 2))) if left else []
             right = [self._other(row) for row in left]
-            for _ in range(self._random.choice((0, 0, 1, 1, 2, 4))):
+            whole = self._random.random() >= damaged
+            for _ in range(0 if whole else self._random.choice((0, 0, 1, 1, 2, 4))):
                 change = self._random.choice(_CHANGES)
                 change(self, right)
             self._random.shuffle(right)
@@ -306,6 +352,9 @@ class Cases:
         if rows:
             rows.pop(self._random.randrange(len(rows)))
 
+    def drop_all(self, rows: list[Cells]) -> None:
+        rows.clear()
+
     def double(self, rows: list[Cells]) -> None:
         if rows:
             row = self._random.choice(rows)
@@ -336,4 +385,7 @@ class Cases:
             one[name], other[name] = other[name], one[name]
 
 
-_CHANGES = (Cases.add, Cases.drop, Cases.double, Cases.change, Cases.change, Cases.move, Cases.swap)
+_CHANGES = (
+    *(Cases.add, Cases.drop, Cases.drop_all, Cases.double),
+    *(Cases.change, Cases.change, Cases.move, Cases.swap),
+)
