@@ -12,9 +12,10 @@ import urllib.request
 
 import pytest
 
-from tests.e2e.conftest import ROOT, eventually, item_of
+from tests.e2e.conftest import ROOT, item_of
 from tests.e2e.test_embedded import members
 from tests.support.dead_letters import put_messages
+from tests.support.events import eventually
 from xorack.aws.sqs import send
 from xorack.cli import main
 from xorack.core.request import Request
@@ -86,26 +87,6 @@ def test_a_second_shell_produces_and_looks(running, tmp_path):
     )  # fmt: skip
 
 
-def test_following_readers_get_the_events_that_come(running):
-    _, position = running.events()
-    detail = json.dumps({"id": "1", "tag": "here"})
-    events = [
-        ("xorack", running.stack.bus_name),
-        ("xorack", "default"),
-        ("else", running.stack.bus_name),
-    ]
-    running.stack.client("events").put_events(
-        Entries=[
-            {"Source": source, "EventBusName": bus, "DetailType": "failed", "Detail": detail}
-            for source, bus in events
-        ]
-    )
-    (event,), after = running.events(position)
-    assert event["detail"] == {"id": "1", "tag": "here"}
-    assert event["time"].endswith("Z")
-    assert running.events(after) == ([], position + 3)
-
-
 def test_a_reader_follows_until_it_is_interrupted_or_the_stack_ends(running):
     # A background job of a shell ignores the signal.
     program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -115,13 +96,19 @@ def test_a_reader_follows_until_it_is_interrupted_or_the_stack_ends(running):
     readers = [
         subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True) for _ in range(2)
     ]
-    detail = json.dumps({"tag": "followed"})
-    entry = {"Source": "xorack", "DetailType": "acked", "Detail": detail}
-    running.stack.client("events").put_events(
-        Entries=[{**entry, "EventBusName": running.stack.bus_name}]
-    )
+    _, position = running.events()
+    bus = running.stack.bus_name
+    entries = [
+        {"Source": source, "EventBusName": name, "DetailType": "acked", "Detail": '{"tag": "here"}'}
+        for source, name in (("xorack", bus), ("xorack", "default"), ("else", bus))
+    ]
+    running.stack.client("events").put_events(Entries=entries)
     for reader in readers:
-        assert any('"followed"' in line for line in iter(reader.stdout.readline, ""))
+        assert any('"here"' in line for line in iter(reader.stdout.readline, ""))
+    (event,), after = running.events(position)
+    assert event["detail"] == {"tag": "here"}
+    assert event["time"].endswith("Z")
+    assert running.events(after) == ([], position + 3)
     interrupted, orphaned = readers
     interrupted.send_signal(signal.SIGINT)
     assert (interrupted.communicate(timeout=60)[1], interrupted.returncode) == ("", 0)

@@ -226,7 +226,9 @@ TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
         ("fail typo --reason x", "tag: 'typo' does not exist\n"),
         ("show typo --table gone", "there is no table gone in us-east-1\n"),
         ("list --table gone --region eu-west-1", "there is no table gone in eu-west-1\n"),
+        ("web --table gone", "there is no table gone in us-east-1\n"),
         ("redrive --stack orders", ORDERS),
+        ("web --stack orders", ORDERS),
         ("show typo --stack orders", f"{ORDERS}, or its table with --table"),
         ("list --stack shop", "stack shop is CREATE_COMPLETE and has no output QueueUrl, DeadLett"),
         ("show ", f"tag: '', {TAG_LENGTH}"),
@@ -238,7 +240,7 @@ TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
             "after: 'x', expected the position of a list in the order of",
         ),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_an_error_of_a_request_is_one_line_and_status_1(stack, stacks, xorack, arguments, line):
     stacks["shop"] = {"TableName": "customers"}
@@ -274,6 +276,12 @@ INVALID = [
     ("wait --run a b", "TAG and --run cannot be used together (see: xorack wait --help)"),
     ("wait a --chains 1", "--chains requires --run (see: xorack wait --help)"),
     ("redrive --queue x", "--dead-letters and --queue must be used together (see: xorack redrive "),
+    (
+        "web --table t --queue q",
+        "--dead-letters and --queue must be used together (see: ",
+    ),
+    ("web --dead-letters d --queue q", "--dead-letters requires --table"),
+    ("web --port 65536", "Invalid value for '--port'"),
     ("demo --dir /not/there", "Invalid value for --dir: /not/there: No such"),
     ("demo --dir=", "Invalid value for --dir: it is empty"),
     (f"demo --dir {__file__}", "Invalid value for --dir: "),

@@ -70,31 +70,12 @@ def _same(types: Sequence[str], *values: Any) -> st.SearchStrategy[Kind]:
 BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 INTEGERS = (0, 1, -1, 127, 128, -128, 2**31 - 1, 2**31, -(2**31), 2**40, 2**63 - 1, -(2**63))
 DECIMALS = (
-    "0",
-    "1",
-    "-1",
-    "1.5",
-    "1.05",
-    "0.15",
-    "15",
-    "99999",
-    "0.000001",
-    "1e18",
-    "1e25",
-    "1e37",
+    *("0", "1", "-1", "1.5", "1.05", "0.15", "15", "99999"),
+    *("0.000001", "1e18", "1e25", "1e37"),
 )
 FLOATS = (
-    0.0,
-    -0.0,
-    float("nan"),
-    float("inf"),
-    float("-inf"),
-    1.5,
-    -1.5,
-    0.1,
-    1e300,
-    5e-324,
-    1e-45,
+    *(0.0, -0.0, float("nan"), float("inf"), float("-inf")),
+    *(1.5, -1.5, 0.1, 1e300, 5e-324, 1e-45),
 )
 
 
@@ -239,23 +220,14 @@ def _of(type_: str, *values: Any) -> Kind:
 
 _WORDS = _of("string", "", "a", "ab", "b")
 _WHOLE = Kind(("int", "bigint"), [(number, number) for number in (0, 1, -1)])
+_TENTHS = Decimal("1.50"), Decimal("1.60")
 MIXED = Schema(
     key=[Column("k", _WHOLE), Column("c", Kind(("string", "string"), _WORDS.values))],
     values=[
-        Column("ignored", _WORDS),
-        Column("t", _WORDS),
-        Column("u", _WORDS),
+        *(Column(name, _WORDS) for name in ("ignored", "t", "u")),
         Column("i", _WHOLE),
-        Column(
-            "d",
-            Kind(
-                ("decimal(5,2)", "decimal(18,6)"),
-                [(Decimal("1.50"), Decimal("1.5")), (Decimal("1.60"), Decimal("1.6"))],
-            ),
-        ),
-        Column(
-            "f", Kind(("float", "double"), [(0.0, -0.0), *((value, value) for value in FLOATS[:5])])
-        ),
+        Column("d", Kind(("decimal(5,2)", "decimal(18,6)"), [(of, of) for of in _TENTHS])),
+        Column("f", Kind(("float", "double"), [(0.0, -0.0), *((f, f) for f in FLOATS[:5])])),
         Column("a", _of("array<array<int>>", [], [[]], [None], [[1, 2]], [[1], [2]])),
         Column("z", _of("array<int>", [0, None], [None, 0])),
         Column("m", Kind(("map<int,int>",) * 2, [({1: 1, 2: 2}, {2: 2, 1: 1}), ({1: 2},) * 2])),

@@ -152,7 +152,6 @@ def test_equal_duplicates_among_many_keys_that_differ(spark, monkeypatch):
         assert d.counts == Counts(302, 302, 2, 0, 0, 300, 0, 0)
 
 
-@pytest.mark.slow
 def test_first_rows_with_values_that_python_lacks(spark):
     """A usual sentinel: east of Greenwich, it lies in the year 10000."""
     rows = spark.sql(

@@ -218,7 +218,6 @@ def test_other_input_rows_as_many_as_were_started(run, tmp_path):
     assert len(as_set(run.sent())) == 5
 
 
-@pytest.mark.slow
 def test_nobody_can_say_what_was_read(run):
     """Without ``rows``, and with a frame given to start, whether the input lacked rows is open."""
     frame_run = run.again(run_id="frames")
