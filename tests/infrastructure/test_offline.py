@@ -59,9 +59,11 @@ def machine(tmp_path):
     }
 
 
-def test_the_app_runs_without_network_and_node(machine):
-    process = run(sys.executable, "app.py", **machine, CDK_CONTEXT_JSON='{"batch_size": "77"}')
-    assert process.returncode == 0, process.stderr  # the CDK's validation passes, too
+@pytest.mark.parametrize("validation", ["false", pytest.param("true", marks=pytest.mark.slow)])
+def test_the_app_runs_without_network_and_node(machine, validation):
+    context = {"CDK_VALIDATION": validation, "CDK_CONTEXT_JSON": '{"batch_size": "77"}'}
+    process = run(sys.executable, "app.py", **machine, **context)
+    assert process.returncode == 0, process.stderr
     log = Path(machine["WATCH_LOG"]).read_text().splitlines()
     assert set(log) == {"python starts", "node starts"}
     template = Template.read(Path(machine["CDK_OUTDIR"], "xorack.template.json"))
