@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from measure.load import BILLED_BYTES, Sent
 from measure.options import Options, Plan
 from xorack.core.chain import Chain
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES
 
 PRICES = Path(__file__).with_name("prices.json")
@@ -53,7 +53,7 @@ class Prices:
         """Read a file of the form of prices.json.
 
         Raises:
-            InvalidRequest: The file cannot be read, or a field is missing or invalid.
+            ArgumentError: The file cannot be read, or a field is missing or invalid.
         """
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -61,10 +61,10 @@ class Prices:
             prices = {name: content["per_million"][name] for name in UNITS}
         except (OSError, ValueError, KeyError, TypeError) as error:
             expected = f"a file of the form of {PRICES.name} ({type(error).__name__}: {error})"
-            raise InvalidRequest("prices", path, expected) from error
+            raise ArgumentError("prices", path, expected) from error
         for name, price in prices.items():
             if type(price) not in (int, float) or not isfinite(price) or price < 0:
-                raise InvalidRequest(f"per_million, {name}", price, "a number from 0 up")
+                raise ArgumentError(f"per_million, {name}", price, "a number from 0 up")
         date, region, currency = texts
         return cls(date, region, currency, prices)
 

@@ -96,7 +96,7 @@ class Measurement:
 
         Raises:
             MeasureFailed: The events cannot be received.
-            SendFailed: The queue does not accept the messages.
+            SendError: The queue does not accept the messages.
         """
         outputs, begun = self.target.outputs, time.time()
         with ExitStack() as stack:

@@ -32,7 +32,7 @@ from xorack.aws.sqs import send
 from xorack.client.tracker import Token, Tracker
 from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core import transitions
-from xorack.core.errors import SendFailed, StaleLocalData, TagNotFound
+from xorack.core.errors import SendError, StaleLocalData, TagNotFound
 from xorack.core.request import Request
 
 _INVOCATION_SECONDS = 12.0
@@ -134,7 +134,7 @@ def _share(plan: Plan, phase: int) -> Iterator[Raw]:
 
 def _surely(call: Callable[[], Any]) -> None:
     while True:
-        with suppress(SendFailed):
+        with suppress(SendError):
             return call()
 
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from tests.support.cli import TAG, apply, finish, put_invalid_item, start, store
 from xorack import traced
 from xorack.cli import watch
-from xorack.core.ports import Unavailable
 from xorack.core.request import Request
+from xorack.errors import UnavailableError
 from xorack.ops.watch import ChainWatcher
 
 
@@ -56,7 +56,7 @@ def test_a_failed_poll_is_retried(stack, xorack, sleeps, monkeypatch):
 
     def fail_once(watcher, **_):
         monkeypatch.setattr(ChainWatcher, "poll", poll)
-        raise Unavailable(OSError("cut off"))
+        raise UnavailableError(OSError("cut off"))
 
     sleeps.append(lambda: monkeypatch.setattr(ChainWatcher, "poll", fail_once))
     sleeps.append(lambda: finish(stack))

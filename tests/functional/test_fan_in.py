@@ -14,7 +14,7 @@ from tests.support.functions import Context
 from xorack import Tracker, fan_in, fan_out, names_of, step_of
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.core.errors import InvalidRequest, InvalidToken, SendFailed
+from xorack.core.errors import ArgumentError, SendError
 
 ATTRIBUTES = {"stringValue": "StringValue", "dataType": "DataType"}
 
@@ -224,7 +224,7 @@ def test_a_batch_that_fails_as_a_whole_raises(work, functions):
     broken = failing("SendMessageBatch", "AccessDenied", status=403)
     with broken, pytest.raises(BatchProcessingError) as raised:
         handler(event, Context())
-    assert {kind for kind, *_ in raised.value.child_exceptions} == {SendFailed}
+    assert {kind for kind, *_ in raised.value.child_exceptions} == {SendError}
     processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
     with failing("SendMessageBatch", "AccessDenied", status=403):
         response = handler_of(work, nothing, processor=processor)(event, Context())
@@ -287,7 +287,7 @@ def cut_off(count):
 def test_messages_that_the_queue_rejects_stop_the_fan_out(work, functions):
     token = work.tracker.start("t", timeout=60)
     broken = failing("SendMessageBatch", "AccessDenied", times=1, status=403)
-    with broken, pytest.raises(SendFailed), work.tracker.step(token) as step:
+    with broken, pytest.raises(SendError), work.tracker.step(token) as step:
         fan_out(step, {"a": "1"}, work.url, work.sqs)
     functions.deliver()
     assert functions.item("t")["started"] == {"N": "1"}
@@ -326,7 +326,7 @@ def test_an_invalid_token_fails_its_message_alone(work, functions, token):
     processor = BatchProcessor(EventType.SQS)
     handler = handler_of(work, lambda *_: handled.append(1), processor=processor)
     assert failures(handler(event, Context())) == ["m"]
-    assert [kind for kind, *_ in processor.exceptions] == [InvalidToken]
+    assert [kind for kind, *_ in processor.exceptions] == [ArgumentError]
     assert handled == [1]
     assert acked(functions) == 2
 
@@ -342,12 +342,12 @@ def test_an_invalid_token_fails_its_message_alone(work, functions, token):
     ],
 )
 def test_an_event_that_ignores_failures_is_rejected(work, event):
-    with pytest.raises(InvalidRequest, match="expected an SQS event"):
+    with pytest.raises(ArgumentError, match="expected an SQS event"):
         handler_of(work, nothing)(event, Context())
 
 
 def test_a_processor_with_a_model_is_rejected(work):
-    with pytest.raises(InvalidRequest, match="processor"):
+    with pytest.raises(ArgumentError, match="processor"):
         fan_in(work.tracker, processor=BatchProcessor(EventType.SQS, model=object))
 
 

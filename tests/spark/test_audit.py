@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.orders import LINES, SIZES, Run, lines_of, tag
-from xorack.spark import InvalidOption, NotStarted, UnsuitableColumns
+from xorack.errors import ArgumentError, ColumnsError, StateError
 
 pytestmark = pytest.mark.spark
 
@@ -85,7 +85,7 @@ def test_a_table_without_chains(run):
     audit = run.rows.audit(run.write(run.bill(damaged(run)), "billed"))
     assert not audit.agrees
     assert (audit.found, audit.chains, audit.differing) == (153, {"undecided": ORDERS}, None)
-    with pytest.raises(UnsuitableColumns, match="the table has evidence of all chains together"):
+    with pytest.raises(ColumnsError, match="the table has evidence of all chains together"):
         audit.missing_rows(run.read())
 
 
@@ -103,9 +103,9 @@ def test_a_start_without_rows(spark, queue, tmp_path):
 
 def test_errors(run):
     for table, problem in (([], "an empty list"), ("no_such_table", "'no_such_table' cannot be")):
-        with pytest.raises(InvalidOption, match=f"^option table: {problem}"):
+        with pytest.raises(ArgumentError, match=f"^table: {problem}"):
             run.rows.audit(table)
-    with pytest.raises(NotStarted, match="has not started rows named 'lines'"):
+    with pytest.raises(StateError, match="has not started rows named 'lines'"):
         run.again(run_id="other").rows.audit(run.read())
-    with pytest.raises(UnsuitableColumns, match="neither the evidence of 'lines'"):
+    with pytest.raises(ColumnsError, match="neither the evidence of 'lines'"):
         run.rows.audit(run.read().select("order", "sku"))

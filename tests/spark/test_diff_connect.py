@@ -3,7 +3,8 @@
 import pytest
 from pyspark.sql import functions as F
 
-from xorack.spark import Counts, Tracking, UnsuitableColumns, diff
+from xorack.errors import ColumnsError
+from xorack.spark import Counts, Tracking, diff
 from xorack.spark._diff import pairing
 
 
@@ -21,7 +22,7 @@ def test_differences(connect, monkeypatch, few):
         assert d.equal
         assert d.repair().schema.simpleString() == left.schema.simpleString()
         assert [frame.collect() for frame in (d.missing, d.changed, d.duplicates)] == [[], [], []]
-    with pytest.raises(UnsuitableColumns, match="column no is not in the left frame"):
+    with pytest.raises(ColumnsError, match="column no is not in the left frame"):
         diff(left, left, key="no")
 
 

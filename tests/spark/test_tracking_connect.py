@@ -5,7 +5,8 @@ from pyspark.sql import functions as F
 
 from tests.spark.helpers import Acker
 from xorack import peel, unit_id
-from xorack.spark import InvalidOption, OutputDiffers, Tracking, UnsuitableColumns
+from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError
+from xorack.spark import Tracking
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_unwritten_observation(job, monkeypatch):
     _, lines, path, _ = job
     lines.start(path)
     monkeypatch.setattr("xorack.spark.evidence._PATIENCE_SECONDS", 0.1)
-    with pytest.raises(InvalidOption, match="was not written"):
+    with pytest.raises(ArgumentError, match="was not written"):
         lines.finish(observed=lines.observe(bill(lines, path)))
 
 
@@ -62,7 +63,7 @@ def test_rows_that_are_lost_on_disk_and_come_back(job, queue):
     less = session.read.parquet(path).where("line NOT IN (3, 50, 51)")
     less.write.parquet(f"{folder}/less")
     bill(lines, f"{folder}/less").write.parquet(f"{folder}/billed")
-    with pytest.raises(OutputDiffers, match="97 of 100 units of 'lines'"):
+    with pytest.raises(OutputDiffersError, match="97 of 100 units of 'lines'"):
         lines.finish(f"{folder}/billed")
     assert lines.finish(f"{folder}/billed", rows=less).missing == 3
     acker = Acker(queue.bodies)
@@ -80,9 +81,7 @@ def test_an_error_in_a_task_is_one_line(job, queue):
     _, lines, path, _ = job
     session = lines.tracking.spark
     broken = session.read.parquet(path).withColumn("line", F.expr("nullif(line, 5)"))
-    with pytest.raises(
-        UnsuitableColumns, match=r"^unit column line is null; a unit needs a value$"
-    ):
+    with pytest.raises(ColumnsError, match=r"^unit column line is null; a unit needs a value$"):
         lines.start(broken)
     assert queue.bodies == []
 
@@ -90,7 +89,7 @@ def test_an_error_in_a_task_is_one_line(job, queue):
 def test_a_queue_that_is_not_there(job):
     tracking, *_ = job
     other = Tracking(tracking.spark, tracking.queue_url + "x", "r", tracking.records)
-    with pytest.raises(InvalidOption, match="there is no queue"):
+    with pytest.raises(ArgumentError, match="there is no queue"):
         other.check()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from xorack.core.errors import InvalidRequest, shown
+from xorack.core.errors import ArgumentError, shown
 from xorack.core.stamp import check_bytes
 
 __all__ = [
@@ -40,7 +40,7 @@ RESUME_KINDS = {"step_functions": 2048, "lambda": 1024}
 """Who may wait for a chain's end, and the most characters of its token."""
 
 _Check = Callable[[str, Any], Any]
-"""Takes a field's name and value; returns the value, or raises InvalidRequest."""
+"""Takes a field's name and value; returns the value, or raises ArgumentError."""
 
 
 def _text(least: int, most: int) -> _Check:
@@ -48,13 +48,13 @@ def _text(least: int, most: int) -> _Check:
 
     def check(field: str, value: Any) -> str:
         if not isinstance(value, str):
-            raise InvalidRequest(field, value, expected)
+            raise ArgumentError(field, value, expected)
         try:
             length = len(value) if value.isascii() else len(value.encode())
         except UnicodeEncodeError:
-            raise InvalidRequest(field, value, f"{expected} or lone surrogates") from None
+            raise ArgumentError(field, value, f"{expected} or lone surrogates") from None
         if not least <= length <= most or "\0" in value:
-            raise InvalidRequest(field, value, expected)
+            raise ArgumentError(field, value, expected)
         return value
 
     return check
@@ -63,25 +63,25 @@ def _text(least: int, most: int) -> _Check:
 def _stamp(field: str, value: Any) -> bytes:
     stamp = bytes(check_bytes(field, value))
     if not 1 <= len(stamp) <= MAX_STAMP_BYTES:
-        raise InvalidRequest(field, f"{len(stamp)} bytes", f"1 to {MAX_STAMP_BYTES} bytes")
+        raise ArgumentError(field, f"{len(stamp)} bytes", f"1 to {MAX_STAMP_BYTES} bytes")
     if not any(stamp):
-        raise InvalidRequest(field, f"{len(stamp)} zero bytes", "at least one non-zero byte")
+        raise ArgumentError(field, f"{len(stamp)} zero bytes", "at least one non-zero byte")
     return stamp
 
 
 def _base64_stamp(field: str, value: Any) -> bytes:
     if not isinstance(value, str):
-        raise InvalidRequest(field, value, "a string of standard base64")
+        raise ArgumentError(field, value, "a string of standard base64")
     try:
         stamp = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidRequest(field, value, "standard base64 (RFC 4648, section 4)") from None
+        raise ArgumentError(field, value, "standard base64 (RFC 4648, section 4)") from None
     return _stamp(field, stamp)
 
 
 def _count(field: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
-        raise InvalidRequest(field, value, f"a whole number from 0 to {MAX_COUNT}")
+        raise ArgumentError(field, value, f"a whole number from 0 to {MAX_COUNT}")
     return value
 
 
@@ -91,7 +91,7 @@ def _seconds(field: str, value: Any) -> float:
         or not isinstance(value, (int, float))
         or not 0 < value <= MAX_TIMEOUT_SECONDS
     ):
-        raise InvalidRequest(field, value, f"seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}")
+        raise ArgumentError(field, value, f"seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}")
     return value
 
 
@@ -113,27 +113,27 @@ def _is_nested_deeper(value: object, depth: int) -> bool:
 def _detail(field: str, value: Any) -> dict[str, Any]:
     expected = f"a JSON object of at most {MAX_DETAIL_BYTES} bytes, {MAX_DETAIL_DEPTH} deep"
     if not isinstance(value, Mapping) or _is_nested_deeper(value, MAX_DETAIL_DEPTH):
-        raise InvalidRequest(field, value, expected)
+        raise ArgumentError(field, value, expected)
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         length = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidRequest(field, value, f"{expected}, without lone surrogates") from None
+        raise ArgumentError(field, value, f"{expected}, without lone surrogates") from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(field, value, f"{expected} ({shown(str(error))})") from None
+        raise ArgumentError(field, value, f"{expected} ({shown(str(error))})") from None
     if length > MAX_DETAIL_BYTES:
-        raise InvalidRequest(field, f"{length} bytes", expected)
+        raise ArgumentError(field, f"{length} bytes", expected)
     return dict(value)
 
 
 def _resume(field: str, value: Any) -> dict[str, str]:
     expected = 'an object with one of "step_functions" (a task token) and "lambda" (a callback id)'
     if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= RESUME_KINDS.keys():
-        raise InvalidRequest(field, value, expected)
+        raise ArgumentError(field, value, expected)
     ((kind, token),) = value.items()
     most = RESUME_KINDS[kind]
     if not isinstance(token, str) or not 1 <= len(token) <= most or not token.isascii():
-        raise InvalidRequest(f"{field}.{kind}", token, f"1 to {most} ASCII characters")
+        raise ArgumentError(f"{field}.{kind}", token, f"1 to {most} ASCII characters")
     return dict(value)
 
 
@@ -191,11 +191,11 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
         The fields, with stamps as bytes.
 
     Raises:
-        InvalidRequest: The operation is unknown, or a field is invalid, unknown or missing.
+        ArgumentError: The operation is unknown, or a field is invalid, unknown or missing.
     """
     operations = _JSON_OPERATIONS if json_ else _OPERATIONS
     if not isinstance(op, str) or op not in operations:
-        raise InvalidRequest("op", op, "create, stamp, fail or extend")
+        raise ArgumentError("op", op, "create, stamp, fail or extend")
     required, checks = operations[op]
     values: dict[str, Any] = {"op": op}
     for name, value in fields.items():
@@ -204,10 +204,10 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
             values[name] = check(name, value)
         elif name != "op":
             expected = f"no such field: {op} has {', '.join(sorted(('op', *checks)))}"
-            raise InvalidRequest(shown(name)[1:-1], value, expected)
+            raise ArgumentError(shown(name)[1:-1], value, expected)
     for name in required:
         if name not in values:
-            raise InvalidRequest(name, "missing", f"a value: {op} needs it")
+            raise ArgumentError(name, "missing", f"a value: {op} needs it")
     return values
 
 
@@ -215,7 +215,7 @@ def validate_tag(tag: object) -> str:
     """Return the tag if it is valid: a non-empty string of at most 1,024 UTF-8 bytes, without NUL.
 
     Raises:
-        InvalidRequest: The tag is invalid.
+        ArgumentError: The tag is invalid.
     """
     checked: str = _CHECKS["tag"]("tag", tag)
     return checked
@@ -266,7 +266,7 @@ class Request:
         """Check the fields and make the request. None stands for an optional field's default.
 
         Raises:
-            InvalidRequest: A field is invalid. The error names it, its value and what was expected.
+            ArgumentError: A field is invalid. The error names it, its value and what was expected.
         """
         given = {"stamp": stamp, "started": started, "finished": finished, **optional}
         fields = {n: value for n, value in given.items() if value != getattr(Request, n, None)}
@@ -297,10 +297,10 @@ class Request:
         """Read a request out of one element of a message's ``requests``.
 
         Raises:
-            InvalidRequest: The element is not a valid request. The error names the field.
+            ArgumentError: The element is not a valid request. The error names the field.
         """
         if not isinstance(raw, dict):
-            raise InvalidRequest("request", raw, "a JSON object")
+            raise ArgumentError("request", raw, "a JSON object")
         request = cls.__new__(cls)
         vars(request).update(_validated(raw.get("op"), raw, json_=True))
         return request

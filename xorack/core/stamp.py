@@ -10,7 +10,7 @@ Tables" (2011), for the tables.
 
 from __future__ import annotations
 
-from xorack.core.errors import BufferLengthsUnequal, InvalidRequest, LessThanTwoBuffers
+from xorack.core.errors import ArgumentError, BufferLengthsUnequal, LessThanTwoBuffers
 from xorack.core.hashing import MASK, xxh64_long, xxh64_long_inverse
 
 __all__ = [
@@ -81,9 +81,9 @@ class UnackedStamp(Stamp):
 
 
 def check_bytes(field: str, value: object) -> bytes | bytearray | memoryview:
-    """Return the value if it is bytes; raise InvalidRequest that names the field if not."""
+    """Return the value if it is bytes; raise ArgumentError that names the field if not."""
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise InvalidRequest(field, value, "bytes")
+        raise ArgumentError(field, value, "bytes")
     return value
 
 
@@ -108,7 +108,7 @@ def xor(*stamps: bytes) -> Stamp:
     Raises:
         LessThanTwoBuffers: Fewer than two stamps were given.
         BufferLengthsUnequal: The lengths differ.
-        InvalidRequest: A stamp is not bytes.
+        ArgumentError: A stamp is not bytes.
     """
     if len(stamps) < 2:
         raise LessThanTwoBuffers
@@ -124,9 +124,9 @@ def xor(*stamps: bytes) -> Stamp:
 def _id_bytes(unit: int) -> bytes:
     """Encode a unit's id in 8 little-endian bytes; Spark's negative longs in two's complement."""
     if isinstance(unit, bool) or not isinstance(unit, int):
-        raise InvalidRequest("unit", unit, "an int")
+        raise ArgumentError("unit", unit, "an int")
     if unit == 0 or not -(1 << 63) <= unit <= MASK:
-        raise InvalidRequest("unit", unit, "a non-zero 64-bit integer")
+        raise ArgumentError("unit", unit, "a non-zero 64-bit integer")
     return (unit & MASK).to_bytes(8, "little")
 
 
@@ -140,15 +140,15 @@ def plain(unit: int) -> Stamp:
         8 bytes.
 
     Raises:
-        InvalidRequest: The id is not a non-zero 64-bit integer.
+        ArgumentError: The id is not a non-zero 64-bit integer.
     """
     return Stamp(_id_bytes(unit))
 
 
 def check_cells(cells: object) -> int:
-    """Return the cells of a traced stamp's tables; raise InvalidRequest that names the field."""
+    """Return the cells of a traced stamp's tables; raise ArgumentError that names the field."""
     if isinstance(cells, bool) or not isinstance(cells, int) or cells not in TRACED_SIZES:
-        raise InvalidRequest("cells", cells, "16, 64, 256 or 1024")
+        raise ArgumentError("cells", cells, "16, 64, 256 or 1024")
     return cells
 
 
@@ -168,11 +168,11 @@ def traced(unit: int, cells: int = TRACED_CELLS) -> Stamp:
         with that hash in one cell.
 
     Raises:
-        InvalidRequest: The id or the number of cells is invalid.
+        ArgumentError: The id or the number of cells is invalid.
     """
     size, y = check_cells(cells), xxh64_long(int.from_bytes(_id_bytes(unit), "little"))
     if not y:
-        raise InvalidRequest(
+        raise ArgumentError(
             "unit", unit, f"an id other than {_UNIT_OF_ZERO:016x}, which hashes to 0"
         )
     stamp = bytearray(traced_length(size))

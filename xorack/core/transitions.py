@@ -12,12 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
-from xorack.core.errors import (
-    BufferLengthsUnequal,
-    InvalidRequest,
-    RequestIdReused,
-    TagExists,
-)
+from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReusedError, TagExists
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.request import RESUME_KINDS, Op, Request
@@ -273,15 +268,15 @@ def _stamp_length(chain: Chain | None, requests: Sequence[Request]) -> int | Non
     return len(stamps[0]) if stamps else None
 
 
-def _cannot_resume(resume: Mapping[str, str], limits: Limits) -> InvalidRequest:
+def _cannot_resume(resume: Mapping[str, str], limits: Limits) -> ArgumentError:
     able = " or ".join(sorted(limits.resumes)) or "no resume"
-    return InvalidRequest("resume", next(iter(resume)), f"{able}: see this acker's setting resume")
+    return ArgumentError("resume", next(iter(resume)), f"{able}: see this acker's setting resume")
 
 
 def _duplicate(request: Request, same_content: bool) -> Outcome:
     if same_content:
         return Outcome(request, "duplicate")
-    return Outcome(request, "rejected", RequestIdReused(request.id))
+    return Outcome(request, "rejected", RequestIdReusedError(request.id))
 
 
 def _fold(
