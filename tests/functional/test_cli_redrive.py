@@ -168,7 +168,8 @@ def test_a_stack_says_how_long_it_keeps_finished_chains(aws, xorack, sqs):
     for name, seconds in {"short": "43200", "odd": "soon"}.items():
         create_stack(aws, name, {**outputs_of(aws), "RetentionSeconds": seconds})
     put(aws, *bodies(1), sent_at=days_ago(1))
-    line = "error: output RetentionSeconds of odd: 'soon', expected whole seconds: name yours with --stack"
+    problem = "output RetentionSeconds of odd: 'soon', expected whole seconds"
+    line = f"error: {problem}: name yours with --stack"
     assert xorack("redrive", "--stack", "odd") == (1, [], [line])
     _, out, _ = xorack("redrive", "--stack", "short", "--yes")
     assert out[-2].startswith("1 message is older than the 0.5 days for")

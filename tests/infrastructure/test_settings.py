@@ -14,7 +14,6 @@ from lambda_src import environment
 from xorack.aws.client import TimeOuts
 from xorack.cdk import settings as module
 from xorack.cdk.settings import Settings
-from xorack.core.errors import shown
 from xorack.errors import ArgumentError
 
 from .templates import FUNCTIONS, STATEFUL, Template
@@ -139,7 +138,7 @@ def test_an_invalid_setting_is_named(settings, expected):
         Settings.from_context(settings)
     message = str(caught.value)
     assert re.match(rf"setting {name}: \S.*, expected ", message)
-    assert shown(value) in message
+    assert ascii(str(value))[1:-1][:70] in message
     assert expected in message
     assert "\n" not in message
     assert caught.value.field == f"setting {name}"
