@@ -8,6 +8,7 @@ PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python3
 endif
 ARGS ?=
 PY := .venv/bin/python
+VENV = "$(PYTHON)" tools/venv.py
 
 # Without bytecode each worker compiles some thousand modules: a quarter of the quick tests' time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,7 +28,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types synth deploy clean distclean measure docs diff
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth deploy clean distclean measure docs diff
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,11 +43,11 @@ python:
 	  echo "error: $(PYTHON) is not Python 3.10 or later ($${version:-it does not run}): name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 
 venv: python ## Set up .venv (the other targets do this first)
-	@"$(PYTHON)" tools/venv.py $(SAME_PYTHON)
+	@$(VENV) dev $(SAME_PYTHON)
 
 .PHONY: venv-demo
 venv-demo: python
-	@"$(PYTHON)" tools/venv.py --demo $(SAME_PYTHON)
+	@$(VENV) demo $(SAME_PYTHON)
 
 demo: venv-demo ## Run the demo on this machine: DIR=folder of your own files, LOSE=what to lose
 	@$(PY) -m demo $(if $(call GIVEN,DIR),--dir "$$DIR") $(if $(call GIVEN,LOSE),--lose "$$LOSE") $(ARGS)
@@ -60,7 +61,7 @@ diff: venv ## Compare two datasets: LEFT=one RIGHT=other KEY=order,line, ARGS="-
 	@$(PY) -m xorack.cli diff "$$LEFT" "$$RIGHT" --key "$$KEY" $(ARGS)
 
 # Three workers: one has the Spark tests, one those of the embedded AWS, which often wait.
-PYTEST := $(PY) -m pytest -n 3 --no-loadscope-reorder
+PYTEST := $(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 # Folders without the others: each worker imports all that it collects.
 QUICK := unit property functional infrastructure
@@ -71,18 +72,27 @@ check: lint types ## Lint, types and quick tests, in a minute: no Spark, no embe
 test: lint types ## Lint, types and all tests except the slow ones
 	@$(PYTEST) -m "not slow" $(ARGS)
 
-test-slow: venv ## The slow tests, and the types of the CDK
-	@$(PY) -m mypy --config-file= --python-version 3.10 --strict --follow-imports=silent \
-	  --cache-dir .mypy_cache/infra-slow -p infra -p xorack.cdk
+test-slow: types-cdk ## The slow tests, and the types of the CDK
 	@$(PY) -m pytest -m slow $(ARGS)
 
 test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark35
-	@"$(PYTHON)" -m tools.spark35 $(ARGS)
+	@$(VENV) spark35
+	@JAVA_HOME="$$(PATH=.venv-spark35/bin JAVA_HOME= .venv-spark35/bin/python -m xorack.spark.java)" \
+	  .venv-spark35/bin/python -m pytest -m "not slow" tests/spark $(ARGS)
 
 test-all: test test-slow test-spark35 ## All tests: test, test-slow and test-spark35
 
-judges: venv ## Let cdk-nag, cfn-lint, checkov and parliament judge the templates (docs/security.md)
-	@$(PY) -m tools.judges
+judges: venv ## Let cdk-nag, cfn-lint and checkov judge the templates (docs/security.md)
+	@$(PY) -m tools.judges cdk.out/judged
+	@.venv/bin/cfn-lint
+	@$(MAKE) --silent checkov ARGS="--directory cdk.out/judged"
+
+# Its packages contradict those of .venv. It runs behind a proxy that is not there: offline.
+OFFLINE := env HTTPS_PROXY=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9
+.PHONY: checkov
+checkov: venv
+	@$(VENV) judges >&2
+	@$(OFFLINE) .venv-judges/bin/checkov --config-file .checkov.yaml $(ARGS)
 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
@@ -90,8 +100,11 @@ simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the
 bench: venv ## Run the benchmarks and write docs/benchmarks.md: ARGS="--quick", ARGS="peel memory ..."
 	@$(PY) -m bench $(ARGS)
 
+# NO_MKDOCS_2_WARNING: the theme, mkdocs-material, gets fixes until May 2027.
 docs: venv ## Build the site of the docs, with the API reference, into site/
-	@$(PY) -m tools.site
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@$(VENV) docs
+	@NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/.venv-docs/bin:$$PATH" mkdocs build
 
 lint: venv ## ruff: lint and format
 	@$(PY) -m ruff check .
@@ -100,6 +113,10 @@ lint: venv ## ruff: lint and format
 types: venv ## mypy, strict
 	@$(PY) -m mypy
 	@$(PY) -m mypy --config-file infra/mypy.ini --cache-dir .mypy_cache/infra -p infra
+
+types-cdk: venv ## mypy, strict, with the types of the CDK: some minutes
+	@$(PY) -m mypy --config-file= --python-version 3.10 --strict --follow-imports=silent \
+	  --cache-dir .mypy_cache/infra-slow -p infra -p xorack.cdk
 
 format: venv ## Format the code and apply the fixes of ruff
 	@$(PY) -m ruff check --fix --quiet . || true
@@ -118,14 +135,22 @@ wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
 	  --wheel-dir dist .
 	@ls dist/*.whl
 
+# Without extra indexes: where one has some files of a version, the hashes of all others would lack.
+COMPILE = UV_INDEX= UV_FIND_LINKS= $(VENV) uv pip compile --quiet --universal --generate-hashes \
+  --python-version 3.10 --no-header --no-emit-index-url --no-emit-find-links
+
 lock: python ## Update the lock files: ARGS="--upgrade", ARGS="--upgrade-package click"
-	@"$(PYTHON)" -m tools.dependencies lock $(ARGS)
+	@$(COMPILE) requirements.txt --group uv --group dev --group docs -o requirements.lock $(ARGS)
+	@$(COMPILE) --group judges -o tools/judges.lock $(ARGS)
+	@$(COMPILE) --group spark35 -o tools/spark35.lock $(ARGS)
+	@$(COMPILE) --group embedded -o xorack/local/requirements.lock $(ARGS)
 
 audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s osv" asks OSV
-	@"$(PYTHON)" -m tools.dependencies audit $(ARGS)
+	@$(VENV) uv tool run --quiet pip-audit==2.10.1 --requirement requirements.lock \
+	  --require-hashes --disable-pip --strict --progress-spinner off $(ARGS)
 
 clean: ## Remove all built files except .venv
-	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules tools/site/node_modules site .site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
+	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
 	  .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 

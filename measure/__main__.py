@@ -9,14 +9,15 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from datetime import datetime, timezone
+from functools import cache
 from typing import Any
 
 import click
 
-from measure.bill import PRICES, Prices, Totals, upper_estimate
-from measure.options import Options, format_units, parse_units
+from measure.bill import PRICE_LIST, Totals, cost, upper_estimate
+from measure.options import Options, Spread, format_units, parse_units
 from measure.report import to_json, to_text
-from measure.run import DeployedStack, Limits, Measurement
+from measure.run import DeployedStack, Measurement
 from xorack.cli import options as cli
 from xorack.cli import screen
 from xorack.cli.commands import run
@@ -40,21 +41,16 @@ class _Command(click.Command):
         return super().main(*args, **{**extra, "prog_name": "python -m measure"})
 
 
-def _read(read: Callable[[str], Any]) -> Callable[..., Any]:
-    """Make a callback that reads an option's text."""
-
-    def callback(_: click.Context, __: click.Parameter, text: str) -> Any:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from error
-
-    return callback
+def _units(_: click.Context, __: click.Parameter, text: str) -> Spread:
+    try:
+        return parse_units(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
-def _options(of: type[Any]) -> Iterator[Callable[..., Any]]:
-    """Make the options that a dataclass declares with `measure.options.option`."""
-    for one in (one for one in fields(of) if "help" in one.metadata):
+def _options() -> Iterator[Callable[..., Any]]:
+    """Make the options that `Options` declares."""
+    for one in (one for one in fields(Options) if "help" in one.metadata):
         settings: dict[str, Any] = {"default": one.default, "show_default": True}
         low, high = one.metadata["range"]
         if isinstance(one.default, float):
@@ -62,7 +58,7 @@ def _options(of: type[Any]) -> Iterator[Callable[..., Any]]:
         elif isinstance(one.default, int):
             settings["type"] = click.IntRange(low, high)
         elif isinstance(one.default, tuple):
-            settings |= {"default": format_units(one.default), "callback": _read(parse_units)}
+            settings |= {"default": format_units(one.default), "callback": _units}
         yield click.option(_flag(one.name), help=one.metadata["help"], **settings)
 
 
@@ -89,19 +85,15 @@ def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
     *(cli.text_option(_flag(name), help=f"Instead of --stack: its {what}.")
       for name, what in _RESOURCES.items()),
     cli.text_option("--region", help="The AWS region.  [default: as your AWS configuration says]"),
-    click.option("--prices", default=str(PRICES), callback=_read(Prices.read), metavar="FILE",
-                 help="Prices, as in measure/prices.json, the default."),
     click.option("--max-cost", type=click.FloatRange(0, 1e6), default=1.0, show_default=True,
                  callback=cli.not_nan, help="Refuse a load whose upper estimate is above this."),
     click.option("--yes", is_flag=True, help="Do not ask before the start."),
-    click.option("--keep", is_flag=True, help="Leave the chains in the table until their TTL."),
     click.option("--json", "json_file", type=click.File("w", lazy=False), help="Write JSON, too."),
     click.option("--seed", type=click.IntRange(0, (1 << 63) - 1), help="Replays a load."),
-    *_options(Options),
-    *_options(Limits),
+    *_options(),
 )  # fmt: skip
-def measure(prices: Prices, max_cost: float, yes: bool, keep: bool, **others: Any) -> int:
-    """Load a deployed stack, judge each chain, and report latency, throughput and cost.
+def measure(max_cost: float, yes: bool, **others: Any) -> int:
+    """Load a deployed stack, judge each chain, and report latency and throughput.
 
     Use a stack of its own: lost units fail chains, and alarms see that. Exit status: 0 if all is as
     expected; 1 for violations and errors; 2 for invalid arguments; 130 when interrupted.
@@ -112,28 +104,27 @@ def measure(prices: Prices, max_cost: float, yes: bool, keep: bool, **others: An
         options = Options(**{one.name: others[one.name] for one in fields(Options)})
     except ArgumentError as error:
         raise click.UsageError(str(error)) from error
-    limits = Limits(**{one.name: others[one.name] for one in fields(Limits)})
     name = f"measure-{datetime.now(timezone.utc):%Y%m%d}-{secrets.token_hex(4)}"
     totals = Totals.of(options.plans(name))
-    most = prices.cost(upper_estimate(options, totals))
+    most = cost(upper_estimate(options, totals))
     target = _find(**{option: others[option] for option in ("stack", "region", *_RESOURCES)})
     screen.say(
         f"{plural(totals.chains, 'chain')}, {plural(totals.units, 'unit')}, seed {options.seed}: "
-        f"at most {most:,.4f} {prices.currency} (list prices of {prices.region}, {prices.date})"
+        f"at most {most:,.4f} USD (list prices of {PRICE_LIST})"
     )
     if most > max_cost:
         raise click.UsageError(f"this is above --max-cost {max_cost:g}: send less, or raise it")
     if not yes:
         click.confirm(f"Load {target.outputs.queue_url}?", abort=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    work = Measurement(options, name, target, limits, lambda line: screen.say(line, error=True))
+    work = Measurement(options, name, target, lambda line: screen.say(line, error=True))
     try:
-        result = work.measure(keep)
+        result = work.measure()
     except BaseException:
         for line in work.left_behind():
             screen.say(f"left behind: {line}", error=True)
         raise
-    report = to_json(result, prices)
+    report = to_json(result)
     if others["json_file"]:
         json.dump(report, others["json_file"], indent=2)
     for line in to_text(report):
@@ -153,14 +144,7 @@ def _find(stack: str | None, region: str | None, **resources: str | None) -> Dep
     else:
         table, queue, dead_letters, bus = map(str, resources.values())
         outputs = StackOutputs(table, queue, dead_letters, bus)
-    clients: dict[str, Any] = {}
-
-    def client(service: str) -> Any:
-        if service not in clients:
-            clients[service] = found.client(service)
-        return clients[service]
-
-    return DeployedStack(stack, outputs, region, client)
+    return DeployedStack(stack, outputs, cache(found.client))
 
 
 if __name__ == "__main__":

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from measure.load import Times
 from measure.options import Plan
-from measure.subscription import Event, missing_dead_letters
+from measure.subscription import Event
 from xorack.core.chain import TIMED_OUT, Chain
 from xorack.core.event import event_id
 
-__all__ = ["Outcome", "judge"]
+__all__ = ["Outcome", "judge", "missing_dead_letters"]
+
+_SHARED = "more of this message"
+"""The reason of many rejected requests that share a message is that of the first."""
 
 
 @dataclass
@@ -35,21 +38,25 @@ class Outcome:
 
 def judge(outcome: Outcome) -> list[str]:
     """Check all invariants; return the violations, a line each."""
-    violations = []
-    for plan in outcome.plans:
-        chain, events = outcome.chains.get(plan.tag), outcome.events.get(plan.tag, ())
-        for check in (_end, _table):
-            violations += [f"{plan.tag}: {line}" for line in check(plan, chain, events)]
-        times = outcome.times.get(plan.tag, Times())
-        for event in events:
-            for check_event in _EVENT_CHECKS:
-                violations += [f"{plan.tag}: {line}" for line in check_event(plan, event, times)]
-    violations += _strangers(outcome)
-    violations += _dead_letters(outcome)
-    return violations
+    violations = [f"{plan.tag}: {line}" for plan in outcome.plans for line in _chain(plan, outcome)]
+    return [*violations, *_strangers(outcome), *_dead_letters(outcome)]
 
 
-def _end(plan: Plan, chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
+def _chain(plan: Plan, outcome: Outcome) -> Iterator[str]:
+    chain, events = outcome.chains.get(plan.tag), outcome.events.get(plan.tag, ())
+    yield from _end(chain, events)
+    yield from _table(chain, events)
+    for event in events:
+        yield from _status(plan, event)
+        # No ack arrives before the chain's last message was sent. A bad request may be the last
+        # one, and none that the ack needs.
+        early = outcome.times.get(plan.tag, Times()).sent - event.received_at
+        if event.kind == "acked" and plan.bad is None and early > 0:
+            yield f"false ack: its event arrived {early:.3f} s before its last message was sent"
+        yield from _content(plan, event)
+
+
+def _end(chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
     """A chain has one event: no lost ack, no second end."""
     if len(events) > 1:
         ids = sorted({str(event.detail.get("id")) for event in events})
@@ -65,11 +72,10 @@ def _end(plan: Plan, chain: Chain | None, events: Sequence[Event]) -> Iterator[s
         yield f"not ended: {chain.status} in the table, {left}"
 
 
-def _table(plan: Plan, chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
+def _table(chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
     """The table and the event say the same."""
     if chain is None:
-        if events:
-            yield f"{events[0].kind} by its event, but not in the table"
+        yield from (f"{event.kind} by its event, but not in the table" for event in events[:1])
         return
     if chain.event_pending:
         yield "its event is still pending in the table"
@@ -80,52 +86,31 @@ def _table(plan: Plan, chain: Chain | None, events: Sequence[Event]) -> Iterator
             yield f"the id of its event is {event.detail.get('id')}, not {event_id(chain)}"
 
 
-def _status(plan: Plan, event: Event, times: Times) -> Iterator[str]:
+def _status(plan: Plan, event: Event) -> Iterator[str]:
     """The chain ended as its requests say."""
-    status = event.detail.get("status")
+    status, reason = event.detail.get("status"), event.detail.get("reason")
     if event.kind != status:
         yield f"detail-type {event.kind} of an event with status {status}"
     if status == "acked" and plan.lost:
         yield f"false ack: {plan.lost} of {plan.units} units never finished"
     elif status != plan.status:
-        yield f"{status} ({event.detail.get('reason')}), expected {plan.status}"
-    elif plan.lost and event.detail.get("reason") != TIMED_OUT:
-        yield f"reason {event.detail.get('reason')!r}, expected {TIMED_OUT!r}"
+        yield f"{status} ({reason}), expected {plan.status}"
+    elif plan.lost and reason != TIMED_OUT:
+        yield f"reason {reason!r}, expected {TIMED_OUT!r}"
 
 
-def _early(plan: Plan, event: Event, times: Times) -> Iterator[str]:
-    """No ack arrives before the chain's last message was sent."""
-    # A bad request may be the chain's last one, and none that the ack needs.
-    early = times.sent - event.received_at
-    if event.kind == "acked" and plan.bad is None and early > 0:
-        yield f"false ack: its event arrived {early:.3f} s before its last message was sent"
-
-
-def _counts(plan: Plan, event: Event, times: Times) -> Iterator[str]:
-    """The event counts the units."""
-    counts = event.detail.get("started"), event.detail.get("finished")
-    if counts != (plan.units, plan.finished):
-        yield f"started and finished are {counts}, expected {(plan.units, plan.finished)}"
-    if event.detail.get("detail") != {"chain": plan.number}:
-        yield f"detail {event.detail.get('detail')}, expected {{'chain': {plan.number}}}"
-
-
-def _names(plan: Plan, event: Event, times: Times) -> Iterator[str]:
-    """A failed chain's event names just the lost units, if the stamps can."""
-    if event.kind != "failed":
-        return
-    names, complete = plan.outstanding(), True
-    if plan.options.stamps == "plain":
-        names, complete = [], False
-    if event.detail.get("outstanding") != names:
-        yield f"outstanding {event.detail.get('outstanding')}, expected {names}"
-    if event.detail.get("outstanding_complete") is not complete:
-        yield f"outstanding_complete is not {complete}"
-
-
-_EVENT_CHECKS: tuple[Callable[[Plan, Event, Times], Iterator[str]], ...] = (
-    _status, _early, _counts, _names,
-)  # fmt: skip
+def _content(plan: Plan, event: Event) -> Iterator[str]:
+    """The event counts the units; that of a failed chain names the lost ones, if stamps can."""
+    expected: dict[str, object] = {
+        "started": plan.units, "finished": plan.finished, "detail": {"chain": plan.number},
+    }  # fmt: skip
+    if event.kind == "failed":
+        named = plan.options.stamps != "plain"
+        expected["outstanding"] = plan.outstanding() if named else []
+        expected["outstanding_complete"] = named
+    for name, value in expected.items():
+        if event.detail.get(name) != value:
+            yield f"{name} {event.detail.get(name)}, expected {value}"
 
 
 def _strangers(outcome: Outcome) -> Iterator[str]:
@@ -144,3 +129,17 @@ def _dead_letters(outcome: Outcome) -> Iterator[str]:
     for tag, reason in sorted({*outcome.dead_letters}):
         if tag not in bad:
             yield f"{tag}: dead-lettered, though all its requests are valid: {reason}"
+
+
+def missing_dead_letters(
+    expected: Iterable[tuple[str, str]], taken: Iterable[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return the expected tags and parts of reasons that no dead-lettered message has."""
+    reasons: dict[str, list[str]] = {}
+    for tag, reason in taken:
+        reasons.setdefault(tag, []).append(reason)
+    return [
+        (tag, part)
+        for tag, part in expected
+        if not any(part in reason or _SHARED in reason for reason in reasons.get(tag, ()))
+    ]

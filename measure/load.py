@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
-import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from math import ceil, inf
+from math import inf
 from typing import Any, NamedTuple
 
-from measure.errors import MeasureFailed
 from measure.options import TAG, Options, Plan
+from xorack.acker.parallel import Workers
 from xorack.aws.client import NotAccepted, send_entries
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import queue_client
 from xorack.core.errors import SendError
 from xorack.core.message import MAX_BODY_BYTES, pack_texts
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced
 
-BILLED_BYTES = 1 << 16
-"""SQS bills a call for each 64 KB begun."""
 _ATTEMPTS = 8
 _MOST_LATE = 1000
-"""Bodies that a process keeps to send them again: they stay in memory."""
+"""Bodies that are kept to send them again: they stay in memory."""
 
 
 def texts(plan: Plan) -> Iterator[str]:
@@ -115,7 +109,6 @@ class Sent:
         requests: Requests, without copies.
         messages: Messages, with copies.
         copies: Messages that were sent before.
-        billed: Calls as SQS bills them, one for each 64 KB begun.
         retries: Calls that were repeated, by botocore or after failed entries.
         first: Time of the first call, seconds since the epoch.
         last: Time of the end of the last one.
@@ -127,21 +120,11 @@ class Sent:
     messages: int = 0
     copies: int = 0
     bytes: int = 0
-    billed: int = 0
     retries: int = 0
     first: float = inf
     last: float = 0.0
     times: dict[str, Times] = field(default_factory=dict)
     late: list[str] = field(default_factory=list)
-
-    def add(self, other: Sent) -> None:
-        """Add what another sender sent; their chains differ or their times do."""
-        for name in ("requests", "messages", "copies", "bytes", "billed", "retries"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
-        for tag, times in other.times.items():
-            self.times[tag] = Times(*map(max, self.times.get(tag, Times()), times))
-        self.late += other.late
 
 
 class Message(NamedTuple):
@@ -158,12 +141,10 @@ class Message(NamedTuple):
 
 
 class Sender:
-    """Sends the chains of a share of a run to a queue, from several threads."""
+    """Sends the chains of a run to a queue, from several threads."""
 
-    def __init__(
-        self, options: Options, run: str, queue_url: str, client: Any, share: int = 0
-    ) -> None:
-        self.options, self.run, self.share = options, run, share
+    def __init__(self, options: Options, run: str, queue_url: str, client: Any) -> None:
+        self.options, self.run = options, run
         self.queue_url, self.client = queue_url, client
         self.sent = Sent()
         self._lock = threading.Lock()
@@ -176,12 +157,12 @@ class Sender:
     def _messages(self) -> Iterator[Message]:
         """Yield the messages with their faults."""
         options = self.options
-        draw = random.Random(f"{options.seed}/messages/{self.share}")
-        mine = partial(options.plans, self.run, self.share, options.processes)
-        for plan in mine():
+        draw = random.Random(f"{options.seed}/messages/0")
+        for plan in options.plans(self.run):
             if plan.bad == "not JSON":
                 yield Message(f'{{"tag":"{plan.tag}", not JSON')
-        for body in pack_texts(interleave(mine(), options.open_chains), options.message_bytes):
+        texts_of_all = interleave(options.plans(self.run), options.open_chains)
+        for body in pack_texts(texts_of_all, options.message_bytes):
             delay = draw.randint(1, options.max_delay) if draw.random() < options.delay else 0
             yield Message(body, delay)
             if draw.random() < options.duplicate:
@@ -194,32 +175,19 @@ class Sender:
         options = self.options
         largest = max(options.message_bytes, options.request_bytes + 100)
         ten = max(1, min(10, MAX_BODY_BYTES // largest))
-        in_flight = threading.Semaphore(2 * options.senders)
-        failures: list[BaseException] = []
-        begun, count = time.monotonic(), 0
-
-        def work(batch: list[Message]) -> None:
-            try:
-                self._call(batch)
-            except Exception as error:  # noqa: BLE001 - raised by the thread that reads `failures`
-                failures.append(error)
-            finally:
-                in_flight.release()
-
-        with ThreadPoolExecutor(options.senders) as pool:
-            while not failures and (batch := list(islice(messages, ten))):
-                in_flight.acquire()
-                pool.submit(work, batch)
-                count += len(batch)
-                due = begun + count * options.processes / options.rate
-                time.sleep(max(0.0, due - time.monotonic()))
-        if failures:
-            raise failures[0]
+        at_a_time = max(1, min(options.senders, int(options.rate / ten)))
+        workers, begun, count = Workers(options.senders), time.monotonic(), 0
+        calls = iter(lambda: list(islice(messages, ten)), [])
+        while batches := list(islice(calls, at_a_time)):
+            workers.map(self._call, batches)
+            count += sum(map(len, batches))
+            time.sleep(max(0.0, begun + count / options.rate - time.monotonic()))
 
     def _call(self, batch: Sequence[Message]) -> None:
-        one = Sent(messages=len(batch), first=time.time(), retries=-1)
+        begun, calls, sent = time.time(), -1, self.sent
 
         def call(entries: Mapping[int, Message]) -> dict[int, NotAccepted]:
+            nonlocal calls
             # A group of a fair queue: the flood does not delay other senders' messages.
             common = {"MessageGroupId": self.run}
             response = self.client.send_message_batch(
@@ -229,8 +197,7 @@ class Sender:
                     for n, m in entries.items()
                 ],
             )
-            one.retries += 1 + response["ResponseMetadata"].get("RetryAttempts", 0)
-            one.billed += ceil(sum(len(m.body) for m in entries.values()) / BILLED_BYTES)
+            calls += 1 + response["ResponseMetadata"].get("RetryAttempts", 0)
             return {
                 int(entry["Id"]): NotAccepted(
                     f"{entry.get('Code')}: {entry.get('Message')}", bool(entry.get("SenderFault"))
@@ -242,43 +209,15 @@ class Sender:
         if failed:
             unsent = [batch[n].body for n in failed]
             raise SendError(next(iter(failed.values())), self.queue_url, unsent)
-        one.last = time.time()
-        for body, delay, copy in batch:
-            one.bytes += len(body)
-            one.copies += copy
-            if not copy:
-                tags = TAG.findall(body)
-                one.requests += len(tags)
-                times = Times(one.first, one.first + delay)
-                one.add(Sent(times=dict.fromkeys(tags, times)))
         with self._lock:
-            self.sent.add(one)
-
-
-def send_all(options: Options, run: str, queue_url: str, client: Any, region: str | None) -> Sent:
-    """Send all chains of a run, from as many processes as the options say.
-
-    Args:
-        options: The load.
-        run: The run's name.
-        queue_url: The acker's queue.
-        client: An SQS client, for a single process.
-        region: The region of the clients of several processes.
-    """
-    if options.processes == 1:
-        return Sender(options, run, queue_url, client).send()
-    sent = Sent()
-    work = partial(_send_share, options, run, queue_url, region)
-    # Spawned, not forked: this process has threads. Leaving the block ends the processes.
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(options.processes, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        for share in pool.imap_unordered(work, range(options.processes)):
-            sent.add(share)
-    return sent
-
-
-def _send_share(options: Options, run: str, queue_url: str, region: str | None, share: int) -> Sent:
-    try:
-        return Sender(options, run, queue_url, queue_client(queue_url, region), share).send()
-    except Exception as error:  # noqa: BLE001 - the pool would hang on one that cannot be copied
-        raise MeasureFailed(f"sending failed: {error}") from None
+            sent.first, sent.last = min(sent.first, begun), max(sent.last, time.time())
+            sent.messages += len(batch)
+            sent.retries += calls
+            for body, delay, copy in batch:
+                sent.bytes += len(body)
+                sent.copies += copy
+                tags = [] if copy else TAG.findall(body)
+                sent.requests += len(tags)
+                for tag in tags:
+                    before = sent.times.get(tag, Times())
+                    sent.times[tag] = Times(*map(max, before, (begun, begun + delay)))

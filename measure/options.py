@@ -60,10 +60,9 @@ class Options:
     stamps: StampKind = field(default="traced", metadata=_described("traced or plain"))
     cells: int = option(TRACED_CELLS, "Size of traced stamps: 16, 64, 256 or 1024.", 16, 1024)
     fold: int = option(1, "Units that a request finishes.", 1, 1_000_000)
-    open_chains: int = option(20, "Chains that a process sends in turn.", 1, 100_000)
+    open_chains: int = option(20, "Chains that are sent in turn.", 1, 100_000)
     message_bytes: int = option(250_000, "Largest body of a message.", 1024, 1 << 20)
-    processes: int = option(1, "Processes that send.", 1, 64)
-    senders: int = option(4, "Threads of each; each has one call in flight.", 1, 64)
+    senders: int = option(4, "Threads that send; each has one call in flight.", 1, 64)
     rate: float = option(1e6, "Most messages a second.", 0.1, 1e6)
     timeout: float = option(3600.0, "Seconds until a chain fails; must outlast the run.", 60, 1e6)
     duplicate: float = option(0.0, "Messages that are sent twice.")
@@ -74,6 +73,8 @@ class Options:
     lose: float = option(0.0, "Chains of which one to five units never finish.")
     malformed: float = option(0.0, "Chains with a malformed request.")
     reject: float = option(0.0, "Chains with a request that they reject.")
+    patience: float = option(300.0, "Give up if nothing moves for so many seconds.", 1, 86_400)
+    settle: float = option(5.0, "Seconds to wait for events that must not come.", 0, 3600)
 
     def __post_init__(self) -> None:
         """Reject stamps that do not exist."""
@@ -107,9 +108,9 @@ class Options:
             bad = draw.choice(list(REJECTED))
         return Plan(self, f"{run}/{number}", number, units, lost, draw.random() < self.reorder, bad)
 
-    def plans(self, run: str, share: int = 0, shares: int = 1) -> Iterator[Plan]:
-        """Plan the chains of a share of a run, by default all."""
-        return (self.plan(run, number) for number in range(share, self.chains, shares))
+    def plans(self, run: str) -> Iterator[Plan]:
+        """Plan the chains of a run."""
+        return (self.plan(run, number) for number in range(self.chains))
 
     def describe(self) -> str:
         """Return the options that replay the load, as the command takes them."""

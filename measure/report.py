@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from measure.bill import UNITS, Amount, Prices, Totals, amounts_of
+from measure.bill import Totals
 from measure.judge import Outcome, judge
 from measure.load import Sent
-from measure.subscription import Events
 
 _PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
 _SHOWN = 50
@@ -29,7 +28,6 @@ class Result:
     Attributes:
         sending_seconds: Time of the first sends.
         moved_at: Time when the deadlines of lossy chains were moved, seconds since the epoch.
-        metrics: The figures of `measure.metrics.read_metrics`.
         left_behind: What could not be removed, each with a command.
     """
 
@@ -37,10 +35,8 @@ class Result:
     replay: str
     outcome: Outcome
     sent: Sent
-    events: Events
     sending_seconds: float
     moved_at: float
-    metrics: Mapping[str, float | None]
     left_behind: Sequence[str] = ()
 
 
@@ -73,23 +69,18 @@ def _latencies(result: Result) -> tuple[dict[str, list[float]], float]:
     return latencies, last
 
 
-def to_json(result: Result, prices: Prices) -> dict[str, Any]:
+def to_json(result: Result) -> dict[str, Any]:
     """Judge, and return the report as a JSON object; figures that nobody has are null."""
-    outcome, sent, metrics = result.outcome, result.sent, result.metrics
+    outcome, sent = result.outcome, result.sent
     totals = Totals.of(outcome.plans)
     latencies, last = _latencies(result)
     seconds = max(last - sent.first, 1e-3)
-    chains = list(outcome.chains.values())
-    events = result.events.copies
-    amounts = amounts_of(sent, result.events.calls, events, chains, metrics)
-    applied, writes = metrics["applied"], metrics["writes"]
-    cost, violations = prices.cost(amounts), judge(outcome)
     return {
         "run": result.run,
         "replay": result.replay,
         "counts": {
             "chains": totals.chains,
-            **Counter(chain.status for chain in chains),
+            **Counter(chain.status for chain in outcome.chains.values()),
             "with lost units": totals.lossy,
             "units": totals.units,
             "requests": sent.requests,
@@ -97,7 +88,7 @@ def to_json(result: Result, prices: Prices) -> dict[str, Any]:
             "copies among them": sent.copies,
             "bytes": sent.bytes,
             "retries of sends": sent.retries,
-            "events": events,
+            "events": sum(one.copies for some in outcome.events.values() for one in some),
             "dead letters": len(outcome.dead_letters),
             "expected dead letters": totals.bad,
         },
@@ -109,41 +100,22 @@ def to_json(result: Result, prices: Prices) -> dict[str, Any]:
             "messages a second": sent.messages / seconds,
             "chains a second": totals.chains / seconds,
         },
-        "stack": {
-            **metrics,
-            "requests a write": applied / writes if applied and writes else None,
-        },
-        "bill": {name: _item(amounts[name], prices.per_million[name]) for name in UNITS},
-        "cost": {
-            "total": cost,
-            "of a million units": cost * 1e6 / totals.units,
-            "prices": f"{prices.currency}, {prices.region}, {prices.date}",
-        },
         "left behind": list(result.left_behind),
-        "violations": violations,
+        "violations": judge(outcome),
     }
 
 
-def _item(amount: Amount, price: float) -> dict[str, Any]:
-    cost = None if amount.value is None else amount.value * price / 1e6
-    return {"amount": amount.value, "a million": price, "cost": cost, "source": amount.source}
-
-
 def to_text(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a report."""
+    """Yield the lines of a report; figures that nobody has are left out."""
     yield f"run {report['run']}: {report['replay']}"
-    for section in ("counts", "throughput", "stack", "latency", "bill", "cost"):
-        figures = report[section]
-        absent = [name for name, figure in figures.items() if _is_absent(figure)]
-        if len(absent) == len(figures):
-            yield f"\n{section}: not available"
-            continue
+    for section in ("counts", "throughput"):
         yield f"\n{section}"
-        for name, figure in figures.items():
-            if name not in absent:
-                yield f"  {name:<32}{_cells(figure)} {_LATENCIES.get(name, '')}".rstrip()
-        if absent and section != "latency":
-            yield f"  not available: {', '.join(absent)}"
+        yield from (f"  {name:<32}{_shown(figure)}" for name, figure in report[section].items())
+    yield "\nlatency"
+    for name, figures in report["latency"].items():
+        if None not in figures.values():
+            cells = "".join(f"{rank} {_shown(figure):<12}" for rank, figure in figures.items())
+            yield f"  {name:<32}{cells} {_LATENCIES[name]}"
     yield ""
     for title in ("left behind", "violations"):
         lines = report[title]
@@ -153,13 +125,5 @@ def to_text(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{len(report['violations']):,} violations" if report["violations"] else "all as expected"
 
 
-def _is_absent(figure: Any) -> bool:
-    return None in figure.values() if isinstance(figure, Mapping) else figure is None
-
-
-def _cells(figure: Any) -> str:
-    if isinstance(figure, Mapping):
-        return "".join(f"{name} {_cells(cell):<12}" for name, cell in figure.items())
-    if isinstance(figure, str):
-        return figure
+def _shown(figure: float) -> str:
     return f"{figure:,.0f}" if figure == int(figure) or figure >= 1000 else f"{figure:,.4g}"

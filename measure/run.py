@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from measure.judge import Outcome
-from measure.load import Message, Sender, Sent, send_all
-from measure.metrics import Functions, find_functions, read_metrics
-from measure.options import Options, Plan, option
+from measure.judge import Outcome, missing_dead_letters
+from measure.load import Message, Sender
+from measure.options import Options, Plan
 from measure.report import Result
-from measure.subscription import (
-    Events,
-    Leftovers,
-    missing_dead_letters,
-    subscribed,
-    take_dead_letters,
-)
-from xorack.acker.parallel import Workers
+from measure.subscription import Events, Leftovers, subscribed, take_dead_letters
 from xorack.aws.sqs import send
 from xorack.core.chain import Chain
-from xorack.core.errors import TagNotFound, XorAckError
 from xorack.core.request import Request
 from xorack.ops.stack import StackOutputs, open_table
 
@@ -33,7 +22,6 @@ _POLL_SECONDS = 0.5
 _SAY_SECONDS = 10.0
 _QUEUED = tuple(f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed"))
 _EMPTY_POLLS = 3
-_DELETERS = 16
 _SLICE = 100
 
 
@@ -43,23 +31,12 @@ class DeployedStack:
 
     Attributes:
         stack: Its name; None if its resources were named.
-        region: The region, if it was named.
         client: Returns the boto3 client of a service.
     """
 
     stack: str | None
     outputs: StackOutputs
-    region: str | None
     client: Callable[[str], Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How long a measurement waits, in seconds."""
-
-    patience: float = option(300.0, "Give up if nothing moves for so many seconds.", 1, 86_400)
-    metrics_wait: float = option(300.0, "Seconds to wait for CloudWatch at most.", 0, 3600)
-    settle: float = option(5.0, "Seconds to wait for events that must not come.", 0, 3600)
 
 
 class Measurement:
@@ -74,11 +51,9 @@ class Measurement:
         options: Options,
         run: str,
         target: DeployedStack,
-        limits: Limits,
         say: Callable[[str], Any],
     ) -> None:
-        self.options, self.run, self.target = options, run, target
-        self.limits, self.say = limits, say
+        self.options, self.run, self.target, self.say = options, run, target, say
         self.plans = list(options.plans(run))
         outputs = target.outputs
         self._queue_url, self._sqs = outputs.queue_url, target.client("sqs")
@@ -88,17 +63,14 @@ class Measurement:
         self._dead: list[tuple[str, str]] = []
         self._chains_left = False
 
-    def measure(self, keep: bool) -> Result:
-        """Measure, and clean up in every case.
-
-        Args:
-            keep: Leave the chains in the table.
+    def measure(self) -> Result:
+        """Measure, and clean up in every case. The chains stay in the table until their TTL.
 
         Raises:
             MeasureFailed: The events cannot be received.
             SendError: The queue does not accept the messages.
         """
-        outputs, begun = self.target.outputs, time.time()
+        outputs = self.target.outputs
         with ExitStack() as stack:
             stack.callback(self._clean_dead_letters)
             subscription = subscribed(
@@ -107,32 +79,29 @@ class Measurement:
             self._events = stack.enter_context(subscription)
             self.say(f"sending {len(self.plans):,} chains")
             self._chains_left = True
-            sent = send_all(self.options, self.run, self._queue_url, self._sqs, self.target.region)
+            sender = Sender(self.options, self.run, self._queue_url, self._sqs)
+            sent = sender.send()
             sending = sent.last - sent.first
             self.say(f"sent {sent.messages:,} messages in {sending:.1f} s")
             self._await_events([plan for plan in self.plans if not plan.lost])
             moved_at = self._end_lossy([plan for plan in self.plans if plan.lost])
-            self._send_late(sent)
+            self._send_late(sender)
             expected = [(plan.tag, plan.reason) for plan in self.plans if plan.reason]
             self._wait("dead letters", lambda: not self._missing(expected))
-            time.sleep(self.limits.settle)
+            time.sleep(self.options.settle)
             chains = self._read(self.plans)
         by_tag = self._events.by_tag
         outcome = Outcome(self.plans, sent.times, by_tag, chains, self._dead)
-        metrics = self._metrics((begun, time.time()), sent.requests)
-        if not keep:
-            self._delete(chains)
+        self._chains_left = not all(chain.final for chain in chains.values())
         replay, left = self.options.describe(), self.left_behind()
-        return Result(
-            self.run, replay, outcome, sent, self._events, sending, moved_at, metrics, left
-        )
+        return Result(self.run, replay, outcome, sent, sending, moved_at, left)
 
     def left_behind(self) -> list[str]:
         """Return what was not removed, each with the command that removes or shows it."""
         lines = list(self._leftovers.lines)
         if self._chains_left:
             lines.append(
-                "chains, which stay until their TTL once they have ended or timed out: "
+                "chains that have not ended, which time out: "
                 f"xorack list --table {self.target.outputs.table_name} --run {self.run}"
             )
         return lines
@@ -144,7 +113,7 @@ class Measurement:
         while not reached():
             now, events, messages = time.monotonic(), len(self._events.by_tag), sum(self._queued())
             if events > most or messages < least:
-                most, least, deadline = events, messages, now + self.limits.patience
+                most, least, deadline = events, messages, now + self.options.patience
             elif now >= deadline:
                 self.say(f"gave up waiting for {what}")
                 return
@@ -183,11 +152,9 @@ class Measurement:
         self._await_events(plans)
         return moved_at
 
-    def _send_late(self, sent: Sent) -> None:
+    def _send_late(self, sender: Sender) -> None:
         """Send copies of messages whose chains have ended, and wait until they are consumed."""
-        sender = Sender(self.options, self.run, self._queue_url, self._sqs)
-        sender.deliver(Message(body, copy=True) for body in sent.late)
-        sent.add(sender.sent)
+        sender.deliver(Message(body, copy=True) for body in sender.sent.late)
         empty = [0]
 
         def is_empty() -> bool:
@@ -212,34 +179,6 @@ class Measurement:
     def _read(self, plans: Collection[Plan]) -> dict[str, Chain]:
         """Read chains by their tags, consistently; a scan would read all others, too."""
         return self._store.read([plan.tag for plan in plans]) if plans else {}
-
-    def _metrics(self, times: tuple[float, float], requests: int) -> dict[str, float | None]:
-        functions = Functions({}, "")
-        if self.target.stack:
-            functions = find_functions(self.target.stack, self.target.client)
-        if self.limits.metrics_wait:
-            self.say("waiting for the metrics")
-        return read_metrics(
-            self.target.outputs.table_name,
-            functions,
-            self.target.client("cloudwatch"),
-            times,
-            requests,
-            self.limits.metrics_wait,
-        )
-
-    def _delete(self, chains: dict[str, Chain]) -> None:
-        """Delete the chains if no message of theirs is left, which would start them again."""
-
-        def delete(tag: str) -> None:
-            with suppress(TagNotFound):
-                self._store.delete(tag)
-
-        if not any(self._queued()) and all(chain.final for chain in chains.values()):
-            # A failure shows as chains that are left behind; the report matters more.
-            with suppress(XorAckError, ClientError, BotoCoreError):
-                Workers(_DELETERS).map(delete, list(chains))
-                self._chains_left = False
 
 
 def _is_applied(plan: Plan, chain: Chain | None) -> bool:

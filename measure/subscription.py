@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from measure.errors import MeasureFailed
 from measure.options import TAG
 from xorack.aws.client import error_code
 from xorack.core.errors import XorAckError
@@ -24,8 +23,10 @@ _RECEIVERS = 4
 _WAIT_SECONDS = 1
 _HOLD_SECONDS = 300
 _PROBE_SECONDS = 90
-_SHARED = "more of this message"
-"""The reason of many rejected requests that share a message is that of the first."""
+
+
+class MeasureFailed(XorAckError):
+    """The measurement cannot continue; the message names the cause for the user."""
 
 
 @dataclass
@@ -50,7 +51,6 @@ class Events:
     """The events of a run: those that differ, by tag. Threads may share it."""
 
     by_tag: dict[str, list[Event]] = field(default_factory=dict)
-    calls: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, kind: str, detail: Mapping[str, Any], received_at: float) -> None:
@@ -63,32 +63,12 @@ class Events:
                     return
             events.append(Event(kind, detail, received_at))
 
-    @property
-    def copies(self) -> int:
-        """The number of events, copies included."""
-        return sum(event.copies for events in list(self.by_tag.values()) for event in events)
-
 
 class Leftovers:
-    """Names what a clean-up could not remove, with the command that does."""
+    """Names of what a clean-up could not remove, each with the command that does."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-
-    @contextmanager
-    def made(
-        self, name: str, make: Callable[[], Any], remove: Callable[[], object], command: str
-    ) -> Iterator[Any]:
-        """Make a thing and remove it at the end, also if the call that makes it is interrupted."""
-        try:
-            thing = make()
-        except KeyboardInterrupt:
-            self.remove(name, remove, command)
-            raise
-        try:
-            yield thing
-        finally:
-            self.remove(name, remove, command)
 
     def remove(self, name: str, remove: Callable[[], object], command: str) -> None:
         """Remove a thing unless it does not exist; remember its name if that fails."""
@@ -116,61 +96,53 @@ def subscribed(
         MeasureFailed: The rule does not deliver.
     """
     bus, sqs = client("events"), client("sqs")
-    rule = {"Name": run, "EventBusName": bus_name}
     target = {"Rule": run, "EventBusName": bus_name}
     pattern = {"source": [SOURCE, run], "detail": {"tag": [{"prefix": f"{run}/"}]}}
 
     def remove_rule() -> None:
         bus.remove_targets(**target, Ids=["measure"])
-        bus.delete_rule(**rule)
+        bus.delete_rule(Name=run, EventBusName=bus_name)
 
-    made_rule = leftovers.made(
-        f"rule {run}",
-        lambda: bus.put_rule(
-            **rule, EventPattern=json.dumps(pattern), Description="temporary: python -m measure"
-        ),
-        remove_rule,
-        f"aws events remove-targets --event-bus-name {bus_name} --rule {run} --ids measure; "
-        f"aws events delete-rule --event-bus-name {bus_name} --name {run}",
-    )
-    with made_rule as response:
-        arn = str(response["RuleArn"])
-        _, partition, _, region, account, _ = arn.split(":", 5)
+    with ExitStack() as stack:
+        # Each removal comes before its creation: that may be interrupted.
+        command = (
+            f"aws events remove-targets --event-bus-name {bus_name} --rule {run} --ids measure; "
+            f"aws events delete-rule --event-bus-name {bus_name} --name {run}"
+        )
+        stack.callback(leftovers.remove, f"rule {run}", remove_rule, command)
+        rule_arn = bus.put_rule(
+            Name=run,
+            EventBusName=bus_name,
+            EventPattern=json.dumps(pattern),
+            Description="temporary: python -m measure",
+        )["RuleArn"]
+        _, partition, _, region, account, _ = str(rule_arn).split(":", 5)
         queue_arn = f"arn:{partition}:sqs:{region}:{account}:{run}"
-        # The policy is there from the beginning: a later one may take a minute.
-        attributes = {
-            "Policy": json.dumps(_policy(queue_arn, arn)),
-            "MessageRetentionPeriod": "86400",
-            "VisibilityTimeout": "60",
-        }
-        made_queue = leftovers.made(
+        stack.callback(
+            leftovers.remove,
             f"queue {run}",
-            lambda: sqs.create_queue(QueueName=run, Attributes=attributes)["QueueUrl"],
             lambda: sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=run)["QueueUrl"]),
             f'aws sqs delete-queue --queue-url "$(aws sqs get-queue-url --queue-name {run} '
             '--output text)"',
         )
-        with made_queue as url:
-            answer = bus.put_targets(**target, Targets=[{"Id": "measure", "Arn": queue_arn}])
-            if answer.get("FailedEntryCount"):
-                reason = answer["FailedEntries"][0].get("ErrorMessage")
-                raise MeasureFailed(f"the rule {run} rejects its queue as a target: {reason}")
-            _probe(run, bus_name, bus, sqs, url)
-            with _receiving(sqs, url) as events:
-                yield events
-
-
-@contextmanager
-def _receiving(sqs: Any, url: str) -> Iterator[Events]:
-    """Receive the events of a queue in threads."""
-    events, stop = Events(), threading.Event()
-    with ThreadPoolExecutor(_RECEIVERS) as pool:
+        # The policy is there from the beginning: a later one may take a minute.
+        attributes = {
+            "Policy": json.dumps(_policy(queue_arn, rule_arn)),
+            "MessageRetentionPeriod": "86400",
+            "VisibilityTimeout": "60",
+        }
+        url = sqs.create_queue(QueueName=run, Attributes=attributes)["QueueUrl"]
+        answer = bus.put_targets(**target, Targets=[{"Id": "measure", "Arn": queue_arn}])
+        if answer.get("FailedEntryCount"):
+            reason = answer["FailedEntries"][0].get("ErrorMessage")
+            raise MeasureFailed(f"the rule {run} rejects its queue as a target: {reason}")
+        _probe(run, bus_name, bus, sqs, url)
+        events, stop = Events(), threading.Event()
+        pool = stack.enter_context(ThreadPoolExecutor(_RECEIVERS))
+        stack.callback(stop.set)
         for _ in range(_RECEIVERS):
             pool.submit(_receive, events, stop, sqs, url)
-        try:
-            yield events
-        finally:
-            stop.set()
+        yield events
 
 
 def _policy(queue_arn: str, rule_arn: str) -> dict[str, Any]:
@@ -216,7 +188,6 @@ def _receive(events: Events, stop: threading.Event, sqs: Any, url: str) -> None:
     while not stop.is_set():
         try:
             messages, now = _poll(sqs, url), time.time()
-            events.calls += 1 + bool(messages)
             for message in messages:
                 event = json.loads(message["Body"])
                 if event["source"] == SOURCE:
@@ -273,17 +244,3 @@ def _text(message: Mapping[str, Any]) -> str:
 def _reason(message: Mapping[str, Any]) -> str:
     attribute = message.get("MessageAttributes", {}).get("error", {})
     return str(attribute.get("StringValue") or DeadMessage.read(dict(message)).reason)
-
-
-def missing_dead_letters(
-    expected: Iterable[tuple[str, str]], taken: Iterable[tuple[str, str]]
-) -> list[tuple[str, str]]:
-    """Return the expected tags and parts of reasons that no dead-lettered message has."""
-    reasons: dict[str, list[str]] = {}
-    for tag, reason in taken:
-        reasons.setdefault(tag, []).append(reason)
-    return [
-        (tag, part)
-        for tag, part in expected
-        if not any(part in reason or _SHARED in reason for reason in reasons.get(tag, ()))
-    ]

@@ -6,7 +6,6 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -26,13 +25,13 @@ os.environ["CDK_VALIDATION"] = "false"
 
 _ORDER = ("spark", "e2e", "simulation", "infrastructure", "functional", "property", "unit")
 """Folders, longest tests first: no worker starts a long test at the end."""
-_ONE_WORKER = ("spark", "e2e", "infrastructure")
-"""Folders whose tests share an expensive session fixture."""
+_GROUPS = ("spark", "e2e", "infrastructure", "browser")
+"""Folders, or marks, whose tests share an expensive session fixture: one worker runs them."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the tests by folder, and set the markers that follow from fixtures and folders."""
+    """Sort the tests by folder, and set the marks that follow from fixtures and folders."""
     tests = Path(__file__).parent
 
     def folder(item: pytest.Item) -> str:
@@ -41,25 +40,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _ORDER.index(folder(item)) if folder(item) in _ORDER else 0)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
-        if "spark" in fixtures:
-            item.add_marker("spark")
         if "embedded_aws" in fixtures:
             item.add_marker("embedded")
+        for mark in {"spark", "browser"}.intersection(fixtures):
+            item.add_marker(mark)
         if folder(item) == "simulation":
             item.add_marker("simulation")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep the tests of a file, or of a folder in `_ONE_WORKER`, on one worker."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = Path(nodeid.partition("::")[0])
-            return file.parent.name if file.parent.name in _ONE_WORKER else str(file)
-
-    return Scheduling(config, log)
+        names = {folder(item), *(mark.name for mark in item.iter_markers())}
+        group = next((name for name in _GROUPS if name in names), item.path.name)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,41 +1,36 @@
-"""Create or update the project's virtual environment; do nothing if it is up to date.
+"""Make a virtual environment of this checkout, or bring it up to date: `python3 tools/venv.py dev`.
 
-pip installs uv, and uv everything else: only files whose hashes are in the lock file. A stamp holds
-the hash of the files that say what to install. An installation that fails leaves a marker, and the
-next run starts from scratch, with uv's cache. Runs at the same time wait for each other.
-
-    python3 tools/venv.py [--same-python] [--demo]
-
-The demo needs less than the tests (docs/adr/0047). `--demo` installs that, unless more is there
-already, and makes the environment of the embedded AWS at the same time.
+pip installs uv into `.venv-uv`, and uv the rest: only files whose hashes are in the lock file. The
+registries are those that pip is set to. `python3 tools/venv.py uv ARGUMENTS` runs that uv.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import fcntl
 import hashlib
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
-REQUIREMENTS: Final = ("requirements.txt", "requirements-dev.txt")
-LOCK: Final = "requirements.lock"
-DEV_LOCK: Final = "requirements-dev.lock"
-"""It holds all of `LOCK`, and what tests, lints and types the project."""
-SOURCES: Final = (LOCK, DEV_LOCK, "pyproject.toml")
-DOWNLOADS_MB: Final = {LOCK: 750, DEV_LOCK: 850}
-OLDEST: Final = (3, 10)
-PIP_TO_UV: Final = {
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = "requirements.lock"
+DEMO = ("-r", "requirements.txt")
+ENVIRONMENTS = {
+    "demo": (".venv", LOCK, *DEMO),
+    "dev": (".venv", LOCK, *DEMO, "--group", "dev"),
+    "docs": (".venv-docs", LOCK, "--group", "docs"),
+    "judges": (".venv-judges", "tools/judges.lock", "--group", "judges"),
+    "spark35": (".venv-spark35", "tools/spark35.lock", "--group", "spark35"),
+}
+"""Name -> folder, lock file, what uv installs; `dev` contains `demo`."""
+PYTHONS = {"spark35": ">=3.10,<3.12"}
+"""Environments that need another Python than the one that runs this."""
+PIP_TO_UV = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
     "find-links": ("UV_FIND_LINKS", ","),
@@ -46,28 +41,20 @@ PIP_TO_UV: Final = {
 """pip's setting -> uv's variable, and the separator of its values."""
 
 
-# PySpark comes as a source distribution of 450 MB: its wheel, used once, is not compressed again.
-_PYSPARK: Final = ("--config-settings-package", "pyspark:--build-option=--compression=stored")
-
-
-class SetupError(Exception):
-    """The environment cannot be made; the text contains the reason and the remedy."""
-
-
-def requirements_hash(root: Path) -> str:
-    """Hash the requirements of the project in a folder, without comments; the lock names it."""
-    digest = hashlib.sha256()
-    for name in REQUIREMENTS:
-        for line in (root / name).read_text(encoding="utf-8").splitlines():
-            if line.strip() and not line.startswith("#"):
-                digest.update(line.strip().encode() + b"\n")
-    return digest.hexdigest()
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock: only one run installs at a time."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def uv_settings(pip_settings: str) -> dict[str, str]:
     """Translate the output of ``pip config list`` to uv's environment variables."""
-    # As pip does, uv takes a file from any index; the hashes decide what is installed.
-    settings = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    settings = {}
     for section in ("global", "install", ":env:"):  # a later one takes precedence
         for name, value in re.findall(rf"^{section}\.(.+?)=(.*)$", pip_settings, re.MULTILINE):
             if name in PIP_TO_UV:
@@ -76,186 +63,91 @@ def uv_settings(pip_settings: str) -> dict[str, str]:
     return settings
 
 
-class Environment:
-    """The virtual environment of the project in a folder, with all packages of a lock file."""
-
-    def __init__(self, root: Path, lock: str = DEV_LOCK) -> None:
-        self.root = root
-        self.lock = lock
-        self.path = root / ".venv"
-        self.python = self.path / "bin" / "python"
-        self._stamp = self.path / ".xorack-installed"
-        self._unfinished = self.path / ".xorack-installing"
-
-    def fingerprint(self, lock: str) -> str:
-        """Name the lock file, and hash the files that say what to install."""
-        digest = hashlib.sha256()
-        for name in SOURCES:
-            digest.update(name.encode() + b"\0" + (self.root / name).read_bytes() + b"\0")
-        return f"{lock} {digest.hexdigest()}"
-
-    def ready(self) -> bool:
-        """Return True if everything is installed, or more."""
-        suitable = map(self.fingerprint, {self.lock, DEV_LOCK})
-        try:
-            return self._stamp.read_text() in suitable and self.python.exists()
-        except OSError:
-            return False
-
-    def usable(self) -> bool:
-        """Return True if it can be updated: its own, not half installed, and its Python runs."""
-        unsuitable = self.path.is_symlink() or self._unfinished.exists()
-        return not unsuitable and self.version() >= OLDEST
-
-    def version(self) -> tuple[int, ...]:
-        """Return its Python's version, such as (3, 12); () if it does not run or has no pip."""
-        code = "import pip, sys; print(*sys.version_info[:2])"
-        try:
-            return tuple(map(int, self._output("-c", code).split()))
-        except (OSError, subprocess.CalledProcessError):
-            return ()
-
-    def create(self) -> None:
-        """Create it, empty."""
-        try:
-            self.run(sys.executable, "-m", "venv", "--clear", str(self.path))
-        except SetupError as error:
-            raise SetupError(f"{error} (on Debian and Ubuntu: apt install python3-venv)") from error
-
-    def install(self) -> None:
-        """Install the requirements and the project.
-
-        Raises:
-            SetupError: The lock file is outdated, or the installation failed.
-        """
-        locked = (self.root / self.lock).read_text(encoding="utf-8")
-        uv = re.search(r"^uv==.*?(?=^\S|\Z)", locked, re.MULTILINE | re.DOTALL)
-        if uv is None or f"# Made of: {requirements_hash(self.root)}\n" not in locked:
-            raise SetupError(
-                f"{' or '.join(REQUIREMENTS)} was changed: make lock renews {self.lock}"
-            )
-        self._stamp.unlink(missing_ok=True)
-        self._unfinished.write_text(uv[0])
-        pip = (str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        self.run(*pip, "--no-deps", "--require-hashes", "-r", str(self._unfinished))
-        settings = uv_settings(self._output("-m", "pip", "config", "list"))
-        uv_pip = (str(self.path / "bin" / "uv"), "pip", "install", "--python", str(self.python))
-        lock = str(self.root / self.lock)
-        packages = ("--require-hashes", "-r", lock, "--build-constraints", lock, *_PYSPARK)
-        self.run(*uv_pip, "--no-deps", *packages, **settings)
-        project = ("--no-build-isolation", "--editable", str(self.root))
-        self.run(*uv_pip, "--no-deps", *project, **settings)
-        self._stamp.write_text(self.fingerprint(self.lock))
-        self._unfinished.unlink()
-
-    @contextmanager
-    def embedded_aws(self) -> Iterator[None]:
-        """Make the embedded AWS's environment meanwhile; the demo tries again if this fails."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "xorack.local.environment"],
-            cwd=self.root,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            yield
-            process.wait()
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-    def run(self, *command: str, **settings: str) -> None:
-        """Run an installer, or raise SetupError; the environment's variables override settings."""
-        if subprocess.run(command, env={**settings, **os.environ}, check=False).returncode != 0:
-            raise SetupError(f"{' '.join(command[:3])} failed: see above")
-
-    def _output(self, *arguments: str) -> str:
-        command = [self.python, *arguments]
-        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True)
+def uv(*arguments: str | Path) -> None:
+    """Run the locked uv in the checkout, where its settings are; install it first."""
+    folder = ROOT / ".venv-uv"
+    python, pin, installed = folder / "bin/python", folder / "pin.txt", folder / "installed.txt"
+    [wanted] = re.findall(r"^uv==.*\n(?:\s.*\n)*", (ROOT / LOCK).read_text(), re.MULTILINE)
+    with locked(ROOT / "tools"):
+        if not (installed.exists() and installed.read_text() == wanted and python.exists()):
+            subprocess.check_call([sys.executable, "-m", "venv", "--clear", folder])
+            pin.write_text(wanted)
+            pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+            subprocess.check_call([*pip, "--no-deps", "--require-hashes", "-r", pin])
+            pin.rename(installed)
+    listed = subprocess.check_output([python, "-m", "pip", "config", "list"], text=True)
+    settings = {**uv_settings(listed), **os.environ}  # the caller's own UV_* take precedence
+    subprocess.check_call([folder / "bin/uv", *arguments], cwd=ROOT, env=settings)
 
 
-def tool_environment(path: Path, needs: Sequence[str] | Path) -> Path:
-    """Create an environment of some requirements, unless it is up to date; return its programs.
-
-    A path names a lock file, whose hashes are checked.
-    """
-    programs, done = path / "bin", path / ".installed"
-    text = needs.read_text() if isinstance(needs, Path) else "\n".join(needs)
-    wanted = hashlib.sha256(text.encode()).hexdigest()
-    if not (done.is_file() and done.read_text() == wanted and (programs / "python").exists()):
-        print(f"Setting up {path.name}", flush=True)
-        subprocess.check_call([sys.executable, "-m", "venv", "--clear", path])
-        pip = [programs / "python", "-m", "pip", "install", "--quiet"]
-        locked_needs = ("--no-deps", "--require-hashes", "--requirement", needs)
-        arguments = locked_needs if isinstance(needs, Path) else needs
-        subprocess.check_call([*pip, "--disable-pip-version-check", *arguments])
-        done.write_text(wanted)
-    return programs
+def contents(path: Path, same_python: bool) -> str:
+    """Return the stamp of an environment, "" if it must be made from scratch."""
+    python, stamp = path / "bin/python", path / ".installed"
+    if not (python.exists() and stamp.exists()):
+        return ""
+    other = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+    if same_python and subprocess.call([python, "-c", other], stderr=subprocess.DEVNULL):
+        return ""
+    return stamp.read_text()
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock: only one run installs at a time."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("Waiting for another run that sets up .venv", flush=True)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+def environment(name: str, same_python: bool = False) -> Path:
+    """Make or update one of `ENVIRONMENTS`; return the folder of its programs.
 
+    Its stamp, which is written last, holds its name and a hash of what says what to install.
 
-def set_up(environment: Environment, same_python: bool) -> None:
-    """Create or update an environment; create it again if ``same_python`` and it has another.
+    Args:
+        name: The environment.
+        same_python: Replace one whose Python is of another version than this.
 
     Raises:
-        SetupError: It cannot be made.
+        subprocess.CalledProcessError: An installer failed; the next run starts from scratch.
     """
-    if environment.ready() and not same_python:
-        return
-    with locked(environment.root):
-        version = tuple(sys.version_info[:2])
-        other = same_python and environment.version() != version
-        if environment.ready() and not other:
-            return
-        began, name = time.monotonic(), environment.path.name
-        meanwhile: AbstractContextManager[None] = nullcontext()
-        if environment.lock == LOCK:
-            meanwhile = environment.embedded_aws()
-        with meanwhile:
-            if other or not environment.usable():
-                print(
-                    f"Setting up {name} with Python {version[0]}.{version[1]}. The first time this "
-                    f"downloads some {DOWNLOADS_MB[environment.lock]} MB.",
-                    flush=True,
-                )
-                if environment.path.is_symlink():  # `venv --clear` would empty what it leads to
-                    environment.path.unlink()
-                environment.create()
-            else:
-                print(f"Updating {name}", flush=True)
-            environment.install()
-        print(f"{name} is ready ({time.monotonic() - began:.0f} s)", flush=True)
+    folder, lock, *needs = ENVIRONMENTS[name]
+    path = ROOT / folder
+    sources = [(ROOT / source).read_bytes() for source in (DEMO[1], "pyproject.toml", lock)]
+    digest = hashlib.sha256(b"\0".join(sources)).hexdigest()
+    ready = {f"{one} {digest}" for one in ((name, "dev") if name == "demo" else (name,))}
+    if contents(path, same_python) in ready:
+        return path / "bin"
+    with locked(ROOT):
+        found = contents(path, same_python)
+        if found in ready:  # another run has made it meanwhile
+            return path / "bin"
+        print(f"Setting up {folder}: the first time, this downloads some hundred MB", flush=True)
+        if path.is_symlink():  # to another checkout's, which is left alone
+            path.unlink()
+            found = ""
+        if not found:
+            uv("venv", "--quiet", "--clear", "--python", PYTHONS.get(name, sys.executable), path)
+        (path / ".installed").unlink(missing_ok=True)
+        install = ("pip", "install", "--quiet", "--python", path / "bin/python")
+        uv(*install, "--require-hashes", *needs, "--constraints", lock, "--build-constraints", lock)
+        if folder == ".venv":
+            uv(*install, "--no-deps", "--no-build-isolation", "--editable", ".")
+        (path / ".installed").write_text(f"{name} {digest}")
+    return path / "bin"
 
 
 def main() -> int:
-    """Set up `.venv`; return the exit status: 0, 1 if it failed, 130 if interrupted."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--same-python", action="store_true", help="of this Python's version")
-    parser.add_argument("--demo", action="store_true", help="only what the demo needs")
-    options = parser.parse_args()
+    """Make an environment or run uv; return the exit status."""
+    name, *options = sys.argv[1:]
     try:
-        set_up(Environment(ROOT, LOCK if options.demo else DEV_LOCK), options.same_python)
-    except SetupError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if name == "uv":
+            uv(*options)
+        elif name == "demo":  # and the embedded AWS's at the same time; the demo repeats a failure
+            embedded = [sys.executable, "-m", "xorack.local.environment"]
+            with subprocess.Popen(embedded, cwd=ROOT, stdout=subprocess.DEVNULL):
+                environment(name, "--same-python" in options)
+        else:
+            environment(name, "--same-python" in options)
+    except subprocess.CalledProcessError as error:
+        print(f"error: {' '.join(map(str, error.cmd[:3]))} failed: see above", file=sys.stderr)
+        print(
+            "(after a change of requirements, `make lock` renews the lock files)", file=sys.stderr
+        )
         return 1
     except KeyboardInterrupt:
-        print("\ninterrupted: the next run starts .venv from scratch", file=sys.stderr)
         return 130
     return 0
 

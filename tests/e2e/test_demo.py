@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ROOT, eventually, python
+from tests.e2e.conftest import ROOT, python
+from tests.support.events import eventually
 from tests.support.plain_words import counted
 from tests.support.plain_words import words as plain_words
 
@@ -85,6 +86,7 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database
     assert not (demo_work / "tmp").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_demo_leaves_nothing_behind(demo_work, database):
     mark = f"of-this-test-{os.getpid()}"
     process = subprocess.Popen(
@@ -96,7 +98,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(demo_work, database):
     assert eventually(lambda: any("java" in one for one in running(mark)))
     assert len(running(mark)) >= 4  # the demo, the embedded AWS, the job, its Java
     process.send_signal(signal.SIGTERM)  # the others: tests/unit/test_demo.py
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, "interrupted\n")
     assert eventually(lambda: not running(mark), seconds=10)
     assert not (demo_work / "tmp").exists()
@@ -121,7 +123,10 @@ HIDING_JAVA = ("PYTHONPATH", "PATH", "JAVA_HOME")
     [
         ("--port {}", (), "port {} is taken: Address already in use"),
         ("", HIDING_JAVA, "no Java 17 or later found for Spark: JAVA_HOME="),
-        ("--encoding rot13", (), "split: encoding 'rot13' is not one of text files"),
+        pytest.param(
+            *("--encoding rot13", (), "split: encoding 'rot13' is not one of text files"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_failure_is_explained_in_one_line(

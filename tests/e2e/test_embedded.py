@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ROOT, eventually, item_of
+from tests.e2e.conftest import ROOT, item_of
+from tests.support.events import eventually
 from tests.support.in_process import receive_all
 from xorack.errors import LocalError
 from xorack.local.deploy import deploy, drain, subscribe, usage
@@ -188,7 +189,11 @@ def test_the_window_collects_slow_messages_into_few_batches(small):
 
 @pytest.mark.parametrize(
     ("failure", "neighbours", "errors"),
-    [("fail", ["well", "well"], 0), ("crash", [], 2), ("hang", [], 2)],
+    [
+        ("fail", ["well", "well"], 0),
+        ("crash", [], 2),
+        pytest.param("hang", [], 2, marks=pytest.mark.slow),
+    ],
 )
 def test_a_failing_message_is_retried_and_then_dead_lettered(
     impatient, failure, neighbours, errors
@@ -235,7 +240,7 @@ def test_no_event_is_lost_between_the_bus_and_the_subscriber(small):
     assert sorted(received) == list(range(total))
 
 
-def test_a_rejected_conditional_write_is_not_counted(small):
+def test_the_table_has_its_time_to_live_and_a_rejected_write_is_not_counted(small):
     dynamodb, before = small.client("dynamodb"), usage(small)
     item = {"TableName": small.table_name, "Item": {"tag": {"S": "once"}}}
     dynamodb.put_item(**item, ConditionExpression="attribute_not_exists(tag)")
@@ -244,10 +249,7 @@ def test_a_rejected_conditional_write_is_not_counted(small):
     puts = [{"PutRequest": {"Item": {"tag": {"S": tag}}}} for tag in ("one", "other")]
     dynamodb.batch_write_item(RequestItems={small.table_name: puts})
     assert usage(small).writes - before.writes == 3
-
-
-def test_the_tables_time_to_live_is_the_templates(small):
-    answer = small.client("dynamodb").describe_time_to_live(TableName=small.table_name)
+    answer = dynamodb.describe_time_to_live(TableName=small.table_name)
     expected = {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
     assert answer["TimeToLiveDescription"] == expected
 
@@ -302,7 +304,13 @@ def test_a_failed_start_names_the_reason():
         _ = aws.endpoint_url
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        *(pytest.param(of, marks=pytest.mark.slow) for of in (signal.SIGTERM, signal.SIGINT)),
+    ],
+)
 def test_nothing_remains_however_the_parent_ends(template, number):
     program = """
         import signal, sys, time

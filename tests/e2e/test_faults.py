@@ -18,7 +18,7 @@ from contextlib import suppress
 import pytest
 
 from tests.e2e.conftest import assert_acked, chain, events_of
-from tests.support.proxy import FaultProxy, Faults, total
+from tests.support.proxy import RATES, FaultProxy, total
 from xorack.aws.sqs import send
 from xorack.core.errors import SendError
 from xorack.local.deploy import deploy, subscribe
@@ -31,16 +31,6 @@ CHILDREN = 40
 VISIBILITY_SECONDS = 5
 KILLING_SECONDS = 8
 PATIENCE_SECONDS = 240
-
-FAULTS = {
-    "UpdateItem": Faults(
-        drop=0.04, lose=0.08, twice=0.06, throttle=0.04, error=0.02, error_after=0.06,
-        conflict=0.04, delay=0.1, delay_seconds=0.2,
-    ),
-    "PutEvents": Faults(drop=0.1, lose=0.1, twice=0.05, partial=0.3, error_after=0.05),
-    "SendMessageBatch": Faults(drop=0.05, lose=0.1, twice=0.1, partial=0.2),
-    "*": Faults(drop=0.03, lose=0.03, throttle=0.03, delay=0.05, delay_seconds=0.2),
-}  # fmt: skip
 
 
 def send_surely(queue_url, requests, client):
@@ -92,7 +82,7 @@ def test_each_chain_ends_once_despite_faults(template):
         proxy.target = aws.endpoint_url
         stack = deploy(aws, template)
         subscriber = subscribe(stack)
-        proxy.faults = FAULTS
+        proxy.rates = RATES
         producer = aws.client("sqs", endpoint_url=proxy.endpoint_url)
         parts = [requests[start : start + 200] for start in range(0, len(requests), 200)]
         stopped = threading.Event()
@@ -105,7 +95,7 @@ def test_each_chain_ends_once_despite_faults(template):
         for future in work:
             future.result()
         happened = dict(proxy.happened)
-        proxy.faults = {}
+        proxy.rates = {}
 
         for tag in tags:
             assert_acked(stack, tag, received[tag], units=CHILDREN + 1)
@@ -114,7 +104,7 @@ def test_each_chain_ends_once_despite_faults(template):
         assert "Messages" not in dead
 
     # Without faults the test would prove nothing.
-    for fault in ("drop", "lose", "twice", "error_after", "throttle", "conflict"):
+    for fault in ("dropped", "lost", "twice", "5xx applied", "throttled", "conflict"):
         assert happened.get(("UpdateItem", fault)), fault
-    assert happened.get(("PutEvents", "partial"))
+    assert happened.get(("PutEvents", "entries failed"))
     assert total(happened) > 100

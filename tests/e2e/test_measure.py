@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.e2e.conftest import ROOT, eventually, python
+from tests.e2e.conftest import ROOT, python
+from tests.support.events import eventually
 
 pytestmark = pytest.mark.embedded
 
@@ -25,7 +26,7 @@ def measure(stack, folder, *arguments):
     """Run a measurement; return its status, its report and its lines."""
     path = folder / "report.json"
     process = python(
-        *("-m", "measure", "--stack", stack.name, "--yes", "--metrics-wait", "0"),
+        *("-m", "measure", "--stack", stack.name, "--yes"),
         *("--patience", "120", "--json", str(path), *arguments),
         **stack.aws.environ(),
     )
@@ -58,7 +59,7 @@ def leftovers(stack, run):
 
 
 @pytest.mark.slow
-def test_a_load_with_all_faults_ends_as_expected_and_leaves_nothing(stack, tmp_path):
+def test_a_load_with_all_faults_ends_as_expected_and_leaves_only_chains(stack, tmp_path):
     arguments = ("--chains", "20", "--units", "1,2,30", "--message-bytes", "9000", *FAULTS)
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(measure, stack, tmp_path, "--seed", "3", "--settle", "0", *arguments)
@@ -73,10 +74,8 @@ def test_a_load_with_all_faults_ends_as_expected_and_leaves_nothing(stack, tmp_p
     assert counts["dead letters"] >= counts["expected dead letters"] > 0
     assert counts["copies among them"] > 0
     assert report["latency"]["to arrival"]["max"] > 0
-    assert 0 < report["cost"]["total"] < 0.01
-    assert report["stack"]["conflicts"] is None  # the embedded AWS has no metrics of the acker
     assert report["left behind"] == []
-    assert leftovers(stack, report["run"]) == []
+    assert all("tag" in one for one in leftovers(stack, report["run"]))
 
 
 def test_an_interrupted_measurement_cleans_up_and_names_its_chains(stack):
@@ -125,11 +124,11 @@ def test_a_forged_ack_is_a_violation(stack, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_larger_load_from_two_processes(stack, tmp_path):
+def test_a_larger_load(stack, tmp_path):
     """The schedule ends the chains that lost units: nobody else invokes the sweeper."""
-    arguments = ("--chains", "400", "--processes", "2", "--units", "1:50%,100:45%,1000:5%")
-    done = measure(stack, tmp_path, *arguments, "--patience", "200", "--fold", "7", *FAULTS)
+    arguments = ("--chains", "400", "--units", "1:50%,100:45%,1000:5%", "--fold", "7")
+    done = measure(stack, tmp_path, *arguments, "--patience", "200", *FAULTS)
     assert done.report["violations"] == []
     assert done.status == 0
     assert done.report["counts"]["units"] > 20_000
-    assert leftovers(stack, done.report["run"]) == []
+    assert all("tag" in one for one in leftovers(stack, done.report["run"]))

@@ -82,17 +82,3 @@ def test_the_custom_widget_shows_unfinished_chains(stack, widgets):
     assert ">stuck/&lt;1&gt;<" in page
     assert "000000000000feed" in page
     assert "## Unfinished chains" in invoke({"describe": True})
-
-
-def test_the_dashboard_names_existing_alarms_and_functions(stack, widgets):
-    own = {alarm["AlarmArn"] for alarm in alarms(stack).values()}
-    (first,) = (w["properties"]["alarms"] for w in widgets if w["type"] == "alarm")
-    assert len(own) == len(first) == 15
-    assert set(first) == own
-    drawn = {
-        metric[metric.index("FunctionName") + 1]
-        for widget in widgets
-        for metric in widget["properties"].get("metrics", [])
-        if "FunctionName" in metric
-    }
-    assert drawn == {stack.outputs["ConsumerName"], stack.outputs["SweeperName"]}

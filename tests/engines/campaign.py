@@ -23,28 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.engines.engine import client
-from tests.engines.plan import Plan, Raw, make_plan, request
+from tests.engines.plan import last, make_plan, must_end, planned
+from tests.simulation.options import DEFAULT_TIMEOUT
+from tests.simulation.senders import message_body
+from tests.simulation.workload import ChainWorkload
 from tests.support.in_process import Definitions, Resources, create_resources, definitions
-from tests.support.proxy import FaultProxy, Faults
+from tests.support.proxy import RATES, FaultProxy
 from xorack.local.embedded import EmbeddedAWS
 
 ROOT = Path(__file__).parents[2]
 VISIBILITY_SECONDS = 4
 PENDING_SECONDS = 40
-ENGINE_FAULTS = {
-    "UpdateItem": Faults(
-        drop=0.03, lose=0.07, twice=0.06, throttle=0.04, error=0.02, error_after=0.05,
-        conflict=0.03, delay=0.05, delay_seconds=0.3,
-    ),
-    "*": Faults(drop=0.02, lose=0.02, twice=0.02, throttle=0.02, error=0.02, delay=0.04),
-}  # fmt: skip
-AWS_FAULTS = {
-    "PutEvents": Faults(
-        drop=0.1, lose=0.1, twice=0.1, partial=0.2, throttle=0.05, error_after=0.05
-    ),
-    "SendMessageBatch": Faults(drop=0.05, lose=0.1, twice=0.1, partial=0.2, throttle=0.03),
-    "*": Faults(drop=0.02, lose=0.04, error=0.02, delay=0.03),
-}  # fmt: skip
 _TEAM = (("consumer", 3), ("sweeper", 2))
 _ENDLESS = {program for program, _ in _TEAM}
 
@@ -69,15 +58,8 @@ class Recorder(FaultProxy):
             entries = asked.get("Entries", [])
             self.sent += [entry["MessageBody"] for entry in entries if entry["Id"] in arrived]
             for message in answer.get("Messages", []):
-                self.deliveries += len(requests_of(message["Body"]))
+                self.deliveries += message["Body"].count('"op":')
         return response
-
-
-def requests_of(body: str) -> list[Raw]:
-    """Return the requests of a message; none if it is no JSON."""
-    with suppress(ValueError):
-        return json.loads(body).get("requests", [])
-    return []
 
 
 @dataclass
@@ -85,23 +67,19 @@ class Evidence:
     """All that a campaign left behind, and its figures.
 
     Attributes:
-        sent: Distinct requests that reached the queue, or that were applied directly.
         bodies: Distinct bodies of messages that reached the queue.
-        items: The table's items of chains, by tag.
+        items: The table's items, by key.
         events: Events as a subscriber got them.
         dead: Messages of the dead-letter queue: body and the attribute with the reason.
-        after_end: Second creates that were sent when all chains had ended.
         crashes: Programs that ended with an error, each with the end of the log.
         unfinished: What the campaign still waited for when its patience ended; "" for nothing.
     """
 
-    plan: Plan
-    sent: list[Raw] = field(default_factory=list)
+    plan: list[ChainWorkload]
     bodies: set[str] = field(default_factory=set)
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
     dead: list[tuple[str, dict[str, str] | None]] = field(default_factory=list)
-    after_end: list[Raw] = field(default_factory=list)
     crashes: list[str] = field(default_factory=list)
     unfinished: str = ""
     deliveries: int = 0
@@ -113,9 +91,10 @@ class Evidence:
         """Return the figures in three lines."""
         faults = ", ".join(f"{kind} {n}" for kind, n in sorted(self.faults.items()))
         kills = ", ".join(f"{program} {n}" for program, n in sorted(self.kills.items()))
-        ends = Counter(item.get("status", {}).get("S", "open") for item in self.items.values())
+        ends = Counter(item["status"]["S"] for item in self.items.values() if "status" in item)
+        requests = sum(len(chain.submissions) for chain in self.plan)
         return (
-            f"{len(self.plan.chains)} chains ({dict(sorted(ends.items()))}), {len(self.sent)} "
+            f"{len(self.plan)} chains ({dict(sorted(ends.items()))}), {requests} "
             f"requests, {self.deliveries} deliveries, {len(self.dead)} dead-lettered messages, "
             f"{len(self.events)} events, {self.seconds:.0f} s\n"
             f"{sum(self.faults.values())} faults: {faults}\n"
@@ -219,23 +198,23 @@ class _Campaign:
         return f"{left} messages" if left else ""
 
     def items(self) -> dict[str, dict[str, Any]]:
-        """Return the chains' items; marks have keys with a NUL."""
+        """Return the table's items; those of marks have keys with a NUL."""
         pages = self.resources.client("dynamodb").get_paginator("scan")
         found = pages.paginate(TableName=self.resources.table_name, ConsistentRead=True)
-        items = [item for page in found for item in page["Items"]]
-        return {item["tag"]["S"]: item for item in items if "\0" not in item["tag"]["S"]}
+        return {item["tag"]["S"]: item for page in found for item in page["Items"]}
+
+    def open(self) -> list[ChainWorkload]:
+        """Return the chains that have not ended and must end."""
+        items, final = self.items(), ("acked", "failed")
+        status = {tag: item.get("status", {}).get("S") for tag, item in items.items()}
+        chains = filter(must_end, self.evidence.plan)
+        return [chain for chain in chains if status.get(chain.tag) not in final]
 
     def unended(self) -> str:
         """Return a text if a message is left, or a chain that must end has not ended."""
         if left := self.messages():
             return left
-        items = self.items()
-        tags = [
-            chain.tag
-            for chain in self.evidence.plan.chains
-            if chain.end != "open"
-            and items.get(chain.tag, {}).get("status", {}).get("S") not in ("acked", "failed")
-        ]
+        tags = [chain.tag for chain in self.open()]
         return f"the end of {', '.join(tags)}" if tags else ""
 
     def unpublished(self) -> str:
@@ -243,11 +222,11 @@ class _Campaign:
         tags = [tag for tag, item in self.items().items() if "event_pending" in item]
         return self.unended() or (f"the event of {', '.join(tags)}" if tags else "")
 
-    def send(self, requests: list[Raw]) -> None:
+    def send(self, raws: list[Any]) -> None:
         """Send requests past the faults."""
         sqs, url = self.resources.client("sqs"), self.resources.queue_url
-        for at in range(0, len(requests), 50):
-            body = json.dumps({"version": 1, "requests": requests[at : at + 50]})
+        for at in range(0, len(raws), 50):
+            body = message_body(raws[at : at + 50])
             sqs.send_message(QueueUrl=url, MessageBody=body)
             self.evidence.bodies.add(body)
 
@@ -257,18 +236,13 @@ class _Campaign:
         for program, number in _TEAM:
             for _ in range(number):
                 self.programs.start(program)
-        for phase in (1, 2):
-            for share in range(2):
-                self.programs.start("sender", phase=phase, share=share, shares=2)
-                self.programs.start("direct", phase=phase)
-            if not self.hold(self.messages):
-                return False
+        for share in range(2):
+            self.programs.start("sender", share=share, shares=2)
+            self.programs.start("direct")
+        if not self.hold(self.messages):
+            return False
         # What is still open lacks work: its time ends now.
-        waiting = [chain.tag for chain in plan.chains if chain.end not in ("open", "never created")]
-        items = self.items()
-        status = {tag: items.get(tag, {}).get("status", {}).get("S") for tag in waiting}
-        still = [tag for tag in waiting if status[tag] not in ("acked", "failed")]
-        self.send([request("extend", tag, "now", timeout=0.2) for tag in still])
+        self.send([last(chain, "end").raw for chain in self.open()])
         if not self.hold(self.messages):
             return False
         patience = self.deadline
@@ -276,12 +250,11 @@ class _Campaign:
         if not self.hold(self.unended):
             return False
         self.deadline = patience
-        create = {"stamp": "AQIDBAUGBwg=", "started": 1}
-        ended = [chain.tag for chain in plan.chains if chain.end != "open"]
-        self.evidence.after_end = [
-            request("create", tag, "after the end", **create) for tag in ended
-        ]
-        self.send(self.evidence.after_end)
+        # Some requests come again, and creates come, when their chains have ended.
+        queued = [one for chain in plan for one in planned(chain) if one.request and not one.direct]
+        again = self.chance.sample(queued, len(queued) // 10)
+        late = [last(chain, "too late?") for chain in plan if must_end(chain)]
+        self.send([one.raw for one in again + late])
         return self.hold(self.messages)
 
 
@@ -316,7 +289,7 @@ def run(
         environ = {
             **resources.environ(),
             "PENDING_TIMEOUT_SECONDS": str(PENDING_SECONDS),
-            "DEFAULT_TIMEOUT_SECONDS": str(PENDING_SECONDS),
+            "DEFAULT_TIMEOUT_SECONDS": str(DEFAULT_TIMEOUT // 1000),
             "AWS_ENDPOINT_URL": proxy.endpoint_url,
             "AWS_ENDPOINT_URL_DYNAMODB": engine.endpoint_url,
         }
@@ -331,9 +304,9 @@ def run(
             evidence, resources, programs, random.Random(seed), began + patience,
             math.inf if broken is None else 15,  # its chains may never end
         )  # fmt: skip
-        engine.faults, proxy.faults = ENGINE_FAULTS, AWS_FAULTS
+        engine.rates = proxy.rates = RATES
         ended = campaign.phases()
-        engine.faults = proxy.faults = {}
+        engine.rates = proxy.rates = {}
         if ended:
             campaign.hold(campaign.unpublished, kill=False)
         programs.stop()
@@ -353,16 +326,8 @@ def run(
             for (_, fault), count in happened.items():
                 evidence.faults[fault] += count
         del evidence.faults[""]
-    evidence.sent = _distinct(evidence)
     evidence.seconds = time.monotonic() - began
     return evidence
-
-
-def _distinct(evidence: Evidence) -> list[Raw]:
-    """Return the requests that were sent or applied directly, each once."""
-    direct = [raw for chain in evidence.plan.chains for part in chain.direct for raw in part]
-    queued = [raw for body in evidence.bodies for raw in requests_of(body)]
-    return list({json.dumps(raw, sort_keys=True): raw for raw in direct + queued}.values())
 
 
 class _Split:

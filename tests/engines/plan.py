@@ -1,217 +1,128 @@
-"""The work: chains of random trees, as raw requests. It uses nothing of the library.
-
-A chain's requests are sent in two phases. After the first, each chain lacks a request without
-which it cannot end, so all requests of the first phase meet an unfinished chain: the rejected ones
-must be in the dead-letter queue. Chains in which that is not so have `early` set.
-"""
+"""The work: chains of the simulation in real time, and chains of a `Tracker`."""
 
 from __future__ import annotations
 
-import base64
-import json
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import cycle
-from typing import Any
 
-Raw = dict[str, Any]
-KINDS = (
-    "complete", "missing", "large", "failed", "mixed", "other length", "second create",
-    "reused id", "direct", "reused create", "tracker", "malformed", "early fail", "orphan",
-    "complete", "unequal counts", "direct missing", "tracker missing",
-)  # fmt: skip
-LONG = 3600
+from tests.simulation.options import Options, Weights
+from tests.simulation.workload import ChainWorkload, Submission, chain_workload
+from xorack.client.tracker import Tracker
+from xorack.core.request import Request
+
+TRACKED = 6
+"""One of this many chains is that of a `Tracker`."""
 
 
-@dataclass
-class Chain:
-    """A chain.
+class RealTime(Options):
+    """Chains that end within seconds: by their work, or by an `extend` when nothing is left."""
 
-    Attributes:
-        tag: Begins with its kind.
-        end: `acked`, `failed`, `timed out`, `never created` or `open`; that of the requests as
-            they are meant, with the first of those that exclude each other.
-        first: Requests of the first phase, for the queue.
-        last: Requests of the second phase, for the queue.
-        direct: Requests for `DynamoDBAcker`, in the first phase and in the second.
-        early: True if it may end while requests of the first phase are on their way.
-        malformed: Invalid requests of the first phase.
-        tree: tracker: number of units; 0 for other chains.
+    routes: Weights = (("queue", 75), ("direct", 13), ("mixed", 12))
+    units: Weights = ((3, 20), (8, 40), (14, 20), (40, 20))
+    timeouts: Weights = ((None, 1),)
+    rounds, months, span, resume, idle_timeout, extend = 1, False, 1_000, 0.0, 0.0, 0.1
+    # The chains with the lowest numbers have marks outside their item.
+    spilling_chains = 2
+    missing_work, missing_create, fail = 0.2, 0.06, 0.12
+    reused_id, wrong_length, second_create, invalid_request, wrong_counts = 5 * (0.1,)
+
+    def __init__(self, seed: int) -> None:
+        """Draw nothing: equal for all seeds."""
+
+
+class WithoutOrphans(RealTime):
+    """Without chains that are never created: they take long to end."""
+
+    missing_create = 0.0
+
+
+def make_plan(seed: int, count: int, *, orphans: bool = True) -> list[ChainWorkload]:
+    """Make the chains: equal arguments give equal chains in every process.
+
+    Each has an `extend` that ends it when nothing else is left to do, and a create too late.
     """
-
-    tag: str
-    end: str
-    first: list[Raw] = field(default_factory=list)
-    last: list[Raw] = field(default_factory=list)
-    direct: tuple[list[Raw], list[Raw]] = field(default_factory=lambda: ([], []))
-    early: bool = False
-    malformed: list[Raw] = field(default_factory=list)
-    tree: int = 0
-
-
-@dataclass
-class Plan:
-    """All chains, and message bodies that are no JSON."""
-
-    seed: int
-    chains: list[Chain]
-    bodies: list[str]
+    options = RealTime if orphans else WithoutOrphans
+    plan = []
+    for number in range(count):
+        if number % TRACKED == TRACKED - 1:
+            plan.append(_tracked(f"tracker-{seed}-{number}"))
+        else:
+            plan.append(chain_workload(seed, number, options))
+    for chain in plan:
+        for name, request in (
+            ("end", Request.extend(chain.tag, "end", 0.2)),
+            ("too late?", Request.create(chain.tag, "too late", b"\1" * 8, started=1)),
+        ):
+            if all(one.name != name for one in chain.submissions):  # the plan is cached
+                chain.submissions.append(Submission(chain.tag, name, request, request.to_json()))
+    return plan
 
 
-def make_plan(seed: int, count: int, *, orphans: bool = True) -> Plan:
-    """Make a plan: equal arguments give an equal plan in every process.
-
-    Args:
-        seed: Determines the plan.
-        count: Number of chains; 18 have each kind once.
-        orphans: False for a plan without chains that are never created: they take long to end.
-    """
-    chance = random.Random(f"plan {seed}")
-    kinds = [kind for kind in KINDS if orphans or kind != "orphan"]
-    named = [(kind, f"{kind}/{seed}/{n}") for n, kind in zip(range(count), cycle(kinds))]
-    chains = [_chain(chance, tag, kind) for kind, tag in named]
-    return Plan(seed, chains, ["{not JSON", '{"version":1}', '{"version":9,"requests":[]}'])
+def planned(chain: ChainWorkload) -> list[Submission]:
+    """Return the requests that are sent from the start."""
+    return [one for one in chain.submissions if one.name not in ("end", "too late?")]
 
 
-def canonical(raw: object) -> str:
-    """Return JSON text that is equal for equal requests."""
-    return json.dumps(raw, sort_keys=True)
+def last(chain: ChainWorkload, name: str) -> Submission:
+    """Return the `end` or the create that is `too late?`."""
+    return next(one for one in chain.submissions if one.name == name)
 
 
-def encoded(stamp: int, length: int) -> str:
-    return base64.b64encode(stamp.to_bytes(length, "little")).decode()
+def must_end(chain: ChainWorkload) -> bool:
+    """Tell if a chain ends: one of the direct API has no deadline, and ends only by its work."""
+    direct = any(one.direct and one.name == "create" for one in chain.submissions)
+    outstanding: frozenset[int] = frozenset()
+    for one in planned(chain):
+        outstanding ^= one.units
+    return not direct or not outstanding
 
 
-def request(op: str, tag: str, id: str, **fields: Any) -> Raw:
-    """Make a request without fields of value 0."""
-    return {"op": op, "tag": tag, "id": id, **{n: value for n, value in fields.items() if value}}
+class _Collecting(Tracker):
+    """A tracker that keeps its requests."""
+
+    def __init__(self) -> None:
+        super().__init__("queue")
+        self.collected: list[Request] = []
+
+    def _send(self, *requests: Request) -> None:
+        self.collected += requests
 
 
-def _chain(chance: random.Random, tag: str, kind: str) -> Chain:
-    if kind.startswith("tracker"):
-        end = "timed out" if "missing" in kind else "acked"
-        return Chain(tag, end, tree=chance.randint(5, 40))
-    length = chance.choice((1, 8, 16, 64, 648, 2568))
-    units = chance.randint(70, 160) if kind == "large" else chance.randint(3, 40)
-    create, *stamps = _tree(chance, tag, units, max(length, 8))
-    chance.shuffle(stamps)
-    # The last ones are sent in the second phase.
-    closers = chance.randint(1, min(3, len(stamps)))
-    chain = Chain(tag, "acked", [create, *stamps[closers:]], stamps[:closers])
-    _VARIANTS.get(kind, lambda *_: None)(chance, chain, max(length, 8))
-    return chain
-
-
-def _tree(chance: random.Random, tag: str, units: int, length: int) -> list[Raw]:
-    """Make the requests of a tree of units: its create, and a stamp for each unit's end."""
-    counted = chance.random() < 0.8
-    stamps = [chance.getrandbits(8 * length) | 1 for _ in range(units)]
-    children: list[list[int]] = [[] for _ in range(units)]
-    for unit in range(1, units):
-        children[chance.randrange(unit)].append(unit)
-    create = {"stamp": encoded(stamps[0], length), "started": int(counted), "timeout": LONG}
-    requests = [request("create", tag, "create", **create, detail={"tag": tag})]
-    for unit in range(units):
-        total = stamps[unit]
-        for child in children[unit]:
-            total ^= stamps[child]
-        counts = {"started": len(children[unit]), "finished": 1} if counted else {}
-        stamp = encoded(total, length)
-        requests.append(request("stamp", tag, f"unit {unit}", stamp=stamp, **counts))
-    return requests
-
-
-def _missing(chance: random.Random, chain: Chain, length: int) -> None:
-    chain.last.clear()
-    chain.end = "timed out"
-
-
-def _failed(chance: random.Random, chain: Chain, length: int) -> None:
-    chain.last[:] = [request("fail", chain.tag, "fail", reason="it broke")]
-    chain.end = "failed"
-
-
-def _early_fail(chance: random.Random, chain: Chain, length: int) -> None:
-    chain.first.append(request("fail", chain.tag, "fail", reason="it broke early"))
-    chain.end, chain.early = "failed", True
-
-
-def _orphan(chance: random.Random, chain: Chain, length: int) -> None:
-    chain.first.pop(0)
-    chain.end, chain.early = "never created", True
-
-
-def _other_length(chance: random.Random, chain: Chain, length: int) -> None:
-    stamp = encoded(chance.getrandbits(24) | 1, 3)
-    chain.first.append(request("stamp", chain.tag, "other length", stamp=stamp, finished=1))
-
-
-def _second_create(chance: random.Random, chain: Chain, length: int) -> None:
-    chain.first.append({**chain.first[0], "id": "second create"})
-
-
-def _reused_id(chance: random.Random, chain: Chain, length: int) -> None:
-    used = chance.choice(chain.first[1:] or chain.first)
-    chain.first.append({**used, "stamp": encoded(chance.getrandbits(8 * length) | 1, length)})
-
-
-def _reused_create(chance: random.Random, chain: Chain, length: int) -> None:
-    create = chain.first[0]
-    other = chance.choice(({"detail": {"tag": "another"}}, {"timeout": LONG + 1}))
-    chain.first.append({**create, **other})
-
-
-def _malformed(chance: random.Random, chain: Chain, length: int) -> None:
-    tag, stamp = chain.tag, encoded(1, length)
-    chain.malformed = [
-        request("stamp", tag, "zero", stamp=encoded(0, length)),
-        request("stamp", tag, "base64", stamp="***"),
-        request("stamp", tag, "field", stamp=stamp, colour="red"),
-        request("stamp", tag, "count", stamp=stamp, finished=-1),
-        request("stamp", tag, "no stamp"),
-        request("explode", tag, "op"),
-        request("stamp", tag, "i" * 200, stamp=stamp),
+def _tracked(tag: str) -> ChainWorkload:
+    tracker = _Collecting()
+    units = track(tag, tracker)
+    submissions = [
+        Submission(tag, one.id, one, one.to_json(), units[one.id]) for one in tracker.collected
     ]
+    return ChainWorkload(tag, submissions, foreign=False)
 
 
-def _unequal_counts(chance: random.Random, chain: Chain, length: int) -> None:
-    chain.last[0] = {**chain.last[0], "finished": chain.last[0].get("finished", 0) + 1}
-    chain.end = "timed out"
+def track(tag: str, tracker: Tracker) -> dict[str, frozenset[int]]:
+    """Do a chain's work with a tracker: the same each time, but leaves come in any groups.
 
-
-def _direct(chance: random.Random, chain: Chain, length: int) -> None:
-    chain.first[0].pop("timeout")
-    chain.first[0].pop("detail")
-    chain.direct = (chain.first, chain.last)
-    chain.first, chain.last = [], []
-
-
-def _direct_missing(chance: random.Random, chain: Chain, length: int) -> None:
-    _direct(chance, chain, length)
-    chain.direct[1].clear()
-    chain.end = "open"
-
-
-def _mixed(chance: random.Random, chain: Chain, length: int) -> None:
-    """Send some stamps by the queue and the others directly."""
-    create, *stamps = chain.first
-    chain.direct = (stamps[::2], chain.last[::2])
-    chain.first, chain.last = [create, *stamps[1::2]], chain.last[1::2]
-
-
-_VARIANTS: dict[str, Callable[[random.Random, Chain, int], None]] = {
-    "missing": _missing,
-    "failed": _failed,
-    "early fail": _early_fail,
-    "orphan": _orphan,
-    "other length": _other_length,
-    "second create": _second_create,
-    "reused id": _reused_id,
-    "reused create": _reused_create,
-    "malformed": _malformed,
-    "unequal counts": _unequal_counts,
-    "direct": _direct,
-    "direct missing": _direct_missing,
-    "mixed": _mixed,
-}
+    Returns:
+        The units that each request starts or finishes, by its id.
+    """
+    shape = random.Random(tag)
+    size = shape.randint(5, 40)
+    children: list[list[int]] = [[] for _ in range(size)]
+    for unit in range(1, size):
+        children[shape.randrange(unit)].append(unit)
+    leaves = [unit for unit in range(size) if not children[unit]]
+    if shape.random() < 0.4:
+        leaves.pop()
+    random.shuffle(leaves)
+    with tracker.batch():
+        tokens = {0: tracker.start(tag, timeout=3600, detail={"tag": tag})}
+        for unit in range(size):
+            if children[unit]:
+                with tracker.step(tokens[unit]) as step:
+                    tokens |= {child: step.child(child) for child in children[unit]}
+        while leaves:
+            group = [leaves.pop() for _ in range(min(len(leaves), random.choice((1, 1, 2, 3))))]
+            with tracker.step(*(tokens[unit] for unit in group)):
+                pass
+    units = {f"create-{tokens[0].unit:016x}": frozenset({tokens[0].unit})}
+    for unit, some in enumerate(children):
+        ids = {tokens[one].unit for one in (unit, *some)}
+        units[f"step-{tokens[unit].unit:016x}"] = frozenset(ids)
+    return units

@@ -14,7 +14,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -25,11 +25,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 import lambda_src.consumer
 import lambda_src.sweeper
-from tests.engines.plan import Chain, Plan, Raw, make_plan
+from tests.engines.plan import make_plan, planned, track
 from tests.simulation.mutants import mutated
+from tests.simulation.senders import message_body
 from xorack.aws.client import is_transient, make_client
 from xorack.aws.sqs import send
-from xorack.client.tracker import Token, Tracker
+from xorack.client.tracker import Tracker
 from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core import transitions
 from xorack.core.errors import SendError, StaleLocalData, TagNotFound
@@ -99,37 +100,30 @@ def sweeper(job: dict[str, Any]) -> None:
 
 
 def sender(job: dict[str, Any]) -> None:
-    """Send this sender's share of a phase, each request several times in any order; then end."""
+    """Send this sender's share, each request several times in any order; then end."""
     plan, chance = make_plan(**job["plan"]), random.Random(job["number"])
-    sqs, phase = make_client("sqs"), job["phase"]
-    tracked = [chain for chain in plan.chains if chain.tree]
-    for chain in tracked[job["share"] :: job["shares"]]:
+    sqs, queue_url = make_client("sqs"), job["queue_url"]
+    mine = [one for chain in plan for one in planned(chain) if not one.direct]
+    mine = mine[job["share"] :: job["shares"]]
+    tracked = {one.tag for one in mine if one.tag.startswith("tracker")}
+    for tag in sorted(tracked):
         for _ in range(chance.randint(1, 2)):
-            _surely(lambda chain=chain: _track(chain, phase, Tracker(job["queue_url"], sqs)))
-    share = list(_share(plan, phase))[job["share"] :: job["shares"]]
-    copies = [raw for raw in share for _ in range(chance.choice((1, 2, 2, 3)))]
-    if phase == 2:  # some of the first phase come again when their chains may have ended
-        old = list(_share(plan, 1))
-        copies += chance.sample(old, len(old) // 10)
+            _surely(lambda tag=tag: track(tag, Tracker(queue_url, sqs)))
+    copies = [
+        one for one in mine if one.tag not in tracked for _ in range(chance.choice((1, 2, 2, 3)))
+    ]
     # Many stamps overtake their create, but not by so much that the chain ends without it.
-    copies.sort(key=lambda raw: -chance.random() * (0.4 if raw["op"] == "create" else 1.0))
-    bodies = plan.bodies if job["share"] == 0 and phase == 1 else []
-    malformed = {id(raw) for chain in plan.chains for raw in chain.malformed}
+    copies.sort(key=lambda one: -chance.random() * (0.4 if one.name == "create" else 1.0))
     while copies:
         part = [copies.pop() for _ in range(min(len(copies), chance.randint(1, 60)))]
-        if chance.random() < 0.5 and not any(id(raw) in malformed for raw in part):
-            requests = [Request.from_json(raw) for raw in part]
+        bodies = [one.raw for one in part if isinstance(one.raw, str)]
+        raws = [one.raw for one in part if not isinstance(one.raw, str)]
+        if chance.random() < 0.5 and all(one.request for one in part):
+            requests = [one.request for one in part]
             size = chance.choice((1024, 5_000, 250_000))
-            _surely(lambda r=requests, s=size: send(job["queue_url"], r, sqs, max_bytes=s))
+            _surely(lambda r=requests, s=size: send(queue_url, r, sqs, max_bytes=s))
         else:
-            _send_raw(job["queue_url"], sqs, [json.dumps({"version": 1, "requests": part})])
-    for body in bodies:
-        _send_raw(job["queue_url"], sqs, [body])
-
-
-def _share(plan: Plan, phase: int) -> Iterator[Raw]:
-    for chain in plan.chains:
-        yield from chain.first + chain.malformed if phase == 1 else chain.last
+            _send_raw(queue_url, sqs, [message_body(raws), *bodies])
 
 
 def _surely(call: Callable[[], Any]) -> None:
@@ -149,46 +143,16 @@ def _send_raw(queue_url: str, sqs: Any, bodies: Iterable[str]) -> None:
             left = {n: body for n, body in left.items() if n in failed}
 
 
-def _track(chain: Chain, phase: int, tracker: Tracker) -> None:
-    """Do a chain's work with a tracker; in the first phase all but its last leaf.
-
-    The tree is the same each time. Leaves are finished alone or two at a time, as it happens.
-    """
-    shape = random.Random(chain.tag)
-    units = chain.tree
-    children = [[] for _ in range(units)]
-    for unit in range(1, units):
-        children[shape.randrange(unit)].append(unit)
-    tokens: list[Token | None] = [None] * units
-    with tracker.batch():
-        tokens[0] = tracker.start(chain.tag, timeout=3600, detail={"tag": chain.tag})
-        leaves = []
-        for unit in range(units):
-            if not children[unit]:
-                leaves.append(unit)
-                continue
-            with tracker.step(tokens[unit]) as step:
-                for child in children[unit]:
-                    tokens[child] = step.child(child)
-        if phase == 1 or chain.end != "acked":
-            leaves.pop()
-        random.shuffle(leaves)
-        while leaves:
-            group = [leaves.pop() for _ in range(min(len(leaves), random.choice((1, 1, 2, 3))))]
-            with tracker.step(*(tokens[unit] for unit in group)):
-                pass
-
-
 def direct(job: dict[str, Any]) -> None:
     """Apply requests with `DynamoDBAcker`: again, under the same id, until the outcome is known."""
     plan, chance = make_plan(**job["plan"]), random.Random(job["number"])
     acker = DynamoDBAcker(job["table_name"])
-    requests = [raw for chain in plan.chains for raw in chain.direct[job["phase"] - 1]]
+    requests = [one.request for chain in plan for one in chain.submissions if one.direct]
     # Both programs do all the work, whoever comes first.
     chance.shuffle(requests)
-    requests.sort(key=lambda raw: raw["op"] != "create")
+    requests.sort(key=lambda request: request.op != "create")
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda raw: _apply(acker, Request.from_json(raw)), requests))
+        list(pool.map(lambda request: _apply(acker, request), requests))
 
 
 def _apply(acker: DynamoDBAcker, request: Request) -> None:

@@ -8,17 +8,25 @@ import pytest
 from botocore.client import BaseClient
 
 from tests.support.browser import NoBrowser, browser_of
-from tests.support.cli import create_stack, outputs_of
+from tests.support.cli import Stacks, outputs_of
 from tests.support.dead_letters import Calls
 from tests.support.functions import Functions
-from xorack.cli import main, wait
+from xorack.cli import main, options, wait
 from xorack.ops import redrive
 
 
 @pytest.fixture
-def stack(aws, request):
+def stacks(monkeypatch):
+    """The outputs of the stacks that the command line finds, by name."""
+    found = Stacks()
+    monkeypatch.setattr(options, "make_client", found.make_client)
+    return found
+
+
+@pytest.fixture
+def stack(aws, stacks, request):
     """The resources of `aws`, and a test's parameter, as the outputs of a stack named xorack."""
-    create_stack(aws, "xorack", {**outputs_of(aws), **getattr(request, "param", {})})
+    stacks["xorack"] = {**outputs_of(aws), **getattr(request, "param", {})}
     return aws
 
 

@@ -20,7 +20,6 @@ def test_npm_has_no_browser_for_some_machines(monkeypatch):
         browsers.installed()
 
 
-@pytest.mark.browser
 def test_fonts_of_the_machine_play_no_part(browser):
     page = browser.new_page()
     families = ("monospace", "sans-serif", "DejaVu Sans", "Helvetica")

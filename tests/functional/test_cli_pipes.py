@@ -77,18 +77,16 @@ def test_a_reader_that_closes_at_once(stack, sqs, capsys, monkeypatch, path, nam
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("option", [[], ["--json"]])
-@pytest.mark.parametrize("command", ["list", "dead-letters show --limit 100"])
-def test_a_reader_of_a_large_output_that_closes_early(
-    stack, sqs, capsys, monkeypatch, command, option
-):
+@pytest.mark.parametrize("command", ["list", "list --json", "dead-letters show --limit 100"])
+def test_a_reader_of_a_large_output_that_closes_early(stack, sqs, capsys, monkeypatch, command):
+    """More than a pipe holds: what fits may be written before the reader closes."""
     detail = {"text": "x" * 3900}
-    tags = [f"{n}".zfill(900) for n in range(30)]
+    tags = [f"{n}".zfill(900) for n in range(100)]
     apply(stack, *(Request("create", tag, "c", traced(1), 1, detail=detail) for tag in tags))
-    for _ in range(12):
+    for _ in range(40):
         put(stack, "x" * 10_000)
     pipe = Pipe(monkeypatch, 10, ["stdout"])
-    assert main([*command.split(), *option]) == 1
+    assert main(command.split()) == 1
     pipe.file.close()
     pipe.reader.join()
     assert len(pipe.read) == 10

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.sqs.models import sqs_backends
 
-from tests.support.cli import TAG, create_stack, outputs_of, start
+from tests.support.cli import TAG, outputs_of, start
 from tests.support.dead_letters import bodies, put, put_messages, request, string_attributes
 from xorack.aws.clock import milliseconds
 from xorack.core.errors import SendError
@@ -164,9 +164,9 @@ def test_the_time_of_the_first_send_survives_every_redrive(stack, xorack, sqs):
     assert short.move(KINDS, short.survey()) == (0, 3, 0)
 
 
-def test_a_stack_says_how_long_it_keeps_finished_chains(aws, xorack, sqs):
+def test_a_stack_says_how_long_it_keeps_finished_chains(aws, stacks, xorack, sqs):
     for name, seconds in {"short": "43200", "odd": "soon"}.items():
-        create_stack(aws, name, {**outputs_of(aws), "RetentionSeconds": seconds})
+        stacks[name] = {**outputs_of(aws), "RetentionSeconds": seconds}
     put(aws, *bodies(1), sent_at=days_ago(1))
     problem = "output RetentionSeconds of odd: 'soon', expected whole seconds"
     line = f"error: {problem}: name yours with --stack"

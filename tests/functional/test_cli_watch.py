@@ -12,7 +12,6 @@ from tests.support.cli import TAG, apply, finish, put_invalid_item, start, store
 from xorack import traced
 from xorack.cli import watch
 from xorack.core.request import Request
-from xorack.errors import UnavailableError
 from xorack.ops.watch import ChainWatcher
 
 
@@ -48,21 +47,6 @@ def test_a_named_chain_is_awaited_and_a_failed_one_is_status_1(stack, xorack, sl
     sleeps.append(lambda: apply(stack, Request("fail", TAG, "f", reason="bad")))
     status, out, _ = xorack("watch", TAG)
     assert (status, out[-1].endswith(f"{TAG}: bad")) == (1, True)
-
-
-def test_a_failed_poll_is_retried(stack, xorack, sleeps, monkeypatch):
-    start(stack)
-    poll = ChainWatcher.poll
-
-    def fail_once(watcher, **_):
-        monkeypatch.setattr(ChainWatcher, "poll", poll)
-        raise UnavailableError(OSError("cut off"))
-
-    sleeps.append(lambda: monkeypatch.setattr(ChainWatcher, "poll", fail_once))
-    sleeps.append(lambda: finish(stack))
-    status, out, err = xorack("watch", TAG)
-    assert (status, len(out)) == (0, 2)
-    assert err == ["retrying: cut off"]
 
 
 def tags(statuses):

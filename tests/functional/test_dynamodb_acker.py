@@ -1,5 +1,9 @@
 """The direct API over a table: the npm package ``xor-ack-dynamodb``, and what goes beyond it."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -183,6 +187,7 @@ def test_a_lost_response_applies_once(acker, item, times):
         ("RequestLimitExceeded", 400),
         ("InternalServerError", 500),
         ("ServiceUnavailable", 503),
+        ("AnUnknownFault", 500),
     ],
 )
 def test_a_temporary_error_is_retried(acker, code, status):
@@ -242,21 +247,57 @@ def test_an_engine_that_does_not_return_the_item_is_read(make_acker, client):
         acker.create("t", A)
 
 
-def test_a_stamp_takes_one_call_and_marks_are_spilled_in_batches(aws, acker, client, item):
+def test_a_stamp_takes_one_call_and_marks_are_spilled_in_a_batch(aws, acker, client, item):
     with counted_calls(client) as calls:
         acker.create("t", A)
-        for number in range(1, 151):
+        for number in range(1, 71):
             acker.stamp("t", number.to_bytes(64, "big"))
-    # Twice 64 marks are copied, a call each; none is looked up.
-    assert calls == {"UpdateItem": 153}
+    # Once 64 marks are copied, in one call; none is looked up.
+    assert calls == {"UpdateItem": 72}
     chain = item("t")
-    assert len(chain["marks"]["B"]) == (151 - 128) * 16
-    assert chain["spilled"] == {"N": "128"}
+    assert len(chain["marks"]["B"]) == (71 - 64) * 16
+    assert chain["spilled"] == {"N": "64"}
     items = client.scan(TableName=aws.table_name)["Items"]
     (bucket,) = [item for item in items if "spilled_marks" in item]
-    assert len(bucket["spilled_marks"]["BS"]) == 128
+    assert len(bucket["spilled_marks"]["BS"]) == 64
     # The chain has no deadline, so its marks stay.
     assert int(bucket["expires_at"]["N"]) > 253_000_000_000
+
+
+def test_a_repeated_id_applies_once_though_its_mark_was_spilled(acker, item):
+    acker.create("t", A)
+    acker.stamp("t", B, request_id="mine")
+    for number in range(1, 71):
+        acker.stamp("t", number.to_bytes(64, "big"))
+    before = item("t")
+    assert acker.stamp("t", B, request_id="mine") == before["stamp"]["B"]
+    assert item("t") == before
+
+
+def test_a_repeated_id_applies_once_also_in_a_write_with_new_ones(acker, item, monkeypatch):
+    acker.create("t", A)
+    acker.stamp("t", B, request_id="mine")
+    for number in range(1, 71):
+        acker.stamp("t", number.to_bytes(64, "big"))
+    before, apply = item("t")["stamp"]["B"], acker._writer.apply
+    queued, go_on = Event(), Event()
+
+    def wait(*arguments, **options):
+        queued.set()
+        go_on.wait()
+        return apply(*arguments, **options)
+
+    monkeypatch.setattr(acker._writer, "apply", wait)
+    with ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(acker.stamp, "t", A)]
+        queued.wait()
+        calls += [pool.submit(acker.stamp, "t", B, request_id="mine")]
+        calls += [pool.submit(acker.stamp, "t", C)]
+        while len(acker._queues["t", True]) < 3:
+            time.sleep(0.001)
+        go_on.set()
+    assert [call.exception() for call in calls] == [None] * 3
+    assert item("t")["stamp"]["B"] == xor(before, A, C)
 
 
 def test_a_full_cache_forgets_the_oldest_chain(acker, client, monkeypatch):

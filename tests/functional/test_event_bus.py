@@ -63,22 +63,13 @@ def test_traced_stamps_name_units_and_plain_ones_do_not(stamp, outstanding):
     assert outstanding_in(event_detail(chain)) == outstanding
 
 
-def test_no_event_is_made_without_time(aws):
-    class Client:
-        def put_events(self, **_):
-            raise AssertionError("no call")
-
-    policy = RetryPolicy(attempts=1, time_left=lambda: 0.0)
-    chains = [replace(ACKED, tag=f"t{n}") for n in range(5)]
-    reasons = EventBus("bus", Client(), policy=policy).publish(chains)
-    assert reasons == dict.fromkeys([c.tag for c in chains], NO_TIME)
-
-
-@pytest.mark.parametrize(("attempts", "sent"), [(1, [4]), (2, [4, 2])])
+@pytest.mark.parametrize(
+    ("seconds", "attempts", "sent"), [(0, 1, []), (10, 1, [4]), (10, 2, [4, 2])]
+)
 def test_events_that_take_long_to_make_leave_time_to_send_those_that_are_made(
-    monkeypatch, attempts, sent
+    monkeypatch, seconds, attempts, sent
 ):
-    left = [10.0]
+    left = [float(seconds)]
 
     class Client:
         def put_events(self, Entries):

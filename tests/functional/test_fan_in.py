@@ -1,22 +1,21 @@
 """Fan-in: a batch of messages finishes its units once, wherever its function is killed."""
 
-import json
 from collections import Counter
 from contextlib import suppress
+from unittest.mock import Mock
 
 import pytest
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, SqsFifoPartialProcessor
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from tests.functional.test_handlers import advance_clock
+from tests.support.events import record_of
 from tests.support.faults import counted_calls, failing
 from tests.support.functions import Context
-from xorack import Tracker, fan_in, fan_out, names_of, step_of
+from xorack import Tracker, fan_in, fan_out, names_of
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, SendError
-
-ATTRIBUTES = {"stringValue": "StringValue", "dataType": "DataType"}
 
 
 class Killed(BaseException):
@@ -46,22 +45,6 @@ class Work:
         ).get("Messages"):
             records += map(record_of, batch)
         return {"Records": sorted(records, key=lambda record: record["body"])}
-
-
-def record_of(message):
-    """Return a message as Lambda gives it to a function."""
-    attributes = {
-        name: {key: attribute[other] for key, other in ATTRIBUTES.items()}
-        for name, attribute in message.get("MessageAttributes", {}).items()
-    }
-    return {
-        "messageId": message["MessageId"],
-        "receiptHandle": message["ReceiptHandle"],
-        "body": message["Body"],
-        "messageAttributes": attributes,
-        "attributes": {"MessageGroupId": "g"},
-        "eventSource": "aws:sqs",
-    }
 
 
 @pytest.fixture
@@ -127,46 +110,33 @@ def test_a_message_that_fails_stays_outstanding_and_comes_again(work, functions)
     assert attempts == {"a": 1, "b": 2, "c": 1}
 
 
-def test_a_function_that_is_killed_between_work_and_send_repeats_the_batch(work, functions):
-    work.start("a", "b")
-    event = work.receive()
-    handler = handler_of(work, nothing)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work.sqs, "send_message_batch", kill)
-        with pytest.raises(Killed):
-            handler(event, Context())
-    assert not acked(functions)
-    handler(event, Context())
-    assert acked(functions) == 3
-
-
-def kill(**_):
-    raise Killed
-
-
-def test_a_function_that_is_killed_in_the_midst_of_a_batch_repeats_it(work, functions):
-    work.start("a", "b", "c")
-    event = work.receive()
-
-    def die(record, step):
-        if record.json_body["name"] == "b":
+def dies_at(name):
+    def handle(record, step):
+        if record.json_body["name"] == name:
             raise Killed
 
-    with pytest.raises(Killed):
-        handler_of(work, die)(event, Context())
-    assert not acked(functions)
+    return handle
+
+
+@pytest.mark.parametrize("moment", ["in the midst of the batch", "before the send", "after it"])
+def test_a_function_that_is_killed_repeats_the_batch_and_counts_once(
+    work, functions, monkeypatch, moment
+):
+    work.start("a", "b", "c")
+    event = work.receive()
+    with monkeypatch.context() as patch:
+        if moment == "before the send":
+            patch.setattr(work.sqs, "send_message_batch", Mock(side_effect=Killed))
+        if moment == "after it":  # and before Lambda gets the response
+            handler_of(work, nothing)(event, Context())
+        else:
+            handle = dies_at("b") if moment == "in the midst of the batch" else nothing
+            with pytest.raises(Killed):
+                handler_of(work, handle)(event, Context())
+            assert not acked(functions)
     handler_of(work, nothing)(event, Context())
     assert acked(functions) == 4
-
-
-def test_a_batch_whose_response_was_lost_counts_once(work, functions):
-    work.start("a", "b")
-    event = work.receive()
-    handler = handler_of(work, nothing)
-    handler(event, Context())  # sent, and killed before the response
-    handler(event, Context())
-    assert acked(functions) == 3
-    handler({"Records": event["Records"][1:]}, Context())
+    handler_of(work, nothing)({"Records": event["Records"][1:]}, Context())
     functions.deliver()
     assert functions.events() == {}
 
@@ -178,20 +148,6 @@ def test_a_message_that_comes_twice_in_a_batch_counts_once(work, functions):
     assert failures(handler({"Records": [records[0], records[0]]}, Context())) == []
     assert not acked(functions)
     assert failures(handler({"Records": [*records, records[1]]}, Context())) == []
-    assert acked(functions) == 3
-
-
-def test_messages_whose_steps_cannot_be_sent_fail(work, functions):
-    work.start("a", "b")
-    event = work.receive()
-    untracked = {**event["Records"][0], "messageId": "untracked", "messageAttributes": {}}
-    event["Records"].append(untracked)
-    handler = handler_of(work, nothing)
-    with failing("SendMessageBatch", "AccessDenied", status=403):
-        response = handler(event, Context())
-    assert failures(response) == [one["messageId"] for one in event["Records"][:2]]
-    assert not acked(functions)
-    handler(redelivered(event, response), Context())
     assert acked(functions) == 3
 
 
@@ -216,20 +172,22 @@ def test_steps_that_were_sent_in_part_come_again_and_count_once(work, functions,
     assert acked(functions, "two/t") == 2
 
 
-def test_a_batch_that_fails_as_a_whole_raises(work, functions):
-    """Lambda counts an error then, and an alarm can see it."""
+def test_messages_whose_steps_cannot_be_sent_fail(work, functions):
     work.start("a", "b")
     event = work.receive()
-    handler = handler_of(work, nothing)
-    broken = failing("SendMessageBatch", "AccessDenied", status=403)
-    with broken, pytest.raises(BatchProcessingError) as raised:
-        handler(event, Context())
-    assert {kind for kind, *_ in raised.value.child_exceptions} == {SendError}
+    untracked = {**event["Records"][0], "messageId": "untracked", "messageAttributes": {}}
+    mixed = {"Records": [*event["Records"], untracked]}
     processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
+    handler, lenient = handler_of(work, nothing), handler_of(work, nothing, processor=processor)
     with failing("SendMessageBatch", "AccessDenied", status=403):
-        response = handler_of(work, nothing, processor=processor)(event, Context())
-    assert len(failures(response)) == 2
-    handler(event, Context())
+        for response in (handler(mixed, Context()), lenient(event, Context())):
+            assert failures(response) == [one["messageId"] for one in event["Records"]]
+        # Lambda counts an error of a batch that fails as a whole, and an alarm can see it.
+        with pytest.raises(BatchProcessingError) as raised:
+            handler(event, Context())
+    assert {kind for kind, *_ in raised.value.child_exceptions} == {SendError}
+    assert not acked(functions)
+    handler(redelivered(mixed, response), Context())
     assert acked(functions) == 3
 
 
@@ -306,29 +264,22 @@ def test_an_untracked_message_is_handled_without_a_step(work, functions):
     assert calls == {}
 
 
-def test_a_message_without_a_required_token_fails_alone(work, functions):
-    work.start("a")
-    event = work.receive()
-    event["Records"].append({**event["Records"][0], "messageId": "m", "messageAttributes": {}})
-    response = handler_of(work, nothing, required=True)(event, Context())
-    assert failures(response) == ["m"]
-    assert acked(functions) == 2
+INVALID = [(None, False), *((token, True) for token in ("", "no token", '{"v": 2}'))]
 
 
-@pytest.mark.parametrize("token", ["", "no token", '{"v": 2}', '{"v": 1, "unit": "0"}'])
-def test_an_invalid_token_fails_its_message_alone(work, functions, token):
+@pytest.mark.parametrize(("token", "invalid"), INVALID)
+def test_a_message_without_a_valid_token_fails_alone(work, functions, token, invalid):
     work.start("a")
     event, handled = work.receive(), []
-    attribute = {"stringValue": token, "dataType": "String"}
-    body = event["Records"][0]["body"]
-    invalid = {"body": body, "messageId": "m", "messageAttributes": {"xorack": attribute}}
-    event["Records"].append({**event["Records"][0], **invalid})
+    attributes = {"xorack": {"stringValue": token, "dataType": "String"}} if invalid else {}
+    changed = {"messageId": "m", "messageAttributes": attributes}
+    event["Records"].append({**event["Records"][0], **changed})
     processor = BatchProcessor(EventType.SQS)
-    handler = handler_of(work, lambda *_: handled.append(1), processor=processor)
+    options = {"processor": processor, "required": not invalid}
+    handler = handler_of(work, lambda *_: handled.append(1), **options)
     assert failures(handler(event, Context())) == ["m"]
     assert [kind for kind, *_ in processor.exceptions] == [ArgumentError]
-    assert handled == [1]
-    assert acked(functions) == 2
+    assert (len(handled), acked(functions)) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -349,38 +300,6 @@ def test_an_event_that_ignores_failures_is_rejected(work, event):
 def test_a_processor_with_a_model_is_rejected(work):
     with pytest.raises(ArgumentError, match="processor"):
         fan_in(work.tracker, processor=BatchProcessor(EventType.SQS, model=object))
-
-
-def test_a_worker_deletes_what_it_finished(work, functions):
-    """The loop of docs/fan-in.md."""
-    work.start("a", "b", "c")
-    seen = Counter()
-
-    def poll():
-        received = work.sqs.receive_message(
-            QueueUrl=work.url, MaxNumberOfMessages=10, MessageAttributeNames=["xorack"]
-        )
-        done = []
-        with work.tracker.batch():
-            for message in received.get("Messages", []):
-                with suppress(OSError), step_of(work.tracker, message):
-                    seen[name := json.loads(message["Body"])["name"]] += 1
-                    if name == "b" and seen[name] == 1:
-                        raise OSError("a bad day")
-                    done.append(message)
-        for message in done:
-            work.sqs.delete_message(QueueUrl=work.url, ReceiptHandle=message["ReceiptHandle"])
-        for message in received.get("Messages", []):
-            if message not in done:
-                work.sqs.change_message_visibility(
-                    QueueUrl=work.url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
-                )
-
-    poll()
-    assert not acked(functions)
-    poll()
-    assert acked(functions) == 4
-    assert seen == {"a": 1, "b": 2, "c": 1}
 
 
 def test_the_event_names_the_message_that_was_lost(work, functions, monkeypatch):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.functional.test_fan_in import Work, acked, nothing, record_of
+from tests.functional.test_fan_in import Work, acked, nothing
 from xorack import Tracker, event_tag, fan_in, fan_out, step_of, token_of
 from xorack.aws.client import CONFIG
 from xorack.aws.sqs import group_id
@@ -115,12 +115,3 @@ def test_without_powertools_the_decorator_says_what_to_install(tracker, monkeypa
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'xorack\[fan-in\]'"):
         fan_in(tracker)
     assert fan_in(tracker, processor=object())(nothing)
-
-
-def test_the_records_of_lambda_and_of_the_api_hold_one_token(aws, functions):
-    work = Work(aws)
-    work.start("a")
-    (message,) = work.sqs.receive_message(QueueUrl=work.url, MessageAttributeNames=["xorack"])[
-        "Messages"
-    ]
-    assert token_of(message) == token_of(record_of(message)) is not None

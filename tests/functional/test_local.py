@@ -129,6 +129,7 @@ def test_one_whose_start_was_interrupted(xorack, running, state):
     assert xorack("local", "status") == (1, [], [line])
 
 
+@pytest.mark.thorough
 def test_stop_ends_the_group_that_holds_the_lock(xorack, ended):
     code = """
 import fcntl, os, sys, time
@@ -143,10 +144,11 @@ with open(sys.argv[1], "w") as file:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         assert xorack("local", "stop") == (0, ["stopped"], [])
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
     assert not ended.exists()
 
 
+@pytest.mark.thorough
 def test_the_environment_hides_the_users_account_from_a_shell(running, monkeypatch, xorack):
     monkeypatch.setenv("AWS_PROFILE", "production")
     monkeypatch.setenv("XORACK_TABLE", "chains")

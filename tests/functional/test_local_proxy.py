@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from tests.support.proxy import FaultProxy, Faults, _json_response, total
+from tests.support.proxy import FaultProxy, _json_response, total
 
 
 class RecordingProxy(FaultProxy):
@@ -66,15 +66,15 @@ def test_calls_without_faults_pass(proxy, client):
     assert proxy.happened == {("UpdateItem", ""): 1, ("SendMessage", ""): 1}
 
 
-@pytest.mark.parametrize(("fault", "times"), [("drop", 0), ("lose", 1), ("twice", 2)])
+@pytest.mark.parametrize(("fault", "times"), [("dropped", 0), ("lost", 1), ("twice", 2)])
 def test_broken_and_doubled_calls(proxy, client, fault, times):
-    proxy.faults = {"UpdateItem": Faults(**{fault: 1.0})}
+    proxy.rates = {fault: 1.0}
     with nullcontext() if fault == "twice" else pytest.raises(ConnectionClosedError):
         update(client)
     assert len(proxy.arrived) == times
     assert all(call == proxy.arrived[0] for call in proxy.arrived)
     assert proxy.happened == {("UpdateItem", fault): 1}
-    proxy.faults = {}
+    proxy.rates = {}
     update(client)  # a new connection is whole again
     assert len(proxy.arrived) == times + 1
 
@@ -82,15 +82,15 @@ def test_broken_and_doubled_calls(proxy, client, fault, times):
 @pytest.mark.parametrize(
     ("call", "fault", "code", "status", "times"),
     [
-        (update, "throttle", "ProvisionedThroughputExceededException", 400, 0),
-        (send, "throttle", "ThrottlingException", 400, 0),
+        (update, "throttled", "ProvisionedThroughputExceededException", 400, 0),
+        (send, "throttled", "ThrottlingException", 400, 0),
         (update, "conflict", "TransactionConflictException", 400, 0),
-        (update, "error", "InternalServerError", 500, 0),
-        (update, "error_after", "InternalServerError", 500, 1),
+        (update, "5xx", "InternalServerError", 500, 0),
+        (update, "5xx applied", "InternalServerError", 500, 1),
     ],
 )
 def test_error_responses(proxy, client, call, fault, code, status, times):
-    proxy.faults = {"*": Faults(**{fault: 1.0})}
+    proxy.rates = {fault: 1.0}
     with pytest.raises(ClientError) as caught:
         call(client)
     assert caught.value.response["Error"]["Code"] == code
@@ -99,7 +99,7 @@ def test_error_responses(proxy, client, call, fault, code, status, times):
 
 
 def test_withheld_messages_are_reported_and_the_others_arrive(proxy, client):
-    proxy.faults = {"*": Faults(partial=1.0)}
+    proxy.rates = {"entries failed": 1.0}
     entries = [{"Id": str(n), "MessageBody": f"m{n}"} for n in range(10)]
     response = client("sqs").send_message_batch(QueueUrl="http://q/1/q", Entries=entries)
     passed = [e["Id"] for e in proxy.arrived[0][1]["Entries"]]
@@ -109,7 +109,7 @@ def test_withheld_messages_are_reported_and_the_others_arrive(proxy, client):
 
 
 def test_withheld_events_are_reported_in_their_places(proxy, client):
-    proxy.faults = {"*": Faults(partial=1.0)}
+    proxy.rates = {"entries failed": 1.0}
     entries = [{"Source": "s", "DetailType": "d", "Detail": f"{n}"} for n in range(10)]
     response = client("events").put_events(Entries=entries)
     passed = {e["Detail"] for e in proxy.arrived[0][1]["Entries"]}
@@ -121,7 +121,7 @@ def test_withheld_events_are_reported_in_their_places(proxy, client):
 
 
 def test_the_same_seed_chooses_the_same_faults(proxy, client):
-    proxy.faults = {"UpdateItem": Faults(error=0.3, throttle=0.3)}
+    proxy.rates = {"5xx": 0.3, "throttled": 0.3}
 
     def run(client):
         for _ in range(30):
@@ -135,16 +135,14 @@ def test_the_same_seed_chooses_the_same_faults(proxy, client):
     assert len(set(first)) == 3
     assert total(proxy.happened) == 30 - first.count("")
     with RecordingProxy() as again:
-        again.faults = proxy.faults
+        again.rates = proxy.rates
         assert list(run(clients_of(again))) == first
 
 
-@pytest.mark.parametrize(
-    ("faults", "message"), [({"lose": 1.5}, "lose"), ({"lose": 0.6, "drop": 0.6}, "sum")]
-)
-def test_invalid_probabilities_are_rejected(faults, message):
-    with pytest.raises(ValueError, match=message):
-        Faults(**faults)
+def test_a_fault_affects_only_its_operations(proxy, client):
+    proxy.rates = {"conflict": 1.0, "entries failed": 1.0}
+    send(client)
+    assert proxy.happened == {("SendMessage", ""): 1}
 
 
 def test_an_unreachable_target_is_named():

@@ -21,29 +21,21 @@ def text(chain):
     return json.dumps(event_detail(chain), separators=(",", ":"))
 
 
-CASES = [
-    (ACKED, "step_functions", "send_task_success", {"taskToken": "T", "output": text(ACKED)}),
-    (
-        FAILED,
-        "step_functions",
-        "send_task_failure",
+CALLS = {
+    "step_functions": ("send_task_success", "send_task_failure"),
+    "lambda": (f"{CALLBACK}_success", f"{CALLBACK}_failure"),
+}
+FAILURE = {"ErrorType": "ChainFailed", "ErrorMessage": "timed out", "ErrorData": text(FAILED)}
+PARAMETERS = {
+    "step_functions": (
+        {"taskToken": "T", "output": text(ACKED)},
         {"taskToken": "T", "error": "ChainFailed", "cause": text(FAILED)},
     ),
-    (ACKED, "lambda", f"{CALLBACK}_success", {"CallbackId": "T", "Result": text(ACKED).encode()}),
-    (
-        FAILED,
-        "lambda",
-        f"{CALLBACK}_failure",
-        {
-            "CallbackId": "T",
-            "Error": {
-                "ErrorType": "ChainFailed",
-                "ErrorMessage": "timed out",
-                "ErrorData": text(FAILED),
-            },
-        },
+    "lambda": (
+        {"CallbackId": "T", "Result": text(ACKED).encode()},
+        {"CallbackId": "T", "Error": FAILURE},
     ),
-]
+}
 
 
 @pytest.fixture
@@ -66,21 +58,28 @@ def waiting(chain, kind):
     return replace(chain, resume=json.dumps({kind: "T"}), resume_pending=True)
 
 
-@pytest.mark.parametrize(("chain", "kind", "call", "parameters"), CASES)
-def test_the_result_is_the_detail_of_the_event(stub, chain, kind, call, parameters):
+@pytest.mark.parametrize("kind", SERVICES)
+def test_the_result_is_the_detail_of_the_event(stub, kind):
     resumer, stubber = stub(kind)
-    stubber.add_response(call, {}, parameters)
-    assert resumer.publish([waiting(chain, kind)]) == {}
+    for chain, call, parameters in zip((ACKED, FAILED), CALLS[kind], PARAMETERS[kind], strict=True):
+        stubber.add_response(call, {}, parameters)
+        assert resumer.publish([waiting(chain, kind)]) == {}
 
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(kind, code) for kind, service in SERVICES.items() for code in sorted(service.over)],
+    [
+        ("step_functions", "InvalidToken"),
+        ("step_functions", "TaskDoesNotExist"),
+        ("step_functions", "TaskTimedOut"),
+        ("lambda", "CallbackTimeoutException"),
+        ("lambda", "InvalidParameterValueException"),
+        ("lambda", "ResourceNotFoundException"),
+    ],
 )
 def test_nobody_waits_any_more(stub, kind, code):
     resumer, stubber = stub(kind)
-    call = CASES[0][2] if kind == "step_functions" else CASES[2][2]
-    stubber.add_client_error(call, code)
+    stubber.add_client_error(CALLS[kind][0], code)
     assert resumer.publish([waiting(ACKED, kind)]) == {}
     assert code in {shape.name for shape in stubber.client.meta.service_model.error_shapes}
 

@@ -121,6 +121,7 @@ def test_without_a_sampled_trace_nothing_is_sent(traced, daemon, monkeypatch, na
     assert (environment.services().tracer is None) == (name == "TRACING")
 
 
+@pytest.mark.thorough
 def test_lambdas_runtime_names_the_trace(daemon):
     batch = {"Records": [{"messageId": "m", "body": acked("t")}]}
     address = "127.0.0.1:{1}".format(*daemon.getsockname())

@@ -1,200 +1,213 @@
-"""Set-up: the virtual environment is kept up to date, and make passes its arguments on."""
+"""Set-up: environments are whole and up to date, and make passes its arguments on."""
 
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import zipfile
 from pathlib import Path
-from venv import EnvBuilder
 
 import pytest
 
 from infra.synth import ROOT
 from tools import venv
-from tools.venv import Environment, SetupError, set_up
 
 from .templates import run
 
 MAKE = shutil.which("make") or "make"
+PYPROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "project"
+version = "1"
+[dependency-groups]
+dev = ["tests==1"]
+"""
+BACKEND = """
+import pathlib, shutil
+def build_editable(folder, *_):
+    shutil.copy("registry/project/project-1-py3-none-any.whl", folder)
+    return "project-1-py3-none-any.whl"
+"""
 
 
-class FakeEnvironment(Environment):
-    """An environment without packages that records the installers' commands, or fails."""
+def publish(folder: Path, name: str, script: str = "") -> str:
+    """Write a wheel of version 1 into a registry, perhaps with a program; return its lock."""
+    files = {
+        f"{name}.py": "",
+        f"{name}-1.data/scripts/{name}": script,
+        f"{name}-1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
+        f"{name}-1.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n",
+    }
+    path = folder / name / f"{name}-1-py3-none-any.whl"
+    path.parent.mkdir(parents=True)
+    (path.parent / "index.html").write_text(f'<a href="{path.name}">{path.name}</a>')
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in files.items():
+            info = zipfile.ZipInfo(file)
+            info.external_attr = 0o100755 << 16
+            archive.writestr(info, text)
+        archive.writestr(f"{name}-1.dist-info/RECORD", "".join(f"{file},,\n" for file in files))
+    return f"{name}==1 \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
-    def __init__(self, root: Path, lock: str = venv.DEV_LOCK) -> None:
-        super().__init__(root, lock)
-        self.commands: list[str] = []
-        self.settings: dict[str, str] = {}
-        self.failure: BaseException | None = None
 
-    def create(self) -> None:
-        EnvBuilder(clear=True, symlinks=True).create(self.path)
-        (package,) = self.path.glob("lib/python3*/site-packages")
-        listed = "global.index-url='https://mirror.test/simple'"
-        (package / "pip.py").write_text(f"if __name__ == '__main__': print({listed!r})\n")
+class Project:
+    """A small checkout, with a registry."""
 
-    @contextmanager
-    def embedded_aws(self) -> Iterator[None]:
-        self.commands.append("embedded AWS")
-        yield
-        self.commands.append("embedded AWS made")
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.registry = root / "registry"
+        self.venv = root / ".venv"
 
-    def run(self, *command: str, **settings: str) -> None:
-        if self.failure:
-            raise self.failure
-        self.commands.append(" ".join(command).replace(f"{self.path / 'bin'}{os.sep}", ""))
-        self.settings = settings
+    def write(self) -> None:
+        self.root.mkdir()
+        real = ROOT / ".venv-uv" / "bin" / "uv"
+        lines = [publish(self.registry, "uv", f'#!/bin/sh\nexec "{real}" "$@"\n')]
+        lines += [publish(self.registry, name) for name in ("demo", "tests", "project")]
+        (self.root / "requirements.lock").write_text("".join(lines))
+        (self.root / "requirements.txt").write_text("demo==1\n")
+        (self.root / "pyproject.toml").write_text(PYPROJECT)
+        (self.root / "backend.py").write_text(BACKEND)
+        (self.root / "tools").mkdir()
+        shutil.copy(venv.__file__, self.root / "tools")
+        embedded = self.root / "xorack" / "local" / "environment.py"
+        embedded.parent.mkdir(parents=True)
+        embedded.write_text("open('embedded', 'w')\n")
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        kept = {"PATH", "HOME", "LANG", "TMPDIR"}
+        environment = {
+            **{name: value for name, value in os.environ.items() if name in kept},
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_INDEX_URL": self.registry.as_uri(),
+            "UV_CACHE_DIR": str(self.root / "cache"),
+        }
+        command = [sys.executable, self.root / "tools" / "venv.py", *arguments]
+        pipe, out = subprocess.PIPE, subprocess.STDOUT
+        return subprocess.Popen(command, env=environment, stdout=pipe, stderr=out, text=True)
+
+    def set_up(self, *arguments: str, status: int = 0) -> str:
+        process = self.start(*arguments)
+        output, _ = process.communicate()
+        assert process.returncode == status, output
+        return output
+
+    def installed(self) -> set[str]:
+        return {path.stem for path in self.venv.glob("lib/python3*/site-packages/*.py")} - {
+            "_virtualenv"
+        }
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("made") / "checkout")
+    project.write()
+    assert "Setting up .venv" in project.set_up("demo")
+    return project
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> FakeEnvironment:
-    for name in (*venv.REQUIREMENTS, *venv.SOURCES):
-        (tmp_path / name).write_text(f"# {name}\n")
-    lock = f"# Made of: {venv.requirements_hash(tmp_path)}\na==1\nuv==2 \\\n    --hash=h\nxx==3\n"
-    for name in (venv.LOCK, venv.DEV_LOCK):
-        (tmp_path / name).write_text(lock)
-    return FakeEnvironment(tmp_path)
+def project(made, tmp_path):
+    """A checkout with what the demo needs."""
+    copy = Project(tmp_path / "checkout")
+    shutil.copytree(made.root, copy.root, symlinks=True)
+    return copy
 
 
-def test_it_is_made_once(project, capsys):
-    set_up(project, same_python=False)
-    assert project.version() == tuple(sys.version_info[:2])
-    pip, lock, editable = project.commands
-    assert pip.startswith("python -m pip install")
-    assert "--require-hashes -r" in pip
-    file = project.root / venv.DEV_LOCK
-    assert lock.startswith(
-        f"uv pip install --python python --no-deps --require-hashes -r {file} "
-        f"--build-constraints {file} "
-    )
-    assert editable.endswith(f"--no-deps --no-build-isolation --editable {project.root}")
-    assert project.settings["UV_DEFAULT_INDEX"] == "https://mirror.test/simple"
-    assert "this downloads some 850 MB" in capsys.readouterr().out
-    set_up(project, same_python=False)
-    set_up(project, same_python=True)
-    assert len(project.commands) == 3
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("changed", venv.SOURCES)
-def test_it_is_updated_when_a_source_changes(project, changed):
-    set_up(project, same_python=False)
-    mark = project.path / "still here"
-    mark.touch()
-    with (project.root / changed).open("a") as file:
-        file.write("# another\n")
-    assert not project.ready()
-    set_up(project, same_python=False)
-    assert len(project.commands) == 6
-    assert mark.exists()
-    assert project.ready()
-
-
+@pytest.mark.thorough
 def test_the_demo_installs_less_and_the_tests_add_the_rest(project):
-    demo = FakeEnvironment(project.root, venv.LOCK)
-    set_up(demo, same_python=False)
-    assert demo.commands[0] == "embedded AWS"
-    assert f"-r {project.root / venv.LOCK} " in demo.commands[2]
-    assert demo.commands[-1] == "embedded AWS made"
-    assert demo.ready()
-    assert not project.ready()
-    mark = project.path / "still here"
+    assert project.installed() == {"demo", "project"}
+    assert (project.root / "embedded").exists()
+    assert project.set_up("demo") == ""
+    mark = project.venv / "still here"
     mark.touch()
-    set_up(project, same_python=False)
-    assert f"-r {project.root / venv.DEV_LOCK} " in project.commands[1]
+    assert project.set_up("dev")
+    assert project.installed() == {"demo", "tests", "project"}
     assert mark.exists()
-    assert project.ready()
-    assert demo.ready()  # there is more than it needs
-    set_up(demo, same_python=True)
-    assert len(demo.commands) == 5
+    for name in ("dev", "demo"):  # there is more than the demo needs
+        assert project.set_up(name, "--same-python") == ""
 
 
-def test_the_demo_after_the_tests_is_updated_with_the_lock(project):
-    set_up(project, same_python=False)
-    demo = FakeEnvironment(project.root, venv.LOCK)
-    with (project.root / venv.LOCK).open("a") as file:
+@pytest.mark.thorough
+@pytest.mark.parametrize("source", ["requirements.txt", "requirements.lock", "pyproject.toml"])
+def test_an_outdated_environment_is_updated(project, source):
+    mark = project.venv / "still here"
+    mark.touch()
+    with (project.root / source).open("a") as file:
         file.write("# another\n")
-    assert not demo.ready()
-    set_up(demo, same_python=False)
-    assert demo.ready()
-    assert not project.ready()  # the other packages are those of the old lock
+    assert project.set_up("demo")
+    assert mark.exists()
+    assert project.set_up("demo") == ""
 
 
-@pytest.mark.parametrize("failure", [None, KeyboardInterrupt])
-def test_the_embedded_aws_is_set_up_meanwhile_or_ends(tmp_path, failure):
-    package = tmp_path / "xorack" / "local"
-    package.mkdir(parents=True)
-    for folder in (package, package.parent):
-        (folder / "__init__.py").touch()
-    begun, made = tmp_path / "begun", tmp_path / "made"
-    again = f"pathlib.Path({str(begun)!r}).write_text(str(os.getpid()))\n"
-    slow = "while True: time.sleep(1)\n" if failure else ""
-    end = f"pathlib.Path({str(made)!r}).touch()\n"
-    (package / "environment.py").write_text(f"import os, pathlib, time\n{again}{slow}{end}")
-    with suppress(KeyboardInterrupt), Environment(tmp_path).embedded_aws():
-        if failure:
-            while not (begun.exists() and begun.read_text()):
-                time.sleep(0.01)
-            raise failure
-    assert made.exists() == (failure is None)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(begun.read_text()), 0)
-
-
-@pytest.mark.parametrize("failure", [KeyboardInterrupt(), SetupError("no such package")])
-def test_after_a_failure_it_starts_from_scratch(project, failure):
-    project.failure = failure
-    with pytest.raises(type(failure)):
-        set_up(project, same_python=False)
-    assert not project.ready()
-    # What pip is to install: only uv.
-    assert (project.path / ".xorack-installing").read_text() == "uv==2 \\\n    --hash=h\n"
-    half = project.path / "half a package"
+@pytest.mark.thorough
+def test_after_a_failure_it_starts_from_scratch(project):
+    lock = project.root / "requirements.lock"
+    whole = lock.read_text()
+    lock.write_text(re.sub(r"(tests==1.*\n.*sha256:)....", r"\1beef", whole))
+    half = project.venv / "half a package"
     half.touch()
-    project.failure = None
-    set_up(project, same_python=False)
-    assert project.ready()
+    output = project.set_up("dev", status=1)
+    assert "Hash mismatch for `tests==1`" in output
+    assert "error: " in output
+    assert "Traceback" not in output
+    lock.write_text(whole)
+    assert half.exists()
+    project.set_up("dev")
+    assert project.installed() == {"demo", "tests", "project"}
     assert not half.exists()
 
 
+@pytest.mark.thorough
+def test_what_the_lock_lacks_is_not_installed(project):
+    (project.root / "requirements.txt").write_text("demo==1\ntests==1\nproject==1\nuv==2\n")
+    assert "make lock" in project.set_up("demo", status=1)
+
+
+@pytest.mark.thorough
 def test_an_environment_without_its_python_is_made_again(project):
-    set_up(project, same_python=False)
-    for name in ("python", "python3"):
-        (project.path / "bin" / name).unlink()
-        (project.path / "bin" / name).symlink_to("/nowhere/python")
-    assert not project.ready()
-    set_up(project, same_python=False)
-    assert project.ready()
-    assert project.version() >= venv.OLDEST
+    for python in (project.venv / "bin").glob("python*"):
+        python.unlink()
+        python.symlink_to("/nowhere/python")
+    assert project.set_up("demo")
+    assert run(str(project.venv / "bin" / "python"), "-c", "import demo").returncode == 0
 
 
+@pytest.mark.thorough
 def test_a_link_to_another_environment_is_replaced_and_that_one_kept(project):
-    others = project.path.with_name("of another checkout")
-    set_up(project, same_python=False)
-    project.path.rename(others)
-    project.path.symlink_to(others)
-    assert project.ready()
-    with (project.root / venv.LOCK).open("a") as file:
-        file.write("# another\n")
-    before = (others / ".xorack-installed").read_text()
-    set_up(project, same_python=False)
-    assert project.ready()
-    assert not project.path.is_symlink()
-    assert (others / ".xorack-installed").read_text() == before
+    others = project.root / "of another checkout"
+    project.venv.rename(others)
+    project.venv.symlink_to(others)
+    assert project.set_up("demo") == ""
+    project.set_up("dev")
+    assert not project.venv.is_symlink()
+    assert (others / ".installed").read_text().startswith("demo ")
 
 
-def test_an_outdated_lock_is_not_installed(project):
-    (project.root / venv.REQUIREMENTS[0]).write_text("a==2\n")
-    with pytest.raises(SetupError, match="make lock renews"):
-        project.install()
+@pytest.mark.thorough
+def test_of_two_runs_at_once_one_installs(project):
+    shutil.rmtree(project.venv)
+    shutil.rmtree(project.root / ".venv-uv")
+    runs = [project.start("dev") for _ in range(2)]
+    outputs = [process.communicate()[0] for process in runs]
+    assert [process.returncode for process in runs] == [0, 0], outputs
+    assert sum(output.count("Setting up") for output in outputs) == 1
+    assert project.installed() == {"demo", "tests", "project"}
 
 
-def test_a_failing_installer_is_named(tmp_path):
-    with pytest.raises(SetupError, match=r"-c import sys; sys.exit\(3\) failed"):
-        Environment(tmp_path).run(sys.executable, "-c", "import sys; sys.exit(3)")
+def test_an_environment_of_another_python_is_replaced_on_demand(tmp_path):
+    (tmp_path / ".installed").write_text("dev of some lock")
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    for text, same in ((f'exec {sys.executable} "$@"\n', "dev of some lock"), ("exit 1\n", "")):
+        script(python, text)
+        assert venv.contents(tmp_path, same_python=True) == same
+        assert venv.contents(tmp_path, same_python=False) == "dev of some lock"
 
 
 def test_uv_gets_the_settings_of_pip():
@@ -205,7 +218,6 @@ def test_uv_gets_the_settings_of_pip():
         "global.timeout='60'\n"
     )
     assert venv.uv_settings(listed) == {
-        "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_DEFAULT_INDEX": "https://env.test",
         "UV_INDEX": "https://a.test/x https://b.test/y",
         "UV_FIND_LINKS": "/a,/b",
@@ -249,11 +261,10 @@ def test_a_newer_python_is_found_where_python3_is_too_old(tmp_path):
     script(tmp_path / "python3", "exit 1\n")
     script(tmp_path / "python3.13", "exit 127\n")  # as pyenv has it: named, but not there
     script(tmp_path / "python3.11", f'exec {sys.executable} "$@"\n')
-    for target, command in (("venv", "tools/venv.py"), ("lock", "-m tools.dependencies lock")):
-        ran = make("-n", target, PATH=str(tmp_path))
-        assert ran.returncode == 0, ran.stderr
-        assert f'"python3.11" {command}' in ran.stdout
-        assert "--same-python" not in ran.stdout
+    ran = make("-n", "venv", PATH=str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    assert '"python3.11" tools/venv.py dev' in ran.stdout
+    assert "--same-python" not in ran.stdout
 
 
 def test_make_passes_arguments_on(tmp_path):

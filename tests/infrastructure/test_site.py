@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tools.venv import ROOT
+from infra.synth import ROOT
 
 LOADED = re.compile(
     r'<(?:script|img|link rel="(?:stylesheet|preconnect)")[^>]*(?:src|href)="(.*?)"'
@@ -16,12 +16,17 @@ LOADED = re.compile(
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # the first time, it installs mkdocs
 def test_the_site_builds():
-    subprocess.run([sys.executable, "-m", "tools.site"], cwd=ROOT, check=True)
+    subprocess.run(["make", "docs", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
     pages = {path: path.read_text(encoding="utf-8") for path in (ROOT / "site").rglob("*.html")}
     assert len(pages) > 60
     for path, text in pages.items():
         loaded = LOADED.findall(text)
         assert loaded, path
         assert not [one for one in loaded if re.match("https?:|//", one)], path
-    assert 'id="xorack.Tracker"' in pages[ROOT / "site" / "api" / "1-producers.html"]
-    assert 'class="mermaid"' in pages[ROOT / "site" / "repository" / "index.html"]
+        assert 'data-md-component="source"' not in text, "it would ask GitHub for stars"
+    assert 'id="xorack.Tracker"' in pages[ROOT / "site" / "api" / "producers.html"]
+    assert 'class="mermaid"' in pages[ROOT / "site" / "protocol.html"]
+    assert '<script src="mermaid.js">' in pages[ROOT / "site" / "protocol.html"]
+    index = (ROOT / "site" / "llms.txt").read_text(encoding="utf-8")
+    assert index.startswith("# xorack\n")
+    assert "/blob/main/docs/spark.md): the guide" in index

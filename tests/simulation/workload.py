@@ -5,7 +5,7 @@ change the others.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from random import Random
@@ -84,8 +84,8 @@ class ChainWorkload:
 
 
 class _ChainBuilder:
-    def __init__(self, seed: int, number: int) -> None:
-        self.options = Options(seed)
+    def __init__(self, seed: int, number: int, options: Options) -> None:
+        self.options = options
         self.random = Random(f"{seed}/chain/{number}")
         self.number = number
         self.tag = f"chain-{number}"
@@ -322,6 +322,8 @@ def random_days(random: Random) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def chain_workload(seed: int, number: int) -> ChainWorkload:
+def chain_workload(
+    seed: int, number: int, options: Callable[[int], Options] = Options
+) -> ChainWorkload:
     """Return the workload of a chain, cached for `shrink`: do not change it."""
-    return _ChainBuilder(seed, number).build()
+    return _ChainBuilder(seed, number, options(seed)).build()

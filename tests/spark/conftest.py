@@ -9,12 +9,18 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests.spark.orders import Run
 from tests.support.functions import Functions
 from tests.support.queue_server import QueueServer
 
 ROOT = Path(__file__).resolve().parents[2]
 CONNECT = any(Path(pyspark.__file__).parent.glob("jars/spark-connect_*.jar"))
 """Whether PySpark brings the Connect server, as it does from 4.0 on."""
+OTHERS = ("deploy", "diff_command", "diff_page", "diff_process", "pipeline", "pipeline_mutations",
+          "readme", "repair", "retries", "stream")  # fmt: skip
+"""Test files of more than `xorack.spark`, or of what PySpark 3.5 does not have."""
+
+collect_ignore = [] if CONNECT else [f"test_{name}.py" for name in OTHERS]
 
 
 @pytest.fixture(scope="session")
@@ -78,10 +84,23 @@ def connect(_connect_session, monkeypatch):
     return _connect_session
 
 
-@pytest.fixture(params=["classic", pytest.param("connect", marks=pytest.mark.slow)])
-def each_session(spark, request):
-    """Return the classic session, and the Connect session."""
-    return spark if request.param == "classic" else request.getfixturevalue("connect")
+EACH_SESSION = pytest.mark.parametrize(
+    "session", ["classic", pytest.param("connect", marks=pytest.mark.slow)], indirect=True
+)
+"""Runs a test on Spark Connect, too."""
+
+
+@pytest.fixture
+def session(spark, request):
+    """Return the classic session, or the Connect session."""
+    on_connect = getattr(request, "param", "") == "connect"
+    return request.getfixturevalue("connect") if on_connect else spark
+
+
+@pytest.fixture
+def run(session, queue, tmp_path):
+    """Return a run of a user's jobs."""
+    return Run(session, queue, tmp_path)
 
 
 @pytest.fixture

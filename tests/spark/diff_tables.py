@@ -70,31 +70,12 @@ def _same(types: Sequence[str], *values: Any) -> st.SearchStrategy[Kind]:
 BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 INTEGERS = (0, 1, -1, 127, 128, -128, 2**31 - 1, 2**31, -(2**31), 2**40, 2**63 - 1, -(2**63))
 DECIMALS = (
-    "0",
-    "1",
-    "-1",
-    "1.5",
-    "1.05",
-    "0.15",
-    "15",
-    "99999",
-    "0.000001",
-    "1e18",
-    "1e25",
-    "1e37",
+    *("0", "1", "-1", "1.5", "1.05", "0.15", "15", "99999"),
+    *("0.000001", "1e18", "1e25", "1e37"),
 )
 FLOATS = (
-    0.0,
-    -0.0,
-    float("nan"),
-    float("inf"),
-    float("-inf"),
-    1.5,
-    -1.5,
-    0.1,
-    1e300,
-    5e-324,
-    1e-45,
+    *(0.0, -0.0, float("nan"), float("inf"), float("-inf")),
+    *(1.5, -1.5, 0.1, 1e300, 5e-324, 1e-45),
 )
 
 
@@ -233,10 +214,45 @@ def schemas(draw: Any, keys: Kinds = LEAVES, values: Kinds = KINDS) -> Schema:
     return Schema(key, compared, alone, ignored, draw(st.booleans()))
 
 
+def _of(type_: str, *values: Any) -> Kind:
+    return Kind((type_, type_), [(value, value) for value in values])
+
+
+_WORDS = _of("string", "", "a", "ab", "b")
+_WHOLE = Kind(("int", "bigint"), [(number, number) for number in (0, 1, -1)])
+_TENTHS = Decimal("1.50"), Decimal("1.60")
+MIXED = Schema(
+    key=[Column("k", _WHOLE), Column("c", Kind(("string", "string"), _WORDS.values))],
+    values=[
+        *(Column(name, _WORDS) for name in ("ignored", "t", "u")),
+        Column("i", _WHOLE),
+        Column("d", Kind(("decimal(5,2)", "decimal(18,6)"), [(of, of) for of in _TENTHS])),
+        Column("f", Kind(("float", "double"), [(0.0, -0.0), *((f, f) for f in FLOATS[:5])])),
+        Column("a", _of("array<array<int>>", [], [[]], [None], [[1, 2]], [[1], [2]])),
+        Column("z", _of("array<int>", [0, None], [None, 0])),
+        Column("m", Kind(("map<int,int>",) * 2, [({1: 1, 2: 2}, {2: 2, 1: 1}), ({1: 2},) * 2])),
+        Column("s", _of("struct<x:array<int>,y:int>", *({"x": [x], "y": x} for x in (0, None)))),
+    ],
+    alone=([], []),
+    ignored=1,
+    named=False,
+)
+"""A schema whose columns have the same values on both sides, some under other types."""
+NULLS = Schema(
+    key=[Column("k", _WHOLE)],
+    values=[Column("z", _of("array<int>", [0, None], [None, 0]))],
+    alone=([], []),
+    ignored=0,
+    named=False,
+)
+
+
 class Cases:
     """Random cases of a schema: the rows of both sides, from a seed."""
 
-    def __init__(self, schema: Schema, seed: int, cases: int, *, unique: bool = False) -> None:
+    def __init__(
+        self, schema: Schema, seed: int, cases: int, *, unique: bool = False, damaged: float = 1
+    ) -> None:
         """Draw the rows.
 
         Args:
@@ -244,6 +260,7 @@ class Cases:
             seed: Leads to the same rows each time.
             cases: How many.
             unique: No side has a key twice.
+            damaged: The share of cases whose right side may differ.
         """
         self._random = random.Random(seed)
         self.columns = [schema.side(0), schema.side(1)]
@@ -254,7 +271,8 @@ class Cases:
             left = [self._row(0) for _ in range(self._random.randrange(6))]
             left += self._random.choices(left, k=self._random.choice((0, 0, 1, 2))) if left else []
             right = [self._other(row) for row in left]
-            for _ in range(self._random.choice((0, 0, 1, 1, 2, 4))):
+            whole = self._random.random() >= damaged
+            for _ in range(0 if whole else self._random.choice((0, 0, 1, 1, 2, 4))):
                 change = self._random.choice(_CHANGES)
                 change(self, right)
             self._random.shuffle(right)
@@ -306,6 +324,9 @@ class Cases:
         if rows:
             rows.pop(self._random.randrange(len(rows)))
 
+    def drop_all(self, rows: list[Cells]) -> None:
+        rows.clear()
+
     def double(self, rows: list[Cells]) -> None:
         if rows:
             row = self._random.choice(rows)
@@ -336,4 +357,7 @@ class Cases:
             one[name], other[name] = other[name], one[name]
 
 
-_CHANGES = (Cases.add, Cases.drop, Cases.double, Cases.change, Cases.change, Cases.move, Cases.swap)
+_CHANGES = (
+    *(Cases.add, Cases.drop, Cases.drop_all, Cases.double),
+    *(Cases.change, Cases.change, Cases.move, Cases.swap),
+)

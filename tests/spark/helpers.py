@@ -98,22 +98,6 @@ def delete_rows(folder, unwanted) -> list[dict]:
     return deleted
 
 
-def fail_first_attempt(batches):
-    """Fail the first attempt of some tasks after their last batch (`mapInArrow`)."""
-    from pyspark import TaskContext
-
-    yield from batches
-    context = TaskContext.get()
-    if context.attemptNumber() == 0 and context.partitionId() < 3:
-        raise RuntimeError("on purpose")
-
-
-def received(queue):
-    requests = queue.take()
-    assert len({(r.tag, r.id) for r in requests}) == len(requests)
-    return {(r.op, r.tag, r.id, r.stamp, r.started, r.finished, r.reason) for r in requests}
-
-
 def chains_in(aws) -> dict:
     store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb"))
     return {chain.tag: chain for chain in store.scan()}

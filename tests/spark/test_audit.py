@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.orders import LINES, SIZES, Run, lines_of, tag
+from tests.support.queue_server import QueueServer
 from xorack.errors import ArgumentError, ColumnsError, StateError
 
 pytestmark = pytest.mark.spark
@@ -13,22 +14,23 @@ pytestmark = pytest.mark.spark
 ALL, ORDERS = len(LINES), len(SIZES)
 
 
-@pytest.fixture
-def run(spark, queue, tmp_path):
-    run = Run(spark, queue, tmp_path)
-    run.rows.start(run.write_lines())
-    return run
+@pytest.fixture(scope="module")
+def started(spark, tmp_path_factory):
+    with QueueServer() as queue:
+        run = Run(spark, queue, tmp_path_factory.mktemp("run"))
+        run.rows.start(run.write_lines())
+        yield run
 
 
 def rows_of(frame):
     return sorted((row["order"], row["line"]) for row in frame.collect())
 
 
-def test_tables_that_agree(run):
-    lines = run.read()
-    tables = [lines.where("line < 5"), lines.where("line >= 5").transform(run.rows.with_unit)]
-    for table in (tables, run.write(run.bill(lines), "billed")):
-        audit = run.rows.audit(table)
+def test_tables_that_agree(started):
+    lines = started.read()
+    tables = [lines.where("line < 5"), lines.where("line >= 5").transform(started.rows.with_unit)]
+    for table in (tables, started.write(started.bill(lines), "billed")):
+        audit = started.rows.audit(table)
         assert audit.agrees
         assert (audit.started, audit.found, audit.chains) == (ALL, ALL, {"agree": ORDERS})
 
@@ -36,9 +38,9 @@ def test_tables_that_agree(run):
 LOST = "order = 1 OR (order, line) IN ((3, 2), (5, 7), (5, 8))"
 
 
-def damaged(run):
+def damaged(started):
     """Lose order 1, a line of order 3 and two of 5; double one of 4; make one of 6 another."""
-    rows = run.read().where(f"NOT ({LOST})")
+    rows = started.read().where(f"NOT ({LOST})")
     double = rows.where("order = 4 AND line = 9")
     other = rows.withColumn("line", F.expr("if(order = 6 AND line = 1, 121, line)"))
     unknown = rows.where("order = 2").withColumn("order", F.lit(7))
@@ -56,13 +58,13 @@ VERDICTS = {
 }
 
 
-def test_a_table_with_units_names_every_missing_row(run):
-    audit = run.rows.audit(damaged(run))
+def test_a_table_with_units_names_every_missing_row(started):
+    audit = started.rows.audit(damaged(started))
     assert not audit.agrees
     assert audit.chains == CHAINS
     columns = ("tag", "verdict", "started", "found")
     assert {tuple(row) for row in audit.differing.select(*columns).collect()} == VERDICTS
-    assert rows_of(audit.missing_rows(run.read())) == [(1, 1), (3, 2), (5, 7), (5, 8), (6, 1)]
+    assert rows_of(audit.missing_rows(started.read())) == [(1, 1), (3, 2), (5, 7), (5, 8), (6, 1)]
     assert str(audit).splitlines() == [
         "153 of 154 units of 'lines' are in the table; chains:",
         "  1 agree",
@@ -74,25 +76,26 @@ def test_a_table_with_units_names_every_missing_row(run):
     ]
 
 
-def test_a_table_with_evidence_names_rows_that_are_alone(run):
-    billed = run.bill(damaged(run), "order", "sku").select(F.col("order"), *run.rows.evidence_names)
-    audit = run.rows.audit(run.write(billed, "billed"))
+def test_a_table_with_evidence_names_rows_that_are_alone(started):
+    billed = started.bill(damaged(started), "order", "sku").select(
+        F.col("order"), *started.rows.evidence_names
+    )
+    audit = started.rows.audit(started.write(billed, "billed"))
     assert audit.chains == CHAINS
-    assert rows_of(audit.missing_rows(run.read())) == [(1, 1), (3, 2)]
+    assert rows_of(audit.missing_rows(started.read())) == [(1, 1), (3, 2)]
 
 
-def test_a_table_without_chains(run):
-    audit = run.rows.audit(run.write(run.bill(damaged(run)), "billed"))
+def test_a_table_without_chains(started):
+    audit = started.rows.audit(started.write(started.bill(damaged(started)), "billed"))
     assert not audit.agrees
     assert (audit.found, audit.chains, audit.differing) == (153, {"undecided": ORDERS}, None)
     with pytest.raises(ColumnsError, match="the table has evidence of all chains together"):
-        audit.missing_rows(run.read())
+        audit.missing_rows(started.read())
 
 
-def test_a_start_without_rows(spark, queue, tmp_path):
-    run = Run(spark, queue, tmp_path)
+def test_a_start_without_rows(run):
     run.rows.start(run.write_lines([]))
-    bills = run.bill(lines_of(spark))
+    bills = run.bill(lines_of(run.spark))
     tables = {0: bills.limit(0), ALL: bills}
     for found, table in tables.items():
         audit = run.rows.audit(run.write(table, "billed"))
@@ -101,11 +104,20 @@ def test_a_start_without_rows(spark, queue, tmp_path):
         assert str(audit) == f"{found} of 0 units of 'lines' are in the table"
 
 
-def test_errors(run):
+def test_errors(started):
     for table, problem in (([], "an empty list"), ("no_such_table", "'no_such_table' cannot be")):
         with pytest.raises(ArgumentError, match=f"^table: {problem}"):
-            run.rows.audit(table)
+            started.rows.audit(table)
     with pytest.raises(StateError, match="has not started rows named 'lines'"):
-        run.again(run_id="other").rows.audit(run.read())
+        started.again(run_id="other").rows.audit(started.read())
     with pytest.raises(ColumnsError, match="neither the evidence of 'lines'"):
-        run.rows.audit(run.read().select("order", "sku"))
+        started.rows.audit(started.read().select("order", "sku"))
+
+
+@pytest.mark.slow
+def test_an_audit_on_spark_connect(connect, queue, tmp_path):
+    run = Run(connect, queue, tmp_path)
+    run.rows.start(run.write_lines())
+    audit = run.rows.audit(run.read().where(f"NOT ({LOST})"))
+    assert audit.chains == {"agree": 3, "missing": 1, "short": 2}
+    assert rows_of(audit.missing_rows(run.read())) == [(1, 1), (3, 2), (5, 7), (5, 8)]

@@ -73,7 +73,8 @@ OTHER = [
 ]
 
 
-def test_rules(spark):
+def cases_of(spark):
+    """Return pairs of equal values, and frames of all pairs' values of each side."""
     if int(pyspark.__version__.split(".")[0]) > 3:
         collated = ("'a' COLLATE UTF8_LCASE", "'A' COLLATE UTF8_LCASE")
         equal = [*EQUAL, ("'a' COLLATE UTF8_LCASE", "'a'")]
@@ -84,6 +85,11 @@ def test_rules(spark):
         spark.range(1).selectExpr("id", *(f"{case[side]} AS c{i}" for i, case in enumerate(cases)))
         for side in (0, 1)
     ]
+    return equal, cases, sides
+
+
+def test_hashes(spark):
+    equal, cases, sides = cases_of(spark)
     comparison = compare_columns(*sides, "id")
     hashes = [
         side.select(*(hash_of([pair], i).alias(pair.name) for pair in comparison.values))
@@ -92,6 +98,11 @@ def test_rules(spark):
     (one,), (other,) = (frame.collect() for frame in hashes)
     same = {cases[i] for i in range(len(cases)) if one[i] == other[i]}
     assert same == set(equal)
+
+
+@pytest.mark.slow
+def test_differences(spark):
+    equal, cases, sides = cases_of(spark)
     with diff(*sides, key="id") as d:
         assert list(d.changed_columns) == [f"c{i}" for i in range(len(equal), len(cases))]
         assert d.first()["changed"]

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
 from tests.spark.helpers import ROOT, Acker, block_with, code_blocks, run_process, totals
 
 pytestmark = pytest.mark.spark
@@ -137,39 +136,6 @@ def test_the_jobs_use_the_uploaded_files():
     } == uploaded
 
 
-@pytest.mark.parametrize("own_key", [False, True])
-def test_the_policy_equals_that_of_grant_send(own_key):
-    from aws_cdk import App, Stack, assertions, aws_iam, aws_kms, aws_s3
-
-    from xorack.cdk import Acker
-
-    stack = Stack(App(), "Mine")
-    key = aws_kms.Key(stack, "Key") if own_key else None
-    names = {
-        "self": stack,
-        "aws_iam": aws_iam,
-        "acker": Acker(stack, "Acker", encryption_key=key),
-        "data": aws_s3.Bucket(stack, "Data"),
-    }
-    exec(compile(block("python", "aws_iam.Role"), "spark-deploy.md", "exec"), names)
-    resources = assertions.Template.from_stack(stack).to_json()["Resources"]
-    role = stack.get_logical_id(names["role"].node.default_child)
-    queue = stack.get_logical_id(names["acker"].queue.node.default_child)
-    arns = {queue: "arn:aws:sqs:REGION:ACCOUNT:QUEUE"}
-    if key is not None:
-        arns[stack.get_logical_id(key.node.default_child)] = "arn:aws:kms:REGION:ACCOUNT:key/KEY"
-    granted = [
-        {**statement, "Resource": arns[statement["Resource"]["Fn::GetAtt"][0]]}
-        for policy in resources.values()
-        if policy["Type"] == "AWS::IAM::Policy" and {"Ref": role} in policy["Properties"]["Roles"]
-        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
-        if not str(statement["Action"]).startswith("['s3:")
-    ]
-    documented = [json.loads(block("json", "sqs:SendMessage"))]
-    documented += [json.loads(block("json", "kms:Decrypt"))] if own_key else []
-    assert sorted(granted, key=str) == sorted(documented, key=str)
-
-
 def test_the_table_of_versions():
     rows = re.findall(r"^\| ((?:Glue|EMR) .*?) \| ([\d.]+) \| (.*?) \|$", DOC, re.MULTILINE)
     assert len(rows) == 5
@@ -179,7 +145,7 @@ def test_the_table_of_versions():
         assert newest >= (3, 10), platform
     assert "`make test-spark35`" in DOC
     assert re.findall(r"PySpark\s(\d\.\d+\.\d+)", DOC) == re.findall(
-        r"pyspark==(3\.5\.\d+)", (ROOT / "tools" / "spark35.py").read_text()
+        r"pyspark==(3\.5\.\d+)", (ROOT / "pyproject.toml").read_text()
     )
     for version in re.findall(r"^pyspark==([\d.]+)", (ROOT / "requirements.txt").read_text(), re.M):
         assert version in DOC

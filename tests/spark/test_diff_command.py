@@ -36,7 +36,7 @@ def xorack(spark, tmp_path, monkeypatch, capfd):
 
 
 def test_what_differs(xorack):
-    status, out, err = xorack("old.csv", "new.csv", "--key", "order,line")
+    status, out, err = xorack("old.csv", "new.csv", "--key", "order, line")
     head, _, table = out.partition("\n\n")
     assert head.splitlines()[0] == "different"
     assert table.splitlines() == [
@@ -51,15 +51,12 @@ def test_what_differs(xorack):
 @pytest.mark.parametrize(
     "options",
     [
-        ["old.csv", "--key", "order, line"],
-        ["new.csv", "--key", "order,line", "--where", "price = 9.50 AND sku LIKE 'h%'"],
-        ["new.csv", "--key", "order", "--ignore", "sku,line", "--where", "price = 9.5"],
-        ["new.csv", "--key", "order,line", "--values", "sku", "--where", "line = 1"],
-        ["new.csv", "--key", "order,line", "--tolerance", "price=0.25", "--where", "line = 1"],
+        ["--key", "order", "--ignore", "line", "--values", "sku", "--where", "price = 9.5"],
+        ["--key", "order,line", "--tolerance", "price=0.25", "--where", "line = 1"],
     ],
 )  # fmt: skip
 def test_equal(xorack, options):
-    status, out, err = xorack("old.csv", *options)
+    status, out, err = xorack("old.csv", "new.csv", *options)
     assert (status, err) == (0, "")
     assert out.startswith("equal\n")
     assert "CHANGE" not in out
@@ -139,12 +136,9 @@ def test_the_rows_that_differ_in_files(xorack, spark, tmp_path):
     ("arguments", "message"),
     [
         (["--key", "nope"], "column nope is not in the left frame, which has order, line, sku"),
-        (["--key", "order", "--values", "weight"], "column weight is not in the left frame"),
         (["--key", "order", "--where", "nope = 1"], "--where: A column, variable, or function"),
         (["--key", "order", "--where", "price / 0 > 1"], "Division by zero"),
-        (["--key", "order", "--tolerance", "nope=1"], "column nope is not in the left frame"),
         (["--key", "order", "--tolerance", "sku=1"], "column sku is of the type string"),
-        (["--key", "order,line", "--ignore", "order"], "--ignore: order is a column of the key"),
         (["--key", "order", "--text", "nope"], "--text: column nope is in neither input"),
         (["--key", "order", "--out", "old.csv/found"], "--out: old.csv/found: cannot write to /"),
         (["--key", "order", "--out", "old.csv"], "--out: old.csv is not an empty folder"),

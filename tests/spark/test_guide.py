@@ -7,6 +7,7 @@ import json
 import pytest
 from pyspark.sql import functions as F
 
+from tests.spark.conftest import EACH_SESSION
 from tests.spark.helpers import ROOT, Acker, block_with, code_blocks, totals
 from xorack import unit_id
 from xorack.spark import Tracking
@@ -20,9 +21,9 @@ ORDER_TAGS = [f"2026-01-31/order/{order}" for order in (17, 18, 91)]
 
 
 @pytest.fixture
-def run(each_session, queue, tmp_path):
+def run(session, queue, tmp_path):
     """Return a function that runs a snippet and returns the messages that it sent."""
-    spark = each_session
+    spark = session
     for folder in ("arriving", "stream/lines"):
         (tmp_path / folder).mkdir(parents=True)
     spark.sql(f"CREATE DATABASE guide LOCATION '{tmp_path}/warehouse'")
@@ -74,10 +75,12 @@ def test_every_snippet_has_a_test_here():
     assert [block_with(SNIPPETS, text) for text in texts] == SNIPPETS
 
 
-def test_batch_jobs(run, tmp_path, capsys):
+@EACH_SESSION
+@pytest.mark.parametrize("finishes", [FINISHES[:1], pytest.param(FINISHES, marks=pytest.mark.slow)])
+def test_batch_jobs(run, tmp_path, capsys, finishes):
     started = run("lines.start(path)")
     assert totals(Acker(started).chains) == dict.fromkeys(ORDER_TAGS, ("open", 6, 0))
-    for text in FINISHES:
+    for text in finishes:
         # Each way to finish acks the chains by itself.
         acked = Acker([*started, *run(text)])
         assert totals(acked.chains) == dict.fromkeys(ORDER_TAGS, ("acked", 6, 6)), text
@@ -100,6 +103,7 @@ def test_batch_jobs(run, tmp_path, capsys):
     assert run.names["found"].unknown == {1}
 
 
+@EACH_SESSION
 def test_streams(run, tmp_path):
     for file in ("a", "b"):
         rows = [{"file": file, "line": line, "sku": "s", "amount": line} for line in range(3)]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
-import xorack.cdk  # noqa: F401 - before aws_cdk: it sets the node that jsii runs
-from tests.functional.test_fan_in import record_of
 from tests.spark.helpers import ROOT, Acker, block_with, chains_in, code_blocks, totals
+from tests.support.events import record_of
 from tests.support.functions import Context
 from xorack.errors import OutputDiffersError
 
@@ -97,27 +95,6 @@ def test_spark(spark, queue, tmp_path):
     with pytest.raises(OutputDiffersError, match="9 of 10 units"):
         exec(code["lines.finish"].replace(".groupBy", ".limit(9).groupBy"), names)
     assert len(queue.bodies) == 1
-    for _ in range(2):  # a repeated job changes nothing
-        for text in (start, code["lines.finish"]):
-            exec(text, names)
+    exec(code["lines.finish"], names)
     tags = [f"2026-01-31/order/{order}" for order in (17, 18)]
     assert totals(Acker(queue.bodies).chains) == dict.fromkeys(tags, ("acked", 5, 5))
-
-
-def test_cdk():
-    from aws_cdk import App, Stack, assertions, aws_iam, aws_sqs
-
-    stack = Stack(App(), "Mine")
-    names = {
-        "self": stack,
-        "producer": aws_iam.Role(stack, "Producer", assumed_by=aws_iam.AnyPrincipal()),
-        "done": aws_sqs.Queue(stack, "Done"),
-    }
-    exec(snippet("acker.grant_send"), names)
-    template = assertions.Template.from_stack(stack)
-    assert names["acker"].settings.batch_size == 500
-    pattern = {"source": ["xorack"], "detail-type": ["acked"]}
-    template.has_resource_properties("AWS::Events::Rule", {"EventPattern": pattern})
-    # The rule for the AWS CLI is the same.
-    (documented,) = re.findall(r"--event-pattern '(.*)'", README)
-    assert json.loads(documented) == pattern

@@ -11,22 +11,18 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.acker import Acker
-from tests.spark.orders import LINES, SIZES, UNITS, Run, as_set, lines_of, part_files, tag
+from tests.spark.conftest import EACH_SESSION
+from tests.spark.orders import LINES, SIZES, UNITS, as_set, lines_of, part_files, tag
 from tests.support.queue_server import requests_in
 from xorack import plain, traced, unit_id, xor
 from xorack.aws.sqs import group_id
 from xorack.core.request import Request
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, SendError, StateError
-from xorack.spark import Report, evidence, starting
+from xorack.spark import Report, Tracking, evidence, starting
 
 pytestmark = pytest.mark.spark
 
 ALL, ORDERS = len(LINES), len(SIZES)
-
-
-@pytest.fixture
-def run(spark, queue, tmp_path):
-    return Run(spark, queue, tmp_path)
 
 
 def stamps(op, id, make, counter):
@@ -39,7 +35,16 @@ def stamps(op, id, make, counter):
     return requests
 
 
-@pytest.mark.parametrize("cells", [16, pytest.param(64, marks=pytest.mark.slow), None])
+@pytest.mark.parametrize(
+    ("session", "cells"),
+    [
+        ("classic", 16),
+        ("classic", None),
+        pytest.param("classic", 64, marks=pytest.mark.slow),
+        pytest.param("connect", 16, marks=pytest.mark.slow),
+    ],
+    indirect=["session"],
+)
 def test_a_stored_proof(run, cells):
     """Requests are those of plain Python; repeated, they are the same; another run has others."""
     run.options = {"stamps": "plain"} if cells is None else {"cells": cells}
@@ -124,7 +129,12 @@ def test_a_record_that_is_half_written_is_made_anew(run):
     assert as_set(run.sent()) == started
 
 
+@EACH_SESSION
 def test_a_queue_that_does_not_accept_all(run):
+    run.tracking.check()
+    other = Tracking(run.spark, run.queue.queue_url + "x", "r", str(run.root))
+    with pytest.raises(ArgumentError, match="there is no queue"):
+        other.check()
     path = run.write_lines()
     run.queue.refuse = lambda count: True
     with pytest.raises(SendError):
@@ -136,6 +146,7 @@ def test_a_queue_that_does_not_accept_all(run):
     assert sent == {(tag(n), "lines/start") for n in range(1, 7)}
 
 
+@EACH_SESSION
 def test_rows_missing_in_the_input(run):
     """Partial stamps name what is missing; each repetition sends what came back."""
     path = run.write_lines()
@@ -146,16 +157,13 @@ def test_rows_missing_in_the_input(run):
     back = [(1, 1), (6, 60)]
     steps = [
         ([keys for keys in LINES if keys not in lost], lost),
-        (None, lost),  # the same again
         ([keys for keys in LINES if keys not in lost or keys in back], lost[1:3] + lost[4:]),
         (LINES, []),
     ]
     sent = {}
     for keys, missing in steps:
-        if keys:
-            run.write_lines(keys)
-            billed = run.write(run.bill(run.read()), "billed")
-        report = run.rows.finish(billed)
+        run.write_lines(keys)
+        report = run.rows.finish(run.write(run.bill(run.read()), "billed"))
         assert (report.missing, report.units) == (len(missing), ALL - len(missing))
         requests = run.sent()
         assert as_set(requests).items() >= sent.items()
@@ -190,6 +198,7 @@ def test_rows_missing_chain_by_chain(run):
     assert acker.statuses() == {"acked": ORDERS}
 
 
+@EACH_SESSION
 def test_an_observed_proof(run, monkeypatch):
     lines = run.rows
     lines.start(run.write_lines())
@@ -199,14 +208,10 @@ def test_an_observed_proof(run, monkeypatch):
     lost.frame.write.format("noop").mode("overwrite").save()
     with pytest.raises(OutputDiffersError, match=r"^123 of 154 units of 'lines' are in the output"):
         lines.finish(observed=lost)
-    nothing = lines.observe(run.bill(run.read()).limit(0))
-    nothing.frame.write.format("noop").mode("overwrite").save()
-    with pytest.raises(OutputDiffersError, match=r"^0 of 154 units"):
-        lines.finish(observed=nothing)
-    monkeypatch.setattr(evidence, "_PATIENCE_SECONDS", 0.1)
-    with pytest.raises(ArgumentError, match="observed: its frame was not written"):
-        lines.finish(observed=lines.observe(run.bill(run.read())))
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(evidence, "_PATIENCE_SECONDS", 0.1)
+        with pytest.raises(ArgumentError, match="observed: its frame was not written"):
+            lines.finish(observed=lines.observe(run.bill(run.read())))
     assert run.queue.bodies == []
     observed = lines.observe(run.bill(run.read()))
     observed.frame.write.json(str(run.root / "billed"))
@@ -251,9 +256,13 @@ def test_several_outputs_and_an_append(run):
         spark.sql("drop database sales cascade")
 
 
+@EACH_SESSION
 def test_a_job_in_between(run):
-    """Invoices have the keys of their lines; both are in the chains of the orders."""
-    lines, tracking = run.rows, run.tracking
+    """Invoices have the keys of their lines; both are in the chains of the orders.
+
+    The next job may be configured otherwise; a chain has stamps of one length.
+    """
+    lines, tracking = run.rows, run.again(options={"stamps": "plain"}).tracking
     invoices = tracking.rows("invoices", chain="order", unit=["order", "line"])
     path = run.write_lines()
     lines.start(path)
@@ -283,6 +292,7 @@ def test_a_job_in_between(run):
         assert (request.started, request.finished) == (SIZES[number - 1],) * 2
     acker.apply(before + advanced)
     assert acker.statuses() == {"open": ORDERS}
+    assert {len(chain.stamp) for chain in acker.chains.values()} == {648}
     mailed = run.write(run.bill(run.spark.read.parquet(whole), "order", rows=invoices), "mailed")
     invoices.finish(mailed)
     acker.apply(run.sent())
@@ -310,21 +320,7 @@ def test_a_job_in_between_is_repeated_with_the_missing_rows_back(run):
     assert acker.statuses() == {"acked": ORDERS}
 
 
-def test_a_job_in_between_has_the_stamps_of_the_start(run):
-    """The next job may be configured otherwise; a chain has stamps of one length."""
-    run.rows.start(run.write_lines())
-    acker = Acker(run.sent())
-    plainly = run.again(options={"stamps": "plain"})
-    invoices = plainly.tracking.rows("i" * 64, chain="order", unit="order")
-    whole = run.write(run.bill(run.read(), "order"), "invoices")
-    plainly.rows.advance(invoices, whole)
-    acker.apply(run.sent())
-    assert {len(chain.stamp) for chain in acker.chains.values()} == {648}
-    invoices.finish(whole)
-    acker.apply(run.sent())
-    assert acker.statuses() == {"acked": ORDERS}
-
-
+@EACH_SESSION
 def test_facts_about_chains(run):
     """Chains without rows are acked, failed ones fail, with or without rows."""
     run.write_lines()
@@ -386,6 +382,7 @@ def test_detail_that_is_invalid(detail, problem):
     assert "\n" not in str(caught.value)
 
 
+@EACH_SESSION
 def test_detail_that_is_invalid_in_a_task(run):
     chains = run.spark.createDataFrame([(9, "[1]")], "order int, detail string")
     expected = r"^detail of chain 2026-01-31/order/9: detail: a list of 1, expected a JSON object"
@@ -447,8 +444,6 @@ def test_odd_names(run):
     ],
 )
 def test_options_that_are_invalid(spark, change, problem):
-    from xorack.spark import Tracking
-
     options = {"queue_url": "http://q/1/stamps", "run_id": "r", "records": "/r", **change}
     with pytest.raises(ValueError, match=f"^(option )?{problem}: ") as caught:
         Tracking(spark, **options)
@@ -474,6 +469,7 @@ def test_names_that_are_invalid(run, arguments, problem):
         run.tracking.rows(given.pop("name"), **given)
 
 
+@EACH_SESSION
 def test_outputs_that_are_invalid(run):
     lines = run.rows
     lines.start(run.write_lines())

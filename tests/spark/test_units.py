@@ -119,8 +119,7 @@ def _compiled(configure):
 
 
 @pytest.mark.usefixtures("_compiled")
-@pytest.mark.parametrize("ansi", ["true", "false"])
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize(("zone", "ansi"), [("UTC", "true"), ("America/New_York", "false")])
 def test_units_equal_unit_id(frame, values, configure, zone, ansi):
     configure("spark.sql.session.timeZone", zone)
     configure("spark.sql.ansi.enabled", ansi)

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,8 +32,6 @@ _QUEUE_METHODS = (
     "get_queue_attributes",
     "purge_queue",
 )
-_TABLE_PROPERTIES = ("KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes")
-_QUEUE_PROPERTIES = ("VisibilityTimeout", "MessageRetentionPeriod", "ReceiveMessageWaitTimeSeconds")
 _POLL_SECONDS = 0.05
 
 
@@ -44,7 +42,6 @@ class Definitions:
     table: dict[str, Any]
     ttl_attribute: str = schema.EXPIRES_AT
     queue: dict[str, str] = field(default_factory=dict)
-    dead_letter_queue: dict[str, str] = field(default_factory=dict)
     max_receive_count: int = 5
 
 
@@ -70,26 +67,6 @@ def definitions(partition_key: str = schema.TAG) -> Definitions:
             ],
             "GlobalSecondaryIndexes": [index],
         }
-    )
-
-
-def definitions_of(template: Mapping[str, Any]) -> Definitions:
-    """Read the definitions from a synthesised template, which moto itself cannot load.
-
-    Raises:
-        ValueError: The template has not exactly one table and one queue with a redrive policy.
-    """
-    resources = {name: one.get("Properties", {}) for name, one in template["Resources"].items()}
-    (table,) = (one for one in resources.values() if "TimeToLiveSpecification" in one)
-    (queue,) = (one for one in resources.values() if "RedrivePolicy" in one)
-    redrive = queue["RedrivePolicy"]
-    dead = resources[redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]
-    return Definitions(
-        table={name: table[name] for name in _TABLE_PROPERTIES if name in table},
-        ttl_attribute=table["TimeToLiveSpecification"]["AttributeName"],
-        queue={name: str(queue[name]) for name in _QUEUE_PROPERTIES if name in queue},
-        dead_letter_queue={name: str(dead[name]) for name in _QUEUE_PROPERTIES if name in dead},
-        max_receive_count=int(redrive["maxReceiveCount"]),
     )
 
 
@@ -207,7 +184,7 @@ def create_resources(
             TableName=name,
             TimeToLiveSpecification={"Enabled": True, "AttributeName": described.ttl_attribute},
         )
-    dead_url = sqs.create_queue(QueueName=f"{name}-dead", Attributes=described.dead_letter_queue)
+    dead_url = sqs.create_queue(QueueName=f"{name}-dead")
     dead = sqs.get_queue_attributes(QueueUrl=dead_url["QueueUrl"], AttributeNames=["QueueArn"])
     redrive = {
         "deadLetterTargetArn": dead["Attributes"]["QueueArn"],

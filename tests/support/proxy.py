@@ -15,67 +15,34 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 import urllib3
+from botocore import xform_name
 
+from tests.support.fault_kinds import CALLS, FAULTS
 from xorack.local.embedded import HOST
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "expect", "content-length"}
 _REJECTIONS = {
-    "throttle": (400, "ThrottlingException"),
+    "throttled": (400, "ThrottlingException"),
     "conflict": (400, "TransactionConflictException"),
-    "error": (500, "InternalServerError"),
+    "5xx": (500, "InternalServerError"),
 }
-_ONLY_FOR = {"partial": ("SendMessageBatch", "PutEvents"), "conflict": ("UpdateItem",)}
-
-
-@dataclass(frozen=True)
-class Faults:
-    """Probabilities of faults, each from 0 to 1; a call meets at most one.
-
-    Attributes:
-        drop: The call never arrives; the connection breaks.
-        lose: The call takes effect; the connection breaks before the response.
-        twice: The call arrives twice; the second response comes back.
-        throttle: The call is rejected as too fast, without effect.
-        error: The call fails with an internal error (500), without effect.
-        error_after: The call takes effect and still fails with an internal error.
-        conflict: An `UpdateItem` is rejected because of a transaction, without effect.
-        partial: About half of the entries of a `SendMessageBatch` or `PutEvents` fail.
-        delay: The call is late by up to `delay_seconds`.
-    """
-
-    drop: float = 0.0
-    lose: float = 0.0
-    twice: float = 0.0
-    throttle: float = 0.0
-    error: float = 0.0
-    error_after: float = 0.0
-    conflict: float = 0.0
-    partial: float = 0.0
-    delay: float = 0.0
-    delay_seconds: float = 0.5
-
-    def __post_init__(self) -> None:
-        chances = {name: getattr(self, name) for name in _KINDS}
-        wrong = [name for name, chance in chances.items() if not 0 <= chance <= 1]
-        if wrong or sum(chances.values()) > 1:
-            raise ValueError(f"{', '.join(wrong) or 'the sum of faults'}: expected 0 to 1")
-
-    def choose(self, chance: random.Random, action: str) -> str:
-        """Choose the fault of a call; an empty string for none."""
-        point = chance.random()
-        for kind in _KINDS:
-            point -= getattr(self, kind)
-            if point < 0:
-                return kind if action in _ONLY_FOR.get(kind, (action,)) else ""
-        return ""
-
-
-_KINDS = tuple(field.name for field in fields(Faults) if field.name != "delay_seconds")
+_SLOW_SECONDS = 0.3
+RATES = {
+    "dropped": 0.03,
+    "lost": 0.07,
+    "twice": 0.06,
+    "throttled": 0.03,
+    "5xx": 0.02,
+    "5xx applied": 0.05,
+    "slow": 0.05,
+    "conflict": 0.04,
+    "entries failed": 0.4,
+}
+"""Rates of the faults of a busy network, by the names of `tests.support.fault_kinds.FAULTS`."""
 
 
 class _Call(NamedTuple):
@@ -101,13 +68,14 @@ class FaultProxy:
 
     Attributes:
         target: The address that calls go to, for example `EmbeddedAWS.endpoint_url`.
-        faults: Faults by action, `*` for all other actions. May change at any time.
+        rates: Rates of faults, each from 0 to 1, by kind; a call meets at most one. `FAULTS` says
+            which operations a kind affects. May change at any time.
         happened: Number of calls by `(action, fault)`; the fault of a forwarded call is empty.
     """
 
     def __init__(self, target: str | None = None, *, seed: int = 0) -> None:
         self.target = target
-        self.faults: Mapping[str, Faults] = {}
+        self.rates: Mapping[str, float] = {}
         self.happened: Counter[tuple[str, str]] = Counter()
         self._seed = seed
         self._calls: Counter[str] = Counter()
@@ -132,25 +100,35 @@ class FaultProxy:
         with self._lock:
             chance = random.Random(f"{self._seed}/{action}/{self._calls[action]}")
             self._calls[action] += 1
-            faults = self.faults.get(action, self.faults.get("*", Faults()))
-            fault = faults.choose(chance, action) if action else ""
+            fault = self._choose(chance, action)
             self.happened[action, fault] += 1
-        if fault == "drop":
+        if fault == "dropped":
             return None
-        if fault == "throttle" and service.startswith("DynamoDB"):
+        if fault == "throttled" and service.startswith("DynamoDB"):
             return _error(400, "ProvisionedThroughputExceededException")
         if fault in _REJECTIONS:
             return _error(*_REJECTIONS[fault])
-        if fault == "partial":
+        if fault == "entries failed":
             return self._forward_partly(call, chance)
-        if fault == "delay":
-            time.sleep(chance.random() * faults.delay_seconds)
+        if fault == "slow":
+            time.sleep(chance.random() * _SLOW_SECONDS)
         if fault == "twice":
             self._forward(call)
         response = self._forward(call)
-        if fault == "error_after":
+        if fault == "5xx applied":
             return _error(500, "InternalServerError")
-        return None if fault == "lose" else response
+        return None if fault == "lost" else response
+
+    def _choose(self, chance: random.Random, action: str) -> str:
+        """Choose the fault of a call; an empty string for none."""
+        operation, point = xform_name(action), chance.random()
+        for kind, rate in self.rates.items():
+            operations = FAULTS[kind].operations
+            if action and (operations is CALLS or operation in operations):
+                point -= rate
+                if point < 0:
+                    return kind
+        return ""
 
     def _forward(self, call: _Call) -> _Response:
         headers = {name: value for name, value in call.headers.items() if name not in _HOP_BY_HOP}

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from botocore.exceptions import ConnectTimeoutError
+from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 import lambda_src.consumer
 import lambda_src.environment
@@ -46,21 +46,33 @@ class SlowContext(Context):
 
 
 class SlowStore(MemoryStore):
-    """A store whose calls cost time; one of `healthy` writes succeeds, the others are throttled."""
+    """A store whose calls cost time; one of `healthy` writes succeeds, the others are throttled.
 
-    def __init__(self, clock: Clock) -> None:
+    It never answers if `dead`.
+    """
+
+    def __init__(self, clock: Clock, time_out: float) -> None:
         super().__init__()
         self.clock = clock
+        self.time_out = time_out
+        self.dead = False
         self.write_seconds = 0.005
         self.healthy = 1
         self.written = 0
         self.writes = 0
 
+    def _answer(self) -> None:
+        if self.dead:
+            self.clock.spend(self.time_out)
+            raise UnavailableError(ReadTimeoutError(endpoint_url="dynamodb"))
+
     def read(self, tags):
+        self._answer()
         self.clock.spend(0.02)
         return super().read(tags)
 
     def write(self, before, after):
+        self._answer()
         self.clock.spend(self.write_seconds)
         self.writes += 1
         if self.writes % self.healthy:
@@ -69,14 +81,15 @@ class SlowStore(MemoryStore):
         self.written += 1
 
     def due_pages(self, now):
+        self._answer()
         for tags in super().due_pages(now):
             for at in range(0, len(tags), 100):
                 self.clock.spend(0.02)
                 yield tags[at : at + 100]
 
 
-class SlowBus:
-    """An EventBridge client; it never answers if `dead`."""
+class SlowClient:
+    """A client of EventBridge and of SQS; it never answers if `dead`."""
 
     def __init__(self, clock: Clock, time_out: float) -> None:
         self.clock = clock
@@ -86,14 +99,20 @@ class SlowBus:
         self.calls = 0
         self.events: list[str] = []
 
-    def put_events(self, Entries):
+    def _answer(self) -> None:
         self.calls += 1
+        self.clock.spend(self.time_out if self.dead else self.seconds)
         if self.dead:
-            self.clock.spend(self.time_out)
-            raise ConnectTimeoutError(endpoint_url="events")
-        self.clock.spend(self.seconds)
+            raise ConnectTimeoutError(endpoint_url="service")
+
+    def put_events(self, Entries):
+        self._answer()
         self.events += [entry["Detail"] for entry in Entries]
         return {"FailedEntryCount": 0}
+
+    def send_message_batch(self, QueueUrl, Entries):
+        self._answer()
+        return {}
 
 
 class SlowServices(lambda_src.environment.Services):
@@ -106,9 +125,9 @@ class SlowServices(lambda_src.environment.Services):
         self.clock = clock
         self.seconds = seconds
         longest = lambda_src.environment.TimeOuts.within(seconds).longest_call
-        self.table = SlowStore(clock)
-        self.bus = SlowBus(clock, longest)
-        self.clients = {"dynamodb": self.table, "events": self.bus}
+        self.table = SlowStore(clock, longest)
+        self.bus, self.queue = SlowClient(clock, longest), SlowClient(clock, longest)
+        self.clients = {"dynamodb": self.table, "events": self.bus, "sqs": self.queue}
 
     @cached_property
     def workers(self) -> Workers:
@@ -129,6 +148,7 @@ class SlowFunctions:
         self.clock = clock = Clock()
         self.services = SlowServices(clock, seconds)
         self.table, self.bus = self.services.table, self.services.bus
+        self.queue = self.services.queue
         for module in (lambda_src.consumer, lambda_src.sweeper):
             monkeypatch.setattr(module, "services", lambda: self.services)
         now = lambda: int((START + clock.now) * 1000)  # noqa: E731

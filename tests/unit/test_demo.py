@@ -16,7 +16,7 @@ from demo.children import Children, interruptible
 from demo.database import copy_standard_library, open_database
 from demo.errors import DemoFailed, InvalidDatabase
 from demo.run import java_options, work_folder
-from tests.e2e.conftest import eventually
+from tests.support.events import eventually
 from xorack.local.assembly import _NOT_DEPLOYED
 
 ROOT = Path(__file__).parents[2]
@@ -188,7 +188,7 @@ def ends(pid):
         state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, check=False)
         return state.stdout.strip()[:1] in (b"", b"Z")
 
-    return eventually(has_ended, seconds=30)
+    return eventually(has_ended)
 
 
 def test_a_childs_own_children_end_with_it(tmp_path):
@@ -227,7 +227,7 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
     parent = subprocess.Popen(python(program), cwd=ROOT)
     pid = grandchild(tmp_path)
     parent.send_signal(number)
-    assert parent.wait(timeout=20) == 130
+    assert parent.wait(timeout=60) == 130
     assert ends(pid)
 
 

@@ -178,7 +178,7 @@ def test_the_monitor_counts_opened_and_ended_chains_once():
     queue = FakeQueue(*(event(*one) for one in EVENTS.items()), event("a", "acked"))
     shown = []
     with ChainMonitor(table, "url", queue, 3, lambda *numbers: shown.append(numbers)) as monitor:
-        assert monitor.wait(10, outstanding=2)
+        assert monitor.wait(60, outstanding=2)
         assert monitor.incomplete() == ["c"]
         assert monitor.progress == Progress(3, 1, 1)
         assert shown[-1] == (monitor.progress, 3)
@@ -189,7 +189,7 @@ def test_the_monitor_counts_opened_and_ended_chains_once():
             assert not monitor.wait(0.01, outstanding=2)
         queue.broken = True
         with pytest.raises(ConnectionError, match="the queue is gone"):
-            monitor.wait(10)
+            monitor.wait(60)
 
 
 @pytest.mark.parametrize(

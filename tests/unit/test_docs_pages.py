@@ -4,10 +4,9 @@ import re
 
 import pytest
 
-from bench import comparison
-from tools.site import pages
-from tools.venv import ROOT
+from tools import site
 
+ROOT = site.ROOT
 DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *DOCS]
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -43,13 +42,9 @@ def test_links_have_targets(page):
 def test_the_index_has_every_page_once():
     listed = [target for target, _ in LINK.findall(INDEX) if target.endswith(".md")]
     inside = [f"docs/{target}" for target in listed if not target.startswith("../")]
-    assert sorted(inside) == [page for page in DOCS if page != "docs/index.md"]
-    decisions = [target for target in listed if target.startswith("adr/")]
-    assert decisions == sorted(decisions)
-
-
-def test_the_comparison_has_the_computed_prices():
-    assert comparison.table() in (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    # The navigation of mkdocs.yml has these too, or the site does not build.
+    others = ("docs/index.md", "docs/adr/", "docs/api/")
+    assert sorted(inside) == [page for page in DOCS if not page.startswith(others)]
 
 
 def test_the_readme_is_short_and_begins_with_the_demo_and_the_tests():
@@ -60,38 +55,15 @@ def test_the_readme_is_short_and_begins_with_the_demo_and_the_tests():
     }
 
 
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """The folder of the site's pages. The scripts from npm are missing here."""
-    monkeypatch.setattr(pages, "SCRIPTS", {})
-    pages.write(tmp_path / "site")
-    return tmp_path / "site" / "docs"
+def test_links_out_of_the_docs_lead_to_the_repository():
+    text = "[a](../../README.md#x) [b](0005.md#y) [c](..) [d](https://e.org/f) [e](#g)"
+    text = text.replace("0005.md", "0005-layers-and-shapes.md")
+    url = "https://e.org"
+    expected = text.replace("../../README.md", f"{url}/blob/main/README.md")
+    expected = expected.replace("(..)", f"({url}/blob/main/docs)")
+    assert site.with_repository(text, "adr", url) == expected
 
 
-def test_the_site_has_every_page_and_its_links_have_targets(site):
-    written = sorted(site.rglob("*.md"))
-    names = {path.relative_to(site).as_posix() for path in written}
-    assert {page.removeprefix("docs/") for page in DOCS} < names
-    assert {"repository/README.md", "repository/CHANGELOG.md", "api/1-producers.md"} < names
-    assert "repository/xorack/core/message.py.md" in names
-    for path in written:
-        if path.suffixes != [".md"]:  # the text of a file
-            continue
-        for target, _ in LINK.findall(FENCE.sub("", path.read_text(encoding="utf-8"))):
-            if target and "://" not in target:
-                assert (path.parent / target).exists(), f"{path}: {target}"
-
-
-def test_the_navigation_is_that_of_the_index():
-    navigation = pages.navigation(
-        "# x\n\n## A\n\n- [`a` b](a.md): c\n- [R](../README.md): d\n\n## B\n"
-    )
-    assert navigation == [{"A": [{"a b": "a.md"}, {"R": "repository/README.md"}]}, {"B": []}]
-    sections = [name for section in pages.navigation(INDEX) for name in section]
-    assert sections == re.findall(r"^## (.*)$", INDEX, re.MULTILINE)
-
-
-def test_pages_with_a_diagram_load_mermaid():
-    assert '<script src="../mermaid.js">' in pages.page("README.md")[0]
-    assert '<script src="mermaid.js">' in pages.page("docs/protocol.md")[0]
-    assert "<script" not in pages.page("docs/capacity.md")[0]
+def test_a_link_to_nothing_stops_the_site():
+    with pytest.raises(ValueError, match=r"the repository has no docs/none\.md"):
+        site.with_repository("[a](none.md)", "", "https://e.org")

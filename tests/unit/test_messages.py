@@ -116,7 +116,7 @@ FIELDS = [
     (FAIL, "reason", [5]),
     (CREATE, "timeout", [0, -5, "5", 10**30]),
     (CREATE, "idle_timeout", [False]),
-    (CREATE, "detail", [[], {"x": "\ud800"}, nested(70)]),
+    (CREATE, "detail", [[], {"x": "\ud800"}, nested(65)]),
     (CREATE, "resume", [{}, [], "token", {"lambda": "i", "step_functions": "t"}, {"email": "x"}]),
     (GOOD, "resume", [{"lambda": "i"}]),
 ]
@@ -126,6 +126,7 @@ INVALID = [
     ({**GOOD, "stamp": "AAAA"}, "stamp: '3 zero bytes'"),
     ({**GOOD, "stamp": base64.b64encode(b"x" * 65_537).decode()}, "stamp: '65537 bytes'"),
     ({**CREATE, "detail": {"x": "y" * 4096}}, "detail: '4104 bytes'"),
+    *(({**CREATE, "resume": {"lambda": token}}, "resume.lambda: ") for token in ("", "é", 1)),
     ({"op": "stamp", "tag": "t", "id": "i"}, "stamp: 'missing'"),
     ({"op": "stamp", "tag": "t", "stamp": ONE}, "id: 'missing'"),
     ({"op": "fail", "id": "i"}, "tag: 'missing'"),
