@@ -76,7 +76,7 @@ def test_a_call_of_unknown_outcome_can_be_repeated(make_acker, aws):
         assert repeats.create("t", A, request_id="mine") == A
     with pytest.raises(errors.TagExists):
         later.create("t", A)
-    with pytest.raises(errors.RequestIdReusedError):
+    with pytest.raises(errors.RequestIdReused):
         later.stamp("t", B, request_id="mine")
     for _ in range(2):
         assert later.stamp("t", B, started=1, request_id="s") == acker.stamp(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from xorack.core.chain import Chain
-from xorack.core.errors import BufferLengthsUnequal, RequestIdReusedError, TagExists
+from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key, mark_of
 from xorack.core.request import Request
 from xorack.core.transitions import Limits, apply, expire, mark_delivered
@@ -175,7 +175,7 @@ def test_a_used_id_with_other_content_is_rejected():
     chain, _ = run([create(), stamp("s", b"\x06")])
     for other in (stamp("s", b"\x07"), stamp("s", b"\x06", started=1), fail("s")):
         applied = apply(chain, [other], now=NOW)
-        assert isinstance(applied.outcomes[0].error, RequestIdReusedError)
+        assert isinstance(applied.outcomes[0].error, RequestIdReused)
         assert applied.chain is chain
     assert run([stamp("a", b"\x01"), stamp("a", b"\x02")])[1] == [["applied", "rejected"]]
 
@@ -234,7 +234,7 @@ def test_a_request_that_is_rejected_once_is_rejected_after_the_end(state):
         assert applied.chain is chain
         outcomes += applied.outcomes
     assert [outcome.kind for outcome in outcomes] == ["rejected"] * 3
-    kinds = [BufferLengthsUnequal, RequestIdReusedError, TagExists]
+    kinds = [BufferLengthsUnequal, RequestIdReused, TagExists]
     assert [type(outcome.error) for outcome in outcomes] == kinds
     reason = "already exists" + (": never created" if state == "never created" else "")
     assert str(outcomes[2].error).endswith(reason)
@@ -342,7 +342,7 @@ def test_the_token_is_part_of_a_request():
     chain, _ = run([create(resume=RESUME)])
     again = create(resume={"step_functions": "other"})
     (outcome,) = apply(chain, [again], now=NOW).outcomes
-    assert isinstance(outcome.error, RequestIdReusedError)
+    assert isinstance(outcome.error, RequestIdReused)
     assert run([create(resume=RESUME)], chain=chain)[1] == [["duplicate"]]
 
 

@@ -26,7 +26,7 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
-from xorack.core.errors import ArgumentError, RequestIdReusedError, UnavailableError
+from xorack.core.errors import ArgumentError, RequestIdReused, UnavailableError
 from xorack.core.event import event_id
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME, DeadLetters
@@ -274,7 +274,7 @@ class Consumer:
                 applied.outcomes, batch.sources[tag], strict=True
             ):
                 if error is not None:
-                    result.outcomes["reused"] += isinstance(error, RequestIdReusedError)
+                    result.outcomes["reused"] += isinstance(error, RequestIdReused)
                     batch.rejected_requests[index].append((request, str(error)))
         chain = applied.chain
         if kinds["applied"] and chain is not None and chain.final:

@@ -222,7 +222,7 @@ class Tracker:
 
         Units may come again in other groups, and still count once. In each chain the first unit
         starts the children. A unit that comes again with other children is rejected
-        (`RequestIdReusedError`) and dead-lettered, so keep the unit that starts them first.
+        (`RequestIdReused`) and dead-lettered, so keep the unit that starts them first.
 
         Args:
             *tokens: The units that the step finishes, one or more, of one or several chains.

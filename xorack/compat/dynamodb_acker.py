@@ -42,7 +42,7 @@ class DynamoDBAcker:
     these errors, after which nothing was written:
 
     - ZeroBufferNoOp: the stamp is all zeros.
-    - RequestIdReusedError: another call used the ``request_id``.
+    - RequestIdReused: another call used the ``request_id``.
     - StaleLocalData: others kept writing the chain until the retries were used up.
 
     Errors of boto3 come after the retries. After a time-out, a broken connection

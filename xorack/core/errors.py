@@ -5,8 +5,8 @@
 - `UnavailableError`, `SendError`, `BatchError`, `LocalError`: of AWS, or of a program on this
   machine. The same call may succeed later.
 
-The six errors of the npm packages ``ack`` and ``xor-ack-dynamodb`` keep their names. Each error
-carries a ``code`` equal to its name, as there.
+The six errors of the npm packages ``ack`` and ``xor-ack-dynamodb`` keep their names, and so does
+`RequestIdReused` of the protocol. Each error carries a ``code`` equal to its name, as there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "NotAChainError",
     "NotRunningError",
     "OutputDiffersError",
-    "RequestIdReusedError",
+    "RequestIdReused",
     "SendError",
     "StaleLocalData",
     "StateError",
@@ -84,7 +84,7 @@ class ArgumentError(XorAckError, ValueError):
         self.expected = expected
 
 
-class RequestIdReusedError(ArgumentError):
+class RequestIdReused(ArgumentError):
     """A request's id was used before in its chain, by a request with other content.
 
     This is a mistake of the sender and not a duplicate: dropping the request would lose work.

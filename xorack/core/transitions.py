@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
-from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReusedError, TagExists
+from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.request import RESUME_KINDS, Op, Request
@@ -284,7 +284,7 @@ def _invalid(request: Request, length: int | None, limits: Limits) -> Exception 
 def _duplicate(request: Request, same_content: bool) -> Outcome:
     if same_content:
         return Outcome(request, "duplicate")
-    return Outcome(request, "rejected", RequestIdReusedError(request.id))
+    return Outcome(request, "rejected", RequestIdReused(request.id))
 
 
 def _fold(
