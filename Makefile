@@ -97,7 +97,7 @@ judges: venv ## Let cdk-nag, cfn-lint and checkov judge the templates (docs/secu
 OFFLINE := env HTTPS_PROXY=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9
 .PHONY: checkov
 checkov: venv
-	@$(VENV) judges
+	@$(VENV) judges >&2
 	@$(OFFLINE) .venv-judges/bin/checkov --config-file .checkov.yaml $(ARGS)
 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed

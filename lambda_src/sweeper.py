@@ -43,7 +43,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     now = invocation.writer.clock()
     counts = {
         Metric.CHAINS_LOOKED_AT: result.chains,
-        Metric.CHAINS_FAILED: sum(result.ended.values()),
+        Metric.CHAINS_ACKED: result.ended["acked"],
+        Metric.CHAINS_FAILED: sum(result.ended.values()) - result.ended["acked"],
         Metric.CHAINS_TIMED_OUT: result.ended[TIMED_OUT],
         Metric.CHAINS_NEVER_CREATED: result.ended[NEVER_CREATED],
         Metric.EVENTS_PUBLISHED: result.events,

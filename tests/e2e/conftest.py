@@ -20,14 +20,6 @@ from xorack.local.embedded import EmbeddedAWS
 ROOT = Path(__file__).parents[2]
 
 
-def eventually(condition, seconds=60):
-    """Poll until the condition holds: a loaded machine takes long."""
-    deadline = time.monotonic() + seconds
-    while not (holds := condition()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return holds
-
-
 def python(*arguments, **environ):
     """Run a Python program in the checkout; return its process."""
     return subprocess.run(

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ROOT, eventually, python
+from tests.e2e.conftest import ROOT, python
+from tests.support.events import eventually
 from tests.support.plain_words import counted
 from tests.support.plain_words import words as plain_words
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ROOT, eventually, item_of
+from tests.e2e.conftest import ROOT, item_of
+from tests.support.events import eventually
 from tests.support.in_process import receive_all
 from xorack.local.deploy import deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.e2e.conftest import ROOT, eventually, python
+from tests.e2e.conftest import ROOT, python
+from tests.support.events import eventually
 from xorack.aws.sqs import send
 from xorack.core.request import Request
 from xorack.local.deploy import deploy, drain

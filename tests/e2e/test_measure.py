@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.e2e.conftest import ROOT, eventually, python
+from tests.e2e.conftest import ROOT, python
+from tests.support.events import eventually
 
 pytestmark = pytest.mark.embedded
 

@@ -6,7 +6,8 @@ import zipfile
 
 import pytest
 
-from tests.e2e.conftest import chain, eventually, item_of
+from tests.e2e.conftest import chain, item_of
+from tests.support.events import eventually
 from xorack.aws.sqs import send
 from xorack.core.request import Request
 

@@ -6,7 +6,8 @@ import random
 import pytest
 
 import xorack
-from tests.e2e.conftest import assert_acked, chain, events_of, eventually
+from tests.e2e.conftest import assert_acked, chain, events_of
+from tests.support.events import eventually
 from tests.support.in_process import receive_all
 from xorack.aws.sqs import send, send_grouped
 from xorack.core.request import Request

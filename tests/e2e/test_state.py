@@ -6,7 +6,8 @@ import pytest
 
 import xorack.cli
 from infra.synth import synth
-from tests.e2e.conftest import ROOT, chain, events_of, eventually
+from tests.e2e.conftest import ROOT, chain, events_of
+from tests.support.events import eventually
 from tests.support.runbook import Shell, commands
 from xorack.aws.sqs import send
 from xorack.core.message import pack

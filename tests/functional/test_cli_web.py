@@ -1,6 +1,6 @@
 """`xorack web`: its target, its address and its end, over moto in process."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,23 +18,20 @@ from xorack.web.page.server import WebServer
 @pytest.fixture
 def visit(monkeypatch):
     """A function that lets a command serve, visits its page, and presses Ctrl-C."""
-    serve = WebServer.serve_forever
 
-    def set_up(*visits):
+    def set_up(*paths):
         def serve_forever(server):
-            thread = threading.Thread(target=serve, args=(server, 0.02), daemon=True)
-            thread.start()
-            try:
-                for path in visits:
-                    pages.append(request(server, path).text)
-            finally:
+            with ThreadPoolExecutor(1) as pool:
+                serving = pool.submit(serve, server, 0.02)
+                pages.extend(request(server, path).text for path in paths)
                 server.shutdown()
+                serving.result()
             raise KeyboardInterrupt
 
         monkeypatch.setattr(WebServer, "serve_forever", serve_forever)
         return pages
 
-    pages = []
+    pages, serve = [], WebServer.serve_forever
     return set_up
 
 
@@ -73,29 +70,6 @@ def test_a_table_has_dead_letters_if_its_queues_are_named(stack, sqs, xorack, vi
     assert "--dead-letters" in pages[1]
     assert xorack(*table, *queues)[0] == 0
     assert "1 dead-lettered message." in pages[3]
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (["--table", "t", "--queue", "q"], "--dead-letters and --queue must be used together"),
-        (["--dead-letters", "d", "--queue", "q"], "--dead-letters requires --table"),
-        (["--port", "65536"], "Invalid value for '--port'"),
-    ],
-)
-def test_contradictory_options(xorack, options, reason):
-    status, out, (line,) = xorack("web", *options)
-    assert (status, out) == (2, [])
-    assert line.startswith(f"error: {reason}")
-
-
-def test_a_stack_or_table_that_does_not_exist(stack, xorack):
-    status, _, (line,) = xorack("web", "--stack", "gone")
-    assert status == 1
-    assert "there is no stack gone" in line
-    status, _, (line,) = xorack("web", "--table", "gone")
-    assert status == 1
-    assert "there is no table gone" in line
 
 
 def test_a_port_that_is_taken(stack, xorack):

@@ -117,15 +117,21 @@ def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
 
 
 def test_a_write_names_the_generation_of_the_chain(store):
-    def chain(first_seen_at):
-        return Chain("g", b"\1", "open", version=3, first_seen_at=first_seen_at)
+    def chain(first_seen_at, nonce):
+        return Chain(
+            "g", b"\1", "open", version=3, first_seen_at=first_seen_at, nonce=nonce, spilled=1
+        )
 
-    store.write(None, chain(1000))
-    for before in (chain(1001), chain(None)):
+    stored, marks = chain(1000, 7), b"k" * 16
+    store.write(None, stored)
+    store.put_spilled_marks(stored, marks, DAY)
+    assert store.get_spilled_marks(stored, [marks[:12]])
+    for before in (chain(1001, 7), chain(None, None), chain(1000, 8), chain(1000, None)):
         with pytest.raises(Conflict) as conflict:
             store.write(before, replace(before, version=4))
-        assert conflict.value.chain == chain(1000)
-    store.write(chain(1000), replace(chain(1000), version=4))
+        assert conflict.value.chain == stored
+        assert store.get_spilled_marks(before, [marks[:12]]) == {}
+    store.write(stored, replace(stored, version=4))
 
 
 def test_an_item_of_a_newer_format_is_left_alone(store, aws):

@@ -9,14 +9,13 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, Sqs
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from tests.functional.test_handlers import advance_clock
+from tests.support.events import record_of
 from tests.support.faults import counted_calls, failing
 from tests.support.functions import Context
 from xorack import Tracker, fan_in, fan_out, names_of
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import InvalidRequest, InvalidToken, SendFailed
-
-ATTRIBUTES = {"stringValue": "StringValue", "dataType": "DataType"}
 
 
 class Killed(BaseException):
@@ -46,22 +45,6 @@ class Work:
         ).get("Messages"):
             records += map(record_of, batch)
         return {"Records": sorted(records, key=lambda record: record["body"])}
-
-
-def record_of(message):
-    """Return a message as Lambda gives it to a function."""
-    attributes = {
-        name: {key: attribute[other] for key, other in ATTRIBUTES.items()}
-        for name, attribute in message.get("MessageAttributes", {}).items()
-    }
-    return {
-        "messageId": message["MessageId"],
-        "receiptHandle": message["ReceiptHandle"],
-        "body": message["Body"],
-        "messageAttributes": attributes,
-        "attributes": {"MessageGroupId": "g"},
-        "eventSource": "aws:sqs",
-    }
 
 
 @pytest.fixture

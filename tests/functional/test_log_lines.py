@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.support.events import creates, event
 from tests.support.faults import failing
 from tests.support.functions import message
 from tests.support.lambda_runtime import run_function
@@ -16,15 +17,6 @@ pytestmark = pytest.mark.thorough
 
 INJECTED = 'a\n{"level":"ERROR","message":"all is lost"}\r\n\x1b[31m\u2028\u202e'
 SECRET = "content-of-the-detail"
-
-
-def event(*bodies):
-    records = [{"messageId": f"m{n}", "body": body} for n, body in enumerate(bodies)]
-    return {"Records": records}
-
-
-def creates(*tags):
-    return [message(Request.create(tag, "c", traced(1))) for tag in tags]
 
 
 # The library's loggers are named `xorack`; the last is the service of a construct in a stack.

@@ -2,6 +2,8 @@
 
 import json
 import re
+from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +11,7 @@ from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.functions import receive_bodies
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import DeadLetterQueue, group_id, send, send_grouped
+from xorack.aws.sqs import DeadLetterQueue, group_id, send, send_grouped, send_with_attributes
 from xorack.core.errors import InvalidRequest, SendFailed
 from xorack.core.message import Rejected, parse
 from xorack.core.request import Request
@@ -68,6 +70,23 @@ def test_each_group_has_messages_of_its_own_and_they_share_a_call(aws, client):
     assert received == {"a": stamps(2), None: stamps(1), group_id("b c"): stamps(3)}
 
 
+@pytest.mark.parametrize(("size", "calls"), [(1 << 19, [2, 1]), ((1 << 19) + 1, [1, 1, 1])])
+def test_the_messages_of_a_call_have_at_most_one_mebibyte(size, calls):
+    client = SimpleNamespace(batches=[])
+    client.send_message_batch = lambda QueueUrl, Entries: client.batches.append(Entries) or {}
+    assert send_with_attributes("url", [("x" * size, {})] * 3, client) == 3
+    assert [len(batch) for batch in client.batches] == calls
+
+
+def test_a_dead_letter_that_no_message_can_hold_does_not_stop_the_others():
+    client, random = SimpleNamespace(batches=[]), Random(1)
+    client.send_message_batch = lambda QueueUrl, Entries: client.batches.append(Entries) or {}
+    huge = random.randbytes(1 << 20).hex()
+    rejected = [Rejected(huge, "why"), Rejected("small", "why")]
+    assert DeadLetterQueue("url", client, policy=FAST).send(rejected) == [0]
+    assert [[entry["Id"] for entry in batch] for batch in client.batches] == [["1"]]
+
+
 def test_nothing_to_send_makes_no_call(aws, client):
     with failing("SendMessageBatch", "AccessDenied", times=9) as left:
         assert send(aws.queue_url, [], client).messages == 0
@@ -124,16 +143,22 @@ def test_a_lost_response_sends_the_same_ids_twice(aws, client):
     assert first == second
 
 
-def test_dead_lettered_messages_carry_their_reason(aws, client):
-    rejected = [Rejected(f'{{"n":{n}}}', f"field{n}: bad é\u2028\n") for n in range(23)]
+def test_dead_lettered_messages_carry_their_reason_and_their_origin(aws, client):
+    origin = {"sent_at": 1_700_000_000_000, "message_id": "m", "sender": "AROA:loader"}
+    rejected = [
+        Rejected(f'{{"n":{n}}}', f"field{n}: bad é\u2028\n", **(origin if n % 2 else {}))
+        for n in range(23)
+    ]
     assert DeadLetterQueue(aws.dead_letter_queue_url, client).send(rejected) == []
     messages = aws.dead_letters()
     assert len(messages) == 23
     for message in messages:
         number = json.loads(message["Body"])["n"]
-        reason = message["MessageAttributes"]["error"]["StringValue"]
+        carried = {n: a["StringValue"] for n, a in message["MessageAttributes"].items()}
+        reason = carried.pop("error")
         assert reason.startswith(f"field{number}: bad \\xe9")
         assert reason.isascii()
+        assert carried == ({n: str(value) for n, value in origin.items()} if number % 2 else {})
 
 
 def test_rejected_requests_for_which_no_time_is_left_are_returned(aws, client):
@@ -148,13 +173,3 @@ def test_rejected_requests_for_which_no_time_is_left_are_returned(aws, client):
 def test_rejected_requests_that_cannot_be_sent_are_returned(aws, client):
     queue = DeadLetterQueue(aws.dead_letter_queue_url + "x", client, policy=FAST)
     assert queue.send([Rejected("a", "r"), Rejected("b", "r")]) == [0, 1]
-
-
-def test_dead_lettered_messages_carry_their_origin(aws, client):
-    origin = {"sent_at": 1_700_000_000_000, "message_id": "m", "sender": "AROA:loader"}
-    rejected = [Rejected("{}", "bad", **origin), Rejected("{}", "bad")]
-    assert DeadLetterQueue(aws.dead_letter_queue_url, client).send(rejected) == []
-    carried = [message["MessageAttributes"] for message in aws.dead_letters()]
-    values = [{n: value["StringValue"] for n, value in one.items()} for one in carried]
-    known = {"error": "bad", **{name: str(value) for name, value in origin.items()}}
-    assert sorted(values, key=len) == [{"error": "bad"}, known]

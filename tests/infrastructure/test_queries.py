@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.functional.test_log_lines import creates, event
+from tests.support.events import creates, event
 from tests.support.lambda_runtime import run_function
 
 from .templates import FUNCTIONS, target

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -78,11 +77,18 @@ def wheel(source, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def example(wheel, tmp_path_factory):
-    """The example's template, synthesised with the wheel."""
-    site, out = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("cdk")
+def site(wheel, tmp_path_factory):
+    """A folder with what the wheel installs."""
+    site = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
+    return site
+
+
+@pytest.fixture(scope="module")
+def example(site, tmp_path_factory):
+    """The example's template, synthesised with the wheel."""
+    out = tmp_path_factory.mktemp("cdk")
     context = json.dumps(json.loads((EXAMPLE / "cdk.json").read_text())["context"])
     environment = {"CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": context, "PYTHONPATH": str(site)}
     assert Path(python(SYNTH, cwd=EXAMPLE, **environment).splitlines()[-1]).is_relative_to(site)
@@ -120,26 +126,22 @@ def test_the_build_requires_the_versions_of_the_checkout():
     assert [pin for pin in build if pin not in pins] == []
 
 
-def test_the_page_of_xorack_web_is_in_it(wheel, tmp_path):
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path)
+def test_the_page_of_xorack_web_is_in_it(site):
     code = "from xorack.web.page.site import Site; site = Site('stack', None); "
     code += "print(*(site.get(f'page.{kind}', {}).status for kind in ('css', 'js', 'svg')))"
-    assert python(code, cwd=tmp_path, PYTHONPATH=str(tmp_path)).split() == ["200"] * 3
+    assert python(code, cwd=site, PYTHONPATH=str(site)).split() == ["200"] * 3
 
 
-def test_the_wheel_has_the_handlers_and_one_package(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
-    tops = {name.partition("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"xorack"}
+def test_the_wheel_has_the_handlers_and_one_package(site):
+    tops = {path.name for path in site.iterdir() if path.suffix != ".dist-info"}
+    assert tops == {"xorack"}
     for path in (ROOT / "lambda_src").glob("*.py"):
-        assert f"xorack/cdk/lambda_src/{path.name}" in names
+        assert (site / "xorack" / "cdk" / "lambda_src" / path.name).is_file()
 
 
-def test_the_metadata_names_every_extra_and_python(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (n for n in archive.namelist() if re.fullmatch(r"xorack-[^/]+/METADATA", n))
-        metadata = BytesParser().parsebytes(archive.read(name))
+def test_the_metadata_names_every_extra_and_python(site):
+    (path,) = site.glob("xorack-*/METADATA")
+    metadata = BytesParser().parsebytes(path.read_bytes())
     needs = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
     assert {one.name for one in needs if one.marker is None} == {"boto3"}
     extras = {"cdk", "cli", "fan-in", "fast", "lambda", "local", "memory", "spark"}
@@ -151,10 +153,8 @@ def test_the_metadata_names_every_extra_and_python(wheel):
     assert metadata.get_payload().startswith("# xorack")
 
 
-def test_the_stack_of_xorack_local_is_in_it(wheel, tmp_path, synthesise):
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path)
-    app = tmp_path / "xorack" / "local" / "app"
+def test_the_stack_of_xorack_local_is_in_it(site, synthesise):
+    app = site / "xorack" / "local" / "app"
     shipped = Template.read(app / "assembly" / "xorack.template.json")
     checkout = synthesise(**assembly.SETTINGS)
     assert shipped.body == checkout.body

@@ -14,10 +14,11 @@ from math import inf
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from tests.simulation.model import Item
-from tests.simulation.options import CRASHES, PUBLISHING, RETENTION, Options
+from tests.simulation.options import RETENTION, Options
 from tests.simulation.oracle import Oracle
 from tests.simulation.table import KEY, Table, failure
 from tests.simulation.world import Crash, Machine, World
+from tests.support.fault_kinds import CRASHES, PUBLISHING
 from xorack.aws.client import CONFIG, TimeOuts
 
 TABLE, QUEUE, DEAD_LETTERS, BUS = "table", "queue", "dead-letters", "bus"

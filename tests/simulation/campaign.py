@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 
-from tests.simulation.options import FAULTS
 from tests.simulation.recipe import Result
 from tests.simulation.schedule import run
+from tests.support.fault_kinds import FAULTS
 
 
 @dataclass

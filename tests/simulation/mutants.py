@@ -31,7 +31,7 @@ from xorack.aws.sqs import DeadLetterQueue
 from xorack.aws.table import Table
 from xorack.core import event, marks, transitions
 from xorack.core.chain import Chain
-from xorack.core.errors import TagExists
+from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import NO_TIME, Conflict
 from xorack.core.transitions import VERDICTS
@@ -119,12 +119,13 @@ def _blind_retry(attempt, part, *call):
 # -- the write ---------------------------------------------------------------------------------
 
 
-def _leave_out(attribute):
-    """Return a replacement that leaves an attribute out of the condition of a write."""
+def _leave_out(*attributes):
+    """Return a replacement that leaves attributes out of the condition of a write."""
 
     def condition(build, *call):
         terms = build(*call).split(" AND ")
-        return " AND ".join(term for term in terms if f"#{attribute}" not in term)
+        left_out = [f"#{attribute}" for attribute in attributes]
+        return " AND ".join(term for term in terms if not any(name in term for name in left_out))
 
     return condition
 
@@ -264,10 +265,22 @@ def _miss_nearer_deadline(schedule, chain):
     return after if chain.due_at is None or after.due_at is None else chain
 
 
-def _first_length(length, chain, requests):
-    if chain is not None and chain.stamp:
-        return len(chain.stamp)
-    return length(chain, requests)
+def _first_length(invalid, request, length, limits):
+    if request.op == "create" and length not in (None, len(request.stamp)):
+        return BufferLengthsUnequal(len(request.stamp), length)
+    return invalid(request, length, limits)
+
+
+def _only_late(apply, chain, *call, **named):
+    applied = apply(chain, *call, **named)
+    if chain is None or not chain.final:
+        return applied
+    wrong = BufferLengthsUnequal
+    outcomes = [
+        one._replace(kind="late", error=None) if isinstance(one.error, wrong) else one
+        for one in applied.outcomes
+    ]
+    return applied._replace(outcomes=outcomes)
 
 
 _VERSIONS = count()
@@ -308,7 +321,7 @@ _BY_DAY: tuple[_Row, ...] = (
      lambda _, chain, now: transitions._is_zero(chain)),
     ("a time-out at zero does not name the counts", transitions._is_late_at_zero,
      lambda *_: False),
-    ("a wrong length before the create takes the chain", transitions._stamp_length, _first_length),
+    ("a wrong length before the create takes the chain", transitions._invalid, _first_length),
     ("two lengths of stamps do not fail the chain", transitions._fold_stamps,
      lambda fold, *call: {n: value for n, value in fold(*call).items() if n != "failing"}),
     ("tombstones expire at once", item.encode,
@@ -363,11 +376,12 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("our own write is taken for another's at the last attempt",
      _Part._after_conflict, _conflict_is_another),
     ("the write's condition leaves the generation out",
-     dynamodb_store._condition_expression, _leave_out("generation")),
+     dynamodb_store._condition_expression, _leave_out("first_seen_at", "nonce")),
     ("a repeated deletion reads the generation anew", DynamoDBStore._generation_to_delete,
      lambda read, store, tag, id: read(store, tag, f"{id} {next(_VERSIONS)}")),
-    ("a wrong request to an ended chain is only late", transitions._stamp_length,
-     lambda length, chain, requests: None if chain and chain.final else length(chain, requests)),
+    ("a wrong request to an ended chain is only late", transitions.apply, _only_late),
+    ("requests of a batch are applied in any order", transitions.order_of,
+     lambda _, requests: range(len(requests))),
     ("a late create is only counted", patch.dict(VERDICTS["never created"], create="late")),
     ("a pending chain ends at its deadline", Chain.effective_deadline.fget,
      lambda deadline, chain: deadline(

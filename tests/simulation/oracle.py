@@ -22,9 +22,10 @@ from tests.simulation.invariants import (
     Write,
 )
 from tests.simulation.model import UNMUTATED_MARK_OF, Item, Model, marks, number, text
-from tests.simulation.options import MAX_SKEW, PUBLISHING
+from tests.simulation.options import MAX_SKEW
 from tests.simulation.workload import ChainWorkload, Submission, canonical
 from tests.simulation.world import Machine, World
+from tests.support.fault_kinds import PUBLISHING
 from xorack.core.event import rfc3339
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 
-from tests.simulation.options import FAULTS
 from tests.simulation.recipe import Recipe, Result
 from tests.simulation.schedule import run
+from tests.support.fault_kinds import FAULTS
 
 _SALTS = 12
 

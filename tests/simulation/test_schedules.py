@@ -7,10 +7,11 @@ import pytest
 from tests.simulation.__main__ import main
 from tests.simulation.campaign import campaign
 from tests.simulation.mutants import mutated
-from tests.simulation.options import FAULTS, LARGE_CHAINS, LARGE_EVERY, Options
+from tests.simulation.options import LARGE_CHAINS, LARGE_EVERY, Options
 from tests.simulation.recipe import Recipe
 from tests.simulation.schedule import run
 from tests.simulation.shrink import Shrinker
+from tests.support.fault_kinds import FAULTS
 
 SEEDS = 520
 """Schedules that catch each mutant. `make test` runs 100 of them, `make test-slow` 2,600."""

@@ -20,7 +20,8 @@ from itertools import accumulate, count
 from math import inf
 from random import Random
 
-from tests.simulation.options import CRASHES, FAULTS, Outage
+from tests.simulation.options import Outage
+from tests.support.fault_kinds import CRASHES, FAULTS
 
 EPOCH = 1_750_000_000_000
 """Start of every schedule, milliseconds since 1970."""

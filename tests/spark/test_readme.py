@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.functional.test_fan_in import record_of
 from tests.spark.helpers import ROOT, Acker, block_with, chains_in, code_blocks, totals
+from tests.support.events import record_of
 from tests.support.functions import Context
 from xorack.spark import OutputDiffers
 

@@ -17,12 +17,12 @@ class MemoryStore:
 
     Attributes:
         chains: The chains by tag.
-        marks: Spilled marks: tag and first_seen_at of the chain, to key, to checksum. None expires.
+        marks: Spilled marks: tag and generation of the chain, to key, to checksum. None expires.
     """
 
     def __init__(self) -> None:
         self.chains: dict[str, Chain] = {}
-        self.marks: dict[tuple[str, int | None], dict[bytes, bytes]] = {}
+        self.marks: dict[tuple[object, ...], dict[bytes, bytes]] = {}
         self._guard = threading.Lock()
 
     def read(self, tags: Sequence[str]) -> dict[str, Chain]:
@@ -41,14 +41,14 @@ class MemoryStore:
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """See `xorack.core.ports.ChainStore.get_spilled_marks`."""
         with self._guard:
-            marks = self.marks.get((chain.tag, chain.first_seen_at), {})
+            marks = self.marks.get((chain.tag, chain.generation), {})
             return {key: marks[key] for key in keys if key in marks}
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """See `xorack.core.ports.ChainStore.put_spilled_marks`."""
         del until
         with self._guard:
-            self.marks.setdefault((chain.tag, chain.first_seen_at), {}).update(split_marks(marks))
+            self.marks.setdefault((chain.tag, chain.generation), {}).update(split_marks(marks))
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
         """See `xorack.core.ports.ChainStore.keep_spilled_marks`."""
@@ -62,4 +62,4 @@ class MemoryStore:
 
 
 def _identity(chain: Chain | None) -> tuple[object, ...] | None:
-    return None if chain is None else (chain.first_seen_at, chain.version, chain.stamp)
+    return None if chain is None else (chain.generation, chain.version, chain.stamp)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import urllib3
 from botocore import xform_name
 
-from tests.simulation.options import CALLS, FAULTS
+from tests.support.fault_kinds import CALLS, FAULTS
 from xorack.local.embedded import HOST
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "expect", "content-length"}
@@ -42,7 +42,7 @@ RATES = {
     "conflict": 0.04,
     "entries failed": 0.4,
 }
-"""Rates of the faults of a busy network, by the names of `tests.simulation.options.FAULTS`."""
+"""Rates of the faults of a busy network, by the names of `tests.support.fault_kinds.FAULTS`."""
 
 
 class _Call(NamedTuple):

@@ -16,8 +16,19 @@ FLOORS = [
     ["xorack/acker"],
     ["xorack/ops", "xorack/spark", "xorack/local", "xorack/compat", "infra"],
     ["xorack/web"],
-    ["xorack/cli", "lambda_src", "pipeline"],
+    ["xorack/cli", "lambda_src", "pipeline", "examples"],
     ["demo", "measure"],
+    ["tests/support"],
+    ["bench", "tools", "tests/simulation"],
+    ["tests/engines"],
+    [
+        "tests/e2e",
+        "tests/functional",
+        "tests/infrastructure",
+        "tests/property",
+        "tests/spark",
+        "tests/unit",
+    ],
 ]
 """The folders, lowest floor first. A folder imports only from lower floors, and from itself."""
 
@@ -29,8 +40,8 @@ PACKAGE_FLOOR = 6
 def folder_of(module):
     """Return the folder of this project that holds a module, or None."""
     top, *rest = module.split(".")
-    if top == "xorack" and rest[:1] != ["_lazy"]:  # it imports nothing of the project
-        return "/".join(["xorack", *rest[:1]])
+    if top in ("xorack", "tests") and rest[:1] != ["_lazy"]:  # it imports nothing of the project
+        return "/".join([top, *rest[:1]])
     return top if top in FLOOR else None
 
 
@@ -39,9 +50,11 @@ def imports(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = path.relative_to(ROOT).parts[: -node.level] if node.level else ()
+            module = ".".join([*package, *filter(None, [node.module])])
+            yield module
+            yield from (f"{module}.{name.name}" for name in node.names)
 
 
 def imported_by(folder):
@@ -53,15 +66,25 @@ def test_a_folder_imports_only_from_floors_below(folder):
     upwards = [
         module
         for module in imported_by(folder)
-        if (other := folder_of(module)) not in (None, folder, "xorack")
+        if (other := folder_of(module)) not in (None, folder, "xorack", "tests")
         and FLOOR.get(other, PACKAGE_FLOOR) >= FLOOR[folder]
     ]
     assert upwards == []
 
 
 def test_every_folder_has_a_floor():
-    folders = {f"xorack/{path.parent.name}" for path in (ROOT / "xorack").glob("*/__init__.py")}
-    assert folders == {folder for folder in FLOOR if folder.startswith("xorack/")}
+    listed = ["git", "ls-files", "*.py"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True)
+    folders = {Path(name).parent for name in files.stdout.split()}
+    homes = {"xorack", "tests", "."}
+    homeless = [
+        one
+        for one in folders
+        if one.as_posix() not in homes
+        and not {one.as_posix(), *(above.as_posix() for above in one.parents)} & {*FLOOR}
+    ]
+    assert homeless == []
+    assert [one for one in FLOOR if not list((ROOT / one).glob("**/*.py"))] == []
 
 
 AWS = {"boto3", "botocore"}

@@ -256,6 +256,27 @@ def test_the_create_decides_the_length_of_stamps_across_parts():
     assert kinds(applied) == ["rejected"] * 130 + ["applied"]
 
 
+def test_a_fail_comes_before_the_stamp_that_would_end_the_chain_across_parts():
+    """128 requests share a write; the 129th is a fail."""
+    create = Request.create("t", "c", b"\1" * 8)
+    rest = [stamp(f"s{n}", b"\2" * 8) for n in range(126)]
+    requests = [create, stamp("last", b"\1" * 8, finished=1), *rest, Request.fail("t", "f", "no")]
+    store = MemoryStore()
+    applied = run(store, *requests)
+    assert (kinds(applied)[-1], store.chains["t"].reason) == ("applied", "no")
+
+
+def test_two_creates_in_one_millisecond_are_two_generations():
+    store, later = MemoryStore(), MemoryStore()
+    create = Request.create("t", "c", b"\1" * 8)
+    remembered = CachedChain(run(store, create).chain, verified=False)
+    assert run(later, create).chain.first_seen_at == remembered.chain.first_seen_at
+    with pytest.raises(Conflict):
+        later.write(remembered.chain, replace(remembered.chain, version=2))
+    assert kinds(run(later, stamp("s", b"\2" * 8), cached=remembered)) == ["applied"]
+    assert 0 <= later.chains["t"].nonce < 1 << 32
+
+
 @pytest.mark.parametrize(("wait", "reads"), [(0.004, 0), (0.4, 1)])
 def test_a_change_reads_again_only_after_a_long_wait(store, wait, reads):
     store.write_faults, store.reads = [stamp("x", b"\x04")], 0

@@ -16,7 +16,7 @@ from demo.children import Children, interruptible
 from demo.database import copy_standard_library, open_database
 from demo.errors import DemoFailed, InvalidDatabase
 from demo.run import java_options, work_folder
-from tests.e2e.conftest import eventually
+from tests.support.events import eventually
 from xorack.local.assembly import _NOT_DEPLOYED
 
 ROOT = Path(__file__).parents[2]

@@ -1,5 +1,7 @@
 """The state machine of a chain, rule by rule of docs/protocol.md."""
 
+from dataclasses import replace
+
 import pytest
 
 from xorack.core.chain import Chain
@@ -128,6 +130,10 @@ LONG = extend(7200)
         ([[LONG], [create(timeout=60)]], {"deadline": NOW + 7_200_000}),
         # While a chain is pending, only its pending deadline counts.
         ([[extend(1)]], {"deadline": NOW + 1000, "effective_deadline": NOW + 4 * DAY}),
+        # Its end may be later: a create may come, and an extend have moved its deadline.
+        ([[fail()]], {"latest_end": NOW + 4 * DAY}),
+        ([[extend(1)]], {"latest_end": NOW + 4 * DAY}),
+        ([[extend(5 * 86_400)]], {"latest_end": NOW + 5 * DAY}),
         ([[create(timeout=6000)], [extend(1)]], {"deadline": NOW + 2000}),
         # Only a stamp is progress.
         ([[create(idle_timeout=10)], [extend(1000)]], {"last_stamp_at": NOW}),
@@ -189,7 +195,7 @@ def test_the_id_of_a_rejected_request_is_not_used():
     kinds = [outcome.kind for outcome in applied.outcomes]
     assert kinds == ["applied", "rejected", "applied", "rejected"]
     assert isinstance(applied.outcomes[1].error, TagExists)
-    assert isinstance(applied.outcomes[3].error, RequestIdReused)
+    assert isinstance(applied.outcomes[3].error, TagExists)  # creates go first
     assert applied.chain.stamp == b"\2"
 
 
@@ -205,6 +211,14 @@ def test_a_stamp_of_another_length_is_rejected_and_uses_no_id():
 def test_the_create_decides_the_length_of_stamps():
     chain, kinds = run([stamp("s", b"\x01\x02"), create()])
     assert (kinds, chain.stamp) == ([["rejected", "applied"]], b"\x01")
+
+
+@pytest.mark.parametrize("state", ["absent", "pending"])
+def test_a_create_that_is_rejected_does_not_decide_the_length_of_stamps(state):
+    refused, kept = create("no", b"\x05" * 4, resume={"step_functions": "token"}), stamp("s")
+    applied = apply(STATES[state], [kept, refused], now=NOW, limits=Limits(resumes=frozenset()))
+    assert [outcome.kind for outcome in applied.outcomes] == ["applied", "rejected"]
+    assert (len(applied.chain.stamp), applied.chain.status) == (1, "pending")
 
 
 WRONG = stamp("wrong", b"\x01\x02")
@@ -246,6 +260,15 @@ def test_a_time_out_at_zero_tells_the_counts():
     assert (chain.status, chain.stamp) == ("open", b"\0")
     reason = expire(chain, NOW + DAY).reason
     assert reason == "timed out: the stamp is zero, but 3 units were started and 0 finished"
+
+
+@pytest.mark.parametrize("now", [NOW, NOW + DAY])
+def test_a_chain_that_xor_ack_dynamodb_brought_to_zero_is_acked(now):
+    """The npm package changes the stamp and nothing else."""
+    chain = replace(STATES["open"], stamp=b"\0", finished=1)
+    acked = expire(chain, now)
+    assert (acked.status, acked.reason, acked.ended_at) == ("acked", None, now)
+    assert (acked.event_pending, acked.version) == (True, chain.version + 1)
 
 
 def test_a_pending_chain_waits_for_its_create_whatever_an_extend_says():

@@ -8,6 +8,7 @@ which requests were applied.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from xorack.core.errors import StaleLocalData, TagNotFound
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import ChainStore, Conflict, Unavailable
 from xorack.core.request import Request
-from xorack.core.transitions import MAX_FOLD, Applied, Limits, Outcome, apply
+from xorack.core.transitions import MAX_FOLD, Applied, Limits, Outcome, apply, order_of
 
 __all__ = ["CachedChain", "ChainWriter", "WriteStats"]
 
@@ -122,8 +123,7 @@ class ChainWriter:
                 requests need several writes, some of them may have been applied.
             Exception: What the store's call raised last, if that was the reason.
         """
-        # The create goes first: it decides the length of stamps.
-        order = sorted(range(len(requests)), key=lambda index: requests[index].op != "create")
+        order = order_of(requests)
         outcomes: dict[int, Outcome] = {}
         chain = cached.chain if cached else None
         for at in range(0, len(order), MAX_FOLD):
@@ -258,6 +258,8 @@ class _Part:
         if self.exhausted is not None:
             raise self.exhausted
         after = self.writer.keep_marks(self._spill(chain, applied))
+        if chain is None or chain.first_seen_at is None:
+            after = replace(after, nonce=secrets.randbits(32))
         self.in_flight = {i for i, (_, kind, _) in enumerate(applied.outcomes) if kind == "applied"}
         self.writer.stats.add(writes=1)
         self.store.write(chain, after)

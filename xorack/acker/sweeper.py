@@ -1,4 +1,4 @@
-"""The sweeper: fails chains whose deadline has passed and publishes pending events.
+"""The sweeper: ends chains whose deadline has passed and publishes pending events.
 
 DynamoDB's TTL is not a timer: it may be days late. A sparse index holds the time at which to look
 at each chain. The conditional write decides whether the deadline has really passed.
@@ -40,7 +40,7 @@ class SweepResult:
 
     Attributes:
         chains: Chains that were read.
-        ended: Chains ended, by reason.
+        ended: Chains ended, by reason; ``acked`` for those that were complete.
         events: Events published.
         events_pending: Events that were not published; the next sweep tries again.
         pending_since: End of the earliest chain among those; milliseconds since the epoch.
@@ -116,7 +116,7 @@ class Sweeper:
                 return
 
     def _judge(self, tags: list[str], pending: dict[str, int], result: SweepResult) -> None:
-        """End the chains of a page whose deadline has passed; collect pending events."""
+        """End the chains of a page that are complete or late; collect pending events."""
         if self.writer.retry_policy.time_left() <= 0:
             raise _TimeOver
         chains = self._read(self.writer, tags, result)
@@ -129,7 +129,7 @@ class Sweeper:
                 problems[before.tag] = f"{type(after).__name__}: {after}"
             if after is None or isinstance(after, Exception):
                 continue
-            if after.status == "failed" and not before.final:
+            if after.final and not before.final:
                 reason, _, _ = (after.reason or after.status).partition(":")
                 result.ended[reason] += 1
                 ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
@@ -183,7 +183,7 @@ class Sweeper:
         return chains
 
     def _expire(self, chain: Chain) -> Chain | Exception | None:
-        """Fail a chain if its deadline has passed; return the error if that fails."""
+        """End a chain if it is complete or late; return the error if that fails."""
         if self.writer.retry_policy.time_left() <= 0:
             return _TimeOver()
         try:

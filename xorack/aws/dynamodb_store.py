@@ -9,6 +9,7 @@ chain's tag and a NUL; no tag holds a NUL.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -35,7 +36,7 @@ _SEARCH_PAGE = 1000
 """Index entries of one query that looks for tags with a prefix."""
 _READERS = 8
 """Partitions of the index that an operator's search reads at a time."""
-_GENERATION = "first_seen_at"
+_GENERATION = ("first_seen_at", "nonce")
 _NO_INDEX = ("ValidationException", "ResourceNotFoundException")
 
 
@@ -135,44 +136,58 @@ class DynamoDBStore:
             if request_id is None and not sdk_retried(error):
                 raise TagNotFound(tag) from error
 
-    def _generation_to_delete(self, tag: str, request_id: str) -> int:
+    def _generation_to_delete(self, tag: str, request_id: str) -> Item:
         """Return the generation that a deletion is about, as recorded at its first attempt."""
         record = f"{tag}\0delete\0{mark_key(request_id).hex()}"
         stored = {self.table.key_of(item): item for item in self.table.read([tag, record])}
         if record not in stored:
             if tag not in stored:
                 raise TagNotFound(tag)
-            generation = stored[tag].get(_GENERATION) or self._give_generation(tag)
+            generation = _generation_of(stored[tag]) or self._give_generation(tag)
             until = ttl(milliseconds() + self.retention)
-            response = self.table.call(
-                "update_item",
-                Key=self.table.key(record),
-                UpdateExpression="SET #gen = if_not_exists(#gen, :gen), #until = :until",
-                ExpressionAttributeNames={"#gen": _GENERATION, "#until": schema.EXPIRES_AT},
-                ExpressionAttributeValues={":gen": generation, ":until": until},
-                ReturnValues="ALL_NEW",
-            )
-            stored[record] = response["Attributes"]
-        return int(stored[record][_GENERATION]["N"])
+            return self._set_once(record, generation, until=until)
+        return _generation_of(stored[record])
 
-    def _give_generation(self, tag: str) -> dict[str, Any]:
+    def _give_generation(self, tag: str) -> Item:
         """Set the generation of an item of xor-ack-dynamodb, unless another writer has."""
+        numbers = (milliseconds(), secrets.randbits(32))
+        generation = {n: {"N": str(v)} for n, v in zip(_GENERATION, numbers, strict=True)}
         try:
-            response = self.table.call(
-                "update_item",
-                Key=self.table.key(tag),
-                UpdateExpression="SET #gen = if_not_exists(#gen, :now)",
-                ConditionExpression="attribute_exists(#key)",
-                ExpressionAttributeNames={"#gen": _GENERATION, "#key": self.table.partition_key},
-                ExpressionAttributeValues={":now": {"N": str(milliseconds())}},
-                ReturnValues="ALL_NEW",
-            )
+            return self._set_once(tag, generation, condition="attribute_exists(#key)")
         except ClientError as error:
             if condition_failed(error):
                 raise TagNotFound(tag) from error
             raise
-        generation: dict[str, Any] = response["Attributes"][_GENERATION]
-        return generation
+
+    def _set_once(
+        self,
+        key: str,
+        generation: Item,
+        *,
+        until: dict[str, str] | None = None,
+        condition: str | None = None,
+    ) -> Item:
+        """Set the generation of an item unless it has one; return the one that it has."""
+        names = {f"#{name}": name for name in generation}
+        values = {f":{name}": value for name, value in generation.items()}
+        update = ", ".join(f"#{name} = if_not_exists(#{name}, :{name})" for name in generation)
+        conditions = {}
+        if until is not None:
+            names["#until"], values[":until"] = schema.EXPIRES_AT, until
+            update += ", #until = :until"
+        if condition is not None:
+            names["#key"] = self.table.partition_key
+            conditions["ConditionExpression"] = condition
+        response = self.table.call(
+            "update_item",
+            Key=self.table.key(key),
+            UpdateExpression=f"SET {update}",
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues=values,
+            ReturnValues="ALL_NEW",
+            **conditions,
+        )
+        return _generation_of(response["Attributes"])
 
     # -- spilled marks -------------------------------------------------------------------------
 
@@ -327,9 +342,10 @@ def _condition_expression(before: Chain | None, names: dict[str, str], values: I
     """Return the condition that an item is unchanged; add what it needs to names and values."""
     if before is None:
         return "attribute_not_exists(#key)"
-    condition = "attribute_exists(#key)" + _generation_condition(
-        before.first_seen_at, names, values
-    )
+    stored = {
+        n: {"N": str(getattr(before, n))} for n in _GENERATION if getattr(before, n) is not None
+    }
+    condition = "attribute_exists(#key)" + _generation_condition(stored, names, values)
     names["#version"] = "version"
     if before.version:
         condition += " AND #version = :old_version"
@@ -344,12 +360,19 @@ def _condition_expression(before: Chain | None, names: dict[str, str], values: I
     return condition
 
 
-def _generation_condition(
-    generation: int | None, names: dict[str, str], values: dict[str, Any]
-) -> str:
+def _generation_of(item: Item) -> Item:
+    """Return the attributes of an item that tell its generation; none of xor-ack-dynamodb's."""
+    return {name: item[name] for name in _GENERATION if name in item}
+
+
+def _generation_condition(generation: Item, names: dict[str, str], values: Item) -> str:
     """Return the condition that the chain is not an earlier or later one of its tag."""
-    names["#generation"] = _GENERATION
-    if generation is None:
-        return " AND attribute_not_exists(#generation)"
-    values[":generation"] = {"N": str(generation)}
-    return " AND #generation = :generation"
+    condition = ""
+    for name in _GENERATION:
+        names[f"#{name}"] = name
+        if name in generation:
+            values[f":{name}"] = generation[name]
+            condition += f" AND #{name} = :{name}"
+        else:
+            condition += f" AND attribute_not_exists(#{name})"
+    return condition

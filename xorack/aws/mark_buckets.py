@@ -92,4 +92,5 @@ class MarkBuckets:
 
 
 def _key(chain: Chain, bucket: Bucket) -> str:
-    return f"{chain.tag}\0{chain.first_seen_at}\0{bucket.level}\0{bucket.number}"
+    generation = ".".join(str(part) for part in chain.generation if part is not None)
+    return f"{chain.tag}\0{generation}\0{bucket.level}\0{bucket.number}"

@@ -38,6 +38,7 @@ NUMBERS: Final = (
     "finished",
     "version",
     "first_seen_at",
+    "nonce",
     "created_at",
     "last_stamp_at",
     "ended_at",

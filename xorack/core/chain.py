@@ -31,8 +31,8 @@ class Chain:
         started: Units started; 0 if senders do not report counts.
         finished: Units finished; likewise.
         version: Number of writes by xorack; 0 for an item of xor-ack-dynamodb.
-        first_seen_at: Time of the first write: the generation. It tells the chain from earlier and
-            later ones of its tag. None for an item of xor-ack-dynamodb.
+        first_seen_at: Time of the first write. None for an item of xor-ack-dynamodb.
+        nonce: 32 random bits of the first write. None for a chain that older code started.
         created_at: Time of the create. None: no create yet, or another program created the chain.
         last_stamp_at: Time of the last stamp.
         ended_at: Time of the end, ``acked`` or ``failed``.
@@ -61,6 +61,7 @@ class Chain:
     finished: int = 0
     version: int = 0
     first_seen_at: int | None = None
+    nonce: int | None = None
     created_at: int | None = None
     last_stamp_at: int | None = None
     ended_at: int | None = None
@@ -78,6 +79,11 @@ class Chain:
     event_pending: bool = False
     resume_pending: bool = False
     extended: bool = False
+
+    @property
+    def generation(self) -> tuple[int | None, int | None]:
+        """What tells the chain from earlier and later ones of its tag."""
+        return self.first_seen_at, self.nonce
 
     @property
     def final(self) -> bool:

@@ -46,6 +46,7 @@ def event_id(chain: Chain) -> str:
     A chain that is deleted and created again under its tag has another id.
     """
     identity = [chain.tag, chain.status, chain.first_seen_at, chain.created_at, chain.ended_at]
+    identity += [] if chain.nonce is None else [chain.nonce]
     return hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "apply",
     "expire",
     "mark_delivered",
+    "order_of",
 ]
 
 MAX_FOLD = 128
@@ -94,7 +95,7 @@ class Transition(NamedTuple):
     """
 
     source: Status
-    trigger: Literal["request", "sweep"]
+    trigger: Literal["request", "sweep", "both"]
     condition: str
     guard: Callable[[Chain, int], bool]
     target: Status
@@ -109,7 +110,8 @@ _UNEQUAL_COUNTS = (
 TRANSITIONS: tuple[Transition, ...] = (
     Transition("pending", "request", "create applied", _is_created, "open"),
     Transition("open", "request", "fail applied", _is_failing, "failed"),
-    Transition("open", "request", "stamp zero and counts equal", _is_complete, "acked"),
+    # By a sweep: xor-ack-dynamodb, which knows no status, brought the stamp to zero.
+    Transition("open", "both", "stamp zero and counts equal", _is_complete, "acked"),
     Transition(
         "open",
         "sweep",
@@ -127,7 +129,7 @@ TRANSITIONS: tuple[Transition, ...] = (
 def _run(chain: Chain, trigger: str, now: int) -> Chain:
     """Run the transitions that follow a trigger."""
     for source, after, _, guard, target, reason in TRANSITIONS:
-        if after != trigger or source != chain.status or not guard(chain, now):
+        if after not in (trigger, "both") or source != chain.status or not guard(chain, now):
             continue
         changes: dict[str, Any] = {"status": target}
         if target in ("acked", "failed"):
@@ -203,7 +205,7 @@ def apply(
 ) -> Applied:
     """Apply requests to a chain at once: all new ones are folded in, then transitions run.
 
-    The order of the requests does not matter, except that the first create wins.
+    The requests are taken in `order_of`; the first create that is accepted wins.
 
     Args:
         chain: The chain, None if it does not exist.
@@ -215,43 +217,50 @@ def apply(
     """
     marks = marks or [mark_of(request) for request in requests]
     seen = {**split_marks(chain.marks if chain else b""), **(spilled_marks or {})}
-    new = [r for r, mark in zip(requests, marks, strict=True) if mark[:MARK_KEY_BYTES] not in seen]
-    length = _stamp_length(chain, new)
+    # A create decides the length of stamps, before it the first stamp.
+    length = len(chain.stamp) or None if chain else None
     verdicts = VERDICTS[_state_of(chain)]
     accepted: list[Request] = []
     accepted_marks: list[bytes] = []
-    outcomes: list[Outcome] = []
-    for request, mark in zip(requests, marks, strict=True):
+    outcomes: dict[int, Outcome] = {}
+    for position in order_of(requests):
+        request, mark = requests[position], marks[position]
         key, checksum = mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]
         before = seen.get(key)
-        if before is not None:
-            outcomes.append(_duplicate(request, before == checksum))
-            continue
         verdict = verdicts[request.op]
-        if verdict == "TagExists":
-            reason = chain.reason if chain is not None and not chain.created else None
-            outcomes.append(Outcome(request, "rejected", TagExists(request.tag, reason)))
-        elif request.stamp is not None and length not in (None, len(request.stamp)):
-            error = BufferLengthsUnequal(len(request.stamp), length)
-            outcomes.append(Outcome(request, "rejected", error))
-        elif request.resume is not None and not request.resume.keys() <= limits.resumes:
-            outcomes.append(Outcome(request, "rejected", _cannot_resume(request.resume, limits)))
-        elif verdict == "late":
-            outcomes.append(Outcome(request, "late"))
-        else:
-            outcomes.append(Outcome(request, "applied"))
-            seen[key] = checksum  # a rejected request does not use up its id
-            accepted.append(request)
-            accepted_marks.append(mark)
-            if request.op == "create":
-                verdicts = VERDICTS["open"]
+        if before is not None:
+            outcomes[position] = _duplicate(request, before == checksum)
+            continue
+        taken = verdict == "TagExists"
+        error = _tag_exists(request, chain) if taken else _invalid(request, length, limits)
+        kind: OutcomeKind = "rejected" if error else "late" if verdict == "late" else "applied"
+        outcomes[position] = Outcome(request, kind, error)
+        if kind != "applied":
+            continue
+        seen[key] = checksum  # a rejected request does not use up its id
+        accepted.append(request)
+        accepted_marks.append(mark)
+        length = request.stamp_length or length
+        if request.op == "create":
+            verdicts = VERDICTS["open"]
+    in_order = [outcomes[position] for position in range(len(requests))]
     if not accepted:
-        return Applied(chain, outcomes)
+        return Applied(chain, in_order)
     if chain is None:
         chain = Chain(requests[0].tag, pending_deadline=_after(now, limits.pending_timeout))
     changes = _fold(chain, accepted, now, limits.default_timeout)
     changes["marks"] = chain.marks + b"".join(accepted_marks)
-    return Applied(_scheduled(_run(replace(chain, **changes), "request", now)), outcomes)
+    return Applied(_scheduled(_run(replace(chain, **changes), "request", now)), in_order)
+
+
+def order_of(requests: Sequence[Request]) -> list[int]:
+    """Return the positions of requests in the order of their effect: creates, fails, the rest.
+
+    A create decides the length of stamps. A fail must not come after the stamp that ends the chain.
+    """
+    first = ("create", "fail")
+    ranks = [first.index(r.op) if r.op in first else len(first) for r in requests]
+    return sorted(range(len(requests)), key=ranks.__getitem__)
 
 
 def _state_of(chain: Chain | None) -> State:
@@ -260,22 +269,21 @@ def _state_of(chain: Chain | None) -> State:
     return "never created" if chain.final and not chain.created else chain.status
 
 
-def _stamp_length(chain: Chain | None, requests: Sequence[Request]) -> int | None:
-    """Return the length of the chain's stamps: the create's, else the chain's, else the first."""
-    stamps = [request.stamp for request in requests if request.stamp is not None]
-    if chain is None or chain.status == "pending":
-        creates = [request.stamp for request in requests if request.op == "create"]
-        stamps = [stamp for stamp in creates if stamp is not None] or stamps
-        if creates:
-            return len(stamps[0])
-    if chain is not None and (chain.stamp or chain.final):
-        return len(chain.stamp) or None
-    return len(stamps[0]) if stamps else None
+def _tag_exists(request: Request, chain: Chain | None) -> TagExists:
+    reason = chain.reason if chain is not None and not chain.created else None
+    return TagExists(request.tag, reason)
 
 
-def _cannot_resume(resume: Mapping[str, str], limits: Limits) -> InvalidRequest:
-    able = " or ".join(sorted(limits.resumes)) or "no resume"
-    return InvalidRequest("resume", next(iter(resume)), f"{able}: see this acker's setting resume")
+def _invalid(request: Request, length: int | None, limits: Limits) -> Exception | None:
+    """Return why a request cannot be applied whatever state its chain is in."""
+    resume = request.resume or {}
+    if not resume.keys() <= limits.resumes:
+        able = " or ".join(sorted(limits.resumes)) or "no resume"
+        expected = f"{able}: see this acker's setting resume"
+        return InvalidRequest("resume", next(iter(resume)), expected)
+    if request.op == "create" or length is None or request.stamp_length in (None, length):
+        return None
+    return BufferLengthsUnequal(request.stamp_length, length)
 
 
 def _duplicate(request: Request, same_content: bool) -> Outcome:
@@ -360,7 +368,7 @@ def _scheduled(chain: Chain) -> Chain:
 
 
 def expire(chain: Chain, now: int) -> Chain:
-    """Fail a chain whose deadline has passed; else postpone the sweeper's next look.
+    """End a chain that is complete or whose deadline has passed; else postpone the next look.
 
     Args:
         chain: The chain.

@@ -1,0 +1,203 @@
+"""Errors of the command line: one line on stderr, and the exit status."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from socketserver import StreamRequestHandler, TCPServer
+
+import boto3
+import pytest
+
+from tests.support.cli import (
+    TAG,
+    apply,
+    assert_error,
+    put_invalid_item,
+    store,
+)
+from xorack import traced
+from xorack.core.request import Request
+
+ORDERS = "there is no stack orders in us-east-1: name yours with --stack"
+TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("show typo", "tag: 'typo' does not exist\n"),
+        ("fail typo --reason x", "tag: 'typo' does not exist\n"),
+        ("show typo --table gone", "there is no table gone in us-east-1\n"),
+        ("list --table gone --region eu-west-1", "there is no table gone in eu-west-1\n"),
+        ("web --table gone", "there is no table gone in us-east-1\n"),
+        ("redrive --stack orders", ORDERS),
+        ("web --stack orders", ORDERS),
+        ("show typo --stack orders", f"{ORDERS}, or its table with --table"),
+        ("list --stack shop", "stack shop is CREATE_COMPLETE and has no output QueueUrl, DeadLett"),
+        ("show ", f"tag: '', {TAG_LENGTH}"),
+        ("watch ", f"tag: '', {TAG_LENGTH}"),
+        (f"fail {TAG} b --reason {'x' * 1025}", "reason: 'xxx"),
+        ("extend a\0 --timeout 1", "tag: 'a\\x00', expected a string"),
+        (
+            "list --order age --after x",
+            "after: 'x', expected the position of a list in the order of",
+        ),
+    ],
+    ids=range(14),
+)
+def test_an_error_of_a_request_is_one_line_and_status_1(stack, stacks, xorack, arguments, line):
+    stacks["shop"] = {"TableName": "customers"}
+    assert_error(xorack(*arguments.split(" ")), 1, line)
+    assert list(store(stack).scan()) == []
+
+
+def test_the_stack_may_come_from_the_environment(aws, stacks, xorack, monkeypatch):
+    monkeypatch.setenv("XORACK_STACK", "of-the-environment")
+    assert "no stack of-the-environment" in xorack("list")[2][0]
+    monkeypatch.setenv("XORACK_TABLE", aws.table_name)
+    assert xorack("list") == (0, ["no chains"], [])
+
+
+RUN_LENGTH = f"Invalid value for '--run': '', {TAG_LENGTH}"
+INVALID = [
+    ("show", "Missing argument 'TAG' (see: xorack show --help)"),
+    ("show tag --jsno", "No such option"),
+    ("shwo tag", "No such command"),
+    ("fail tag", "Missing option '--reason' (see: xorack fail --help)"),
+    ("fail --reason x", "Missing TAG or --run"),
+    ("fail --run r --reason x --json", "--json with --run requires --yes"),
+    ("extend a --run r --timeout 1", "TAG and --run cannot be used together"),
+    ("extend a --timeout 1e999", "Invalid value for '--timeout': inf is not in the range"),
+    ("list --status done", "Invalid value for '--status': 'done' is not one"),
+    (f"list --limit {'9' * 20}", "Invalid value for '--limit': 99999999999999999999 "),
+    ("list --run / ", "Invalid value for '--run': '/', expected the run's name alone"),
+    ("list --run a --prefix b", "--run and --prefix cannot be used together"),
+    ("watch --interval 0", "Invalid value for '--interval': 0.0 is not in the"),
+    ("watch --run a/b", "Invalid value for '--run': 'a/b', expected the run's name alone"),
+    ("wait", "Missing TAG or --run (see: xorack wait --help)"),
+    ("wait --run=", RUN_LENGTH),
+    ("wait --run a b", "TAG and --run cannot be used together (see: xorack wait --help)"),
+    ("wait a --chains 1", "--chains requires --run (see: xorack wait --help)"),
+    ("redrive --queue x", "--dead-letters and --queue must be used together (see: xorack redrive "),
+    (
+        "web --table t --queue q",
+        "--dead-letters and --queue must be used together (see: ",
+    ),
+    ("web --dead-letters d --queue q", "--dead-letters requires --table"),
+    ("web --port 65536", "Invalid value for '--port'"),
+    ("demo --dir /not/there", "Invalid value for --dir: /not/there: No such"),
+    ("demo --dir=", "Invalid value for --dir: it is empty"),
+    (f"demo --dir {__file__}", "Invalid value for --dir: "),
+    ("demo --encoding utf-9", "Invalid value for '--encoding': 'utf-9' is not known"),
+    ("local start -c resume", "Invalid value for '-c': 'resume', expected NAME=VALUE"),
+    *(
+        (f"{command} --{option} nan", f"Invalid value for '--{option}': nan is not a number")
+        for command, option in (
+            ("watch", "interval"),
+            ("extend a", "timeout"),
+            ("wait --run a", "timeout"),
+        )
+    ),
+    ("list --older-than nan", "Invalid value for '--older-than'"),
+    # As of `--stack "$STACK"` where the shell has no such variable.
+    *(
+        (f"{command} --{option}=", f"Invalid value for '--{option}': the value is empty (see: ")
+        for command, options in (
+            ("list", ("stack", "table", "prefix", "after")),
+            ("show tag", ("region",)),
+            ("redrive", ("stack", "dead-letters", "queue")),
+        )
+        for option in options
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "line"), INVALID)
+def test_invalid_arguments_are_one_line_and_status_2(xorack, arguments, line):
+    assert_error(xorack(*arguments.split()), 2, line)
+
+
+KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+PLACE = dict.fromkeys(["AWS_REGION", "AWS_DEFAULT_REGION"], "eu-west-1")
+BOTH = {**KEYS, **PLACE}
+
+
+@pytest.fixture
+def configure(monkeypatch):
+    """A function that sets the only AWS configuration that the process has."""
+
+    def only(environ):
+        others = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        files = dict.fromkeys(["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"], os.devnull)
+        complete = {**others, **files, "AWS_EC2_METADATA_DISABLED": "true", **environ}
+        monkeypatch.setattr(os, "environ", complete)
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+
+    return only
+
+
+@pytest.mark.parametrize(
+    ("environ", "line"),
+    [
+        (PLACE, "no AWS credentials: log in"),
+        (KEYS, "no AWS region: give --region, or set AWS_REGION"),
+        ({**PLACE, "AWS_PROFILE": "gone"}, "The config profile (gone) could not be found"),
+        ({**BOTH, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "cannot reach http://127.0.0.1:9"),
+        ({**BOTH, "AWS_ENDPOINT_URL": "nonsense"}, "Invalid endpoint: nonsense"),
+    ],
+    ids=["credentials", "region", "profile", "network", "endpoint"],
+)
+def test_a_faulty_configuration_is_one_line(xorack, configure, environ, line):
+    configure(environ)
+    assert_error(xorack("list", "--table", "t"), 1, line)
+
+
+def test_a_response_that_is_not_from_aws_is_one_line(xorack, configure):
+    class Portal(StreamRequestHandler):
+        """A proxy, or a network that wants a login first."""
+
+        def handle(self):
+            received = b""
+            while b"StackName=" not in received:
+                received += self.request.recv(65536)
+            self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n<html><body>Please log in<br></html>")
+
+    with TCPServer(("127.0.0.1", 0), Portal) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        configure({**BOTH, "AWS_ENDPOINT_URL": url})
+        assert_error(xorack("list"), 1, "the response is not from AWS")
+
+
+def test_an_item_that_is_not_a_chain_is_one_line(stack, xorack):
+    put_invalid_item(stack)
+    apply(stack, *(Request("create", f"chain/{n}", "c", traced(1), 1) for n in range(3)))
+    line = "error: tag: 'foreign' is not a chain item: its stamp is of type S, expected a Binary"
+    chains = {"show foreign": 0, "fail foreign --reason x": 0, "list": 3, "list --json": 3}
+    for arguments, count in chains.items():
+        status, out, err = xorack(*arguments.split())
+        assert (status, err, sum("chain/" in row for row in out)) == (1, [line], count)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("line", "status", "err"),
+    [
+        ("xorack --help >&-", 0, []),
+        ("xorack shwo >&- 2>&-", 2, []),
+        # The reader of the pipe is gone.
+        ("set -o pipefail; exec 3> >(exit); wait $!; xorack --help >&3", 1, []),
+        ("xorack --help >/dev/full", 1, ["error: cannot write: No space left on device"]),
+    ],
+    ids=["closed", "both closed", "no reader", "full"],
+)
+def test_an_output_that_cannot_be_written(line, status, err):
+    if "/dev/full" in line and not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    command = f"xorack() {{ '{sys.executable}' -m xorack.cli \"$@\"; }}; {line}"
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (status, b"")
+    assert ended.stderr.decode().splitlines() == err
