@@ -2,9 +2,9 @@
 
     python -m bench.capacity     prints the page's tables
 
-`bench.marks` weighs the writes with the library's own code, and `bench.cpu` measured the processor
-time in docs/benchmarks.json; everything else is arithmetic. To compute another load, change
-`SENDERS`, `PRICES` or `QUOTAS`, or call `estimate`.
+`bench.marks` weighs the writes with the library's own code, and `bench.consumer` measured the
+processor time in docs/benchmarks.json; everything else is arithmetic. To compute
+another load, change `SENDERS`, `PRICES` or `QUOTAS`, or call `estimate`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from math import ceil, exp, log1p
 
-from bench.cpu import ACK, FOLDED, SINGLE, VCPU
+from bench.consumer import ACK, FOLDED, SINGLE, VCPU
 from bench.harness import ROOT, Table, figure
 from bench.marks import drive
 from xorack.aws.schema import DUE_SHARDS
@@ -38,7 +38,7 @@ _SECONDS = {
     name: milliseconds / 1000
     for name, milliseconds in json.loads((ROOT / "docs" / "benchmarks.json").read_text())[
         "sections"
-    ]["cpu"]["figures"].items()
+    ]["consumer"]["figures"]["milliseconds"].items()
 }
 """Processor time as measured."""
 WRITE = (_SECONDS[SINGLE] - _SECONDS[FOLDED]) / (1 - 1 / 100)
@@ -175,6 +175,6 @@ def idle() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(table(), throughput(), sep="\n\n", end="\n\n")
+    print(table(), throughput(), sep="\n")
     for purpose, dollars_a_month in idle().items():
         print(f"{purpose}: {dollars_a_month:.2f} dollars a month")

@@ -5,20 +5,28 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import count
+from statistics import median
 from typing import Any
 
 from botocore.config import Config
 
-from bench.harness import Figures, Goal, Plot, Section, Table, interleaved, medians
-from tests.support.fakes import FakeBus, FakeDeadLetters
-from tests.support.in_process import Resources, create_resources
-from tests.support.services import Message, consume
-from xorack.aws.dynamodb_store import DynamoDBStore
+from bench.harness import (
+    Figures,
+    Goal,
+    Table,
+    create_table,
+    goal_table,
+    interleaved,
+    timed_calls,
+)
+from xorack.acker.chain_writer import ChainWriter
+from xorack.acker.consumer import Consumer, Message
+from xorack.acker.outbox import Outbox
+from xorack.acker.parallel import Workers
+from xorack.aws import schema
 from xorack.aws.retry import RetryPolicy
 from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core.message import pack
@@ -28,6 +36,7 @@ from xorack.local.embedded import EmbeddedAWS
 
 LATENCY = 0.004
 """Seconds added to each call, about DynamoDB's response time; the emulator responds at once."""
+TABLE = "bench"
 WRITERS = (1, 8, 64)
 BATCH = 1_000
 """Messages of a consumer's batch."""
@@ -38,23 +47,21 @@ _PATIENT = RetryPolicy(attempts=1_000_000)
 class Peer:
     """The method of xor-ack-dynamodb: consistent read, conditional put, the caller retries."""
 
-    def __init__(self, table_name: str, partition_key: str, client: Any) -> None:
+    def __init__(self, table_name: str, client: Any) -> None:
         self.table = table_name
-        self.key = partition_key
         self.client = client
 
     def create(self, tag: str, stamp: bytes) -> None:
         """Put the item."""
         self.client.put_item(
             TableName=self.table,
-            Item={self.key: {"S": tag}, "stamp": {"B": stamp}},
-            ConditionExpression="attribute_not_exists(#k)",
-            ExpressionAttributeNames={"#k": self.key},
+            Item={schema.TAG: {"S": tag}, "stamp": {"B": stamp}},
+            ConditionExpression="attribute_not_exists(tag)",
         )
 
     def stamp(self, tag: str, stamp: bytes) -> bytes:
         """XOR a stamp; retry with back-off while other writers are faster."""
-        key, retry = {self.key: {"S": tag}}, _PATIENT.start()
+        key, retry = {schema.TAG: {"S": tag}}, _PATIENT.start()
         while True:
             response = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)
             before = bytes(response["Item"]["stamp"]["B"])
@@ -77,35 +84,20 @@ class Peer:
                 return after
 
 
-@contextmanager
-def counted_calls(client: Any, latency: float = 0.0) -> Iterator[list[str]]:
-    """List a client's requests by operation, and delay each by some seconds."""
-    operations: list[str] = []
-
-    def before_send(request: Any, event_name: str, **_: Any) -> None:
-        operations.append(event_name.rsplit(".", 1)[-1])
-        time.sleep(latency)
-
-    client.meta.events.register_first("before-send.dynamodb", before_send)
-    try:
-        yield operations
-    finally:
-        client.meta.events.unregister("before-send.dynamodb", before_send)
-
-
-def count_round_trips(resources: Resources, requests: int) -> dict[str, float]:
+def count_round_trips(client: Any, requests: int) -> dict[str, float]:
     """Count round trips per stamp of one writer on one chain."""
-    client = resources.client("dynamodb")
-    names = (resources.table_name, resources.partition_key, client)
-    writers = {"DynamoDBAcker": DynamoDBAcker(*names), "xor-ack-dynamodb": Peer(*names)}
+    writers = {
+        "DynamoDBAcker": DynamoDBAcker(TABLE, schema.TAG, client),
+        "xor-ack-dynamodb": Peer(TABLE, client),
+    }
     round_trips = {}
     for way, writer in writers.items():
         tag = f"{way}-{requests}"
         writer.create(tag, traced(1))
-        with counted_calls(client) as operations:
+        with timed_calls(client) as calls:
             for number in range(requests):
                 writer.stamp(tag, traced(number + 2))
-        round_trips[way] = len(operations) / requests
+        round_trips[way] = len(calls) / requests
     return round_trips
 
 
@@ -128,7 +120,7 @@ def write_concurrently(
         return sum(pool.map(write, range(writers))) / seconds
 
 
-def _consume(store: DynamoDBStore, tag: str, seconds: float) -> float:
+def _consume(consumer: Consumer, tag: str, seconds: float) -> float:
     """Consume batches of single requests; return stamps a second."""
     stamps, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
@@ -136,100 +128,73 @@ def _consume(store: DynamoDBStore, tag: str, seconds: float) -> float:
         for number in range(stamps, stamps + BATCH):
             (body,) = pack([Request.stamp_(tag, str(number), traced(number + 1))])
             messages.append(Message(str(number), body))
-        result = consume(messages, store, FakeBus(), FakeDeadLetters())
+        result = consumer.consume(messages)
         assert result.outcomes["applied"] == BATCH, result
         stamps += BATCH
     return stamps / (time.perf_counter() - start)
 
 
-def _variants(resources: Resources, writers: int, seconds: float) -> dict[str, Callable[[], float]]:
-    client = resources.client("dynamodb", config=Config(max_pool_connections=128))
-    names = (resources.table_name, resources.partition_key, client)
+def _variants(client: Any, writers: int, seconds: float) -> dict[str, Callable[[], float]]:
     tags = (f"chain-{writers}-{number}" for number in count())
 
     def acker() -> DynamoDBAcker:
-        return DynamoDBAcker(*names, policy=_PATIENT)
+        return DynamoDBAcker(TABLE, schema.TAG, client, policy=_PATIENT)
 
     def concurrently(ackers: Sequence[Peer | DynamoDBAcker]) -> float:
         tag = next(tags)
         ackers[0].create(tag, _ROOT)
-        with counted_calls(client, LATENCY):
+        with timed_calls(client, LATENCY):
             return write_concurrently(
                 lambda writer, stamp: ackers[writer % len(ackers)].stamp(tag, stamp),
                 writers, seconds,
             )  # fmt: skip
 
-    def consumer() -> float:
+    def consume() -> float:
         tag, ours = next(tags), acker()
         ours.create(tag, _ROOT)
-        with counted_calls(client, LATENCY):
-            return _consume(ours.store, tag, seconds)
+        chains, workers = ChainWriter(ours.store), Workers(8)
+        # No chain ends and no request is rejected.
+        consumer = Consumer(chains, Outbox(chains, {}, workers=workers), None, workers=workers)
+        with timed_calls(client, LATENCY):
+            return _consume(consumer, tag, seconds)
 
     return {
-        "xor-ack-dynamodb": lambda: concurrently([Peer(*names)]),
+        "xor-ack-dynamodb": lambda: concurrently([Peer(TABLE, client)]),
         "an acker each": lambda: concurrently([acker() for _ in range(writers)]),
         "one acker": lambda: concurrently([acker()]),
-        "consumer": consumer,
+        "consumer": consume,
     }
 
 
 def measure(quick: bool) -> Figures:
-    """Count capacity units, and measure stamps a second."""
+    """Count round trips, and measure stamps a second."""
     rounds, seconds = (1, 0.3) if quick else (3, 6.0)
     figures: Figures = {"rounds": rounds, "seconds": seconds}
     figures |= {"round_trips": {}, "stamps_a_second": {}}
     with EmbeddedAWS() as aws:
-        resources = create_resources(aws)
+        client = aws.client("dynamodb", config=Config(max_pool_connections=128))
+        create_table(client, TABLE)
         for requests in (10, 60, 200 if quick else 1000):
-            figures["round_trips"][str(requests)] = count_round_trips(resources, requests)
+            figures["round_trips"][str(requests)] = count_round_trips(client, requests)
         for writers in WRITERS:
-            speeds = interleaved(_variants(create_resources(aws), writers, seconds), rounds)
-            figures["stamps_a_second"][str(writers)] = medians(speeds)
+            speeds = interleaved(_variants(client, writers, seconds), rounds)
+            figures["stamps_a_second"][str(writers)] = {n: median(of) for n, of in speeds.items()}
     return figures
 
 
-def describe(figures: Figures) -> Section:
-    """Write the section."""
-    trips = Table(
-        ["stamp requests on one chain", *next(iter(figures["round_trips"].values()))],
-        note="Round trips a stamp of one writer, without contention; the create is not counted. "
-        "An item holds the marks of a chain's last 64 requests; older ones are copied to buckets, "
-        "a call for each bucket. The direct API draws its ids itself and knows that they are new: "
-        "it looks up no marks ([adr/0002](adr/0002-marks.md), also for write units). The peer has "
-        "no marks: it applies a stamp twice when a response is lost.",
-    )
+def tables(figures: Figures) -> list[Table]:
+    """Make the tables."""
     goals = []
+    trips = Table(["stamp requests on one chain", *next(iter(figures["round_trips"].values()))])
     for requests, of in figures["round_trips"].items():
         trips.add(f"{int(requests):,}", *of.values())
         what = f"round trips a stamp, {int(requests):,} on one chain"
         goals.append(Goal(what, of["DynamoDBAcker"], 1.1, "less"))
-    speeds = Table(
-        ["writers", *next(iter(figures["stamps_a_second"].values()))],
-        note=f"Stamps a second on one chain; each call waits {LATENCY * 1000:g} ms, about "
-        f"DynamoDB's response time. {figures['rounds']} rounds in turn of {figures['seconds']:g} "
-        "s. *xor-ack-dynamodb*: its caller retries with the same exponential back-off as an acker. "
-        "*An acker each*: as in separate processes. Of the concurrent writes of one item one "
-        "succeeds; the other writers back off, and nothing remembers the contention afterwards. "
-        "*One acker*: its threads' stamps share writes. *Consumer*: one, with batches of 1,000 "
-        "messages of one request each. If many processes write one chain, use the queue.",
-    )
-    series: dict[str, dict[str, float]] = defaultdict(dict)
+    speeds = Table(["writers", *next(iter(figures["stamps_a_second"].values()))])
     for writers, of in figures["stamps_a_second"].items():
         speeds.add(writers, *of.values())
-        for way, speed in of.items():
-            series[way][f"{writers} writer{'s' * (writers != '1')}"] = speed
     peer = of["xor-ack-dynamodb"]
     for way in list(of)[1:]:
         what = f"{writers} writers, {way}: times xor-ack-dynamodb"
         goals.append(Goal(what, of[way] / max(peer, 1e-9), 20, "more"))
-    axes = {"yscale": "log", "ylabel": "stamps a second (more is better)"}
-    return Section(
-        "Over DynamoDB",
-        "One table in the embedded AWS, a separate process. The peer, xor-ack-dynamodb, is "
-        "reimplemented: a consistent `GetItem`, a conditional `PutItem` of the whole item "
-        "(`DeleteItem` at zero), and a caller that retries on a conflict. Traced stamps, 648 "
-        "bytes.",
-        [trips, speeds],
-        goals,
-        Plot("Stamps a second over DynamoDB", "groups", series, 3.8, axes),
-    )
+    return [trips, speeds, goal_table(goals)]

@@ -1,19 +1,24 @@
-"""Shared parts of the benchmark sections: interleaved rounds, medians, goals, tables, Markdown.
+"""Shared parts of the sections: variants in turn, goals, tables, and a server that accepts all.
 
-Absolute times depend on the machine and its load. Variants are therefore measured in turn, round by
-round, and the ratio of their medians counts. Counts, such as round trips, do not depend on either.
+Absolute times depend on the machine and its load. Variants are therefore measured in turn, and the
+ratio of their medians counts. Counts, such as round trips, depend on neither.
 """
 
 from __future__ import annotations
 
-import argparse
+import json
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import floor, inf, log10
+from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal, TypeVar
+
+from xorack.aws import schema
 
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
@@ -41,11 +46,10 @@ class Goal:
 
 @dataclass
 class Table:
-    """A table of the report, with a note below."""
+    """A table of the report."""
 
     head: Sequence[str]
     rows: list[Sequence[str]] = field(default_factory=list)
-    note: str = ""
 
     def add(self, *cells: str | float | None) -> None:
         """Append a row: integers whole, floats with three significant digits, None empty."""
@@ -55,49 +59,16 @@ class Table:
         """Format the table: the first column left-aligned, the others right-aligned."""
         rule = ["---", *["---:"] * (len(self.head) - 1)]
         lines = ["| " + " | ".join(row) + " |" for row in (self.head, rule, *self.rows)]
-        return "\n".join(lines) + (f"\n\n{self.note}" if self.note else "")
+        return "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True)
-class Plot:
-    """A plot of a section.
-
-    Attributes:
-        text: The alternative text.
-        kind: ``groups`` of bars, horizontal ``bars`` with a goal, or cumulated ``steps``.
-        series: Name -> label or abscissa -> value.
-        height: Inches.
-        goal: The goal of horizontal bars.
-        axes: Properties of matplotlib's axes.
-    """
-
-    text: str
-    kind: Literal["groups", "bars", "steps"]
-    series: Mapping[str, Mapping[Any, float]]
-    height: float
-    axes: Mapping[str, Any]
-    goal: float = 0.0
-
-
-@dataclass
-class Section:
-    """One part of the report: what is measured and how, the results, the goals, a plot."""
-
-    title: str
-    text: str
-    tables: Sequence[Table]
-    goals: Sequence[Goal] = ()
-    plot: Plot | None = None
-
-    def markdown(self) -> str:
-        """Format the section, its goals as the last table; without the plot."""
-        tables = list(self.tables)
-        if self.goals:
-            tables.append(Table(["goal", "bound", "measured", ""]))
-        for goal in self.goals:
-            bound = f"{'≥' if goal.better == 'more' else '≤'} {goal.bound:g}"
-            tables[-1].add(goal.name, bound, goal.measured, goal.verdict)
-        return "\n\n".join([f"## {self.title}", self.text, *(t.markdown() for t in tables)])
+def goal_table(goals: Iterable[Goal]) -> Table:
+    """Make the table of a section's goals."""
+    table = Table(["goal", "bound", "measured", ""])
+    for goal in goals:
+        bound = f"{'≥' if goal.better == 'more' else '≤'} {goal.bound:g}"
+        table.add(goal.name, bound, goal.measured, goal.verdict)
+    return table
 
 
 def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
@@ -105,12 +76,7 @@ def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[st
 
     Returns:
         Name -> the figures, in the order of the rounds.
-
-    Raises:
-        ValueError: ``rounds`` is less than 1.
     """
-    if rounds < 1:
-        raise ValueError(f"rounds is {rounds}: expected at least 1")
     names = list(variants)
     figures: dict[str, list[T]] = {name: [] for name in names}
     for number in range(rounds):
@@ -118,11 +84,6 @@ def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[st
         for name in names[shift:] + names[:shift]:
             figures[name].append(variants[name]())
     return figures
-
-
-def medians(figures: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Compute the median of each variant's figures."""
-    return {name: median(values) for name, values in figures.items()}
 
 
 def figure(value: float) -> str:
@@ -146,21 +107,88 @@ def run_process(command: Sequence[object], **options: Any) -> str:
         subprocess.CalledProcessError: It failed; its error output was printed.
     """
     words = [str(word) for word in command]
-    options = {"cwd": ROOT, **options}
     process = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options)
     return str(process.stdout)
 
 
-def case_options(
-    module: str, cases: Iterable[str], arguments: Sequence[str] | None
-) -> argparse.Namespace:
-    """Parse the arguments of a section that can run some of its cases: ``quick`` and ``cases``."""
-    names = list(cases)
-    parser = argparse.ArgumentParser(prog=f"python -m {module}")
-    parser.add_argument("--quick", action="store_true", help="little data")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(names))
-    options = parser.parse_args(arguments)
-    for name in options.cases:
-        if name not in names:
-            parser.error(f"unknown case {name!r}: expected one of {', '.join(names)}")
-    return options
+def create_table(client: Any, name: str) -> None:
+    """Create a table with the keys and the index of the stack's."""
+    index = [(schema.DUE_SHARD, "HASH"), (schema.DUE_AT, "RANGE")]
+    types = {schema.TAG: "S", schema.DUE_SHARD: "N", schema.DUE_AT: "N"}
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": schema.TAG, "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": n, "AttributeType": t} for n, t in types.items()],
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": schema.DUE_INDEX,
+                "KeySchema": [{"AttributeName": n, "KeyType": kind} for n, kind in index],
+                "Projection": {"ProjectionType": "KEYS_ONLY"},
+            }
+        ],
+    )
+
+
+@contextmanager
+def timed_calls(client: Any, delay_seconds: float = 0.0) -> Iterator[list[float]]:
+    """List the processor time of a DynamoDB client's calls, seconds; delay each call."""
+    seconds: list[float] = []
+
+    def start(**_: Any) -> None:
+        time.sleep(delay_seconds)
+        seconds.append(-time.process_time())
+
+    def stop(**_: Any) -> None:
+        seconds[-1] += time.process_time()
+
+    client.meta.events.register_first("provide-client-params.dynamodb", start)
+    client.meta.events.register_last("after-call.dynamodb", stop)
+    yield seconds
+    client.meta.events.unregister("provide-client-params.dynamodb", start)
+    client.meta.events.unregister("after-call.dynamodb", stop)
+
+
+class _Acceptor(BaseHTTPRequestHandler):
+    """Every write succeeds, every read finds nothing, every event and message is accepted."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two packets
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        entries = [{"EventId": "e"} for _ in request.get("Entries", [])]
+        response = {"Responses": {}, "UnprocessedKeys": {}, "FailedEntryCount": 0}
+        data = json.dumps({**response, "Entries": entries}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-amz-json-1.0")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+def _serve(port: Any) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Acceptor)
+    port.send(server.server_port)
+    server.serve_forever()
+
+
+@contextmanager
+def accepting_server() -> Iterator[tuple[str, int]]:
+    """Serve AWS's responses in another process, whose CPU must not count.
+
+    Yields:
+        The endpoint, and the process's id.
+    """
+    spawn = get_context("spawn")  # shares nothing with this process
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_serve, args=[theirs], daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{ours.recv()}", process.pid or 0
+    finally:
+        process.terminate()
+        process.join()

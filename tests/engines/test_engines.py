@@ -72,7 +72,7 @@ def test_every_chain_ends_as_its_requests_say(endpoint_url, aws):
 def test_a_broken_version_is_caught(broken, violation, aws):
     try:
         with engine("dynalite", aws) as url:
-            evidence = run(aws, url, seed=SEED, chains=25, broken=broken, patience=75)
+            evidence = run(aws, url, seed=SEED, chains=25, broken=broken, patience=150)
     except EngineMissing as error:
         pytest.skip(str(error))
     # All requests were sent. A broken version may leave messages or chains unfinished.

@@ -1,5 +1,9 @@
 """The direct API over a table: the npm package ``xor-ack-dynamodb``, and what goes beyond it."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -183,6 +187,7 @@ def test_a_lost_response_applies_once(acker, item, times):
         ("RequestLimitExceeded", 400),
         ("InternalServerError", 500),
         ("ServiceUnavailable", 503),
+        ("AnUnknownFault", 500),
     ],
 )
 def test_a_temporary_error_is_retried(acker, code, status):
@@ -257,6 +262,42 @@ def test_a_stamp_takes_one_call_and_marks_are_spilled_in_a_batch(aws, acker, cli
     assert len(bucket["spilled_marks"]["BS"]) == 64
     # The chain has no deadline, so its marks stay.
     assert int(bucket["expires_at"]["N"]) > 253_000_000_000
+
+
+def test_a_repeated_id_applies_once_though_its_mark_was_spilled(acker, item):
+    acker.create("t", A)
+    acker.stamp("t", B, request_id="mine")
+    for number in range(1, 71):
+        acker.stamp("t", number.to_bytes(64, "big"))
+    before = item("t")
+    assert acker.stamp("t", B, request_id="mine") == before["stamp"]["B"]
+    assert item("t") == before
+
+
+def test_a_repeated_id_applies_once_also_in_a_write_with_new_ones(acker, item, monkeypatch):
+    acker.create("t", A)
+    acker.stamp("t", B, request_id="mine")
+    for number in range(1, 71):
+        acker.stamp("t", number.to_bytes(64, "big"))
+    before, apply = item("t")["stamp"]["B"], acker._writer.apply
+    queued, go_on = Event(), Event()
+
+    def wait(*arguments, **options):
+        queued.set()
+        go_on.wait()
+        return apply(*arguments, **options)
+
+    monkeypatch.setattr(acker._writer, "apply", wait)
+    with ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(acker.stamp, "t", A)]
+        queued.wait()
+        calls += [pool.submit(acker.stamp, "t", B, request_id="mine")]
+        calls += [pool.submit(acker.stamp, "t", C)]
+        while len(acker._queues["t", True]) < 3:
+            time.sleep(0.001)
+        go_on.set()
+    assert [call.exception() for call in calls] == [None] * 3
+    assert item("t")["stamp"]["B"] == xor(before, A, C)
 
 
 def test_a_full_cache_forgets_the_oldest_chain(acker, client, monkeypatch):

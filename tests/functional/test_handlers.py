@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.support.functions import Context, Functions, message
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult, Message
 from xorack.aws.clock import milliseconds
+from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import BatchFailed, InvalidRequest
 from xorack.core.request import Request
 from xorack.core.stamp import traced, xor
@@ -162,6 +164,19 @@ def test_the_sweeper_fails_late_chains_and_publishes_events(functions, monkeypat
     assert functions.sweep()["ChainsLookedAt"] == 0
 
 
+def test_a_chain_does_not_hold_up_the_sweeper(functions, monkeypatch):
+    from lambda_src import environment
+
+    policy = partial(RetryPolicy, sleep=lambda seconds: None)
+    monkeypatch.setattr(environment, "RetryPolicy", policy)
+    functions.consume(message(create("late", timeout=10)))
+    advance_clock(monkeypatch, 100)
+    with failing("UpdateItem", "InternalServerError", status=500) as left:
+        assert functions.sweep()["ChainsTimedOut"] == 0
+    assert left == [99 - 10]
+    assert functions.sweep()["ChainsTimedOut"] == 1
+
+
 def test_the_sweeper_scans_a_table_without_an_index(functions, aws, monkeypatch):
     aws.client("dynamodb").create_table(
         TableName="by-hand",
@@ -220,7 +235,7 @@ def test_a_batch_that_fails_as_a_whole_raises_after_its_metrics(functions, metri
         failing("UpdateItem", "AccessDeniedException"),
         pytest.raises(BatchFailed, match=r"all 2 messages .*AccessDenied"),
     ):
-        handler({"Records": records}, Context())
+        handler({"Records": [*records, records[0]]}, Context())
     assert metrics()["MessagesFailed"] == [2.0]
     with failing("UpdateItem", "AccessDeniedException", times=1):
         (failed,) = handler({"Records": records}, Context())["batchItemFailures"]

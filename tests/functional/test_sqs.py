@@ -2,6 +2,8 @@
 
 import json
 import re
+from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +11,7 @@ from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.functions import receive_bodies
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import DeadLetterQueue, group_id, send, send_grouped
+from xorack.aws.sqs import DeadLetterQueue, group_id, send, send_grouped, send_with_attributes
 from xorack.core.errors import InvalidRequest, SendFailed
 from xorack.core.message import Rejected, parse
 from xorack.core.request import Request
@@ -66,6 +68,23 @@ def test_each_group_has_messages_of_its_own_and_they_share_a_call(aws, client):
         for message in aws.receive_all(aws.queue_url)
     }
     assert received == {"a": stamps(2), None: stamps(1), group_id("b c"): stamps(3)}
+
+
+@pytest.mark.parametrize(("size", "calls"), [(1 << 19, [2, 1]), ((1 << 19) + 1, [1, 1, 1])])
+def test_the_messages_of_a_call_have_at_most_one_mebibyte(size, calls):
+    client = SimpleNamespace(batches=[])
+    client.send_message_batch = lambda QueueUrl, Entries: client.batches.append(Entries) or {}
+    assert send_with_attributes("url", [("x" * size, {})] * 3, client) == 3
+    assert [len(batch) for batch in client.batches] == calls
+
+
+def test_a_dead_letter_that_no_message_can_hold_does_not_stop_the_others():
+    client, random = SimpleNamespace(batches=[]), Random(1)
+    client.send_message_batch = lambda QueueUrl, Entries: client.batches.append(Entries) or {}
+    huge = random.randbytes(1 << 20).hex()
+    rejected = [Rejected(huge, "why"), Rejected("small", "why")]
+    assert DeadLetterQueue("url", client, policy=FAST).send(rejected) == [0]
+    assert [[entry["Id"] for entry in batch] for batch in client.batches] == [["1"]]
 
 
 def test_nothing_to_send_makes_no_call(aws, client):

@@ -17,7 +17,7 @@ from infra.synth import ROOT
 from xorack.local import assembly
 from xorack.local.environment import ensure
 
-from .templates import FUNCTIONS, Template, python, target
+from .templates import FUNCTIONS, Template, python, run, target
 from .test_acker import READ
 
 pytestmark = pytest.mark.thorough
@@ -58,50 +58,91 @@ except ModuleNotFoundError as error:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from the source distribution of the checkout."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+def source(tmp_path_factory):
+    """What the wheel is built from."""
+    source = tmp_path_factory.mktemp("source")
     ignore = shutil.ignore_patterns("__pycache__")
     for path in map(ROOT.joinpath, PACKED):
         if path.is_dir():
             shutil.copytree(path, source / path.name, ignore=ignore)
         else:
             shutil.copy(path, source)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    """The wheel, built from the source distribution of the checkout."""
+    target = tmp_path_factory.mktemp("dist")
     return Path(python(BUILD, str(target), cwd=source).splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
-def example(wheel, tmp_path_factory):
-    """The example's template, synthesised with the wheel."""
-    site, out = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("cdk")
+def site(wheel, tmp_path_factory):
+    """A folder with what the wheel installs."""
+    site = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
+    return site
+
+
+@pytest.fixture(scope="module")
+def example(site, tmp_path_factory):
+    """The example's template, synthesised with the wheel."""
+    out = tmp_path_factory.mktemp("cdk")
     context = json.dumps(json.loads((EXAMPLE / "cdk.json").read_text())["context"])
     environment = {"CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": context, "PYTHONPATH": str(site)}
     assert Path(python(SYNTH, cwd=EXAMPLE, **environment).splitlines()[-1]).is_relative_to(site)
     return Template.read(out / "warehouse.template.json")
 
 
-def test_the_page_of_xorack_web_is_in_it(wheel, tmp_path):
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path)
+def contents(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.slow
+def test_a_build_with_isolation_makes_the_same_wheel(source, wheel, tmp_path):
+    build = ("uv", "build", "--quiet", "--wheel", "--out-dir", tmp_path, source)
+    subprocess.run([sys.executable, ROOT / "tools" / "venv.py", *build], check=True)
+    (built,) = tmp_path.glob("*.whl")
+    assert contents(built) == contents(wheel)
+
+
+def test_a_build_without_the_cdk_stops(source, tmp_path):
+    code = "import runpy, sys; sys.modules['aws_cdk'] = None; "
+    code += "sys.argv[1:] = ['build_py', '--build-lib', sys.argv[1]]; "
+    code += "runpy.run_path('setup.py', run_name='__main__')"
+    build = run(sys.executable, "-c", code, str(tmp_path), cwd=source, **os.environ)
+    assert build.returncode == 1
+    assert build.stderr.startswith("error: the wheel needs the CDK: build it with isolation")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_build_requires_the_versions_of_the_checkout():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    build = re.findall(r'^    "(.+==.+)"', project.split("[project]")[0], re.MULTILINE)
+    assert len(build) > 5
+    pins = (ROOT / "requirements.txt").read_text() + project.split("lambda = ")[1].split("]")[0]
+    assert [pin for pin in build if pin not in pins] == []
+
+
+def test_the_page_of_xorack_web_is_in_it(site):
     code = "from xorack.web.page.site import Site; site = Site('stack', None); "
     code += "print(*(site.get(f'page.{kind}', {}).status for kind in ('css', 'js', 'svg')))"
-    assert python(code, cwd=tmp_path, PYTHONPATH=str(tmp_path)).split() == ["200"] * 3
+    assert python(code, cwd=site, PYTHONPATH=str(site)).split() == ["200"] * 3
 
 
-def test_the_wheel_has_the_handlers_and_one_package(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
-    tops = {name.partition("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"xorack"}
+def test_the_wheel_has_the_handlers_and_one_package(site):
+    tops = {path.name for path in site.iterdir() if path.suffix != ".dist-info"}
+    assert tops == {"xorack"}
     for path in (ROOT / "lambda_src").glob("*.py"):
-        assert f"xorack/cdk/lambda_src/{path.name}" in names
+        assert (site / "xorack" / "cdk" / "lambda_src" / path.name).is_file()
 
 
-def test_the_metadata_names_every_extra_and_python(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (n for n in archive.namelist() if re.fullmatch(r"xorack-[^/]+/METADATA", n))
-        metadata = BytesParser().parsebytes(archive.read(name))
+def test_the_metadata_names_every_extra_and_python(site):
+    (path,) = site.glob("xorack-*/METADATA")
+    metadata = BytesParser().parsebytes(path.read_bytes())
     needs = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
     assert {one.name for one in needs if one.marker is None} == {"boto3"}
     extras = {"cdk", "cli", "fan-in", "fast", "lambda", "local", "memory", "spark"}
@@ -113,10 +154,8 @@ def test_the_metadata_names_every_extra_and_python(wheel):
     assert metadata.get_payload().startswith("# xorack")
 
 
-def test_the_stack_of_xorack_local_is_in_it(wheel, tmp_path, synthesise):
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path)
-    app = tmp_path / "xorack" / "local" / "app"
+def test_the_stack_of_xorack_local_is_in_it(site, synthesise):
+    app = site / "xorack" / "local" / "app"
     shipped = Template.read(app / "assembly" / "xorack.template.json")
     checkout = synthesise(**assembly.SETTINGS)
     assert shipped.body == checkout.body

@@ -11,7 +11,7 @@ from tests.support.mutants import Replaced
 from xorack.aws.resume import SERVICES
 from xorack.core.transitions import VERDICTS
 
-CATCHING = (31, 32, 37, 45, 52, 58, 66, 75, 95, 123, 157, 493)
+CATCHING = (31, 32, 37, 43, 45, 52, 58, 66, 75, 95, 123, 157, 493)
 """Seeds above 15 that are the first to catch some mutant."""
 ORDER = sorted(range(SEEDS), key=lambda seed: seed > 15 and seed not in CATCHING)
 """All seeds, those that catch most mutants first."""

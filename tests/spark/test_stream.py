@@ -26,6 +26,7 @@ from tests.spark.helpers import (
     write_files,
 )
 from tests.support.plain_words import counted
+from tests.support.queue_server import requests_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -84,6 +85,33 @@ def counted_in(spark, files):
     return Counter(dict(batches.groupBy("word").sum("count").collect()))
 
 
+def test_every_chain_is_acked_once_although_the_process_is_killed_twice(spark, queue, files):
+    first = {f"a{n}.txt": f"one two Two {'three ' * n}" for n in range(5)}
+    later = {f"b{n}.txt": f"four FIVE {'six ' * n}" for n in range(4)} | {"wordless.txt": " \n-"}
+    put(files, {**first, "bad.txt": b"caf\xe9 au lait"})
+    run(queue, files, "--available-now", die_after="start:1", status=-signal.SIGKILL)
+    put(files, {**later, "empty.txt": ""})  # Spark skips empty files: no chain
+    run(queue, files, "--available-now", die_after="finish:1", status=-signal.SIGKILL)
+    run(queue, files, "--available-now")
+    before = list(queue.bodies)
+    run(queue, files, "--available-now")  # nothing new: nothing is sent
+    assert queue.bodies == before
+
+    assert duplicates_in(queue.bodies) > 0  # both kills repeated a batch
+    distinct = {(r.tag, r.id): r for r in requests_in(queue.bodies)}
+    assert Counter(r.op for r in distinct.values()) == {
+        "create": len(first) + len(later) + 1,
+        "fail": 1,
+        "stamp": len(first) + len(later),
+    }
+    acker = Acker(queue.bodies)
+    assert acker.statuses() == {"acked": len(first) + len(later), "failed": 1}
+    assert len(acker.bus.events) == len(first) + len(later) + 1
+    failed = [event for event in acker.bus.events if event["status"] == "failed"]
+    assert [event["tag"] for event in failed] == ["r/file/bad.txt"]
+    assert counted_in(spark, files) == count_words([*first.values(), *later.values()])
+
+
 @contextmanager
 def running(queue, files, log, **options):
     """Run the streams in the background; kill them at the end."""
@@ -120,8 +148,8 @@ def uncommitted(files):
 
 def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functions, files):
     log, old = files.parent / "log", files.parent / "old.txt"
-    first = {"a.txt": "one two Two", "b.txt": "one two three", "wordless.txt": " \n-"}
-    put(files, {**first, "empty.txt": ""})  # Spark skips empty files: no chain
+    first = {f"a{n}.txt": f"one two {'three ' * n}" for n in range(3)}
+    put(files, first)
     with running(queue, files, log) as process:
         until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 3})
         # While it runs: an unreadable file, and one that is older than all others.
@@ -153,15 +181,11 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 0, log.read_text()[-4000:]
     assert duplicates_in(queue.bodies) > 0
-    before = list(queue.bodies)
-    run(queue, files, "--available-now")  # nothing new: nothing is sent
-    assert queue.bodies == before
 
     # The table, after SQS delivered everything once, and again after a second time.
     texts = first | {"old.txt": "four"} | dict.fromkeys(["b0.txt", "b1.txt"], "five Six five")
     expected = {
-        f"r/file/{name}": ("acked", *[counted(text).total() or 1] * 2)
-        for name, text in texts.items()
+        f"r/file/{name}": ("acked", *[counted(text).total()] * 2) for name, text in texts.items()
     }
     for expected_events in (dict.fromkeys([*expected, "r/file/bad.txt"], 1), {}):
         apply(functions, queue.bodies)

@@ -192,7 +192,7 @@ def take_demo(target: Path = TARGET / "lost-words.svg") -> None:
         status = demo.main(["--lose", "3"], standalone_mode=False)
     if status:
         sys.exit(status)
-    drawn.print("[bold green]$[/] [bold]make demo LOSE=3")
+    drawn.print("[bold green]$[/] [bold]make demo LOSE=3", highlight=False)
     for line in ran.export_text(styles=True).splitlines():
         text = Text.from_ansi(line)
         if not _LEFT_OUT.match(text.plain):

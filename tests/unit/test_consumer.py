@@ -287,6 +287,13 @@ def test_an_outage_of_the_bus_logs_one_line_a_kind_and_batch(world, caplog):
     assert held_back.why.startswith("held back")
 
 
+def test_a_call_that_succeeds_in_part_holds_back_no_other(world):
+    tags = [f"{n:02}" for n in range(60)]
+    world.bus.rejects = set(tags[::10])
+    result = world.consume(message(*(request for t in tags for request in (create(t), finish(t)))))
+    assert (result.events, result.events_pending) == (54, 6)
+
+
 def test_an_event_is_marked_with_one_write_and_without_a_read(world):
     reads = []
     world.fail("read", reads.append, None)

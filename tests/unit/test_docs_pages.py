@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from bench import comparison
 from tools import site
 
 ROOT = site.ROOT
@@ -46,10 +45,6 @@ def test_the_index_has_every_page_once():
     # The navigation of mkdocs.yml has these too, or the site does not build.
     others = ("docs/index.md", "docs/adr/", "docs/api/")
     assert sorted(inside) == [page for page in DOCS if not page.startswith(others)]
-
-
-def test_the_comparison_has_the_computed_prices():
-    assert comparison.table() in (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_is_short_and_begins_with_the_demo_and_the_tests():

@@ -130,6 +130,10 @@ LONG = extend(7200)
         ([[LONG], [create(timeout=60)]], {"deadline": NOW + 7_200_000}),
         # While a chain is pending, only its pending deadline counts.
         ([[extend(1)]], {"deadline": NOW + 1000, "effective_deadline": NOW + 4 * DAY}),
+        # Its end may be later: a create may come, and an extend have moved its deadline.
+        ([[fail()]], {"latest_end": NOW + 4 * DAY}),
+        ([[extend(1)]], {"latest_end": NOW + 4 * DAY}),
+        ([[extend(5 * 86_400)]], {"latest_end": NOW + 5 * DAY}),
         ([[create(timeout=6000)], [extend(1)]], {"deadline": NOW + 2000}),
         # Only a stamp is progress.
         ([[create(idle_timeout=10)], [extend(1000)]], {"last_stamp_at": NOW}),

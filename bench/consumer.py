@@ -1,0 +1,174 @@
+"""The consumer's processor time: of a call, a request and an ack, and of batches beside AWS calls.
+
+boto3 calls a server in another process, over HTTP without TLS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
+from io import StringIO
+from itertools import count
+from time import process_time
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from bench.harness import (
+    Figures,
+    Goal,
+    Table,
+    accepting_server,
+    goal_table,
+    interleaved,
+    timed_calls,
+)
+from xorack.aws.client import make_client
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.stamp import traced
+from xorack.local.isolation import isolated
+
+VCPU = 1024 / 1769
+"""The share of a processor that Lambda gives a function of 1 GiB."""
+CALL = "an UpdateItem of boto3"
+SINGLE = "a request, each of its own chain"
+FOLDED = "a request, 100 of each chain"
+ACK = "an ack: a chain created and ended"
+CALL_SECONDS = 0.005
+"""An assumed response time of DynamoDB."""
+_CONTEXT = SimpleNamespace(get_remaining_time_in_millis=lambda: 600_000)
+"""The part of Lambda's context that the handler uses."""
+_ENVIRONMENT = {
+    "PARTITION_KEY": "tag",
+    "EVENT_BUS_NAME": "bus",
+    "DEAD_LETTER_QUEUE_URL": "dead",
+    "POWERTOOLS_TRACE_DISABLED": "true",
+}
+
+
+def _event(tags: Iterable[str], batch: int) -> dict[str, Any]:
+    """Make an event of a message for each tag; a chain's first request is its create."""
+    records, seen = [], set()
+    for number, tag in enumerate(tags, 1):
+        stamp, op = traced((batch << 32) + number), "stamp" if tag in seen else "create"
+        requests = [Request(op, f"{batch}/{tag}", f"r{number}", stamp, 1)]
+        if tag.startswith("ack"):
+            requests.append(Request.stamp_(f"{batch}/{tag}", "s", stamp, finished=1))
+        seen.add(tag)
+        (body,) = pack(requests)
+        records.append({"messageId": f"m{number}", "body": body, "eventSource": "aws:sqs"})
+    return {"Records": records}
+
+
+def batch_event(batch: int, chains: int, size: int) -> dict[str, Any]:
+    """Make an event of single-request messages of some new chains."""
+    return _event((f"chain-{number % chains}" for number in range(size)), batch)
+
+
+def ack_event(batch: int, size: int) -> dict[str, Any]:
+    """Make an event of chains that are created and acked in one message each."""
+    return _event((f"ack-{number}" for number in range(size)), batch)
+
+
+def _seconds(handler: Any, event: dict[str, Any]) -> float:
+    """Handle an event, of which all messages must succeed; return seconds of processor time."""
+    before = process_time()
+    response = handler(event, _CONTEXT)
+    seconds = process_time() - before
+    assert not response["batchItemFailures"], response
+    return seconds
+
+
+@contextmanager
+def _handler(endpoint: str, workers: int) -> Iterator[Callable[[dict[str, Any]], float]]:
+    """Yield the handler with so many workers: it handles events as `_seconds` does."""
+    settings = {**isolated(os.environ), **_ENVIRONMENT, "AWS_ENDPOINT_URL": endpoint}
+    settings["TABLE_NAME"] = f"table-{workers}"  # the services of each environment are kept
+    with patch.dict(os.environ, settings, clear=True), redirect_stdout(StringIO()):
+        from lambda_src import consumer, environment
+
+        with patch.object(environment, "_WORKERS", workers):
+            yield partial(_seconds, consumer.handler)
+
+
+def _parts(handle: Callable[[dict[str, Any]], float], size: int, rounds: int) -> dict[str, float]:
+    """Measure calls and requests in turn; return milliseconds of processor time.
+
+    Of several rounds it is the least: other work on the machine only adds.
+    """
+    numbers, client = count(), make_client("dynamodb")
+
+    def calls() -> float:
+        before = process_time()
+        for _ in range(size):
+            client.update_item(
+                TableName="table",
+                Key={"tag": {"S": "database/file13"}},
+                UpdateExpression="SET #stamp = :stamp, #version = :version",
+                ConditionExpression="#version = :before",
+                ExpressionAttributeNames={"#stamp": "stamp", "#version": "version"},
+                ExpressionAttributeValues={
+                    ":stamp": {"B": traced(1)}, ":version": {"N": "2"}, ":before": {"N": "1"},
+                },
+            )  # fmt: skip
+        return process_time() - before
+
+    variants = {
+        CALL: calls,
+        SINGLE: lambda: handle(batch_event(next(numbers), size, size)),
+        FOLDED: lambda: handle(batch_event(next(numbers), size // 100, size)),
+        ACK: lambda: handle(ack_event(next(numbers), size)),
+    }
+    for run in variants.values():
+        run()  # connections, imports
+    rounds_of = interleaved(variants, rounds)
+    return {name: min(seconds) * 1000 / size for name, seconds in rounds_of.items()}
+
+
+def _batch(handle: Callable[[dict[str, Any]], float], chains: int, size: int) -> Figures:
+    """Measure a batch of new chains: calls, and processor time outside of them."""
+    from lambda_src.environment import services
+
+    handle(batch_event(1, 10, 10))  # a warm function
+    with timed_calls(services().clients["dynamodb"]) as calls:
+        own = handle(batch_event(2, chains, size)) - sum(calls)
+    waited = CALL_SECONDS * len(calls)
+    return {
+        "calls": len(calls),
+        "own_microseconds_a_message": own * 1e6 / size,
+        "share_in_calls_of_5_ms": waited / (waited + own),
+    }
+
+
+def measure(quick: bool) -> Figures:
+    """Measure parts of the work with eight workers, and batches of growing size with one."""
+    with accepting_server() as (endpoint, _):
+        with _handler(endpoint, workers=8) as handle:
+            milliseconds = _parts(handle, *((100, 1) if quick else (300, 20)))
+        with _handler(endpoint, workers=1) as handle:
+            batches = {
+                f"{size} over {chains}": _batch(handle, chains, size)
+                for size in ([10, 100] if quick else [10, 100, 1000, 10_000])
+                for chains in sorted({1, min(10, size), min(1000, size), size})
+            }
+    return {"milliseconds": milliseconds, "batches": batches}
+
+
+def tables(figures: Figures) -> list[Table]:
+    """Make the tables."""
+    parts = Table(["of", "ms of a processor", "a second at 1 GiB"])
+    for name, milliseconds in figures["milliseconds"].items():
+        parts.add(name, milliseconds, 1000 * VCPU / milliseconds)
+    batches = Table(["messages", "chains", "calls", "own µs a message", "share of calls"])
+    goals = []
+    for name, of in figures["batches"].items():
+        size, chains = (f"{int(number):,}" for number in name.split(" over "))
+        share = of["share_in_calls_of_5_ms"]
+        own = of["own_microseconds_a_message"]
+        batches.add(size, chains, of["calls"], own, f"{100 * share:.0f} %")
+        what = f"{size} messages over {chains} chains: share of calls"
+        goals.append(Goal(what, share, 0.9, "more"))
+    return [parts, batches, goal_table(goals)]

@@ -1,0 +1,166 @@
+"""Measures Spark jobs in this process: CPU of all processes, memory of workers, bytes; the data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from statistics import median
+from threading import Event, Thread
+from typing import Any
+
+from bench.harness import Figures, Goal, figure, run_process
+
+PARTS = 8
+"""Files of lineitem."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICK = os.sysconf("SC_CLK_TCK")
+_SAMPLE_SECONDS = 0.2
+
+
+def make_lines(folder: Path, scale: float) -> None:
+    """Write TPC-H's lineitem as Parquet files; a scale factor of 1 is 6 million lines."""
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    program = shutil.which("tpchgen-cli", path=places)
+    if program is None:
+        raise RuntimeError("tpchgen-cli is not installed: it is in pyproject.toml")
+    options = ["-s", scale, "--tables=lineitem", f"--parts={PARTS}", f"--output-dir={folder}"]
+    run_process([program, "parquet", *options])
+
+
+class ProcessTree:
+    """This process and its descendants, those included that ended and nobody waited for.
+
+    The kernel adds a process's times to its parent's only if the parent waits for it, and some of
+    Spark's Python workers are not waited for. So each process counts by what it last was seen with.
+
+    Attributes:
+        worker_mb: The most memory that one of Spark's Python workers was seen with.
+    """
+
+    def __init__(self, without: Iterable[int] = ()) -> None:
+        """Begin with the running processes, except some and their descendants."""
+        self.worker_mb = 0.0
+        self._without = set(without)
+        self._ticks: dict[tuple[int, str], int] = {}
+        """By process and the time of its start: ids are used again."""
+        self.sample()
+
+    def cpu_seconds(self) -> float:
+        """Sum up the CPU of all processes ever seen."""
+        self.sample()
+        return sum(self._ticks.values()) / _TICK
+
+    def sample(self) -> None:
+        """Take the CPU of the processes, and the memory of the workers."""
+        parents, found = {}, {}
+        for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            with suppress(OSError):  # the process ended
+                stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+                parents[process] = int(stat[1])
+                found[process] = (process, stat[19]), int(stat[11]) + int(stat[12])
+        # An orphan is still one of ours.
+        tree = {os.getpid()} | {p for p, (key, _) in found.items() if key in self._ticks}
+        while more := {p for p, parent in parents.items() if parent in tree} - tree - self._without:
+            tree |= more
+        for process in tree & found.keys():
+            key, ticks = found[process]
+            self._ticks[key] = ticks
+            self.worker_mb = max(self.worker_mb, _worker_mb(process))
+
+    @contextmanager
+    def sampled(self) -> Iterator[None]:
+        """Sample from time to time while the block runs."""
+        ended = Event()
+
+        def sample() -> None:
+            while not ended.wait(_SAMPLE_SECONDS):
+                self.sample()
+
+        thread = Thread(target=sample, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _worker_mb(process: int) -> float:
+    """Return the resident memory of a process in MB if it is a worker of Spark, else 0."""
+    with suppress(OSError):  # the process ended
+        folder = Path(f"/proc/{process}")
+        if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
+            return int((folder / "statm").read_text().split()[1]) * _PAGE / (1 << 20)
+    return 0.0
+
+
+class Meter:
+    """Measures the steps of a run of jobs.
+
+    Attributes:
+        spark: The session.
+        out: A folder that the jobs write to.
+    """
+
+    def __init__(self, spark: Any, out: Path, without: Iterable[int] = ()) -> None:
+        """Collect Java's garbage, so that no run pays for an earlier one."""
+        self.spark, self.out = spark, out
+        self._cpu: dict[str, float] = {}
+        self._wall = 0.0
+        spark._jvm.System.gc()
+        self._processes = ProcessTree(without)
+        self._first_stage = 1 + max((stage.stageId() for stage in self._stages()), default=-1)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure what runs in the block."""
+        cpu, begun = self._processes.cpu_seconds(), time.monotonic()
+        with self._processes.sampled():
+            yield
+        self._wall += time.monotonic() - begun
+        self._cpu[name] = round(self._processes.cpu_seconds() - cpu, 2)
+
+    def figures(self) -> Figures:
+        """Return what was measured, with the bytes that were shuffled and that the driver got."""
+        stages = [stage for stage in self._stages() if stage.stageId() >= self._first_stage]
+        records = (self.out / "records").rglob("*.parquet")
+        return {
+            "cpu": self._cpu,
+            "wall": round(self._wall, 2),
+            "worker_mb": round(self._processes.worker_mb),
+            "shuffle_mb": round(sum(stage.shuffleWriteBytes() for stage in stages) / 1e6, 3),
+            "spilled_mb": round(sum(stage.memoryBytesSpilled() for stage in stages) / 1e6),
+            "result_bytes": sum(stage.resultSize() for stage in stages),
+            "record_bytes": sum(file.stat().st_size for file in records),
+        }
+
+    def _stages(self) -> list[Any]:
+        context = self.spark.sparkContext._jsc.sc()
+        context.listenerBus().waitUntilEmpty()
+        no_quantiles = self.spark.sparkContext._gateway.new_array(self.spark._jvm.double, 0)
+        found = context.statusStore().stageList(None, False, False, no_quantiles, None)
+        return [found.apply(number) for number in range(found.size())]
+
+
+def cpu(run: Figures, steps: Sequence[str] = ()) -> float:
+    """Sum up the CPU seconds of steps of a run, or of all."""
+    return float(sum(run["cpu"].get(step, 0) for step in steps or run["cpu"]))
+
+
+def ratios(
+    case: Figures, variant: str, base: str, of: Callable[[Figures], float] = cpu
+) -> list[float]:
+    """Divide a variant's figures by those of another of the same turn; sort."""
+    pairs = zip(case[variant], case[base], strict=True)
+    return sorted(of(run) / of(other) for run, other in pairs)
+
+
+def spread_goal(name: str, found: Sequence[float], bound: float) -> Goal:
+    """Make the goal that the median of sorted figures is at most a bound."""
+    spread = f" ({figure(found[0])} to {figure(found[-1])})" if len(found) > 1 else ""
+    return Goal(name + spread, median(found), bound, "less")
