@@ -2,6 +2,7 @@
 
 import json
 import threading
+from functools import reduce
 
 import pytest
 
@@ -136,6 +137,19 @@ def test_a_step_sends_one_request_for_each_finished_unit_and_chain():
         Request.stamp_("u", f"step-{9:016x}", first, started=2, finished=1),
         Request.stamp_("u", f"step-{7:016x}", traced(7), finished=1),
     ]
+
+
+@pytest.mark.parametrize(("children", "with_ids"), [(3, True), (39, True), (40, False)])
+def test_a_request_of_few_units_carries_their_ids(children, with_ids):
+    step = Tracker("queue").step(Token(9, ("order/17",)))
+    for _ in range(children):
+        step.child()
+    (request,) = step.requests()
+    text = json.dumps(request.to_json(), separators=(",", ":"))
+    assert ("starts" in request.to_json()) == with_ids
+    assert len(text) < (200 if children == 3 else 1000)
+    assert request.stamp == reduce(xor, map(traced, step._children), traced(9))
+    assert (request.started, request.finished) == (children, 1)
 
 
 def test_a_batch_is_sent_packed_at_its_end(tracker, functions):

@@ -3,6 +3,7 @@
 import base64
 import json
 import pickle
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from xorack.core.errors import InvalidRequest, shown
 from xorack.core.marks import mark_of
 from xorack.core.message import MAX_BODY_BYTES, MAX_REQUESTS, pack, parse, reject
 from xorack.core.request import Request
-from xorack.core.stamp import traced
+from xorack.core.stamp import plain, traced, xor
 
 ONE = base64.b64encode(b"\1").decode()
 GOOD = {"op": "stamp", "tag": "t", "id": "i", "stamp": ONE}
@@ -280,6 +281,45 @@ def test_a_repeated_field_rejects_the_message(field):
     assert (requests, rejected.reason.partition(",")[0]) == ([], f"{field}: 'repeated'")
 
 
+A, B, C = 0x938F21E4BFAD2991, 0x00D6A5EB7227AC67, 0x0F4DF2083E1AD229
+SHORT = {"op": "stamp", "tag": "t", "id": "i", "finishes": [f"{A:016x}"], "starts": [f"{B:016x}"]}
+
+
+@pytest.mark.parametrize("cells", [0, 16, 64, 256, 1024])
+@pytest.mark.parametrize("op", ["create", "stamp"])
+def test_a_request_with_ids_is_the_request_with_the_sum_of_their_stamps(op, cells):
+    make = (lambda unit: traced(unit, cells)) if cells else plain
+    raw = {**SHORT, "op": op, "starts": [f"{B:016x}", f"{C:016x}"], "cells": cells}
+    stamp = xor(*map(make, (A, B, C)))
+    (short,) = parse(body(raw)).requests
+    long = Request(op, "t", "i", stamp, started=2, finished=1)
+    assert short == long == Request(op, "t", "i", starts=[B, C], finishes=[A - 2**64], cells=cells)
+    assert (short.stamp, short.started, short.finished) == (stamp, 2, 1)
+    assert short.stamp_length == long.stamp_length == len(stamp)
+    assert mark_of(short) == mark_of(long)
+    assert hash(short) == hash(long)
+    assert pickle.loads(pickle.dumps(short)).to_json() == short.to_json()
+    assert short.to_json() == ({n: raw[n] for n in raw if n != "cells"} if cells == 16 else raw)
+    assert parse(next(pack([short]))).requests == parse(next(pack([long]))).requests
+    assert Request.create("t", "c", starts=[B]) == Request.create("t", "c", traced(B))
+
+
+@pytest.mark.parametrize("cells", [16, 1024])
+def test_the_time_and_memory_of_a_message_of_ids_are_bounded(cells):
+    """1 MiB of them would be 400 MB of stamps of 1,024 cells."""
+    raw = [
+        {**SHORT, "id": str(n), "starts": [f"{n:016x}"], "finishes": [], "cells": cells}
+        for n in range(1, 9000)
+    ]
+    (text,) = pack([Request.from_json(one) for one in raw], MAX_BODY_BYTES)
+    tracemalloc.start()
+    requests, rejected = parse(text)
+    assert tracemalloc.get_traced_memory()[1] < 40e6
+    tracemalloc.stop()
+    assert (len(requests), rejected) == (len(raw), [])
+    assert len(next(pack([Request.stamp_("t", "i", starts=range(1, 50_001))]))) < MAX_BODY_BYTES
+
+
 def test_a_message_may_hold_as_many_requests_as_fit():
     smallest = json.dumps(FAIL, separators=(",", ":"))
     message = '{"version":1,"requests":[' + ",".join([smallest] * MAX_REQUESTS) + "]}"
@@ -341,6 +381,12 @@ def test_equal_json_values_have_one_mark(one, other):
         (("stamp", "t", "i", b"\1"), {"reason": "unused"}, "reason"),
         (("create", "t", "i", b"\1"), {"detail": {"x": {1}}}, "detail"),
         (("fail", "t", "i"), {"started": 1}, "started"),
+        (("stamp", "t", "i"), {"starts": 5}, "starts"),
+        (("stamp", "t", "i"), {"starts": [0]}, "starts"),
+        (("stamp", "t", "i"), {"finishes": ["0f4df2083e1ad229"]}, "finishes"),
+        (("stamp", "t", "i"), {"starts": [5], "finishes": [-1, 2**64 - 1]}, "finishes"),
+        (("stamp", "t", "i", b"\1"), {"starts": [5]}, "stamp"),
+        (("stamp", "t", "i"), {"starts": []}, "starts"),
         (("fail", None, "i"), {}, "tag"),
         (("fail", 10**5000, "i"), {}, "tag"),
     ],

@@ -76,23 +76,45 @@ const isObject = (x) => typeof x === "object" && x !== null && !Array.isArray(x)
 const size = (x) => Buffer.byteLength(JSON.stringify(x));
 const base64 = (x) => typeof x === "string" && Buffer.from(x, "base64").toString("base64") === x;
 const stamp = (x) => base64(x) && Buffer.from(x, "base64").some(Boolean);
+const ids = (x) => Array.isArray(x) && x.every((id) => /^[0-9a-f]{16}$/.test(id) && number(id)) && new Set(x).size === x.length;
 const FIELDS = {
   op: (x) => Object.hasOwn(FIELDS_OF, x), tag: text(1, 1024), id: text(1, 128), stamp, started: (x) => Number.isInteger(x) && x >= 0,
   finished: (x) => Number.isInteger(x) && x >= 0, timeout: seconds, idle_timeout: seconds,
+  starts: ids, finishes: ids, cells: (x) => [0, 16, 64, 256, 1024].includes(x),
   detail: (x) => isObject(x) && size(x) <= 4096, reason: text(0, 1024),
   resume: (x) => isObject(x) && Object.keys(x).length === 1 && (text(1, 2048)(x.step_functions) || text(1, 1024)(x.lambda)),
 };
 const FIELDS_OF = {
-  create: ["stamp", "started", "finished", "timeout", "idle_timeout", "detail", "resume"],
-  stamp: ["stamp", "started", "finished"], fail: ["reason"], extend: ["timeout"],
+  create: ["stamp", "started", "finished", "starts", "finishes", "cells", "timeout", "idle_timeout", "detail", "resume"],
+  stamp: ["stamp", "started", "finished", "starts", "finishes", "cells"], fail: ["reason"], extend: ["timeout"],
 };
+const hasIds = (request) => ["starts", "finishes", "cells"].some((name) => name in request);
+
+function invalidIds(request) {
+  const given = ["stamp", "started", "finished"].find((name) => name in request);
+  const { starts = [], finishes = [], cells = 16 } = request;
+  const zero = (list) => cells && list.some((id) => !hash(number(id)));
+  if (given || !(starts.length + finishes.length)) return given ?? "starts";
+  if (zero(starts) || zero(finishes)) return zero(starts) ? "starts" : "finishes";
+  return bytes(meaning(request).stamp).some(Boolean) ? undefined : "starts";
+}
+
+// The request with a stamp that one with ids stands for.
+function meaning({ starts = [], finishes = [], cells = 16, ...request }) {
+  if (!starts.length && !finishes.length) return request;
+  const sum = stampOf([...starts, ...finishes].map(number), cells ? "traced" : "plain", cells);
+  const counts = { started: starts.length, finished: finishes.length };
+  return { ...request, stamp: toBase64(sum), ...Object.fromEntries(Object.entries(counts).filter(([, n]) => n)) };
+}
 
 function invalidField(request) {
   if (!isObject(request)) return "request";
   if (!FIELDS.op(request.op)) return "op";
   const allowed = ["op", "tag", "id", ...FIELDS_OF[request.op]];
   const wrong = Object.keys(request).find((name) => !allowed.includes(name) || !FIELDS[name](request[name]));
-  return wrong ?? ["tag", "id", "stamp"].find((name) => allowed.includes(name) && !(name in request));
+  if (wrong) return wrong;
+  if (hasIds(request)) return invalidIds(request) ?? ["tag", "id"].find((name) => !(name in request));
+  return ["tag", "id", "stamp"].find((name) => allowed.includes(name) && !(name in request));
 }
 
 function parse(body) {
@@ -121,18 +143,22 @@ class Chain {
     if (this.seen.has(request.id)) return this.seen.get(request.id) === content ? "duplicate" : "RequestIdReused";
     if (request.op === "create" && this.created) return "TagExists";
     if (request.op === "create" && this.ended !== undefined) return "TagExists";
-    if (request.stamp && bytes(request.stamp).length !== length) return "BufferLengthsUnequal";
+    if (request.op === "stamp" && length && bytes(request.stamp).length !== length) return "BufferLengthsUnequal";
     if (this.ended !== undefined) return "late";
     this.seen.set(request.id, content);
     if (request.op === "create") this.created = true;
     return "applied";
   }
-  apply(at, requests) {
-    const create = !this.created && requests.find((request) => request.op === "create" && !this.seen.has(request.id));
-    const first = create || (!this.stamp.length && requests.find((request) => request.stamp));
-    const length = first ? bytes(first.stamp).length : this.stamp.length;
-    const outcomes = requests.map((request) => this.outcome(request, length));
-    for (const request of requests.filter((_, n) => outcomes[n] === "applied")) this.add(at, request);
+  apply(at, given) { // creates, then fails, then the rest; a create decides the length of stamps
+    const requests = given.map(meaning), outcomes = [];
+    const ranked = ["create", "fail", "stamp", "extend"].map((op) => [...requests.keys()].filter((n) => requests[n].op === op));
+    const order = [...ranked[0], ...ranked[1], ...[...ranked[2], ...ranked[3]].sort((a, b) => a - b)];
+    let length = this.stamp.length;
+    for (const n of order) {
+      outcomes[n] = this.outcome(requests[n], length);
+      if (outcomes[n] === "applied" && requests[n].stamp) length = bytes(requests[n].stamp).length;
+    }
+    for (const n of order) if (outcomes[n] === "applied") this.add(at, requests[n]);
     if (!outcomes.includes("applied")) return outcomes;
     if (this.status === "absent") [this.status, this.waits] = ["pending", at + this.limits.pending_timeout];
     if (this.created) this.status = "open";
@@ -208,11 +234,12 @@ const CHECKS = {
     const units = children.map((names, at) => unitId([long(root), ...(names.length ? names.map(bytesOf) : [long(BigInt(at))])]));
     assert.deepEqual([root, ...units].map(hex), tokens.map((token) => token.unit));
     assert.ok(tokens.every((token) => token.v === 1 && token.kind === kind && token.tags[0] === tag));
-    const [create, step] = [[root], [root, ...units]].map((ids) => toBase64(stampOf(ids, kind)));
-    assert.deepEqual(requests, [
-      { op: "create", tag, id: `create-${hex(root)}`, stamp: create, started: 1 },
-      { op: "stamp", tag, id: `step-${hex(root)}`, stamp: step, started: units.length, finished: 1 },
-    ]);
+    const [create, step] = [{ op: "create", tag, id: `create-${hex(root)}`, starts: [root] }, { op: "stamp", tag, id: `step-${hex(root)}`, starts: units, finishes: [root] }];
+    const sent = [create, step].map(({ starts, finishes, ...request }) => {
+      const ids = { ...request, starts: starts.map(hex), ...(finishes && { finishes: finishes.map(hex) }) };
+      return kind === "plain" ? meaning({ ...ids, cells: 0 }) : ids;
+    });
+    assert.deepEqual(requests, sent);
   },
 };
 for (const [section, check] of Object.entries(CHECKS)) {

@@ -16,25 +16,26 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, reduce
 from typing import Any, Literal, cast, get_args
 
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send_grouped
 from xorack.client.names import Candidate, Part, names_of
 from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
-from xorack.core.hashing import MASK, child_id, unit_id
+from xorack.core.hashing import child_id, unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
-from xorack.core.stamp import TRACED_CELLS, Stamp, check_cells, plain, traced, xor_bytes
+from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
 __all__ = ["StampKind", "Step", "Token", "Tracker"]
 
 StampKind = Literal["traced", "plain"]
 
 _VERSION = 1
+_MOST_IDS = 40
+"""Most ids of a request. A few more take as many bytes as the smallest traced stamp."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,17 @@ def _group_of(tag: str) -> str | None:
     return run if run and slash else None
 
 
-def _maker(token: Token) -> Callable[[int], Stamp]:
-    """Return the function that makes the stamps of a token's chains."""
-    return plain if token.kind == "plain" else partial(traced, cells=token.cells)
+def _cells_of_stamps(token: Token) -> int:
+    return 0 if token.kind == "plain" else token.cells
+
+
+def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) -> dict[str, Any]:
+    """Return the fields of a request for units: their ids if those are shorter than a stamp."""
+    cells = _cells_of_stamps(token)
+    if cells and len(starts) + len(finishes) <= _MOST_IDS:
+        return {"starts": starts, "finishes": finishes, "cells": cells}
+    stamp = sum_of((*starts, *finishes), cells)
+    return {"stamp": stamp, "started": len(starts), "finished": len(finishes)}
 
 
 AnyToken = Token | Mapping[str, Any] | str
@@ -207,10 +216,15 @@ class Tracker:
         validate_tag(tag)
         unit = unit_id(*parts) if parts else unit_id(tag)
         token = Token(unit, (tag,), self.stamps, self.cells)
-        stamp = _maker(token)(token.unit)
-        times = {"timeout": timeout, "idle_timeout": idle_timeout}
-        id, notes = f"create-{token.unit:016x}", {"detail": detail, "resume": resume}
-        self._send(Request.create(tag, id, stamp, **times, **notes))
+        check_unit(unit, _cells_of_stamps(token))
+        fields = {
+            **_carried(token, [unit]),
+            "timeout": timeout,
+            "idle_timeout": idle_timeout,
+            "detail": detail,
+            "resume": resume,
+        }
+        self._send(Request.create(tag, f"create-{unit:016x}", **fields))
         return token
 
     def step(self, *tokens: AnyToken, fail: bool = False) -> Step:
@@ -353,8 +367,7 @@ class Step:
         parents = [token.unit for token in self.tokens]
         if unit is None:
             unit = child_id(parents[0], *(parts or (len(self._children),)))
-        _maker(self.tokens[0])(unit)  # checks the id
-        unit &= MASK
+        unit = check_unit(unit, _cells_of_stamps(self.tokens[0]))
         token = replace(self.tokens[0], unit=unit, tags=self.tags)
         if unit in self._children or unit in parents:
             raise InvalidRequest("child", parts or unit, "another unit than those of the step")
@@ -366,14 +379,12 @@ class Step:
 
         In each chain the first unit's stamp starts the children.
         """
-        make = _maker(self.tokens[0])
         requests = []
         for tag in self.tags:
             children = list(self._children)
             for unit in (token.unit for token in self.tokens if tag in token.tags):
-                stamp = reduce(xor_bytes, map(make, children), bytes(make(unit)))
-                counts = {"started": len(children), "finished": 1}
-                requests.append(Request.stamp_(tag, f"step-{unit:016x}", stamp, **counts))
+                fields = _carried(self.tokens[0], children, [unit])
+                requests.append(Request.stamp_(tag, f"step-{unit:016x}", **fields))
                 children = []
         return requests
 

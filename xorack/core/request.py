@@ -9,12 +9,22 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from xorack.core.errors import InvalidRequest, shown
-from xorack.core.stamp import check_bytes
+from xorack.core.stamp import (
+    PLAIN_LENGTH,
+    TRACED_CELLS,
+    TRACED_LENGTH,
+    check_bytes,
+    check_cells,
+    check_unit,
+    sum_of,
+    traced_length,
+)
 
 __all__ = [
     "MAX_DETAIL_BYTES",
@@ -85,6 +95,44 @@ def _count(field: str, value: Any) -> int:
     return value
 
 
+_IDS = ("starts", "finishes")
+_HEX_ID = re.compile("[0-9a-f]{16}")
+
+
+def _ids(field: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, Iterable):
+        raise InvalidRequest(field, value, "a list of units' ids")
+    try:
+        return _distinct_ids(field, [check_unit(unit) for unit in value])
+    except InvalidRequest as error:
+        raise InvalidRequest(field, value, f"ids, each {error.expected}") from None
+
+
+def _hex_ids(field: str, value: Any) -> tuple[int, ...]:
+    expected = "16 lower-case hex digits, not all zero"
+    if not isinstance(value, list):
+        raise InvalidRequest(field, value, f"a list of ids, each {expected}")
+    for id in value:
+        if not isinstance(id, str) or not _HEX_ID.fullmatch(id) or not int(id, 16):
+            raise InvalidRequest(field, id, expected)
+    return _distinct_ids(field, [int(id, 16) for id in value])
+
+
+def _distinct_ids(field: str, ids: list[int]) -> tuple[int, ...]:
+    if len(set(ids)) != len(ids):
+        raise InvalidRequest(field, ids, "each id once")
+    return tuple(ids)
+
+
+def _cells(field: str, value: Any) -> int:
+    if value == 0 and type(value) is int:
+        return 0
+    try:
+        return check_cells(value)
+    except InvalidRequest as error:
+        raise InvalidRequest(field, value, f"0, {error.expected}") from None
+
+
 def _seconds(field: str, value: Any) -> float:
     if (
         isinstance(value, bool)
@@ -143,6 +191,9 @@ _CHECKS: dict[str, _Check] = {
     "stamp": _stamp,
     "started": _count,
     "finished": _count,
+    "starts": _ids,
+    "finishes": _ids,
+    "cells": _cells,
     "timeout": _seconds,
     "idle_timeout": _seconds,
     "detail": _detail,
@@ -168,17 +219,19 @@ def _operations(**fields: str) -> dict[str, _Operation]:
 
 
 _OPERATIONS = _operations(
-    create="stamp started finished timeout idle_timeout detail resume",
-    stamp="stamp started finished",
+    create="stamp started finished starts finishes cells timeout idle_timeout detail resume",
+    stamp="stamp started finished starts finishes cells",
     fail="reason",
     extend="timeout",
 )
+_JSON_CHECKS: dict[str, _Check] = {
+    "stamp": _base64_stamp,
+    "starts": _hex_ids,
+    "finishes": _hex_ids,
+}
 _JSON_OPERATIONS = {
     op: operation._replace(
-        checks={
-            name: _base64_stamp if name == "stamp" else check
-            for name, check in operation.checks.items()
-        }
+        checks={name: _JSON_CHECKS.get(name, check) for name, check in operation.checks.items()}
     )
     for op, operation in _OPERATIONS.items()
 }
@@ -205,10 +258,51 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
         elif name != "op":
             expected = f"no such field: {op} has {', '.join(sorted(('op', *checks)))}"
             raise InvalidRequest(shown(name)[1:-1], value, expected)
+    if not values.keys().isdisjoint((*_IDS, "cells")):
+        _read_ids(values)
+        required = ("tag", "id")
     for name in required:
         if name not in values:
             raise InvalidRequest(name, "missing", f"a value: {op} needs it")
     return values
+
+
+def _read_ids(values: dict[str, Any]) -> None:
+    """Add what the ids of a request mean: its counts and, if it is small, its stamp."""
+    for name in ("stamp", "started", "finished"):
+        if name in values:
+            raise InvalidRequest(name, values[name], "no such field beside ids")
+    starts, finishes = values.get("starts", ()), values.get("finishes", ())
+    cells = values.get("cells", TRACED_CELLS)
+    if not starts and not finishes:
+        raise InvalidRequest("starts", [], "at least one id in starts or finishes")
+    for name in _IDS:
+        for unit in values.get(name, ()):
+            try:
+                check_unit(unit, cells)
+            except InvalidRequest as error:
+                raise InvalidRequest(name, f"{unit:016x}", error.expected) from None
+    stamp = sum_of(starts + finishes, cells)
+    if not any(stamp):
+        raise InvalidRequest("starts", "a zero stamp", "ids whose stamps do not cancel out")
+    values |= {"started": len(starts), "finished": len(finishes)}
+    if len(stamp) <= TRACED_LENGTH:
+        values["stamp"] = stamp
+
+
+class _SumOfIds:
+    """The stamp of a request that carries ids, for dataclass fields.
+
+    A large one is made when it is read: 1 MiB of ids stands for 600 MB of stamps.
+    """
+
+    def __get__(self, request: Request | None, owner: type) -> bytes | None:
+        if request is None or not (request.starts or request.finishes):
+            return None
+        return sum_of(request.starts + request.finishes, request.cells)
+
+
+_SUM_OF_IDS: Any = _SumOfIds()
 
 
 def validate_tag(tag: object) -> str:
@@ -233,6 +327,10 @@ class Request:
         stamp: create and stamp: the bytes to XOR in, not all zero.
         started: create and stamp: the number of units that this starts.
         finished: create and stamp: the number of units that this finishes.
+        starts: create and stamp: ids of units, instead of ``stamp``, which is the XOR of their
+            stamps then, ``started`` and ``finished``.
+        finishes: The same of units that this finishes.
+        cells: The size of the stamps of these units; 0 for plain ones.
         timeout: create and extend: seconds from the request's application to the deadline.
         idle_timeout: create: seconds without any stamp until the chain fails.
         detail: create: a JSON object of at most 4 KiB, returned in the chain's events.
@@ -244,9 +342,12 @@ class Request:
     op: Op
     tag: str
     id: str
-    stamp: bytes | None = None
+    stamp: bytes | None = _SUM_OF_IDS
     started: int = 0
     finished: int = 0
+    starts: tuple[int, ...] = field(default=(), init=False, compare=False)
+    finishes: tuple[int, ...] = field(default=(), init=False, compare=False)
+    cells: int = field(default=TRACED_CELLS, init=False, compare=False)
     timeout: float | None = None
     idle_timeout: float | None = None
     detail: dict[str, Any] | None = None
@@ -273,14 +374,18 @@ class Request:
         vars(self).update(_validated(op, {"tag": tag, "id": id, **fields}))
 
     @classmethod
-    def create(cls, tag: str, id: str, stamp: bytes, **optional: Any) -> Request:
-        """Make a request that creates a chain with its root unit's stamp; ``started`` is 1."""
-        return cls("create", tag, id, stamp, **{"started": 1, **optional})
+    def create(cls, tag: str, id: str, stamp: bytes | None = None, **optional: Any) -> Request:
+        """Make a request that creates a chain with its root unit.
+
+        The unit is a stamp, of which ``started`` is 1 by default, or the id in ``starts``.
+        """
+        started = {} if stamp is None else {"started": 1}
+        return cls("create", tag, id, stamp, **{**started, **optional})
 
     @classmethod
-    def stamp_(cls, tag: str, id: str, stamp: bytes, **counts: int) -> Request:
+    def stamp_(cls, tag: str, id: str, stamp: bytes | None = None, **optional: Any) -> Request:
         """Make a request that XORs a stamp in. The underscore keeps the field's name free."""
-        return cls("stamp", tag, id, stamp, **counts)
+        return cls("stamp", tag, id, stamp, **optional)
 
     @classmethod
     def fail(cls, tag: str, id: str, reason: str | None = None) -> Request:
@@ -312,6 +417,17 @@ class Request:
             for name, value in vars(self).items()
             if value != getattr(Request, name, None)
         }
+        if self.starts or self.finishes:
+            ids = {name: [f"{unit:016x}" for unit in raw[name]] for name in _IDS if name in raw}
+            meaning = ("stamp", "started", "finished")
+            return {**{n: v for n, v in raw.items() if n not in meaning}, **ids}
         if self.stamp is not None:
             raw["stamp"] = base64.b64encode(self.stamp).decode("ascii")
         return raw
+
+    @property
+    def stamp_length(self) -> int | None:
+        """Bytes of the stamp, without making it; None without one."""
+        if self.starts or self.finishes:
+            return traced_length(self.cells) if self.cells else PLAIN_LENGTH
+        return None if self.stamp is None else len(self.stamp)

@@ -10,6 +10,10 @@ Tables" (2011), for the tables.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
+from operator import xor as xor_of_integers
+
 from xorack.core.errors import BufferLengthsUnequal, InvalidRequest, LessThanTwoBuffers
 from xorack.core.hashing import MASK, xxh64_long, xxh64_long_inverse
 
@@ -24,7 +28,9 @@ __all__ = [
     "UnackedStamp",
     "check_bytes",
     "check_cells",
+    "check_unit",
     "plain",
+    "sum_of",
     "traced",
     "traced_length",
     "words_of",
@@ -121,13 +127,44 @@ def xor(*stamps: bytes) -> Stamp:
     return Stamp(total.to_bytes(length, "little"))
 
 
-def _id_bytes(unit: int) -> bytes:
-    """Encode a unit's id in 8 little-endian bytes; Spark's negative longs in two's complement."""
+def check_unit(unit: object, cells: int = 0) -> int:
+    """Return a unit's id, unsigned, if it has a stamp; Spark's longs may be negative.
+
+    Args:
+        unit: The id.
+        cells: The size of its stamp; 0 for a plain one.
+
+    Raises:
+        InvalidRequest: The id is not a non-zero 64-bit integer, or hashes to 0.
+    """
     if isinstance(unit, bool) or not isinstance(unit, int):
         raise InvalidRequest("unit", unit, "an int")
     if unit == 0 or not -(1 << 63) <= unit <= MASK:
         raise InvalidRequest("unit", unit, "a non-zero 64-bit integer")
-    return (unit & MASK).to_bytes(8, "little")
+    if cells and unit & MASK == _UNIT_OF_ZERO:
+        expected = f"an id other than {_UNIT_OF_ZERO:016x}, which hashes to 0"
+        raise InvalidRequest("unit", unit, expected)
+    return unit & MASK
+
+
+def sum_of(units: Iterable[int], cells: int) -> Stamp:
+    """XOR the stamps of units: traced ones of this size, or plain ones for 0 cells.
+
+    Args:
+        units: Ids that `check_unit` returned.
+        cells: 0, 16, 64, 256 or 1,024.
+    """
+    if not cells:
+        return Stamp(reduce(xor_of_integers, units, 0).to_bytes(PLAIN_LENGTH, "little"))
+    sums: dict[int, int] = {}
+    for unit in units:
+        y = xxh64_long(unit)
+        for word in (0, *words_of(y, cells)):
+            sums[word] = sums.get(word, 0) ^ y
+    stamp = bytearray(traced_length(cells))
+    for word, value in sums.items():
+        stamp[8 * word : 8 * word + 8] = value.to_bytes(8, "little")
+    return Stamp(stamp)
 
 
 def plain(unit: int) -> Stamp:
@@ -142,7 +179,7 @@ def plain(unit: int) -> Stamp:
     Raises:
         InvalidRequest: The id is not a non-zero 64-bit integer.
     """
-    return Stamp(_id_bytes(unit))
+    return sum_of([check_unit(unit)], 0)
 
 
 def check_cells(cells: object) -> int:
@@ -170,16 +207,8 @@ def traced(unit: int, cells: int = TRACED_CELLS) -> Stamp:
     Raises:
         InvalidRequest: The id or the number of cells is invalid.
     """
-    size, y = check_cells(cells), xxh64_long(int.from_bytes(_id_bytes(unit), "little"))
-    if not y:
-        raise InvalidRequest(
-            "unit", unit, f"an id other than {_UNIT_OF_ZERO:016x}, which hashes to 0"
-        )
-    stamp = bytearray(traced_length(size))
-    y_bytes = y.to_bytes(8, "little")
-    for word in (0, *words_of(y, size)):
-        stamp[8 * word : 8 * word + 8] = y_bytes
-    return Stamp(stamp)
+    size = check_cells(cells)
+    return sum_of([check_unit(unit, size)], size)
 
 
 def words_of(y: int, cells: int) -> tuple[int, int, int, int, int]:

@@ -240,7 +240,7 @@ def apply(
         seen[key] = checksum  # a rejected request does not use up its id
         accepted.append(request)
         accepted_marks.append(mark)
-        length = len(request.stamp) if request.stamp is not None else length
+        length = request.stamp_length or length
         if request.op == "create":
             verdicts = VERDICTS["open"]
     in_order = [outcomes[position] for position in range(len(requests))]
@@ -281,9 +281,9 @@ def _invalid(request: Request, length: int | None, limits: Limits) -> Exception 
         able = " or ".join(sorted(limits.resumes)) or "no resume"
         expected = f"{able}: see this acker's setting resume"
         return InvalidRequest("resume", next(iter(resume)), expected)
-    if request.op == "create" or request.stamp is None or length in (None, len(request.stamp)):
+    if request.op == "create" or length is None or request.stamp_length in (None, length):
         return None
-    return BufferLengthsUnequal(len(request.stamp), length)
+    return BufferLengthsUnequal(request.stamp_length, length)
 
 
 def _duplicate(request: Request, same_content: bool) -> Outcome:
