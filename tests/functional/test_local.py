@@ -71,6 +71,11 @@ def test_one_that_does_not_run_is_one_line(xorack, command):
     assert xorack(*command) == (1, [], [line])
 
 
+def test_status_in_json_of_one_that_does_not_run(xorack):
+    status, (line,), err = xorack("local", "status", "--json")
+    assert (status, err, json.loads(line)["running"]) == (1, [], False)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_one_that_was_killed_is_one_line_with_its_log(xorack, ended, command):
     status, out, (line,) = xorack(*command)

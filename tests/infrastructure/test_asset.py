@@ -13,7 +13,7 @@ from infra.synth import ROOT, main
 from xorack.cdk import code
 
 from .templates import FUNCTIONS, python
-from .test_lock import PYTHONS, locked
+from .test_lock import MAIN, PYTHONS, locked
 
 # The packages on Lambda: the functions' own code, and the runtime's boto3.
 ON_LAMBDA = {
@@ -103,7 +103,8 @@ def test_there_is_no_bundling_and_no_image(template):
 def test_the_packages_are_those_of_the_lock_file_and_of_the_extras():
     pinned = {name.replace("_", "-"): version for name, (version, _) in code._PACKAGES.items()}
     for version in PYTHONS:
-        assert {name: locked(version)[name] for name in pinned} == pinned
+        versions = locked(version, MAIN)
+        assert {name: versions[name] for name in pinned} == pinned
     project = (ROOT / "pyproject.toml").read_text()
     exact = ", ".join(f'"{name}=={version}"' for name, (version, _) in code._PACKAGES.items())
     assert f"\nlambda = [{exact}]\n" in project

@@ -113,7 +113,7 @@ def test_the_command_line_connects_to_nobody_and_is_pinned():
     assert settings["context"]["cli-telemetry"] is False
     wanted = json.loads((ROOT / "package.json").read_text())["devDependencies"]
     locked = json.loads((ROOT / "package-lock.json").read_text())["packages"]
-    assert wanted == {"aws-cdk": "2.1148.1"}
-    assert locked["node_modules/aws-cdk"]["version"] == wanted["aws-cdk"]
+    assert wanted["aws-cdk"] == "2.1148.1"
+    assert {name: locked[f"node_modules/{name}"]["version"] for name in wanted} == wanted
     registry = "https://registry.npmjs.org/"
     assert all(one.get("resolved", registry).startswith(registry) for one in locked.values())
