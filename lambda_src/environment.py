@@ -34,6 +34,7 @@ SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 set_up_logs(SERVICE)
 _VARIABLES = (
     "TABLE_NAME",
+    "TABLE_ARN",
     "PARTITION_KEY",
     "CHECK_TABLE",
     "EVENT_BUS_NAME",
@@ -77,6 +78,7 @@ class Services:
         self._variables = variables
         self.clients: dict[str, Any] = {}
         self._time_outs: TimeOuts | None = None
+        self._table_arn: str | None = None
         self.table_checked = variables.get("CHECK_TABLE") != "true"
 
     def _text(self, name: str) -> str:
@@ -102,6 +104,16 @@ class Services:
             retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
             resumes=self.resumes,
         )
+
+    def find_table(self, store: DynamoDBStore) -> Callable[[], str]:
+        """Return a function for the ARN of the table, which the stack gives."""
+
+        def find() -> str:
+            if self._table_arn is None:
+                self._table_arn = self._variables["TABLE_ARN"] or store.table.find_arn()
+            return self._table_arn
+
+        return find
 
     @cached_property
     def resumes(self) -> frozenset[str]:
@@ -234,7 +246,9 @@ class Invocation:
         writer = self._writer(1)
         writer.stats = self.writer.stats
         policy = RetryPolicy(attempts=2, cap=1.0, time_left=self.time_left(1))
-        bus = EventBus(services.bus_name, self.client("events", 1), policy=policy)
+        find_table = services.find_table(self.store(1))
+        client = self.client("events", 1)
+        bus = EventBus(services.bus_name, client, find_table=find_table, policy=policy)
         resumers = {kind: self._resumer(kind, policy) for kind in services.resumes}
         channels: dict[str, Publisher] = {EVENT: bus, **resumers}
         return Outbox(writer, channels, workers=services.workers, breakers=services.breakers)

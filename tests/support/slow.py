@@ -119,7 +119,7 @@ class SlowServices(lambda_src.environment.Services):
     """The services of the functions, with one worker; the store stands for its client."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
-        names = ("TABLE_NAME", "EVENT_BUS_NAME", "DEAD_LETTER_QUEUE_URL")
+        names = ("TABLE_NAME", "TABLE_ARN", "EVENT_BUS_NAME", "DEAD_LETTER_QUEUE_URL")
         unset = dict.fromkeys(lambda_src.environment._VARIABLES)
         super().__init__({**unset, **dict.fromkeys(names, "name")})
         self.clock = clock

@@ -135,6 +135,7 @@ def test_from_messages_to_an_event(world):
     assert world.consume(message(finish("a", 3))).latencies == [1500]
     event = world.bus.events[-1]
     assert event == {
+        "version": 1,
         "id": event["id"],
         "tag": "a",
         "status": "acked",

@@ -89,6 +89,11 @@ class Table:
         check_state(self.name, table, time_to_live)
         return True
 
+    def find_arn(self) -> str:
+        """Ask DynamoDB for the table's ARN."""
+        arn: str = self.call("describe_table")["Table"]["TableArn"]
+        return arn
+
     def key(self, value: str) -> Item:
         """Return the key of an item."""
         return {self.partition_key: {"S": value}}

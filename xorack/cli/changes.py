@@ -102,7 +102,8 @@ def _change(
         if tags and not yes and not screen.ask(printable(question)):
             screen.say("nothing was changed")
             return 1
-    publisher = EventBus(bus, target.client("events")) if bus else None
+    events = target.client("events") if bus else None
+    publisher = EventBus(bus, events, find_table=store.table.find_arn) if bus else None
     changed = 0
     for result in change_chains(store, op, dict.fromkeys(tags), fields, publisher):
         problem = _problem(result, run)
