@@ -69,10 +69,15 @@ QUICK := unit property functional infrastructure
 check: lint types ## Lint, types and quick tests, in a minute: no Spark, no embedded AWS
 	@$(PYTEST) -m "not (thorough or slow or spark or embedded or browser)" $(QUICK:%=tests/%) $(ARGS)
 
-test: lint types ## Lint, types and all tests except the slow ones
+test: lint types tests ## Lint, types and all tests except the slow ones
+
+test-slow: types-cdk slow-tests ## The slow tests, and the types of the CDK
+
+.PHONY: tests slow-tests
+tests: venv
 	@$(PYTEST) -m "not slow" $(ARGS)
 
-test-slow: types-cdk ## The slow tests, and the types of the CDK
+slow-tests: venv
 	@$(PY) -m pytest -m slow $(ARGS)
 
 test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark35
@@ -80,7 +85,8 @@ test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark
 	@JAVA_HOME="$$(PATH=.venv-spark35/bin JAVA_HOME= .venv-spark35/bin/python -m xorack.spark.java)" \
 	  .venv-spark35/bin/python -m pytest -m "not slow" tests/spark $(ARGS)
 
-test-all: test test-slow test-spark35 ## All tests: test, test-slow and test-spark35
+test-all: ## All tests, after a failure too: test, test-slow and test-spark35
+	@$(MAKE) --keep-going --no-print-directory test test-slow test-spark35
 
 judges: venv ## Let cdk-nag, cfn-lint and checkov judge the templates (docs/security.md)
 	@$(PY) -m tools.judges cdk.out/judged

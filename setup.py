@@ -20,30 +20,35 @@ SETTINGS = ("resume=all", "removal_policy=destroy", "deletion_protection=false")
 
 
 class BuildWithHandlers(build_py):
-    """The usual build, plus the handlers for `xorack.cdk.code`, and the app and its assembly.
-
-    Without the CDK it leaves the assembly out, and `xorack local` needs the CDK to make one.
-    """
+    """The usual build, plus the handlers for `xorack.cdk.code`, and the app and its assembly."""
 
     def run(self) -> None:
         """Build the package, copy the handlers and the app, and synthesise."""
-        super().run()
         if getattr(self, "editable_mode", False):
+            super().run()
             return  # all of it is beside the package
+        if importlib.util.find_spec("aws_cdk") is None:
+            raise SystemExit(
+                "error: the wheel needs the CDK: build it with isolation, or install what "
+                "build-system.requires in pyproject.toml lists"
+            )
+        super().run()
         library = Path(self.build_lib, "xorack")
         app = library / "local" / "app"
         self.copy("lambda_src", library / "cdk" / "lambda_src")
         self.copy("infra", app / "infra")
         self.copy_file(str(ROOT / "cdk.json"), str(app / "cdk.json"))
-        if importlib.util.find_spec("aws_cdk") is None:
-            self.warn("no aws-cdk-lib: `xorack local` of this build needs xorack[cdk]")
-            return
         assembly = (app / "assembly").absolute()
         subprocess.run(
             [sys.executable, "-m", "infra.synth", "--out", str(assembly)]
             + [word for setting in SETTINGS for word in ("-c", setting)],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT.absolute()), "CDK_VALIDATION": "false"},
+            # The path names what an isolated build has installed.
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT.absolute()), *sys.path]),
+                "CDK_VALIDATION": "false",
+            },
             check=True,
         )
         for path in assembly.iterdir():  # the rest is for the CDK's CLI

@@ -1,6 +1,6 @@
 """X-Ray subsegments of boto3's calls, sent to the daemon beside the function.
 
-Only a function of a stack with `tracing` imports this; docs/adr/0033 says why it uses no SDK. The
+Only a function of a stack with `tracing` imports this; docs/adr/0034 says why it uses no SDK. The
 format: https://docs.aws.amazon.com/xray/latest/devguide/xray-api-segmentdocuments.html
 """
 

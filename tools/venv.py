@@ -142,10 +142,9 @@ def main() -> int:
         else:
             environment(name, "--same-python" in options)
     except subprocess.CalledProcessError as error:
-        print(f"error: {' '.join(map(str, error.cmd[:3]))} failed: see above", file=sys.stderr)
-        print(
-            "(after a change of requirements, `make lock` renews the lock files)", file=sys.stderr
-        )
+        hint = "" if name == "uv" else " (has a requirement changed? `make lock`)"
+        command = " ".join(map(str, error.cmd[:3]))
+        print(f"error: {command} failed: see above{hint}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

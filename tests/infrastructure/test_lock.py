@@ -10,7 +10,6 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from tests.spark.conftest import OTHERS
 from tools.venv import ROOT
 
 if sys.version_info >= (3, 11):
@@ -91,8 +90,3 @@ def test_uv_makes_locks_for_the_oldest_python():
     oldest = "3.10"
     assert SpecifierSet(PROJECT["project"]["requires-python"]) == SpecifierSet(f">={oldest}")
     assert f"--python-version {oldest} " in (ROOT / "Makefile").read_text()
-
-
-def test_spark_3_5_leaves_out_test_files_that_exist():
-    for name in OTHERS:
-        assert (ROOT / "tests" / "spark" / f"test_{name}.py").exists(), name

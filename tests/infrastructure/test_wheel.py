@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from infra.synth import ROOT
 from xorack.local import assembly
 from xorack.local.environment import ensure
 
-from .templates import FUNCTIONS, Template, python, target
+from .templates import FUNCTIONS, Template, python, run, target
 from .test_acker import READ
 
 pytestmark = pytest.mark.thorough
@@ -57,15 +58,22 @@ except ModuleNotFoundError as error:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from the source distribution of the checkout."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+def source(tmp_path_factory):
+    """What the wheel is built from."""
+    source = tmp_path_factory.mktemp("source")
     ignore = shutil.ignore_patterns("__pycache__")
     for path in map(ROOT.joinpath, PACKED):
         if path.is_dir():
             shutil.copytree(path, source / path.name, ignore=ignore)
         else:
             shutil.copy(path, source)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    """The wheel, built from the source distribution of the checkout."""
+    target = tmp_path_factory.mktemp("dist")
     return Path(python(BUILD, str(target), cwd=source).splitlines()[-1])
 
 
@@ -86,6 +94,37 @@ def example(site, tmp_path_factory):
     environment = {"CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": context, "PYTHONPATH": str(site)}
     assert Path(python(SYNTH, cwd=EXAMPLE, **environment).splitlines()[-1]).is_relative_to(site)
     return Template.read(out / "warehouse.template.json")
+
+
+def contents(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.slow
+def test_a_build_with_isolation_makes_the_same_wheel(source, wheel, tmp_path):
+    build = ("uv", "build", "--quiet", "--wheel", "--out-dir", tmp_path, source)
+    subprocess.run([sys.executable, ROOT / "tools" / "venv.py", *build], check=True)
+    (built,) = tmp_path.glob("*.whl")
+    assert contents(built) == contents(wheel)
+
+
+def test_a_build_without_the_cdk_stops(source, tmp_path):
+    code = "import runpy, sys; sys.modules['aws_cdk'] = None; "
+    code += "sys.argv[1:] = ['build_py', '--build-lib', sys.argv[1]]; "
+    code += "runpy.run_path('setup.py', run_name='__main__')"
+    build = run(sys.executable, "-c", code, str(tmp_path), cwd=source, **os.environ)
+    assert build.returncode == 1
+    assert build.stderr.startswith("error: the wheel needs the CDK: build it with isolation")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_build_requires_the_versions_of_the_checkout():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    build = re.findall(r'^    "(.+==.+)"', project.split("[project]")[0], re.MULTILINE)
+    assert len(build) > 5
+    pins = (ROOT / "requirements.txt").read_text() + project.split("lambda = ")[1].split("]")[0]
+    assert [pin for pin in build if pin not in pins] == []
 
 
 def test_the_page_of_xorack_web_is_in_it(site):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.conftest import OTHERS
 from tests.spark.helpers import ROOT, Acker, block_with, code_blocks, run_process, totals
 
 pytestmark = pytest.mark.spark
@@ -149,6 +150,11 @@ def test_the_table_of_versions():
     )
     for version in re.findall(r"^pyspark==([\d.]+)", (ROOT / "requirements.txt").read_text(), re.M):
         assert version in DOC
+
+
+def test_spark_3_5_leaves_out_test_files_that_exist():
+    for name in OTHERS:
+        assert Path(__file__).with_name(f"test_{name}.py").exists(), name
 
 
 # -- the job, with spark-submit --------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aws_cdk import aws_dynamodb, aws_events, aws_iam, aws_kms, aws_sns, aws_sqs
+from aws_cdk import aws_dynamodb, aws_events, aws_iam, aws_kms, aws_logs, aws_sns, aws_sqs
 from constructs import Construct
 from typing_extensions import TypedDict, Unpack
 
@@ -88,7 +88,7 @@ class Acker(Construct):
         dashboard: The dashboard; None without one.
 
     Raises:
-        SettingError: A setting is invalid.
+        ArgumentError: A setting is invalid.
         TypeError: An argument is of another kind.
         ValueError: A supplied resource is of the right kind, but cannot work.
     """
@@ -104,7 +104,7 @@ class Acker(Construct):
         supplied = props.get("queue"), props.get("dead_letters")
         queues = create_queues(Construct(self, "Stamps"), settings, key, *supplied)
         self.queue, self.dead_letters = queues
-        self.events = AckEvents(self, "Events", props.get("bus"))
+        self.events = AckEvents(self, "Events", self.table, props.get("bus"))
         if key is not None:
             allow_logs_to_use(key, self)
         resources = Resources(
@@ -140,8 +140,7 @@ class Acker(Construct):
             self.dashboard = create_dashboard(
                 monitoring, resources, functions, self.alarms.values(), widget
             )
-        logging = (self.consumer, self.sweeper, *([self.widget] if self.widget else []))
-        logs = [function.log_group for function in logging]
+        logs = [one for one in self.node.find_all() if isinstance(one, aws_logs.LogGroup)]
         create_queries(Construct(self, "Queries"), resources.service, logs)
 
     def grant_send(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
