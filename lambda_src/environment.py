@@ -15,7 +15,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import EVENT
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 from xorack.core.request import MAX_TIMEOUT_SECONDS, RESUME_KINDS
 from xorack.core.transitions import Limits
 
@@ -34,6 +34,7 @@ SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 set_up_logs(SERVICE)
 _VARIABLES = (
     "TABLE_NAME",
+    "TABLE_ARN",
     "PARTITION_KEY",
     "CHECK_TABLE",
     "EVENT_BUS_NAME",
@@ -66,7 +67,7 @@ def _services(variables: tuple[tuple[str, str | None], ...]) -> Services:
 
 
 class Services:
-    """The services of a function. All raise InvalidRequest if a variable is invalid.
+    """The services of a function. All raise ArgumentError if a variable is invalid.
 
     Attributes:
         clients: The boto3 clients that exist already, by service.
@@ -77,12 +78,13 @@ class Services:
         self._variables = variables
         self.clients: dict[str, Any] = {}
         self._time_outs: TimeOuts | None = None
+        self._table_arn: str | None = None
         self.table_checked = variables.get("CHECK_TABLE") != "true"
 
     def _text(self, name: str) -> str:
         value = self._variables[name]
         if not value:
-            raise InvalidRequest(name, value, "a value: it is an environment variable")
+            raise ArgumentError(name, value, "a value: it is an environment variable")
         return value
 
     def _milliseconds(self, name: str, default: int) -> int:
@@ -90,7 +92,7 @@ class Services:
         valid = value.isascii() and value.isdigit() and len(value) <= 9
         if not valid or not 0 < int(value) <= MAX_TIMEOUT_SECONDS:
             expected = f"a whole number of seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}"
-            raise InvalidRequest(name, value, expected)
+            raise ArgumentError(name, value, expected)
         return int(value) * 1000
 
     @cached_property
@@ -103,13 +105,23 @@ class Services:
             resumes=self.resumes,
         )
 
+    def find_table(self, store: DynamoDBStore) -> Callable[[], str]:
+        """Return a function for the ARN of the table, which the stack gives."""
+
+        def find() -> str:
+            if self._table_arn is None:
+                self._table_arn = self._variables["TABLE_ARN"] or store.table.find_arn()
+            return self._table_arn
+
+        return find
+
     @cached_property
     def resumes(self) -> frozenset[str]:
         """The kinds of waiting executions that the functions may resume."""
         kinds = frozenset(filter(None, (self._variables["RESUME"] or "").split(",")))
         if unknown := kinds - RESUME_KINDS.keys():
             expected = f"some of {', '.join(RESUME_KINDS)}, separated by commas"
-            raise InvalidRequest("RESUME", min(unknown), expected)
+            raise ArgumentError("RESUME", min(unknown), expected)
         return kinds
 
     @cached_property
@@ -234,7 +246,9 @@ class Invocation:
         writer = self._writer(1)
         writer.stats = self.writer.stats
         policy = RetryPolicy(attempts=2, cap=1.0, time_left=self.time_left(1))
-        bus = EventBus(services.bus_name, self.client("events", 1), policy=policy)
+        find_table = services.find_table(self.store(1))
+        client = self.client("events", 1)
+        bus = EventBus(services.bus_name, client, find_table=find_table, policy=policy)
         resumers = {kind: self._resumer(kind, policy) for kind in services.resumes}
         channels: dict[str, Publisher] = {EVENT: bus, **resumers}
         return Outbox(writer, channels, workers=services.workers, breakers=services.breakers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,10 @@ from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
+from jsonschema import Draft202012Validator
 
+from tests.support.mutants import Replaced
+from xorack.core import event
 from xorack.local.isolation import isolated
 
 # No deadline: a busy machine must not fail a test, and no property is about time.
@@ -20,7 +24,7 @@ settings.load_profile("xorack")
 # With the models of AWS's services in memory, a full collection takes long: a fifth of all tests.
 gc.set_threshold(100_000, 50, 1000)
 
-# The CDK's own validation takes 4 s a process. test_offline.py keeps it; cfn-lint checks the rest.
+# The CDK's own validation takes 4 s a process: a slow test of test_offline.py has it.
 os.environ["CDK_VALIDATION"] = "false"
 
 _ORDER = ("spark", "e2e", "simulation", "infrastructure", "functional", "property", "unit")
@@ -55,6 +59,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _no_real_aws() -> Iterator[None]:
     """Hide the developer's AWS account from all tests."""
     with patch.dict(os.environ, isolated(os.environ), clear=True):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _events_have_their_schema() -> Iterator[None]:
+    """Hold the schema against every event that a test makes in this process."""
+    schema = json.loads((Path(event.__file__).parents[1] / "aws/event.schema.json").read_text())
+    check = Draft202012Validator(schema).validate
+
+    def checked(event_detail, chain):
+        detail = event_detail(chain)
+        check(detail)
+        return detail
+
+    with Replaced(event.event_detail, checked):
         yield
 
 

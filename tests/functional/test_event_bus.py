@@ -8,10 +8,12 @@ import pytest
 from tests.support.faults import failing, lost_responses
 from xorack import traced, xor
 from xorack.aws.client import CONFIG
+from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail, event_id
+from xorack.core.hashing import xxh64_long_inverse
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
 
@@ -44,23 +46,57 @@ def test_an_event_id_identifies_the_chain_and_its_end():
 
 
 def outstanding_in(detail):
-    names = ("outstanding", "outstanding_count", "outstanding_complete")
+    names = ("outstanding", "outstanding_units", "outstanding_named", "outstanding_complete")
     return tuple(detail.get(name, "absent") for name in names)
 
 
 @pytest.mark.parametrize(
     ("stamp", "outstanding"),
     [
-        (traced(5), (["0000000000000005"], 1, True)),
-        (traced(5, 64), (["0000000000000005"], 1, True)),
-        (b"\5" + bytes(7), ([], 0, False)),
-        (bytes(8), ([], 0, False)),
-        (b"\5", ("absent", "absent", "absent")),
+        (traced(5), (["0000000000000005"], 1, 1, True)),
+        (traced(5, 64), (["0000000000000005"], 1, 1, True)),
+        (b"\5" + bytes(7), ([], 1, 0, False)),
+        (bytes(8), ([], 1, 0, False)),
+        (b"\5", ("absent",) * 4),
     ],
 )
 def test_traced_stamps_name_units_and_plain_ones_do_not(stamp, outstanding):
     chain = replace(ACKED, status="failed", reason="r", stamp=stamp, started=2, finished=1)
     assert outstanding_in(event_detail(chain)) == outstanding
+
+
+@pytest.mark.parametrize(
+    ("started", "finished", "units", "complete"),
+    [
+        (4, 3, 1, True),
+        (826, 0, 826, False),
+        (0, 0, None, True),
+        (1, 2, None, True),
+        (2, 2, 0, True),
+    ],
+)
+def test_the_counts_tell_how_many_units_are_outstanding(started, finished, units, complete):
+    failed = replace(ACKED, status="failed", reason="r")
+    chain = replace(failed, stamp=traced(5), started=started, finished=finished)
+    assert outstanding_in(event_detail(chain)) == (["0000000000000005"], units, 1, complete)
+
+
+def test_chosen_ids_do_not_pass_for_another_one():
+    """The stamps of three ids whose hashes share the low bits have the stamp of a fourth as sum."""
+    one, two, four, seven = (xxh64_long_inverse(n << 20 | 0xABCDE) for n in (1, 2, 4, 7))
+    stamp = xor(*map(traced, (one, two, four)))
+    assert stamp == traced(seven)
+    failed = replace(ACKED, status="failed", reason="r", stamp=stamp, started=4, finished=1)
+    assert outstanding_in(event_detail(failed)) == ([f"{seven:016x}"], 3, 1, False)
+
+
+def test_an_event_names_the_table(aws):
+    asked = []
+    bus = EventBus("bus", aws.client("events"), find_table=lambda: asked.append(1) or "arn")
+    assert [bus.entry(ACKED)["Resources"] for _ in range(2)] == [["arn"]] * 2
+    assert asked == [1]
+    table = DynamoDBStore(aws.table_name, client=aws.client("dynamodb")).table
+    assert table.find_arn().endswith(f":table/{aws.table_name}")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +132,7 @@ def test_an_event_has_at_most_a_hundred_ids():
         ACKED, status="failed", reason="r", stamp=xor(*(traced(u, 256) for u in units))
     )
     first = [f"{unit:016x}" for unit in units[:100]]
-    assert outstanding_in(event_detail(failed)) == (first, 250, True)
+    assert outstanding_in(event_detail(failed)) == (first, 0, 250, True)
 
 
 WORST_TEXT = {"control characters": "\1", "2 bytes": "\u00e9", "4 bytes": "\U0001f600"}

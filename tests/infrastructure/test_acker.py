@@ -104,6 +104,8 @@ def test_rules_match_the_requested_statuses(mine):
     bus = {"Ref": logical_id(acker.events.bus)}
     rules = template.of("AWS::Events::Rule").values()
     patterns = [rule["EventPattern"] for rule in rules if rule.get("EventBusName") == bus]
+    table = {"Fn::GetAtt": [logical_id(acker.table), "Arn"]}  # another acker may share the bus
+    assert all(pattern["resources"] == [table] for pattern in patterns)
     statuses = sorted(pattern["detail-type"] for pattern in patterns)
     assert statuses == [["acked"], ["acked", "failed"]]
     assert all(pattern["source"] == ["xorack"] for pattern in patterns)

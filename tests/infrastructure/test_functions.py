@@ -79,6 +79,7 @@ def test_mapping_of_queue_to_consumer(template):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_environment(varied, name):
     publishing = {
+        "TABLE_ARN": {"Fn::GetAtt": [varied.table()[0], "Arn"]},
         "EVENT_BUS_NAME": {"Ref": varied.bus()[0]},
         "RESUME": "step_functions,lambda",
     }

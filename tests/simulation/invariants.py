@@ -196,6 +196,7 @@ class Event(NamedTuple):
         model, item, create = self.model, self.model.final, self.model.create
         expected = {
             "tag": model.workload.tag,
+            "version": 1,
             "status": text(item, "status"),
             "reason": text(item, "reason"),
             "ended_at": rfc3339(number(item, "ended_at")),
@@ -218,7 +219,7 @@ class Event(NamedTuple):
             return True
         units = [f"{unit:016x}" for unit in sorted(self.model.outstanding)]
         traced = len(binary(self.model.final, "stamp")) in TRACED_LENGTHS
-        named = (self.detail["outstanding"], self.detail["outstanding_count"])
+        named = (self.detail["outstanding"], self.detail["outstanding_named"])
         return (traced and named == (units[:MAX_OUTSTANDING], len(units))) or named
 
 

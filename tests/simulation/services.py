@@ -33,6 +33,7 @@ _VARIABLES: dict[str, str | None] = {
     "TABLE_NAME": TABLE,
     "PARTITION_KEY": KEY,
     "EVENT_BUS_NAME": BUS,
+    "TABLE_ARN": "arn:aws:dynamodb:eu-west-1:123456789012:table/chains",
     "DEAD_LETTER_QUEUE_URL": DEAD_LETTERS,
     "DEFAULT_TIMEOUT_SECONDS": str(DEFAULT_TIMEOUT // 1000),
     "PENDING_TIMEOUT_SECONDS": str(PENDING_TIMEOUT // 1000),

@@ -95,6 +95,7 @@ class Resources:
         """Return the variables that the stack sets for its functions."""
         return {
             "TABLE_NAME": self.table_name,
+            "TABLE_ARN": f"arn:aws:dynamodb:eu-west-1:123456789012:table/{self.table_name}",
             "PARTITION_KEY": self.partition_key,
             "EVENT_BUS_NAME": self.bus_name,
             "DEAD_LETTER_QUEUE_URL": self.dead_letter_queue_url,

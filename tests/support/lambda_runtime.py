@@ -71,6 +71,7 @@ def run_function(
                 "AWS_SESSION_TOKEN": "session-token-of-the-role",
                 "AWS_ENDPOINT_URL": endpoint,
                 "TABLE_NAME": "chains",
+                "TABLE_ARN": "arn:aws:dynamodb:eu-west-1:123456789012:table/chains",
                 "EVENT_BUS_NAME": "bus",
                 "DEAD_LETTER_QUEUE_URL": f"{endpoint}/123456789012/dead",
                 "POWERTOOLS_SERVICE_NAME": service,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import xorack.aws
 from xorack.client.tracker import Tracker
 from xorack.core.event import event_detail
 from xorack.core.hashing import unit_id, xxh64_long, xxh64_long_inverse
@@ -52,7 +53,12 @@ def dense(stamp):
 def test_the_format_is_frozen():
     """A changed line is a change of the protocol."""
     digest = hashlib.sha256(PATH.read_bytes()).hexdigest()
-    assert digest == "2309814ad07d58f1c5dfd7e73f469a59f96aa0729696a48b838f5f86b6329964"
+    assert digest == "bb7db2b8a86891cba59a4c4ec1a59bf079a232b4e8aeca012cde3e5f9531af7e"
+
+
+def test_the_docs_have_the_schema_of_events():
+    in_wheel = Path(xorack.aws.__file__).with_name("event.schema.json")
+    assert PATH.with_name("event.schema.json").read_bytes() == in_wheel.read_bytes()
 
 
 @pytest.mark.parametrize("case", VECTORS["units"])

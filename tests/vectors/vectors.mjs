@@ -196,12 +196,13 @@ class Chain {
     const { status, started, finished, detail = {}, reason, ended, stamp } = this;
     const from = this.createdAt ?? first;
     const times = { created_at: time(from, this.limits.start), ended_at: time(ended, this.limits.start) };
-    const event = { tag, status, ...times, duration_ms: 1000 * (ended - from), started, finished, detail };
+    const event = { version: 1, tag, status, ...times, duration_ms: 1000 * (ended - from), started, finished, detail };
     if (status === "acked") return event;
     if (![8, 648, 2568, 10_248, 40_968].includes(stamp.length)) return { ...event, reason };
     const words = zeros(stamp.length).map((_, at) => stamp.readBigUInt64LE(8 * at));
     const [found, complete] = peel(words);
-    return { ...event, reason, outstanding: [...found].map((y) => NAMES.get(y)).sort(), outstanding_count: found.size, outstanding_complete: complete };
+    const units = started > 0 && started >= finished ? started - finished : null;
+    return { ...event, reason, outstanding: [...found].map((y) => NAMES.get(y)).sort(), outstanding_units: units, outstanding_named: found.size, outstanding_complete: complete && found.size >= (units ?? 0) };
   }
 }
 const NAMES = new Map([5n, 6n].map((id) => [hash(id), hex(id)])); // of the vectors' traced units: no inverse is needed

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import Any
 
 from xorack.aws.client import NotAccepted, make_client, send_entries
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
+from xorack.core.errors import UnavailableError
 from xorack.core.event import SOURCE, event_detail
-from xorack.core.ports import NO_TIME, Unavailable
+from xorack.core.ports import NO_TIME
 
 __all__ = ["EventBus"]
 
@@ -23,23 +25,35 @@ class EventBus:
     """Most entries of one PutEvents. An event has at most some 25 KB of the 1 MB of a call."""
 
     def __init__(
-        self, bus_name: str, client: Any = None, *, policy: RetryPolicy | None = None
+        self,
+        bus_name: str,
+        client: Any = None,
+        *,
+        find_table: Callable[[], str] | None = None,
+        policy: RetryPolicy | None = None,
     ) -> None:
         """Use a bus.
 
         Args:
             bus_name: The name of the bus.
             client: A boto3 EventBridge client; by default one of the default credential chain.
+            find_table: Returns the ARN of the chains' table, by which two ackers on one bus are
+                told apart. By default the events do not name it.
             policy: The limits of retries for entries that were not accepted.
         """
         self.bus_name = bus_name
         self.client = make_client("events") if client is None else client
         self.policy = policy or RetryPolicy(attempts=5)
+        self._find_table = find_table
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         """See `xorack.core.ports.Publisher.publish`."""
         left = send_entries(dict(enumerate(chains)), self._put_events, self.policy)
         return {chains[position].tag: reason for position, reason in left.items()}
+
+    @cached_property
+    def _resources(self) -> list[str]:
+        return [] if self._find_table is None else [self._find_table()]
 
     def entry(self, chain: Chain) -> dict[str, Any]:
         """Return a chain's event as an entry of PutEvents."""
@@ -47,6 +61,7 @@ class EventBus:
             "EventBusName": self.bus_name,
             "Source": SOURCE,
             "DetailType": chain.status,
+            "Resources": self._resources,
             "Time": datetime.fromtimestamp((chain.ended_at or 0) / 1000, timezone.utc),
             "Detail": json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":")),
         }
@@ -61,7 +76,7 @@ class EventBus:
                 break
             entries[position] = self.entry(chain)
         if not entries:
-            raise Unavailable(TimeoutError(NO_TIME))
+            raise UnavailableError(TimeoutError(NO_TIME))
         response = self.client.put_events(Entries=list(entries.values()))
         unsent = {position: NotAccepted(NO_TIME) for position in chains if position not in entries}
         if not response.get("FailedEntryCount"):

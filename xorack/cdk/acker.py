@@ -88,7 +88,7 @@ class Acker(Construct):
         dashboard: The dashboard; None without one.
 
     Raises:
-        SettingError: A setting is invalid.
+        ArgumentError: A setting is invalid.
         TypeError: An argument is of another kind.
         ValueError: A supplied resource is of the right kind, but cannot work.
     """
@@ -104,7 +104,7 @@ class Acker(Construct):
         supplied = props.get("queue"), props.get("dead_letters")
         queues = create_queues(Construct(self, "Stamps"), settings, key, *supplied)
         self.queue, self.dead_letters = queues
-        self.events = AckEvents(self, "Events", props.get("bus"))
+        self.events = AckEvents(self, "Events", self.table, props.get("bus"))
         if key is not None:
             allow_logs_to_use(key, self)
         resources = Resources(

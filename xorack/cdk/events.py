@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from aws_cdk import Stack, aws_events
+from aws_cdk import Stack, aws_dynamodb, aws_events
 from constructs import Construct
 
 from xorack.cdk.validation import is_known_to_differ
@@ -19,12 +19,18 @@ class AckEvents(Construct):
 
     Attributes:
         bus: The bus.
+        table: The table of the chains. Its ARN tells the events from those of other ackers.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, bus: aws_events.IEventBus | None = None
+        self,
+        scope: Construct,
+        construct_id: str,
+        table: aws_dynamodb.ITable,
+        bus: aws_events.IEventBus | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
+        self.table = table
         self.bus: aws_events.IEventBus = bus or aws_events.EventBus(
             self, "Bus", description="Chains that were acked or that failed"
         )
@@ -36,7 +42,7 @@ class AckEvents(Construct):
         targets: Sequence[aws_events.IRuleTarget],
         statuses: Sequence[str] = _STATUSES,
     ) -> aws_events.Rule:
-        """Send events of finished chains to targets.
+        """Send events of this acker's finished chains to targets.
 
         Args:
             construct_id: Id of the rule, unique on this bus.
@@ -58,6 +64,8 @@ class AckEvents(Construct):
             self,
             construct_id,
             event_bus=self.bus,
-            event_pattern=aws_events.EventPattern(source=[_SOURCE], detail_type=list(statuses)),
+            event_pattern=aws_events.EventPattern(
+                source=[_SOURCE], detail_type=list(statuses), resources=[self.table.table_arn]
+            ),
             targets=list(targets),
         )

@@ -179,6 +179,7 @@ def _add_environment(function: aws_lambda.Function, resources: Resources) -> Non
     same_account = bus.env.account == Stack.of(function).account
     name = bus.event_bus_name if same_account else bus.event_bus_arn
     function.add_environment("EVENT_BUS_NAME", name)
+    function.add_environment("TABLE_ARN", resources.table.table_arn)
     function.add_environment("DEAD_LETTER_QUEUE_URL", resources.dead_letters.queue_url)
     if is_imported(resources.table):
         function.add_environment("CHECK_TABLE", "true")

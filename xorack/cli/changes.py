@@ -13,7 +13,7 @@ from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
 from xorack.cli.options import Target, json_option, not_nan, run_option, with_table, yes_option
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
 from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
@@ -102,7 +102,8 @@ def _change(
         if tags and not yes and not screen.ask(printable(question)):
             screen.say("nothing was changed")
             return 1
-    publisher = EventBus(bus, target.client("events")) if bus else None
+    events = target.client("events") if bus else None
+    publisher = EventBus(bus, events, find_table=store.table.find_arn) if bus else None
     changed = 0
     for result in change_chains(store, op, dict.fromkeys(tags), fields, publisher):
         problem = _problem(result, run)
@@ -118,7 +119,7 @@ def _change(
 
 def _tags_of(store: DynamoDBStore, run: Run) -> tuple[list[str], int]:
     """Return a run's unfinished chains; print its items that are not chains, and count them."""
-    invalid: list[NotAChain] = []
+    invalid: list[NotAChainError] = []
     tags = unfinished_tags(store, run, invalid.append)
     for error in invalid:
         screen.say(f"error: {printable(str(error))}", error=True)

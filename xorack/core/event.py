@@ -16,7 +16,18 @@ from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS
 if TYPE_CHECKING:
     from xorack.core.peeling import Outstanding
 
-__all__ = ["MAX_OUTSTANDING", "SOURCE", "event_detail", "event_id", "outstanding_of", "rfc3339"]
+__all__ = [
+    "MAX_OUTSTANDING",
+    "SOURCE",
+    "event_detail",
+    "event_id",
+    "outstanding_of",
+    "outstanding_units",
+    "rfc3339",
+]
+
+VERSION = 1
+"""The version of the detail of events."""
 
 SOURCE = "xorack"
 """The ``source`` of all events."""
@@ -50,16 +61,24 @@ def event_id(chain: Chain) -> str:
     return hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
 
 
+def outstanding_units(chain: Chain) -> int | None:
+    """Return how many units of a chain are outstanding by its counts; None if they do not tell."""
+    left = chain.started - chain.finished
+    return left if chain.started > 0 and left >= 0 else None
+
+
 def outstanding_of(chain: Chain) -> Outstanding:
     """Return the outstanding units of a chain, as far as its stamp names them: a traced one.
 
-    Not even a zero plain stamp tells that nothing is outstanding: three ids may cancel out.
+    Not even a zero plain stamp tells that nothing is outstanding: three ids may cancel out. Chosen
+    ids may have the stamp of fewer others; then the counts tell that the names are not complete.
     """
     from xorack.core.peeling import Outstanding, peel  # few invocations see a chain fail
 
     if len(chain.stamp) == PLAIN_LENGTH:
         return Outstanding(frozenset(), False)
-    return peel(chain.stamp)
+    ids, complete = peel(chain.stamp)
+    return Outstanding(ids, complete and len(ids) >= (outstanding_units(chain) or 0))
 
 
 def event_detail(chain: Chain) -> dict[str, Any]:
@@ -68,7 +87,7 @@ def event_detail(chain: Chain) -> dict[str, Any]:
     For a chain that was never created, ``created_at`` is the time of its first request. For a
     chain of another program, ``created_at`` and ``duration_ms`` are null: they are unknown.
 
-    At most `MAX_OUTSTANDING` ids stand in ``outstanding``, the lowest of ``outstanding_count`` that
+    At most `MAX_OUTSTANDING` ids stand in ``outstanding``, the lowest of ``outstanding_named`` that
     the stamp names. ``outstanding_complete`` is true if these are all outstanding units, also if
     the list is cut off.
 
@@ -83,6 +102,7 @@ def event_detail(chain: Chain) -> dict[str, Any]:
     if created_at is not None and chain.ended_at is not None:
         duration = max(0, chain.ended_at - created_at)  # the clocks of two machines may differ
     detail: dict[str, Any] = {
+        "version": VERSION,
         "id": event_id(chain),
         "tag": chain.tag,
         "status": chain.status,
@@ -98,6 +118,7 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         if len(chain.stamp) in (PLAIN_LENGTH, *TRACED_LENGTHS):
             ids, complete = outstanding_of(chain)
             detail["outstanding"] = [f"{unit:016x}" for unit in sorted(ids)[:MAX_OUTSTANDING]]
-            detail["outstanding_count"] = len(ids)
+            detail["outstanding_units"] = outstanding_units(chain)
+            detail["outstanding_named"] = len(ids)
             detail["outstanding_complete"] = complete
     return detail
