@@ -20,6 +20,9 @@ Attribute, Type = aws_dynamodb.Attribute, aws_dynamodb.AttributeType
 NUMBER, STRING = Type.NUMBER, Type.STRING
 
 
+DUE = ("due", "due_shard", NUMBER, "due_at", NUMBER)
+
+
 @pytest.fixture
 def stack():
     return Stack(App(), "Mine", env=HERE)
@@ -27,7 +30,7 @@ def stack():
 
 def own_table(stack: Stack, **changes: Any) -> aws_dynamodb.Table:
     """A table for chains, with changes; `due` is the index: name, partition, sort key."""
-    index = changes.pop("due", ("due", "due_shard", NUMBER, "due_at", NUMBER))
+    index = changes.pop("due", DUE)
     properties: dict[str, Any] = {
         "partition_key": Attribute(name="tag", type=STRING),
         "billing_mode": aws_dynamodb.BillingMode.PAY_PER_REQUEST,

@@ -234,6 +234,13 @@ def make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
     return run(*command, **{**kept, **environment})
 
 
+def made(*arguments: str, **environment: str) -> str:
+    """Run make, which succeeds; return its output."""
+    ran = make(*arguments, **environment)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
 def script(path: Path, text: str) -> Path:
     path.write_text("#!/bin/sh\n" + text)
     path.chmod(0o755)
@@ -248,25 +255,25 @@ def test_an_unsuitable_python_is_named(tmp_path, target):
     """These targets run PYTHON itself."""
     old = script(tmp_path / "python3", OLD)
     broken = script(tmp_path / "broken", "exit 127\n")
-    for arguments, path, message in (
-        ([f"PYTHON={old}"], None, f"{old} is not Python 3.10 or later (Python 3.8.10): name one"),
-        ([f"PYTHON={broken}"], None, f"{broken} is not Python 3.10 or later (it does not run)"),
-        (["PYTHON=/no/python3"], None, "there is no /no/python3: install Python 3.10 or later"),
-        ([], tmp_path, "python3 is not Python 3.10 or later (Python 3.8.10): name one"),
+    for python, problem in (
+        (old, f"{old} is not Python 3.10 or later (Python 3.8.10): name one"),
+        (broken, f"{broken} is not Python 3.10 or later (it does not run)"),
+        ("/no/python3", "there is no /no/python3: install Python 3.10 or later"),
+        (None, "python3 is not Python 3.10 or later (Python 3.8.10): name one"),
     ):
-        ran = make(target, *arguments, **({"PATH": str(path)} if path else {}))
+        named, path = ([f"PYTHON={python}"], {}) if python else ([], {"PATH": str(tmp_path)})
+        ran = make(target, *named, **path)
         assert ran.returncode != 0
-        assert f"error: {message}" in ran.stderr
+        assert f"error: {problem}" in ran.stderr
 
 
 def test_a_newer_python_is_found_where_python3_is_too_old(tmp_path):
     script(tmp_path / "python3", "exit 1\n")
     script(tmp_path / "python3.13", "exit 127\n")  # as pyenv has it: named, but not there
     script(tmp_path / "python3.11", f'exec {sys.executable} "$@"\n')
-    ran = make("-n", "venv", PATH=str(tmp_path))
-    assert ran.returncode == 0, ran.stderr
-    assert '"python3.11" tools/venv.py dev' in ran.stdout
-    assert "--same-python" not in ran.stdout
+    commands = made("-n", "venv", PATH=str(tmp_path))
+    assert '"python3.11" tools/venv.py dev' in commands
+    assert "--same-python" not in commands
 
 
 def test_make_passes_arguments_on(tmp_path):
@@ -286,8 +293,7 @@ def test_make_passes_arguments_on(tmp_path):
         log.unlink(missing_ok=True)
         fakes = (f"PY={python}", f"PYTHON={unused}")
         others = {"DIR": "/not/from/the/environment", "STACK": "nor-this"}
-        ran = make(target, *fakes, *arguments, **others)
-        assert ran.returncode == 0, ran.stderr
+        made(target, *fakes, *arguments, **others)
         assert log.read_text().splitlines() == ["-m", target, *expected]
 
 
@@ -299,8 +305,7 @@ def test_make_passes_arguments_on_to_the_cdk(tmp_path):
         script(programs / name, f'echo {name} "$@" >> {log}\n')
     arguments = "-c batch_size=500 --require-approval never"
     unused = script(tmp_path / "unused", "")
-    ran = make("deploy", f"CURDIR={tmp_path}", f"PYTHON={unused}", f"ARGS={arguments}")
-    assert ran.returncode == 0, ran.stderr
+    made("deploy", f"CURDIR={tmp_path}", f"PYTHON={unused}", f"ARGS={arguments}")
     assert log.read_text().splitlines() == [
         "npm ci --no-audit --no-fund --loglevel=error",
         f"npx --no-install cdk deploy {arguments}",
@@ -313,18 +318,15 @@ def test_make_passes_arguments_on_to_the_cdk(tmp_path):
      "synth", "deploy"],
 )  # fmt: skip
 def test_every_target_that_runs_something_sets_up_first(target):
-    ran = make("-n", target, f"PYTHON={sys.executable}")
-    assert ran.returncode == 0, ran.stderr
-    assert "tools/venv.py" in ran.stdout
-    assert ran.stdout.index("tools/venv.py") < ran.stdout.rindex(".venv/bin")
+    commands = made("-n", target, f"PYTHON={sys.executable}")
+    assert commands.index("tools/venv.py") < commands.rindex(".venv/bin")
 
 
 def test_help_is_the_default_and_names_every_target():
-    printed = make()
-    assert printed.returncode == 0
+    printed = made()
     lines = (ROOT / "Makefile").read_text().splitlines()
     targets = next(line.split()[1:] for line in lines if line.startswith(".PHONY:"))
-    assert {line.split()[1] for line in printed.stdout.splitlines()} == set(targets)
+    assert {line.split()[1] for line in printed.splitlines()} == set(targets)
 
 
 def test_the_build_server_runs_make_test_and_returns_its_status(tmp_path):
