@@ -50,11 +50,12 @@ def test_only_bus_dashboard_and_saved_queries_have_physical_names(template, vari
 
 
 @pytest.mark.parametrize(
-    ("protected", "table"), [("true", "Retain"), ("false", "RetainExceptOnCreate")]
+    ("settings", "table"),
+    [({}, "Retain"), ({"deletion_protection": "false"}, "RetainExceptOnCreate")],
 )
-def test_a_failed_first_deployment_leaves_at_most_the_table_behind(synthesise, protected, table):
-    made = synthesise(deletion_protection=protected)
-    assert made.table()[1]["DeletionProtectionEnabled"] is (protected == "true")
+def test_a_failed_first_deployment_leaves_at_most_the_table_behind(synthesise, settings, table):
+    made = synthesise(**settings)
+    assert made.table()[1]["DeletionProtectionEnabled"] is (not settings)
     fates = {
         name: resource["DeletionPolicy"]
         for name, resource in made.resources.items()
