@@ -19,6 +19,6 @@ def synthesise(root: Path, folder: Path, children: Children) -> tuple[Path, bool
 
     Raises:
         DemoFailed: The synthesis failed.
-        SynthesisFailed: It left no template.
+        LocalError: It left no template.
     """
     return assembly.synthesise(root, folder, _SETTINGS, children.run)

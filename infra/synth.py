@@ -17,8 +17,8 @@ from typing import Any, Final
 from aws_cdk import App
 
 from infra.stack import XorackStack
-from xorack.cdk.code import PackageError
-from xorack.cdk.settings import SettingError, Settings
+from xorack.cdk.settings import Settings
+from xorack.core.errors import ArgumentError, StateError
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -33,7 +33,7 @@ def build(
         outdir: Folder of the assembly; by default the CLI's, or else a temporary one.
 
     Raises:
-        SettingError: A setting is invalid.
+        ArgumentError: A setting is invalid.
     """
     # Without the CDK's CLI, nobody else reads cdk.json.
     defaults: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
@@ -44,7 +44,7 @@ def build(
     name = values.get("stack_name", "xorack")
     if not isinstance(name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9-]{0,127}", name):
         expected = "1 to 128 letters, digits and hyphens, a letter first"
-        raise SettingError("stack_name", name, expected)
+        raise ArgumentError("setting stack_name", name, expected)
     return app, XorackStack(app, name, settings)
 
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"-c {pair}: expected NAME=VALUE")
     try:
         print(synth(options.out, dict(pair.split("=", 1) for pair in options.context)))
-    except (SettingError, PackageError) as error:
+    except (ArgumentError, StateError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0

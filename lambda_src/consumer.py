@@ -18,7 +18,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from lambda_src.environment import SERVICE, services
 from xorack.acker.consumer import BatchResult, Consumer, Message
 from xorack.aws.schema import METRIC_NAMESPACE, Metric
-from xorack.core.errors import BatchFailed, InvalidRequest
+from xorack.core.errors import ArgumentError, BatchError
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -39,8 +39,8 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
         ``{"batchItemFailures": [{"itemIdentifier": message id}, ...]}``.
 
     Raises:
-        BatchFailed: Every message failed. Lambda counts an error, and polls more slowly.
-        InvalidRequest: The environment or the event is invalid; the whole batch is delivered again.
+        BatchError: Every message failed. Lambda counts an error, and polls more slowly.
+        ArgumentError: The environment or the event is invalid; the whole batch is delivered again.
     """
     began = time.monotonic()
     invocation = services().invocation(context)
@@ -51,7 +51,7 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
         workers=invocation.outbox.workers,
     )
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
-        raise InvalidRequest("event", event, "an SQS event with Records")
+        raise ArgumentError("event", event, "an SQS event with Records")
     if not event["Records"]:
         return {"batchItemFailures": []}
     messages = [_message(record) for record in event["Records"]]
@@ -61,7 +61,7 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
     fields = {"messages": len(messages), "duration_ms": duration, "counts": counts}
     logger.info("batch", extra=fields)
     if len(result.failed) == len({message.id for message in messages}):
-        raise BatchFailed(len(result.failed), next(iter(result.failed.values())))
+        raise BatchError(len(result.failed), next(iter(result.failed.values())))
     return {"batchItemFailures": [{"itemIdentifier": id} for id in result.failed]}
 
 

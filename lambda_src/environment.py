@@ -15,7 +15,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import EVENT
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 from xorack.core.request import MAX_TIMEOUT_SECONDS, RESUME_KINDS
 from xorack.core.transitions import Limits
 
@@ -67,7 +67,7 @@ def _services(variables: tuple[tuple[str, str | None], ...]) -> Services:
 
 
 class Services:
-    """The services of a function. All raise InvalidRequest if a variable is invalid.
+    """The services of a function. All raise ArgumentError if a variable is invalid.
 
     Attributes:
         clients: The boto3 clients that exist already, by service.
@@ -84,7 +84,7 @@ class Services:
     def _text(self, name: str) -> str:
         value = self._variables[name]
         if not value:
-            raise InvalidRequest(name, value, "a value: it is an environment variable")
+            raise ArgumentError(name, value, "a value: it is an environment variable")
         return value
 
     def _milliseconds(self, name: str, default: int) -> int:
@@ -92,7 +92,7 @@ class Services:
         valid = value.isascii() and value.isdigit() and len(value) <= 9
         if not valid or not 0 < int(value) <= MAX_TIMEOUT_SECONDS:
             expected = f"a whole number of seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}"
-            raise InvalidRequest(name, value, expected)
+            raise ArgumentError(name, value, expected)
         return int(value) * 1000
 
     @cached_property
@@ -121,7 +121,7 @@ class Services:
         kinds = frozenset(filter(None, (self._variables["RESUME"] or "").split(",")))
         if unknown := kinds - RESUME_KINDS.keys():
             expected = f"some of {', '.join(RESUME_KINDS)}, separated by commas"
-            raise InvalidRequest("RESUME", min(unknown), expected)
+            raise ArgumentError("RESUME", min(unknown), expected)
         return kinds
 
     @cached_property

@@ -32,7 +32,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         The figures of the sweep by metric name.
 
     Raises:
-        InvalidRequest: The environment is invalid.
+        ArgumentError: The environment is invalid.
         Exception: The table cannot be read; the next sweep tries again.
     """
     del event

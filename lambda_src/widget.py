@@ -14,8 +14,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambda_src.environment import Invocation, services
-from xorack.core.errors import InvalidRequest
-from xorack.core.ports import Unavailable
+from xorack.core.errors import ArgumentError, UnavailableError
 from xorack.ops.snapshot import MAX_CHAINS, read_snapshot
 from xorack.web.widget import Theme, render, render_error
 
@@ -55,16 +54,16 @@ def handler(event: dict[str, Any], context: Any) -> str:
         HTML, also if the content cannot be read: it says why. For ``{"describe": true}``, Markdown.
 
     Raises:
-        InvalidRequest: A parameter or the environment is invalid.
+        ArgumentError: A parameter or the environment is invalid.
     """
     if event.get("describe"):
         return DESCRIPTION
     limit = event.get("limit", _DEFAULT_LIMIT)
     if type(limit) is not int or not 1 <= limit <= MAX_CHAINS:
-        raise InvalidRequest("limit", limit, f"a whole number from 1 to {MAX_CHAINS}")
+        raise ArgumentError("limit", limit, f"a whole number from 1 to {MAX_CHAINS}")
     page = event.get("page", "chains")
     if not isinstance(page, str) or page not in _PAGES:
-        raise InvalidRequest("page", page, " or ".join(_PAGES))
+        raise ArgumentError("page", page, " or ".join(_PAGES))
     dark = (event.get("widgetContext") or {}).get("theme") == "dark"
     theme: Theme = "dark" if dark else "light"
     render_page = _render_chains if page == "chains" else _render_dead_letters
@@ -75,7 +74,7 @@ def _render_chains(invocation: Invocation, limit: int, theme: Theme) -> str:
     store = invocation.store()
     try:
         return render(read_snapshot(store, limit), theme)
-    except (Unavailable, BotoCoreError, ClientError) as trouble:
+    except (UnavailableError, BotoCoreError, ClientError) as trouble:
         _LOG.error("chains not read", extra={"why": str(trouble)})
         return render_error(str(trouble), theme)
 
@@ -87,7 +86,7 @@ def _render_dead_letters(invocation: Invocation, limit: int, theme: Theme) -> st
     try:
         sample = read_sample(queue_url, invocation.client("sqs", 0), retention)
         return render_sample(sample, limit, theme)
-    except (Unavailable, BotoCoreError, ClientError) as trouble:
+    except (UnavailableError, BotoCoreError, ClientError) as trouble:
         _LOG.error("dead-lettered messages not read: %s", trouble)
         return render_error(str(trouble), theme, "dead-lettered messages")
 

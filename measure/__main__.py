@@ -21,7 +21,7 @@ from measure.run import DeployedStack, Measurement
 from xorack.cli import options as cli
 from xorack.cli import screen
 from xorack.cli.commands import run
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 from xorack.ops.stack import StackOutputs
 from xorack.ops.text import plural
 
@@ -102,7 +102,7 @@ def measure(max_cost: float, yes: bool, **others: Any) -> int:
         others["seed"] = secrets.randbits(32)
     try:
         options = Options(**{one.name: others[one.name] for one in fields(Options)})
-    except InvalidRequest as error:
+    except ArgumentError as error:
         raise click.UsageError(str(error)) from error
     name = f"measure-{datetime.now(timezone.utc):%Y%m%d}-{secrets.token_hex(4)}"
     totals = Totals.of(options.plans(name))

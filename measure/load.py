@@ -17,7 +17,7 @@ from measure.options import TAG, Options, Plan
 from xorack.acker.parallel import Workers
 from xorack.aws.client import NotAccepted, send_entries
 from xorack.aws.retry import RetryPolicy
-from xorack.core.errors import SendFailed
+from xorack.core.errors import SendError
 from xorack.core.message import MAX_BODY_BYTES, pack_texts
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced
@@ -150,7 +150,7 @@ class Sender:
         self._lock = threading.Lock()
 
     def send(self) -> Sent:
-        """Send all messages; raise SendFailed if the queue does not accept them."""
+        """Send all messages; raise SendError if the queue does not accept them."""
         self.deliver(self._messages())
         return self.sent
 
@@ -208,7 +208,7 @@ class Sender:
         failed = send_entries(dict(enumerate(batch)), call, RetryPolicy(attempts=_ATTEMPTS))
         if failed:
             unsent = [batch[n].body for n in failed]
-            raise SendFailed(self.queue_url, next(iter(failed.values())), unsent)
+            raise SendError(next(iter(failed.values())), self.queue_url, unsent)
         with self._lock:
             sent.first, sent.last = min(sent.first, begun), max(sent.last, time.time())
             sent.messages += len(batch)

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any, get_args
 
 from xorack.client.tracker import StampKind
-from xorack.core.errors import InvalidRequest, shown
+from xorack.core.errors import ArgumentError, shown
 from xorack.core.hashing import unit_id
 from xorack.core.stamp import PLAIN_LENGTH, TRACED_CELLS, check_cells, traced_length
 
@@ -79,9 +79,9 @@ class Options:
     def __post_init__(self) -> None:
         """Reject stamps that do not exist."""
         if self.stamps not in get_args(StampKind):
-            raise InvalidRequest("stamps", self.stamps, "traced or plain")
+            raise ArgumentError("stamps", self.stamps, "traced or plain")
         if check_cells(self.cells) != TRACED_CELLS and self.stamps == "plain":
-            raise InvalidRequest("cells", self.cells, "traced stamps: plain ones have no cells")
+            raise ArgumentError("cells", self.cells, "traced stamps: plain ones have no cells")
 
     @property
     def stamp_bytes(self) -> int:

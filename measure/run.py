@@ -68,7 +68,7 @@ class Measurement:
 
         Raises:
             MeasureFailed: The events cannot be received.
-            SendFailed: The queue does not accept the messages.
+            SendError: The queue does not accept the messages.
         """
         outputs = self.target.outputs
         with ExitStack() as stack:

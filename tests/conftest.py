@@ -24,7 +24,7 @@ settings.load_profile("xorack")
 # With the models of AWS's services in memory, a full collection takes long: a fifth of all tests.
 gc.set_threshold(100_000, 50, 1000)
 
-# The CDK's own validation takes 4 s a process. test_offline.py keeps it; cfn-lint checks the rest.
+# The CDK's own validation takes 4 s a process: a slow test of test_offline.py has it.
 os.environ["CDK_VALIDATION"] = "false"
 
 _ORDER = ("spark", "e2e", "simulation", "infrastructure", "functional", "property", "unit")

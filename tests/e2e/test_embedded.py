@@ -14,9 +14,9 @@ import pytest
 from tests.e2e.conftest import ROOT, item_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
+from xorack.errors import LocalError
 from xorack.local.deploy import deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
-from xorack.local.errors import DeployFailed, PortTaken, StartFailed
 
 pytestmark = pytest.mark.embedded
 
@@ -274,7 +274,7 @@ def test_a_function_finds_its_own_code_and_no_account_of_the_user(template, monk
 
 def test_each_start_is_empty_and_each_stop_frees_the_port(listener):
     port = listener.getsockname()[1]
-    with listener, pytest.raises(PortTaken, match=rf"^port {port} is taken: .*$"):
+    with listener, pytest.raises(LocalError, match=rf"^port {port} is taken: .*$"):
         EmbeddedAWS(port).start()
     for _ in range(2):
         with EmbeddedAWS(port) as aws:
@@ -298,9 +298,9 @@ def test_it_listens_on_the_loopback_interface_only(embedded_aws):
 def test_a_failed_start_names_the_reason():
     # The tests' own Python has no ministack.
     aws = EmbeddedAWS(python=Path(sys.executable))
-    with pytest.raises(StartFailed, match="No module named 'ministack'"):
+    with pytest.raises(LocalError, match="No module named 'ministack'"):
         aws.start()
-    with pytest.raises(StartFailed, match="not been started"):
+    with pytest.raises(LocalError, match="not been started"):
         _ = aws.endpoint_url
 
 
@@ -359,7 +359,7 @@ BROKEN = {"Type": "AWS::SQS::Queue", "Properties": {"RedrivePolicy": {"maxReceiv
 )
 def test_a_template_that_cannot_be_deployed_is_explained(embedded_aws, tmp_path, options, message):
     template = write_assembly(tmp_path, **options)
-    with pytest.raises(DeployFailed, match=message):
+    with pytest.raises(LocalError, match=message):
         deploy(embedded_aws, template, name="wrong")
 
 
@@ -373,5 +373,5 @@ def test_an_incomplete_assembly_is_explained(embedded_aws, tmp_path):
         ("x.assets.json", manifest, "gone"),
     ):
         (tmp_path / name).write_text(content)
-        with pytest.raises(DeployFailed, match=message):
+        with pytest.raises(LocalError, match=message):
             deploy(embedded_aws, template)

@@ -20,7 +20,7 @@ import pytest
 from tests.e2e.conftest import assert_acked, chain, events_of
 from tests.support.proxy import RATES, FaultProxy, total
 from xorack.aws.sqs import send
-from xorack.core.errors import SendFailed
+from xorack.core.errors import SendError
 from xorack.local.deploy import deploy, subscribe
 from xorack.local.embedded import EmbeddedAWS
 
@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 240
 def send_surely(queue_url, requests, client):
     """Send the same requests until all arrive: those that arrived before count once."""
     while True:
-        with suppress(SendFailed):
+        with suppress(SendError):
             send(queue_url, requests, client, max_bytes=20_000)
             return
 

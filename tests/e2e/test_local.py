@@ -20,9 +20,9 @@ from xorack.aws.sqs import send
 from xorack.cli import main
 from xorack.core.request import Request
 from xorack.core.stamp import traced
+from xorack.errors import LocalError, NotRunningError
 from xorack.local import assembly as assembly_module
 from xorack.local import background
-from xorack.local.errors import DeployFailed, NotRunning, PortTaken, StartFailed
 
 pytestmark = pytest.mark.embedded
 
@@ -149,9 +149,9 @@ def fetch(url):
 def test_a_second_start_does_nothing_and_contradictions_are_explained(running):
     assert background.start() == (running, False)
     assert background.start({"resume": "all"}, running.port) == (running, False)
-    with pytest.raises(StartFailed, match=r"with other settings: xorack local stop ends it$"):
+    with pytest.raises(LocalError, match=r"with other settings: xorack local stop ends it$"):
         background.start({"batch_size": "5"})
-    with pytest.raises(StartFailed, match=rf"on port {running.port}: xorack local stop ends it$"):
+    with pytest.raises(LocalError, match=rf"on port {running.port}: xorack local stop ends it$"):
         background.start(port=running.port - 1)
     assert background.find() == running
 
@@ -177,7 +177,7 @@ def test_one_that_was_killed_is_noticed_and_replaced(running, home):
     assert len(members(running.pid)) >= 2  # ministack, and the function's worker
     os.kill(running.pid, signal.SIGKILL)
     assert eventually(lambda: not members(running.pid), seconds=30)
-    with pytest.raises(NotRunning, match="ended unexpectedly") as caught:
+    with pytest.raises(NotRunningError, match="ended unexpectedly") as caught:
         background.find()
     assert running.log.exists()
     assert str(running.log) in str(caught.value)
@@ -203,13 +203,13 @@ def test_a_port_that_is_taken(listener, home, capsys):
     port = listener.getsockname()[1]
     assert main(["local", "start", "--port", str(port)]) == 1
     assert capsys.readouterr().err == f"error: port {port} is taken: Address already in use\n"
-    with pytest.raises(PortTaken):
+    with pytest.raises(LocalError):
         background.start(port=port)
     assert not home.exists()
 
 
 @pytest.mark.usefixtures("stopped")
-@pytest.mark.parametrize("error", [KeyboardInterrupt, DeployFailed("no"), OSError(28, "No space")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, LocalError("no"), OSError(28, "No space")])
 def test_an_interrupted_start_leaves_nothing(home, monkeypatch, error):
     seen = []
 
@@ -219,7 +219,7 @@ def test_an_interrupted_start_leaves_nothing(home, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(background, "deploy", fail)
-    with pytest.raises((KeyboardInterrupt, background.LocalError)):
+    with pytest.raises((KeyboardInterrupt, LocalError)):
         background.start()
     assert members(seen[0]) == []
     assert not home.exists()
@@ -246,7 +246,7 @@ background.start()
     with starter:
         group = int(starter.stdout.readline())
         assert members(group)
-        with pytest.raises(NotRunning, match="is starting, or was interrupted"):
+        with pytest.raises(NotRunningError, match="is starting, or was interrupted"):
             background.find()
         starter.send_signal(number)
     assert eventually(lambda: not members(group), seconds=30)

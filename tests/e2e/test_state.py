@@ -11,9 +11,9 @@ from tests.support.events import eventually
 from tests.support.runbook import Shell, commands
 from xorack.aws.sqs import send
 from xorack.core.message import pack
+from xorack.errors import LocalError
 from xorack.local.deploy import deploy, subscribe
 from xorack.local.embedded import EmbeddedAWS
-from xorack.local.errors import DeployFailed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.slow]
 
@@ -185,7 +185,7 @@ def test_a_failed_first_deployment_does_not_block_the_second(tmp_path):
     template = synth(tmp_path / "cdk")
     with EmbeddedAWS() as aws:
         operator = Operator(aws, tmp_path)
-        with pytest.raises(DeployFailed, match=r"is ROLLBACK_COMPLETE\s.*Twin"):
+        with pytest.raises(LocalError, match=r"is ROLLBACK_COMPLETE\s.*Twin"):
             deploy(aws, with_failure(template))
         # The protected table is retained, and nothing else.
         (table,) = aws.client("dynamodb").list_tables()["TableNames"]

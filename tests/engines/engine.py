@@ -21,9 +21,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tools.venv import locked
+from xorack.errors import LocalError
 from xorack.local.embedded import HOST, EmbeddedAWS
 from xorack.local.isolation import REGION
-from xorack.spark.java import JavaNotFound, java_home
+from xorack.spark.java import java_home
 
 ENGINES = ("dynamodb-local", "dynalite", "ministack")
 _FOLDER = Path(__file__).parent
@@ -95,7 +96,7 @@ def _java_command(port: str) -> list[str]:
     libraries = folder / "DynamoDBLocal_lib"
     try:
         java = str(java_home() / "bin" / "java")
-    except JavaNotFound as error:
+    except LocalError as error:
         raise EngineMissing(str(error)) from error
     return [
         java, "-Xmx512m", f"-Djava.library.path={libraries}", "-jar",

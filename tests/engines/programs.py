@@ -33,7 +33,7 @@ from xorack.aws.sqs import send
 from xorack.client.tracker import Tracker
 from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core import transitions
-from xorack.core.errors import SendFailed, StaleLocalData, TagNotFound
+from xorack.core.errors import SendError, StaleLocalData, TagNotFound
 from xorack.core.request import Request
 
 _INVOCATION_SECONDS = 12.0
@@ -128,7 +128,7 @@ def sender(job: dict[str, Any]) -> None:
 
 def _surely(call: Callable[[], Any]) -> None:
     while True:
-        with suppress(SendFailed):
+        with suppress(SendError):
             return call()
 
 

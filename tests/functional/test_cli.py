@@ -85,7 +85,7 @@ def test_a_path_that_is_none(stack, xorack, order, tmp_path, line):
     names = tmp_path / "names.txt"
     names.write_text(f"oil\n{line}\n")
     expected = f"line 2: {line!r}, expected a name, or a JSON list of names\n"
-    assert_error(xorack("show", "order/18", "--among", names), 1, expected)
+    assert_error(xorack("show", "order/18", "--among", names), 2, expected)
 
 
 def test_show_of_an_acked_chain(stack, xorack):

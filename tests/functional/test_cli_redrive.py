@@ -13,7 +13,7 @@ from moto.sqs.models import sqs_backends
 from tests.support.cli import TAG, outputs_of, start
 from tests.support.dead_letters import bodies, put, put_messages, request, string_attributes
 from xorack.aws.clock import milliseconds
-from xorack.core.errors import SendFailed
+from xorack.core.errors import SendError
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.ops import dead_letters, redrive
 from xorack.ops.dead_letters import KINDS
@@ -168,7 +168,8 @@ def test_a_stack_says_how_long_it_keeps_finished_chains(aws, stacks, xorack, sqs
     for name, seconds in {"short": "43200", "odd": "soon"}.items():
         stacks[name] = {**outputs_of(aws), "RetentionSeconds": seconds}
     put(aws, *bodies(1), sent_at=days_ago(1))
-    line = "error: output RetentionSeconds of odd: 'soon', expected whole seconds"
+    problem = "output RetentionSeconds of odd: 'soon', expected whole seconds"
+    line = f"error: {problem}: name yours with --stack"
     assert xorack("redrive", "--stack", "odd") == (1, [], [line])
     _, out, _ = xorack("redrive", "--stack", "short", "--yes")
     assert out[-2].startswith("1 message is older than the 0.5 days for")
@@ -226,7 +227,7 @@ def test_messages_that_the_queue_rejects_stay(stack, sqs):
     survey = queues(stack).survey()
     denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "Send")
     sqs.before["SendMessageBatch"] = Mock(side_effect=denied)
-    with pytest.raises(SendFailed, match="AccessDenied"):
+    with pytest.raises(SendError, match="AccessDenied"):
         queues(stack).move(["failed"], survey)
     assert len(stack.dead_letters()) == 2
 

@@ -9,8 +9,8 @@ from tests.support.cli import apply, finish, put_invalid_item, start, store
 from xorack import traced
 from xorack.aws import dynamodb_store
 from xorack.cli import wait as waiting
-from xorack.core.ports import Unavailable
 from xorack.core.request import Request
+from xorack.errors import UnavailableError
 from xorack.ops.run import Run
 from xorack.ops.watch import ChainWatcher
 
@@ -141,7 +141,7 @@ def test_an_interrupt_and_a_failed_poll(stack, xorack, sleeps, monkeypatch, comm
 
     def fail_once(*_, **__):
         monkeypatch.setattr(ChainWatcher, "poll", poll)
-        raise Unavailable(OSError("cut off"))
+        raise UnavailableError(OSError("cut off"))
 
     sleeps.append(lambda: monkeypatch.setattr(ChainWatcher, "poll", fail_once))
     sleeps.append(nothing)

@@ -12,7 +12,7 @@ from tests.support.threads import in_threads
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.core.ports import Conflict
+from xorack.errors import ConflictError
 
 A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
 
@@ -69,8 +69,8 @@ def test_invalid_calls_raise_and_write_nothing(aws, client, acker, item):
         (acker.stamp, "t", b"\1", errors.BufferLengthsUnequal, "1 bytes"),
     ]
     for call in (acker.create, acker.stamp):
-        calls += [(call, tag, A, errors.InvalidRequest, "tag") for tag in tags]
-        calls += [(call, "u", "text", errors.InvalidRequest, "stamp")]
+        calls += [(call, tag, A, errors.ArgumentError, "tag") for tag in tags]
+        calls += [(call, "u", "text", errors.ArgumentError, "stamp")]
         calls += [(call, "u", bytes(64), errors.ZeroBufferNoOp, "zero")]
     for call, tag, stamp, error, named in calls:
         with pytest.raises(error, match=named) as caught:
@@ -83,7 +83,7 @@ def test_invalid_calls_raise_and_write_nothing(aws, client, acker, item):
         (aws.table_name, "", "partition_key: ''"),
         ("", "tag", "table_name"),
     ):
-        with pytest.raises(errors.InvalidRequest, match=named):
+        with pytest.raises(errors.ArgumentError, match=named):
             DynamoDBAcker(table, key, client)
 
 
@@ -222,7 +222,7 @@ def test_an_outage_is_raised_after_the_retries(make_acker, operation):
 
 def test_contention_that_does_not_end_raises(make_acker, monkeypatch):
     def conflict(before, after):
-        raise Conflict(before)
+        raise ConflictError(before)
 
     acker = make_acker(attempts=3)
     acker.create("t", A)

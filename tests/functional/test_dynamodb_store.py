@@ -12,10 +12,10 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.item import due_shard
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
-from xorack.core.errors import NewerFormat, NotAChain
+from xorack.core.errors import NotAChainError
 from xorack.core.marks import mark_key
-from xorack.core.ports import Conflict, Unavailable
 from xorack.core.transitions import mark_delivered
+from xorack.errors import ConflictError, UnavailableError
 
 DAY = 86_400_000
 ONCE = TimeOuts(1, 1).config()
@@ -71,7 +71,7 @@ def test_unprocessed_keys_are_retried_some_times_with_back_off(aws, monkeypatch)
     assert (calls, waits) == (list(range(7, -1, -1)), [])
     monkeypatch.setattr(store.table.client, "batch_get_item", none)
     calls.clear()
-    with pytest.raises(Unavailable, match="2 keys"):
+    with pytest.raises(UnavailableError, match="2 keys"):
         store.read(["t0", "t1"])
     assert (len(calls), waits) == (4, [0.01, 0.02, 0.04])
 
@@ -127,7 +127,7 @@ def test_a_write_names_the_generation_of_the_chain(store):
     store.put_spilled_marks(stored, marks, DAY)
     assert store.get_spilled_marks(stored, [marks[:12]])
     for before in (chain(1001, 7), chain(None, None), chain(1000, 8), chain(1000, None)):
-        with pytest.raises(Conflict) as conflict:
+        with pytest.raises(ConflictError) as conflict:
             store.write(before, replace(before, version=4))
         assert conflict.value.chain == stored
         assert store.get_spilled_marks(before, [marks[:12]]) == {}
@@ -137,9 +137,9 @@ def test_a_write_names_the_generation_of_the_chain(store):
 def test_an_item_of_a_newer_format_is_left_alone(store, aws):
     item = {"tag": {"S": "new"}, "status": {"S": "resting"}, "format": {"N": "2"}}
     store.table.client.put_item(TableName=aws.table_name, Item=item)
-    with pytest.raises(NewerFormat, match="its format is 2, and this version knows 1 at most"):
+    with pytest.raises(NotAChainError, match="its format is 2, and this version knows 1 at most"):
         store.read(["new"])
-    with pytest.raises(NewerFormat):
+    with pytest.raises(NotAChainError):
         store.write(None, Chain("new", b"\1", "open", version=1))
     assert (
         store.table.client.get_item(TableName=aws.table_name, Key={"tag": item["tag"]})["Item"]
@@ -169,7 +169,7 @@ def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):
     assert calls == ["Query"] * 2 * schema.DUE_SHARDS
     with (
         on_the_wire(lambda operation, deliver, request: error_response(request, "SlowDown")),
-        pytest.raises(Unavailable),
+        pytest.raises(UnavailableError),
     ):
         list(store.due_pages(999))
 
@@ -196,5 +196,5 @@ def test_a_scan_reports_items_that_are_not_chains(store, aws):
     invalid = []
     assert sorted(chain.tag for chain in store.scan(invalid.append)) == ["t0", "t2"]
     assert [error.tag for error in invalid] == ["evil"]
-    with pytest.raises(NotAChain):
+    with pytest.raises(NotAChainError):
         list(store.scan())

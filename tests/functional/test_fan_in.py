@@ -15,7 +15,7 @@ from tests.support.functions import Context
 from xorack import Tracker, fan_in, fan_out, names_of
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.core.errors import InvalidRequest, InvalidToken, SendFailed
+from xorack.core.errors import ArgumentError, SendError
 
 
 class Killed(BaseException):
@@ -185,7 +185,7 @@ def test_messages_whose_steps_cannot_be_sent_fail(work, functions):
         # Lambda counts an error of a batch that fails as a whole, and an alarm can see it.
         with pytest.raises(BatchProcessingError) as raised:
             handler(event, Context())
-    assert {kind for kind, *_ in raised.value.child_exceptions} == {SendFailed}
+    assert {kind for kind, *_ in raised.value.child_exceptions} == {SendError}
     assert not acked(functions)
     handler(redelivered(mixed, response), Context())
     assert acked(functions) == 3
@@ -245,7 +245,7 @@ def cut_off(count):
 def test_messages_that_the_queue_rejects_stop_the_fan_out(work, functions):
     token = work.tracker.start("t", timeout=60)
     broken = failing("SendMessageBatch", "AccessDenied", times=1, status=403)
-    with broken, pytest.raises(SendFailed), work.tracker.step(token) as step:
+    with broken, pytest.raises(SendError), work.tracker.step(token) as step:
         fan_out(step, {"a": "1"}, work.url, work.sqs)
     functions.deliver()
     assert functions.item("t")["started"] == {"N": "1"}
@@ -278,7 +278,7 @@ def test_a_message_without_a_valid_token_fails_alone(work, functions, token, inv
     options = {"processor": processor, "required": not invalid}
     handler = handler_of(work, lambda *_: handled.append(1), **options)
     assert failures(handler(event, Context())) == ["m"]
-    assert [kind for kind, *_ in processor.exceptions] == [InvalidToken]
+    assert [kind for kind, *_ in processor.exceptions] == [ArgumentError]
     assert (len(handled), acked(functions)) == (1, 2)
 
 
@@ -293,12 +293,12 @@ def test_a_message_without_a_valid_token_fails_alone(work, functions, token, inv
     ],
 )
 def test_an_event_that_ignores_failures_is_rejected(work, event):
-    with pytest.raises(InvalidRequest, match="expected an SQS event"):
+    with pytest.raises(ArgumentError, match="expected an SQS event"):
         handler_of(work, nothing)(event, Context())
 
 
 def test_a_processor_with_a_model_is_rejected(work):
-    with pytest.raises(InvalidRequest, match="processor"):
+    with pytest.raises(ArgumentError, match="processor"):
         fan_in(work.tracker, processor=BatchProcessor(EventType.SQS, model=object))
 
 

@@ -83,7 +83,7 @@ def test_a_call_of_unknown_outcome_can_be_repeated(make_acker, aws):
             "t", B, started=1, request_id="s"
         )
     assert aws.item("t")["started"] == {"N": "1"}
-    with pytest.raises(errors.InvalidRequest, match="id: ''"):
+    with pytest.raises(errors.ArgumentError, match="id: ''"):
         acker.stamp("t", B, request_id="")
 
 

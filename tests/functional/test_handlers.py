@@ -13,7 +13,7 @@ from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult, Message
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
-from xorack.core.errors import BatchFailed, InvalidRequest
+from xorack.core.errors import ArgumentError, BatchError
 from xorack.core.request import Request
 from xorack.core.stamp import traced, xor
 
@@ -95,7 +95,7 @@ def test_a_call_without_a_context_or_records(functions):
     records = [{"messageId": "m", "body": body} for body in (message(create("t")), "no JSON")]
     assert handler({"Records": records}, None) == {"batchItemFailures": []}
     assert handler({"Records": []}, None) == {"batchItemFailures": []}
-    with pytest.raises(InvalidRequest, match="event"):
+    with pytest.raises(ArgumentError, match="event"):
         handler({}, Context())
 
 
@@ -111,7 +111,7 @@ INVALID_VARIABLES = [
 @pytest.mark.parametrize(("name", "value"), INVALID_VARIABLES)
 def test_the_error_names_an_invalid_variable(functions, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    with pytest.raises(InvalidRequest, match=f"(?i){name}"):
+    with pytest.raises(ArgumentError, match=f"(?i){name}"):
         functions.consume(message(create("t")))
 
 
@@ -233,7 +233,7 @@ def test_a_batch_that_fails_as_a_whole_raises_after_its_metrics(functions, metri
     records = [{"messageId": f"m{n}", "body": message(create(f"t{n}"))} for n in range(2)]
     with (
         failing("UpdateItem", "AccessDeniedException"),
-        pytest.raises(BatchFailed, match=r"all 2 messages .*AccessDenied"),
+        pytest.raises(BatchError, match=r"all 2 messages .*AccessDenied"),
     ):
         handler({"Records": [*records, records[0]]}, Context())
     assert metrics()["MessagesFailed"] == [2.0]

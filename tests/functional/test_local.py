@@ -16,11 +16,10 @@ import pytest
 
 from xorack.cli import web
 from xorack.cli.commands import cli
+from xorack.errors import LocalError
 from xorack.local import assembly
 from xorack.local.background import Background
-from xorack.local.errors import SynthesisFailed
 from xorack.spark import java
-from xorack.spark.java import JavaNotFound
 
 QUEUES = "http://127.0.0.1:1/123456789012"
 STATE = Background(
@@ -175,7 +174,7 @@ def test_the_environment_hides_the_users_account_from_a_shell(running, monkeypat
 
 def test_the_environment_without_a_java(running, monkeypatch, xorack):
     def fail():
-        raise JavaNotFound("no Java 17 found")
+        raise LocalError("no Java 17 found")
 
     monkeypatch.setattr(java, "java_home", fail)
     status, lines, err = xorack("local", "env")
@@ -235,9 +234,7 @@ def test_the_wheels_template_serves_the_default_settings(in_wheel, monkeypatch, 
 
 def test_other_settings_need_the_cdk(in_wheel, monkeypatch):
     monkeypatch.setattr(assembly.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(
-        SynthesisFailed, match=r"settings need the CDK: pip install 'xorack\[cdk\]'"
-    ):
+    with pytest.raises(LocalError, match=r"settings need the CDK: pip install 'xorack\[cdk\]'"):
         assembly.find_template({"batch_size": "5"})
 
 
@@ -245,6 +242,6 @@ def test_other_settings_need_the_cdk(in_wheel, monkeypatch):
 def test_an_invalid_setting_is_the_line_of_the_synthesis(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     steps = []
-    with pytest.raises(SynthesisFailed, match=r"^setting `batch_size` is 'many': expected a"):
+    with pytest.raises(LocalError, match=r"^setting batch_size: 'many', expected a"):
         assembly.find_template({"batch_size": "many"}, steps.append)
     assert steps == ["synthesising the stack, some 10 to 60 s (once)"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from xorack.errors import LocalError
 from xorack.local import environment
-from xorack.local.errors import EnvironmentFailed
 
 pytestmark = pytest.mark.embedded
 
@@ -106,7 +106,7 @@ def test_a_failed_installation_is_explained_in_one_line_and_repeated(
 ):
     monkeypatch.setenv("PIP_PREFIX", "/nowhere")  # of the caller's own environment
     requirements.write_text("./no-such-package\n")
-    with pytest.raises(EnvironmentFailed, match=r"^`.*failed: ERROR.*no-such-package.*$") as caught:
+    with pytest.raises(LocalError, match=r"^`.*failed: ERROR.*no-such-package.*$") as caught:
         environment.ensure(broken, requirements)
     assert "\n" not in str(caught.value)
     prefix = [broken / "bin" / "python", "-c", "import sys; print(sys.prefix)"]
@@ -121,7 +121,7 @@ def test_a_failed_installation_is_explained_in_one_line_and_repeated(
 def test_an_impossible_directory_is_named(tmp_path, requirements, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     impossible = tmp_path / "file" / "here"
-    with pytest.raises(EnvironmentFailed, match="file"):
+    with pytest.raises(LocalError, match="file"):
         environment.ensure(impossible, requirements)
     monkeypatch.setattr(environment, "default_directory", lambda: impossible)
     assert environment.main() == 1

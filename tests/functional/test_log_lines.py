@@ -36,7 +36,7 @@ def test_every_line_has_one_schema_whatever_the_service(service):
     assert (metrics["service"], metrics["RequestsRejected"]) == (service, [1.0])
     # Lambda's own line for an error that nobody catches.
     assert uncaught.items() >= {
-        "level": "ERROR", "requestId": "request-0", "errorType": "BatchFailed",
+        "level": "ERROR", "requestId": "request-0", "errorType": "BatchError",
     }.items()  # fmt: skip
     assert "timestamp" in uncaught
 

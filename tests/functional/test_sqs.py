@@ -12,7 +12,7 @@ from tests.support.functions import receive_bodies
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import DeadLetterQueue, group_id, send, send_grouped, send_with_attributes
-from xorack.core.errors import InvalidRequest, SendFailed
+from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import Rejected, parse
 from xorack.core.request import Request
 from xorack.core.stamp import traced
@@ -110,7 +110,7 @@ def test_failed_entries_are_sent_again_unless_they_are_invalid(aws, client, send
     client.send_message_batch = some_fail
     arguments = {"max_bytes": 4000, "policy": FAST}
     if senders_fault:
-        with pytest.raises(SendFailed, match="Fault: m") as caught:
+        with pytest.raises(SendError, match="Fault: m") as caught:
             send(aws.queue_url, stamps(20), client, **arguments)
         assert len(caught.value.unsent) == 4
     else:
@@ -122,7 +122,7 @@ def test_failed_entries_are_sent_again_unless_they_are_invalid(aws, client, send
 def test_the_error_holds_the_unsent_messages(aws, client):
     with (
         failing("SendMessageBatch", "ServiceUnavailable", status=503),
-        pytest.raises(SendFailed, match=r"ServiceUnavailable.*") as caught,
+        pytest.raises(SendError, match=r"ServiceUnavailable.*") as caught,
     ):
         send(aws.queue_url, stamps(3), client, policy=FAST)
     (body,) = caught.value.unsent
@@ -130,9 +130,9 @@ def test_the_error_holds_the_unsent_messages(aws, client):
 
 
 def test_the_error_names_an_invalid_queue(client):
-    with pytest.raises(SendFailed, match=r"no-such-queue.*NonExistentQueue"):
+    with pytest.raises(SendError, match=r"no-such-queue.*NonExistentQueue"):
         send("https://sqs.eu-west-1.amazonaws.com/1/no-such-queue", stamps(1), client)
-    with pytest.raises(InvalidRequest, match="queue_url"):
+    with pytest.raises(ArgumentError, match="queue_url"):
         send("", stamps(1), client)
 
 

@@ -11,7 +11,7 @@ from lambda_src.environment import _services
 from tests.support.faults import failing, on_the_wire
 from tests.support.functions import Context, Functions, message
 from tests.support.in_process import create_resources, definitions, locked_aws
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
 
 CHECKS = {"DescribeTable", "DescribeTimeToLive"}
@@ -109,7 +109,7 @@ def test_nothing_is_written_to_a_wrong_table(adopt, described, line):
     functions = adopt(described)
     name = functions.aws.table_name
     for run in (lambda: functions.consume(CREATE), functions.sweep):
-        with counted() as calls, pytest.raises(InvalidRequest) as caught:
+        with counted() as calls, pytest.raises(ArgumentError) as caught:
             run()
         assert str(caught.value) == line.format(name)
         assert set(calls) <= CHECKS
@@ -118,7 +118,7 @@ def test_nothing_is_written_to_a_wrong_table(adopt, described, line):
 
 def test_a_repaired_table_needs_no_deployment(adopt):
     functions = adopt(table("tag", ttl=""))
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(ArgumentError):
         functions.consume(CREATE)
     functions.aws.client("dynamodb").update_time_to_live(
         TableName=functions.aws.table_name,
@@ -131,7 +131,7 @@ def test_a_table_that_does_not_exist_is_named(adopt, monkeypatch):
     functions = adopt()
     monkeypatch.setenv("TABLE_NAME", "gone")
     line = "table_name: 'gone', expected a table of this account and region"
-    with pytest.raises(InvalidRequest, match=f"^{line}$"):
+    with pytest.raises(ArgumentError, match=f"^{line}$"):
         functions.consume(CREATE)
 
 

@@ -11,7 +11,7 @@ from tests.support.cli import apply, put_invalid_item
 from tests.support.dead_letters import bodies, put, put_messages
 from tests.support.functions import Context
 from xorack.aws.schema import DUE_SHARDS
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
@@ -92,7 +92,7 @@ def test_without_a_table_it_describes_itself_and_names_the_setting(monkeypatch):
     description = handler({"describe": True}, None)
     assert description.lstrip().startswith("## Unfinished chains")
     assert "**limit**" in description
-    with pytest.raises(InvalidRequest, match="TABLE_NAME"):
+    with pytest.raises(ArgumentError, match="TABLE_NAME"):
         handler(CONTEXT, None)
 
 
@@ -160,7 +160,7 @@ def test_a_button_leads_to_the_other_page(world, page, other, name):
 
 @pytest.mark.parametrize("page", ["letters", None, 5, []])
 def test_an_invalid_page_is_named(world, page):
-    with pytest.raises(InvalidRequest, match=r"page: .*, expected chains or dead-letters"):
+    with pytest.raises(ArgumentError, match=r"page: .*, expected chains or dead-letters"):
         handler({"page": page, **CONTEXT}, None)
 
 
@@ -173,5 +173,5 @@ def test_the_page_says_why_the_dead_letters_cannot_be_read(world, monkeypatch):
 
 @pytest.mark.parametrize("limit", [0, 101, "20", 2.0, True, None])
 def test_an_invalid_limit_is_named(world, limit):
-    with pytest.raises(InvalidRequest, match=r"limit: .*, expected a whole number from 1 to 100"):
+    with pytest.raises(ArgumentError, match=r"limit: .*, expected a whole number from 1 to 100"):
         handler({"limit": limit, **CONTEXT}, None)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.pictures import NOW, page, sample
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
 from xorack.web.widget import render
@@ -114,7 +114,9 @@ def test_no_text_of_others_runs_or_becomes_an_element(shown):
         ChainStatus(Chain(text, b"\1", "open", failing=text, deadline=NOW + n), NOW)
         for n, text in enumerate(HACKS)
     )
-    source = render(Snapshot(NOW, chains, invalid=tuple(NotAChain(text, text) for text in HACKS)))
+    source = render(
+        Snapshot(NOW, chains, invalid=tuple(NotAChainError(text, text) for text in HACKS))
+    )
     result = shown(page(source)).evaluate("""() => {
         const widget = document.querySelector('#widget .xorack');
         const tags = [...widget.querySelectorAll('.tag')];

@@ -6,31 +6,25 @@ From the user guide (`alarm-evaluation`, `alarms-and-missing-data`, `using-metri
 
 from __future__ import annotations
 
-import ast
 import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from typing import Any
 
 from .templates import Template, target
 
 Key = tuple[str, str, frozenset[tuple[str, str]]]
-Points = list[float | None]
-"""Values of consecutive periods, the oldest first; None where data is missing."""
-_OPERATORS: dict[type, Callable[[float, float], float]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: operator.truediv, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt,
-}  # fmt: skip
+"""Namespace, name and dimensions of a metric."""
 _COMPARISONS = {
     "GreaterThanThreshold": operator.gt,
     "GreaterThanOrEqualToThreshold": operator.ge,
     "LessThanThreshold": operator.lt,
 }
-_STATISTICS: dict[str, Callable[[list[float]], float]] = {
-    "Sum": sum, "Maximum": max, "Minimum": min
-}  # fmt: skip
+_STATISTICS: dict[str, Callable[[list[float]], float]] = {"Sum": sum, "Maximum": max}
 
 
 @dataclass(frozen=True)
@@ -61,27 +55,21 @@ class Data:
         for name, value in values.items():
             self._values[namespace, name, frozenset(dimensions.items())][minute] = value
 
-    def has(self, metric: Metric) -> bool:
-        """True if there is any data of a metric."""
-        return bool(self._values.get(metric.key))
-
     def read(self, metric: Metric, minute: int, periods: int, rules: Rules) -> Points:
         """Read the latest periods that end at a minute."""
-        series, cache = self._values[metric.key], metric.cache
+        series = self._values.get(metric.key)
+        if not series:
+            return Points(repeat(None, periods))
         known = minute - rules.delays.get(metric.key[0], 0)
-        points = []
-        for end in range(minute - (periods - 1) * metric.minutes, minute + 1, metric.minutes):
-            if (part := (end, min(end, known))) not in cache:
-                window = range(end - metric.minutes + 1, part[1] + 1)
-                values = [series[at] for at in window if at in series]
-                cache[part] = _STATISTICS[metric.statistic](values) if values else None
-            points.append(cache[part])
-        return points
+        ends = range(minute - (periods - 1) * metric.minutes, minute + 1, metric.minutes)
+        if metric.minutes == 1:
+            return Points(series.get(end) if end <= known else None for end in ends)
+        return Points(metric.value(series, end, min(end, known)) for end in ends)
 
 
 @dataclass
 class Metric:
-    """A metric of an alarm, and the periods that were read: its end, and the end of its data."""
+    """A metric of an alarm, and the values of periods: their end, and the end of their data."""
 
     key: Key
     statistic: str
@@ -94,6 +82,14 @@ class Metric:
         key = (metric["Namespace"], metric["MetricName"], frozenset(dimensions))
         return cls(key, statistic, seconds // 60)
 
+    def value(self, series: Mapping[int, float], end: int, known: int) -> float | None:
+        """The value of a period of which the minutes up to `known` have arrived."""
+        if (end, known) not in self.cache:
+            minutes = range(end - self.minutes + 1, known + 1)
+            values = [series[minute] for minute in minutes if minute in series]
+            self.cache[end, known] = _STATISTICS[self.statistic](values) if values else None
+        return self.cache[end, known]
+
 
 class MetricAlarm:
     """An alarm on a metric or an expression."""
@@ -104,38 +100,33 @@ class MetricAlarm:
         self.treat_missing = properties["TreatMissingData"]
         self._threshold = properties["Threshold"]
         self._breaches = _COMPARISONS[properties["ComparisonOperator"]]
-        self._without_data: tuple[str | None] | None = None
-        self.expression: ast.expr | None = None
-        self.metrics: dict[str, Metric] = {}
+        self._states: dict[Any, str | None] = {}
+        self._expression = "metric"
+        self._metrics: dict[str, Metric] = {}
         if "MetricName" in properties:
             one = Metric.of(properties, properties["Statistic"], properties["Period"])
-            self.metrics["metric"] = one
+            self._metrics["metric"] = one
         for query in properties.get("Metrics", []):
             if "Expression" in query:
-                self.expression = ast.parse(query["Expression"], mode="eval").body
+                self._expression = query["Expression"]
             else:
-                of, stat = query["MetricStat"]["Metric"], query["MetricStat"]["Stat"]
-                one = Metric.of(of, stat, query["MetricStat"]["Period"])
-                self.metrics[query["Id"]] = one
+                of = query["MetricStat"]
+                self._metrics[query["Id"]] = Metric.of(of["Metric"], of["Stat"], of["Period"])
 
     def state(self, data: Data, minute: int, rules: Rules) -> str | None:
-        """The state after an evaluation; None if it stays."""
-        if any(map(data.has, self.metrics.values())):
-            return self._judge(data, minute, rules)
-        if self._without_data is None:
-            self._without_data = (self._judge(data, minute, rules),)
-        return self._without_data[0]
-
-    def _judge(self, data: Data, minute: int, rules: Rules) -> str | None:
+        """The state after an evaluation by the same rules as before; None if it stays."""
         size = self.periods + rules.extra
-        read = {name: data.read(one, minute, size, rules) for name, one in self.metrics.items()}
-        points = read.get("metric", [])
-        if self.expression is not None:
-            points = compute(self.expression, read, rules.fills_empty)  # type: ignore[assignment]
-        ignored = rules.dynamodb_ignores and any(
-            metric.key[0] == "AWS/DynamoDB" for metric in self.metrics.values()
-        )
+        read = {name: data.read(one, minute, size, rules) for name, one in self._metrics.items()}
+        key = tuple(map(tuple, read.values()))
+        if key not in self._states:
+            self._states[key] = self._judge(read, rules)
+        return self._states[key]
+
+    def _judge(self, read: Mapping[str, Points], rules: Rules) -> str | None:
+        points = compute(self._expression, read, rules.fills_empty)
         breaching = [None if p is None else self._breaches(p, self._threshold) for p in points]
+        of_dynamodb = any(one.key[0] == "AWS/DynamoDB" for one in self._metrics.values())
+        ignored = rules.dynamodb_ignores and of_dynamodb
         treat_missing = "ignore" if ignored else self.treat_missing
         return judge(breaching, self.datapoints, self.periods, treat_missing)
 
@@ -152,71 +143,61 @@ def judge(
     return "ALARM" if sum(real) + filled >= datapoints else "OK"
 
 
-def compute(node: ast.expr, read: Mapping[str, Points], fills_empty: bool) -> Points | float | str:
-    """Compute an expression of metric math: the few forms that the alarms use."""
+def _operator(apply: Callable[[float, float], float], reflected: bool = False) -> Any:
+    """An operator of metric math: what only one of two series lacks is 0, x / 0 is dropped."""
 
-    def value(node: ast.expr) -> Any:
-        return compute(node, read, fills_empty)
+    def operate(points: Points, other: Points | float) -> Points:
+        both = isinstance(other, Points)
 
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return number
-        case ast.Name(id="REPEAT"):
-            return "REPEAT"
-        case ast.Name(id=name):
-            return read[name]
-        case ast.BinOp(left=left, op=op, right=right):
-            return _combine(_OPERATORS[type(op)], value(left), value(right))
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _combine(_OPERATORS[type(op)], value(left), value(right))
-        case ast.Call(func=ast.Name(id="IF"), args=[condition, then, *otherwise]):
-            return _choose(value(condition), value(then), *map(value, otherwise))
-        case ast.Call(func=ast.Name(id="FILL"), args=[points, filler]):
-            return _fill(value(points), value(filler), fills_empty)
-        case ast.Call(func=ast.Name(id="DIFF"), args=[points]):
-            return _differences(value(points))
-    raise NotImplementedError(ast.dump(node))
+        def value(a: float | None, b: float | None) -> float | None:
+            if a is None and (b is None or not both):
+                return None
+            left, right = (b or 0, a or 0) if reflected else (a or 0, b or 0)
+            try:
+                return float(apply(left, right))
+            except ZeroDivisionError:
+                return None
+
+        return Points(map(value, points, other if both else repeat(other)))
+
+    return operate
 
 
-def _combine(
-    apply: Callable[[float, float], float], left: Points | float, right: Points | float
-) -> Points | float:
-    """Combine series; a value that only one of two series lacks is 0, and x / 0 is dropped."""
-    if not isinstance(left, list) and not isinstance(right, list):
-        return float(apply(left, right))
-    size = len(left) if isinstance(left, list) else len(right)  # type: ignore[arg-type]
-    columns = [one if isinstance(one, list) else [one] * size for one in (left, right)]
-    scalar = not (isinstance(left, list) and isinstance(right, list))
-    points: Points = []
-    for a, b in zip(*columns, strict=True):
-        missing = a is None or b is None if scalar else a is None and b is None
-        try:
-            points.append(None if missing else float(apply(a or 0, b or 0)))
-        except ZeroDivisionError:
-            points.append(None)
+class Points(list):
+    """Values of consecutive periods, the oldest first; None where data is missing."""
+
+    __add__ = _operator(operator.add)
+    __sub__ = _operator(operator.sub)
+    __rsub__ = _operator(operator.sub, reflected=True)
+    __rmul__ = _operator(operator.mul, reflected=True)
+    __truediv__ = _operator(operator.truediv)
+    __lt__ = _operator(operator.lt)
+    __gt__ = _operator(operator.gt)
+    __ge__ = _operator(operator.ge)
+
+
+def compute(expression: str, read: Mapping[str, Points], fills_empty: bool) -> Points:
+    """Compute an expression of metric math, which is one of Python."""
+    functions = {
+        "IF": lambda conditions, points: Points(
+            (point or 0) if condition else None
+            for condition, point in zip(conditions, points, strict=True)
+        ),
+        "FILL": partial(_fill, fills_empty),
+        "DIFF": _differences,
+        "REPEAT": "REPEAT",
+    }
+    points: Points = eval(expression, {**functions, **read})
     return points
 
 
-def _choose(
-    condition: Points, then: Points | float, otherwise: Points | float | None = None
-) -> Points:
-    def at(index: int) -> float | None:
-        if condition[index] is None:
-            return None
-        if condition[index]:
-            return (then[index] or 0) if isinstance(then, list) else then
-        return otherwise[index] if isinstance(otherwise, list) else otherwise
-
-    return [at(index) for index in range(len(condition))]
-
-
-def _fill(points: Points, filler: float | str, fills_empty: bool) -> Points:
+def _fill(fills_empty: bool, points: Points, filler: float | str) -> Points:
     if not fills_empty and all(point is None for point in points):
         return points
-    filled: Points = []
+    filled = Points()
     for point in points:
         last = filled[-1] if filled else None
-        filled.append(point if point is not None else last if filler == "REPEAT" else filler)  # type: ignore[arg-type]
+        filled.append(point if point is not None else last if filler == "REPEAT" else filler)
     return filled
 
 
@@ -247,12 +228,10 @@ class Composite:
         rule = "".join(map(target, properties["AlarmRule"]["Fn::Join"][1]))
         one = r'ALARM\("(\w+)"\)'
         assert re.fullmatch(rf"\({one}( OR {one})*\)", rule)
-        return cls(
-            re.findall(one, rule),
-            target(properties["ActionsSuppressor"]) if "ActionsSuppressor" in properties else None,
-            properties.get("ActionsSuppressorWaitPeriod", 0) // 60,
-            properties.get("ActionsSuppressorExtensionPeriod", 0) // 60,
-        )
+        suppressor = properties.get("ActionsSuppressor")
+        times = (f"ActionsSuppressor{name}Period" for name in ("Wait", "Extension"))
+        wait, extension = (properties.get(name, 0) // 60 for name in times)
+        return cls(re.findall(one, rule), suppressor and target(suppressor), wait, extension)
 
     def state(self, states: Mapping[str, str]) -> str:
         """The state by those of other alarms."""
@@ -269,33 +248,31 @@ class CloudWatch:
 
     def __init__(self, template: Template, rules: Rules) -> None:
         self._rules = rules
-        created = {
-            **template.of("AWS::CloudWatch::Alarm"),
-            **template.of("AWS::CloudWatch::CompositeAlarm"),
-        }
+        created = alarms_of(template)
         self._alarms: dict[str, MetricAlarm | Composite] = {
             name: Composite.of(one) if "AlarmRule" in one else MetricAlarm(one)
             for name, one in created.items()
         }
         # Without a topic, the composite alarms would notify one.
-        self._notifies = {(name, "ALARM") for name, one in created.items() if "AlarmRule" in one}
-        for name, one in created.items():
-            for action, state in (("AlarmActions", "ALARM"), ("OKActions", "OK")):
-                if action in one:
-                    self._notifies.add((name, state))
+        self._notifies = {
+            (name, state)
+            for name, one in created.items()
+            for action, state in (("AlarmActions", "ALARM"), ("OKActions", "OK"))
+            if action in one or (state == "ALARM" and "AlarmRule" in one)
+        }
         self._states = dict.fromkeys(created, "INSUFFICIENT_DATA")
         self._left: dict[str, int] = {}
         self.changes: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self.messages: list[tuple[int, str, str]] = []
 
     def run(self, data: Data, minutes: range) -> None:
-        """Evaluate the alarms in each of these minutes."""
+        """Evaluate the alarms in each of these minutes: composite alarms after the others."""
+        ordered = sorted(self._alarms.items(), key=lambda item: isinstance(item[1], Composite))
         for minute in minutes:
-            for name, alarm in self._alarms.items():
+            for name, alarm in ordered:
                 if isinstance(alarm, MetricAlarm):
                     self._change(minute, name, alarm.state(data, minute, self._rules))
-            for name, alarm in self._alarms.items():
-                if isinstance(alarm, Composite):
+                else:
                     self._change(minute, name, alarm.state(self._states))
                     self._act_if_due(minute, name, alarm)
 
@@ -327,6 +304,12 @@ class CloudWatch:
     def _notify(self, minute: int, name: str, state: str) -> None:
         if (name, state) in self._notifies:
             self.messages.append((minute, short(name), state))
+
+
+def alarms_of(template: Template) -> dict[str, dict[str, Any]]:
+    """The properties of all alarms, composite alarms last, by logical id."""
+    kinds = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+    return {name: alarm for kind in kinds for name, alarm in template.of(kind).items()}
 
 
 def short(name: str) -> str:

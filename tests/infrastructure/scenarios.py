@@ -105,7 +105,10 @@ class Scenario:
                 ApproximateNumberOfMessagesNotVisible=len(self._queue) - visible, **known,
             )  # fmt: skip
         if received:
-            self._put_batch(data, names, minute, all_failed=not deleted)
+            data.put(
+                minute, "AWS/Lambda", names.consumer, Invocations=1,
+                Errors=max(self.errors(minute), not deleted), Duration=1000 * self.seconds(minute),
+            )  # fmt: skip
         self._put_dead_letters(data, names, minute)
 
     def _consume(self, names: _Names, minute: int, end: int) -> tuple[int, int]:
@@ -127,12 +130,6 @@ class Scenario:
                 kept.append(message)
         self._queue = kept
         return received, deleted
-
-    def _put_batch(self, data: Data, names: _Names, minute: int, *, all_failed: bool) -> None:
-        data.put(
-            minute, "AWS/Lambda", names.consumer, Invocations=1,
-            Errors=max(self.errors(minute), all_failed), Duration=1000 * self.seconds(minute),
-        )  # fmt: skip
 
     def _put_dead_letters(self, data: Data, names: _Names, minute: int) -> None:
         """Put the metrics of a queue that has data only while it contains messages."""
@@ -165,20 +162,16 @@ class Scenario:
             )  # fmt: skip
 
 
-@dataclass
 class _Names:
     """Dimensions and settings of a template."""
 
-    template: Template
-
-    def __post_init__(self) -> None:
-        self.queue = {"QueueName": self.template.queue()[0]}
-        self.dead_letters = {"QueueName": self.template.dead_letters()[0]}
-        self.consumer = {"FunctionName": self.template.function("consumer")[0]}
-        self.sweeper = {"FunctionName": self.template.function("sweeper")[0]}
-        self.table = {"TableName": self.template.table()[0]}
-        environment = self.template.environment("consumer")
-        self.service = {"service": environment["POWERTOOLS_SERVICE_NAME"]}
-        queue = self.template.queue()[1]
+    def __init__(self, template: Template) -> None:
+        name, queue = template.queue()
+        self.queue = {"QueueName": name}
+        self.dead_letters = {"QueueName": template.dead_letters()[0]}
+        self.consumer = {"FunctionName": template.function("consumer")[0]}
+        self.sweeper = {"FunctionName": template.function("sweeper")[0]}
+        self.table = {"TableName": template.table()[0]}
+        self.service = {"service": template.environment("consumer")["POWERTOOLS_SERVICE_NAME"]}
         self.visibility: int = queue["VisibilityTimeout"]
         self.max_receive_count: int = queue["RedrivePolicy"]["maxReceiveCount"]

@@ -157,7 +157,7 @@ def a_missing_file(folder):
 )  # fmt: skip
 def test_the_error_names_a_package_that_is_not_the_locked_one(changed, change, package, problem):
     change(changed)
-    with pytest.raises(code.PackageError) as caught:
+    with pytest.raises(code.StateError) as caught:
         code.assemble_code.__wrapped__()
     command = f"pip install --force-reinstall --no-deps '{package}'"
     advice = f": the functions' code needs {package}: {command}"

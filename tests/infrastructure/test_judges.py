@@ -83,7 +83,7 @@ def output(*command):
     return json.loads(run.stdout)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_cfn_lint_sees_an_action_that_does_not_exist(tmp_path):
     statement = {"Effect": "Allow", "Action": "sqs:NoSuchAction", "Resource": "*"}
     document = {"Version": "2012-10-17", "Statement": [statement]}

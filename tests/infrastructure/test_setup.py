@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,148 +58,148 @@ def publish(folder: Path, name: str, script: str = "") -> str:
     return f"{name}==1 \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
-class Project:
-    """A small checkout, with a registry."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.registry = root / "registry"
-        self.venv = root / ".venv"
-
-    def write(self) -> None:
-        self.root.mkdir()
-        real = ROOT / ".venv-uv" / "bin" / "uv"
-        lines = [publish(self.registry, "uv", f'#!/bin/sh\nexec "{real}" "$@"\n')]
-        lines += [publish(self.registry, name) for name in ("demo", "tests", "project")]
-        (self.root / "requirements.lock").write_text("".join(lines))
-        (self.root / "requirements.txt").write_text("demo==1\n")
-        (self.root / "pyproject.toml").write_text(PYPROJECT)
-        (self.root / "backend.py").write_text(BACKEND)
-        (self.root / "tools").mkdir()
-        shutil.copy(venv.__file__, self.root / "tools")
-        embedded = self.root / "xorack" / "local" / "environment.py"
-        embedded.parent.mkdir(parents=True)
-        embedded.write_text("open('embedded', 'w')\n")
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        kept = {"PATH", "HOME", "LANG", "TMPDIR"}
-        environment = {
-            **{name: value for name, value in os.environ.items() if name in kept},
-            "PIP_CONFIG_FILE": os.devnull,
-            "PIP_INDEX_URL": self.registry.as_uri(),
-            "UV_CACHE_DIR": str(self.root / "cache"),
-        }
-        command = [sys.executable, self.root / "tools" / "venv.py", *arguments]
-        pipe, out = subprocess.PIPE, subprocess.STDOUT
-        return subprocess.Popen(command, env=environment, stdout=pipe, stderr=out, text=True)
-
-    def set_up(self, *arguments: str, status: int = 0) -> str:
-        process = self.start(*arguments)
-        output, _ = process.communicate()
-        assert process.returncode == status, output
-        return output
-
-    def installed(self) -> set[str]:
-        return {path.stem for path in self.venv.glob("lib/python3*/site-packages/*.py")} - {
-            "_virtualenv"
-        }
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    project = Project(tmp_path_factory.mktemp("made") / "checkout")
-    project.write()
-    assert "Setting up .venv" in project.set_up("demo")
-    return project
-
-
-@pytest.fixture
-def project(made, tmp_path):
-    """A checkout with what the demo needs."""
-    copy = Project(tmp_path / "checkout")
-    shutil.copytree(made.root, copy.root, symlinks=True)
-    return copy
-
-
 @pytest.mark.thorough
-def test_the_demo_installs_less_and_the_tests_add_the_rest(project):
-    assert project.installed() == {"demo", "project"}
-    assert (project.root / "embedded").exists()
-    assert project.set_up("demo") == ""
-    mark = project.venv / "still here"
-    mark.touch()
-    assert project.set_up("dev")
-    assert project.installed() == {"demo", "tests", "project"}
-    assert mark.exists()
-    for name in ("dev", "demo"):  # there is more than the demo needs
-        assert project.set_up(name, "--same-python") == ""
+def test_only_what_the_lock_names_is_installed(tmp_path):
+    """A small checkout with a registry of its own, and the real uv."""
+    real = ROOT / ".venv-uv" / "bin" / "uv"
+    registry, installed = tmp_path / "registry", tmp_path / ".venv"
+    locks = [publish(registry, "uv", f'#!/bin/sh\nexec "{real}" "$@"\n')]
+    locks += [publish(registry, name) for name in ("demo", "tests", "project")]
+    whole = "".join(locks)
+    files = {
+        "requirements.lock": whole, "requirements.txt": "demo==1\n", "pyproject.toml": PYPROJECT,
+        "backend.py": BACKEND, "tools/venv.py": Path(venv.__file__).read_text(),
+        "xorack/local/environment.py": "open('embedded', 'w')\n",
+    }  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    environment = {
+        **kept,
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": registry.as_uri(),
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+    }
 
+    def set_up(name, status=0):
+        ran = run(sys.executable, str(tmp_path / "tools" / "venv.py"), name, **environment)
+        assert ran.returncode == status, ran.stderr
+        return ran.stdout + ran.stderr
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("source", ["requirements.txt", "requirements.lock", "pyproject.toml"])
-def test_an_outdated_environment_is_updated(project, source):
-    mark = project.venv / "still here"
-    mark.touch()
-    with (project.root / source).open("a") as file:
-        file.write("# another\n")
-    assert project.set_up("demo")
-    assert mark.exists()
-    assert project.set_up("demo") == ""
+    def packages():
+        paths = installed.glob("lib/python3*/site-packages/*.py")
+        return {path.stem for path in paths} - {"_virtualenv"}
 
-
-@pytest.mark.thorough
-def test_after_a_failure_it_starts_from_scratch(project):
-    lock = project.root / "requirements.lock"
-    whole = lock.read_text()
-    lock.write_text(re.sub(r"(tests==1.*\n.*sha256:)....", r"\1beef", whole))
-    half = project.venv / "half a package"
-    half.touch()
-    output = project.set_up("dev", status=1)
+    assert "Setting up .venv" in set_up("demo")
+    assert packages() == {"demo", "project"}
+    assert (tmp_path / "embedded").exists()
+    assert set_up("demo") == ""
+    (tmp_path / "requirements.lock").write_text(
+        re.sub(r"(tests==1.*\n.*sha256:)....", r"\1beef", whole)
+    )
+    output = set_up("dev", status=1)
     assert "Hash mismatch for `tests==1`" in output
     assert "error: " in output
     assert "Traceback" not in output
-    lock.write_text(whole)
-    assert half.exists()
-    project.set_up("dev")
-    assert project.installed() == {"demo", "tests", "project"}
-    assert not half.exists()
+    (tmp_path / "requirements.lock").write_text(whole)
+    set_up("dev")
+    assert packages() == {"demo", "tests", "project"}
+    (tmp_path / "requirements.txt").write_text("demo==1\nuv==2\n")
+    assert "make lock" in set_up("demo", status=1)
 
 
-@pytest.mark.thorough
-def test_what_the_lock_lacks_is_not_installed(project):
-    (project.root / "requirements.txt").write_text("demo==1\ntests==1\nproject==1\nuv==2\n")
-    assert "make lock" in project.set_up("demo", status=1)
+class Checkout:
+    """A checkout whose uv makes empty environments.
+
+    Attributes:
+        commands: What uv was told: "venv", which makes an environment from scratch, and "pip".
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.venv = root / ".venv"
+        self.commands: list[str] = []
+        for name in SOURCES:
+            (root / name).touch()
+
+    def uv(self, *arguments: str | Path) -> None:
+        self.commands.append(str(arguments[0]))
+        if arguments[0] == "venv":
+            shutil.rmtree(self.venv, ignore_errors=True)
+            (self.venv / "bin").mkdir(parents=True)
+            (self.venv / "bin" / "python").symlink_to(sys.executable)
+
+    def set_up(self, name: str, same_python: bool = False) -> list[str]:
+        """Make or update an environment; return the commands of it."""
+        self.commands.clear()
+        assert venv.environment(name, same_python) == self.venv / "bin"
+        return list(self.commands)
 
 
-@pytest.mark.thorough
-def test_an_environment_without_its_python_is_made_again(project):
-    for python in (project.venv / "bin").glob("python*"):
-        python.unlink()
-        python.symlink_to("/nowhere/python")
-    assert project.set_up("demo")
-    assert run(str(project.venv / "bin" / "python"), "-c", "import demo").returncode == 0
+SOURCES = ("requirements.txt", "requirements.lock", "pyproject.toml")
+UPDATE = ["pip", "pip"]
+NEW = ["venv", *UPDATE]
 
 
-@pytest.mark.thorough
-def test_a_link_to_another_environment_is_replaced_and_that_one_kept(project):
-    others = project.root / "of another checkout"
-    project.venv.rename(others)
-    project.venv.symlink_to(others)
-    assert project.set_up("demo") == ""
-    project.set_up("dev")
-    assert not project.venv.is_symlink()
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    checkout = Checkout(tmp_path)
+    monkeypatch.setattr(venv, "ROOT", tmp_path)
+    monkeypatch.setattr(venv, "uv", checkout.uv)
+    return checkout
+
+
+def test_an_environment_is_updated_if_it_is_outdated_or_has_too_little(checkout):
+    assert checkout.set_up("demo") == NEW
+    for source in SOURCES:
+        with (checkout.root / source).open("a") as file:
+            file.write("# another\n")
+        assert [checkout.set_up("demo") for _ in range(2)] == [UPDATE, []]
+    assert checkout.set_up("dev") == UPDATE
+    # There is more than the demo needs.
+    assert [checkout.set_up(name, same_python=True) for name in ("dev", "demo")] == [[], []]
+
+
+def test_after_a_failure_it_starts_from_scratch(checkout, monkeypatch):
+    checkout.set_up("demo")
+    monkeypatch.setattr(venv, "uv", lambda *_: subprocess.check_call(["false"]))
+    with pytest.raises(subprocess.CalledProcessError):
+        checkout.set_up("dev")
+    monkeypatch.setattr(venv, "uv", checkout.uv)
+    assert checkout.set_up("dev") == NEW
+
+
+def test_an_environment_without_its_python_is_made_again(checkout):
+    checkout.set_up("demo")
+    (checkout.venv / "bin" / "python").unlink()
+    (checkout.venv / "bin" / "python").symlink_to("/nowhere/python")
+    assert checkout.set_up("demo") == NEW
+
+
+def test_a_link_to_another_environment_is_replaced_and_that_one_kept(checkout):
+    checkout.set_up("demo")
+    others = checkout.venv.rename(checkout.root / "of another checkout")
+    checkout.venv.symlink_to(others)
+    assert [checkout.set_up(name) for name in ("demo", "dev")] == [[], NEW]
+    assert not checkout.venv.is_symlink()
     assert (others / ".installed").read_text().startswith("demo ")
 
 
-@pytest.mark.thorough
-def test_of_two_runs_at_once_one_installs(project):
-    shutil.rmtree(project.venv)
-    shutil.rmtree(project.root / ".venv-uv")
-    runs = [project.start("dev") for _ in range(2)]
-    outputs = [process.communicate()[0] for process in runs]
-    assert [process.returncode for process in runs] == [0, 0], outputs
-    assert sum(output.count("Setting up") for output in outputs) == 1
-    assert project.installed() == {"demo", "tests", "project"}
+def test_of_two_runs_at_once_one_installs(checkout, monkeypatch):
+    original, both, looked = venv.contents, threading.Barrier(2), set()
+
+    def contents(*arguments):
+        found = original(*arguments)
+        if threading.get_ident() not in looked:
+            looked.add(threading.get_ident())
+            both.wait()
+        return found
+
+    monkeypatch.setattr(venv, "contents", contents)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(venv.environment, ["dev"] * 2))
+    assert checkout.commands == NEW
 
 
 def test_an_environment_of_another_python_is_replaced_on_demand(tmp_path):

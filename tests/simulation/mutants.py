@@ -33,8 +33,9 @@ from xorack.core import event, marks, transitions
 from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
-from xorack.core.ports import NO_TIME, Conflict
+from xorack.core.ports import NO_TIME
 from xorack.core.transitions import VERDICTS
+from xorack.errors import ConflictError
 from xorack.ops.dead_letters import DeadMessage
 
 ANY_STATE = "attribute_exists(#key) OR attribute_not_exists(#key)"
@@ -134,7 +135,7 @@ def _write_old_state(after_conflict, part, conflict):
     old, stored = part.cached and part.cached.chain, conflict.chain
     if old is not None and stored is not None:
         stored = replace(old, version=stored.version, stamp=stored.stamp)
-    after_conflict(part, Conflict(stored, maybe_ours=conflict.maybe_ours))
+    after_conflict(part, ConflictError(stored, maybe_ours=conflict.maybe_ours))
 
 
 def _overwrite(change, writer, chain, edit):
@@ -149,8 +150,8 @@ def _overwrite(change, writer, chain, edit):
 def _ignore_returned_state(write, *call):
     try:
         write(*call)
-    except Conflict as conflict:
-        raise Conflict(None, maybe_ours=conflict.maybe_ours) from conflict
+    except ConflictError as conflict:
+        raise ConflictError(None, maybe_ours=conflict.maybe_ours) from conflict
 
 
 def _changed_read(operation, change):

@@ -13,7 +13,7 @@ from tests.simulation.senders import Senders
 from tests.simulation.services import Function, Sender
 from tests.simulation.world import Machine
 from xorack.aws.schema import FORMAT
-from xorack.core.errors import SendFailed, TagNotFound, XorAckError
+from xorack.core.errors import SendError, TagNotFound, XorAckError
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Schedule
@@ -119,7 +119,7 @@ class Operator:
             return
         try:
             sender.redrive()
-        except (ClientError, BotoCoreError, SendFailed) as error:
+        except (ClientError, BotoCoreError, SendError) as error:
             self.world.log(f"redrive failed: {error}")
 
     def _empty_queues(self, sender: Sender, milliseconds: int) -> None:

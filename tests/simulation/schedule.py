@@ -22,7 +22,7 @@ from tests.simulation.senders import Senders
 from tests.simulation.services import Function, Sender, simulated_clock_and_ids
 from tests.simulation.workload import ChainWorkload, chain_workload
 from tests.simulation.world import EPOCH, Crash, Machine, World
-from xorack.core.ports import Unavailable
+from xorack.errors import UnavailableError
 
 
 class Schedule:
@@ -102,7 +102,7 @@ class Schedule:
         while not self.finished:
             try:
                 function.sweep(self.options.invocation)
-            except (Unavailable, ClientError, BotoCoreError) as problem:
+            except (UnavailableError, ClientError, BotoCoreError) as problem:
                 self.world.log(f"sweep failed: {problem}")
             except Crash:
                 self.world.log("CRASHED")

@@ -11,7 +11,7 @@ from tests.simulation.aws import QUEUE, Client
 from tests.simulation.services import Sender
 from tests.simulation.workload import Submission
 from tests.simulation.world import Crash, Machine
-from xorack.core.errors import SendFailed, StaleLocalData, TagExists, TagNotFound, XorAckError
+from xorack.core.errors import SendError, StaleLocalData, TagExists, TagNotFound, XorAckError
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Schedule
@@ -80,7 +80,7 @@ class Senders:
             try:
                 sender.send(requests, self.random.choice((1024, 4096, 250_000)))
                 break
-            except SendFailed:
+            except SendError:
                 sender.machine.pause(1000)
         valid = [one.raw for one in part[:3] if one.request]
         for one in part:

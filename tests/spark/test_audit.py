@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from tests.spark.orders import LINES, SIZES, Run, lines_of, tag
 from tests.support.queue_server import QueueServer
-from xorack.spark import InvalidOption, NotStarted, UnsuitableColumns
+from xorack.errors import ArgumentError, ColumnsError, StateError
 
 pytestmark = pytest.mark.spark
 
@@ -89,7 +89,7 @@ def test_a_table_without_chains(started):
     audit = started.rows.audit(started.write(started.bill(damaged(started)), "billed"))
     assert not audit.agrees
     assert (audit.found, audit.chains, audit.differing) == (153, {"undecided": ORDERS}, None)
-    with pytest.raises(UnsuitableColumns, match="the table has evidence of all chains together"):
+    with pytest.raises(ColumnsError, match="the table has evidence of all chains together"):
         audit.missing_rows(started.read())
 
 
@@ -106,11 +106,11 @@ def test_a_start_without_rows(run):
 
 def test_errors(started):
     for table, problem in (([], "an empty list"), ("no_such_table", "'no_such_table' cannot be")):
-        with pytest.raises(InvalidOption, match=f"^option table: {problem}"):
+        with pytest.raises(ArgumentError, match=f"^table: {problem}"):
             started.rows.audit(table)
-    with pytest.raises(NotStarted, match="has not started rows named 'lines'"):
+    with pytest.raises(StateError, match="has not started rows named 'lines'"):
         started.again(run_id="other").rows.audit(started.read())
-    with pytest.raises(UnsuitableColumns, match="neither the evidence of 'lines'"):
+    with pytest.raises(ColumnsError, match="neither the evidence of 'lines'"):
         started.rows.audit(started.read().select("order", "sku"))
 
 

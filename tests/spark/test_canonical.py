@@ -6,7 +6,8 @@ import pyspark
 import pytest
 from pyspark.sql import functions as F
 
-from xorack.spark import UnsuitableColumns, diff
+from xorack.errors import ColumnsError
+from xorack.spark import diff
 from xorack.spark._diff.columns import compare_columns
 from xorack.spark._diff.digests import hash_of
 
@@ -135,7 +136,7 @@ def test_hashes_of_several_columns(spark):
 )
 def test_unsuitable_types(spark, left, right, message):
     sides = [spark.range(1).selectExpr("id", f"{value} AS x") for value in (left, right)]
-    with pytest.raises(UnsuitableColumns, match=message):
+    with pytest.raises(ColumnsError, match=message):
         diff(*sides, key="id")
 
 

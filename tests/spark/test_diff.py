@@ -9,13 +9,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.conftest import EACH_SESSION
-from xorack.spark import (
-    Counts,
-    InvalidOption,
-    NotDeterministic,
-    UnsuitableColumns,
-    diff,
-)
+from xorack.errors import ArgumentError, ColumnsError, StateError
+from xorack.spark import Counts, diff
 from xorack.spark._diff import digests, pairing
 
 pytestmark = pytest.mark.spark
@@ -183,12 +178,12 @@ def test_columns_of_one_side(frame):
 @pytest.mark.slow
 def test_case_sensitive_names(frame, configure):
     rows = frame([(1, 2, 3)], "id int, a int, A int")
-    with pytest.raises(UnsuitableColumns, match="the left frame has 2 columns a"):
+    with pytest.raises(ColumnsError, match="the left frame has 2 columns a"):
         diff(rows, rows, key="id")
     configure("spark.sql.caseSensitive", "true")
     with diff(rows, rows.withColumn("A", F.lit(4)), key="id") as d:
         assert rows_of(d.changed) == [(1, ["A"], (2, 3), (2, 4))]
-    with pytest.raises(UnsuitableColumns, match="column ID is not in the left frame, which has id"):
+    with pytest.raises(ColumnsError, match="column ID is not in the left frame, which has id"):
         diff(rows, rows, key="ID")
 
 
@@ -245,19 +240,19 @@ def test_pairs_within_a_tolerance(frame):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"key": "no"}, UnsuitableColumns, "column no is not in the left frame, which has id, n"),
-        ({"key": []}, InvalidOption, "option key: is empty"),
-        ({"key": ["id", "id"]}, InvalidOption, "names column id twice"),
-        ({"key": [1]}, InvalidOption, r"option key: \[1\], expected names of columns"),
-        ({"key": "id", "ignore": "id"}, InvalidOption, "option ignore: id is a column of the key"),
-        ({"key": "id", "ignore": "no"}, UnsuitableColumns, "no, to be left out, is in neither"),
-        ({"key": "id", "values": "id"}, InvalidOption, "option values: id is a column of the key"),
-        ({"key": "id", "values": "no"}, UnsuitableColumns, "column no is not in the left"),
-        ({"key": "id", "tolerance": -1}, InvalidOption, "option tolerance: -1, expected"),
-        ({"key": "id", "tolerance": True}, InvalidOption, "option tolerance: True, expected"),
-        ({"key": "id", "tolerance": float("nan")}, InvalidOption, "option tolerance: nan"),
-        ({"key": "id", "tolerance": {"name": 1}}, UnsuitableColumns, "name is of the type string"),
-        ({"key": "id", "tolerance": {"id": 1}}, InvalidOption, "id is not among the compared"),
+        ({"key": "no"}, ColumnsError, "column no is not in the left frame, which has id, n"),
+        ({"key": []}, ArgumentError, "key: is empty"),
+        ({"key": ["id", "id"]}, ArgumentError, "names column id twice"),
+        ({"key": [1]}, ArgumentError, r"key: \[1\], expected names of columns"),
+        ({"key": "id", "ignore": "id"}, ArgumentError, "ignore: id is a column of the key"),
+        ({"key": "id", "ignore": "no"}, ColumnsError, "no, to be left out, is in neither"),
+        ({"key": "id", "values": "id"}, ArgumentError, "values: id is a column of the key"),
+        ({"key": "id", "values": "no"}, ColumnsError, "column no is not in the left"),
+        ({"key": "id", "tolerance": -1}, ArgumentError, "tolerance: -1, expected"),
+        ({"key": "id", "tolerance": True}, ArgumentError, "tolerance: True, expected"),
+        ({"key": "id", "tolerance": float("nan")}, ArgumentError, "tolerance: nan"),
+        ({"key": "id", "tolerance": {"name": 1}}, ColumnsError, "name is of the type string"),
+        ({"key": "id", "tolerance": {"id": 1}}, ArgumentError, "id is not among the compared"),
     ],
 )
 def test_invalid_options(frame, options, error, message):
@@ -266,7 +261,7 @@ def test_invalid_options(frame, options, error, message):
 
 
 def test_no_frame(frame):
-    with pytest.raises(InvalidOption, match="option right: 'copy', expected a frame"):
+    with pytest.raises(ArgumentError, match="right: 'copy', expected a frame"):
         diff(frame([]), "copy", key="id")
 
 
@@ -274,7 +269,7 @@ def test_frames_that_change(frame, monkeypatch):
     rows = frame([(i, "a", 0.0) for i in range(9)])
     monkeypatch.setattr(pairing, "_FEW", 1)
     monkeypatch.setattr(pairing, "in_buckets", lambda *_: F.col("id") < 5 + 2 * _[1])
-    with pytest.raises(NotDeterministic, match="gave other rows when they were read again"):
+    with pytest.raises(StateError, match="gave other rows when they were read again"):
         diff(rows, rows.withColumn("name", F.lit("b")), key="id")
 
 

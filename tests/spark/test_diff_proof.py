@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from tests.spark.diff_model import Columns, Found, complaints, expected
 from tests.spark.diff_tables import CASE, FRACTIONS, MIXED, STRING_TYPES, Cases, Schema, schemas
-from xorack.spark import UnsuitableColumns, diff
+from xorack.errors import ColumnsError
+from xorack.spark import diff
 from xorack.spark._diff import digests, pairing
 from xorack.spark._diff.columns import compare_columns
 
@@ -174,5 +175,5 @@ def test_keys_of_more_digits_than_a_decimal_has(spark):
 
 def test_a_nested_key_of_two_types(spark):
     left = spark.createDataFrame([([1], 1)], "k array<int>, v int")
-    with pytest.raises(UnsuitableColumns, match="column k of the key is array<int> on"):
+    with pytest.raises(ColumnsError, match="column k of the key is array<int> on"):
         diff(left, left.withColumn("k", F.col("k").cast("array<bigint>")), key="k")

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tests.spark.acker import Acker
 from tests.spark.orders import LINES, lines_of
 from xorack import traced, unit_id, xor
-from xorack.spark import NotStarted, OutputDiffers, RowsChanged, UnsuitableColumns
+from xorack.errors import ColumnsError, OutputDiffersError, StateError
 from xorack.spark.units import quoted, tag_text
 
 pytestmark = pytest.mark.spark
@@ -60,7 +60,7 @@ def test_columns_of_any_type_and_name(run, configure):
     assert {tag: chain.stamp for tag, chain in acker.chains.items()} == expected
     # The output has all columns, and its evidence.
     grouped = written.groupBy(*map(quoted, NAMES)).agg(*rows.evidence())
-    with pytest.raises(OutputDiffers) as caught:
+    with pytest.raises(OutputDiffersError) as caught:
         rows.finish(grouped.where(F.col("_hash") == 7))
     (one,) = caught.value.chains
     assert one.endswith(" (0 of 5)")
@@ -92,11 +92,11 @@ def test_columns_that_are_unsuitable(run):
             "column xorack_lines is null or 0: the row has no unit$",
         ),
     ]:
-        with pytest.raises(UnsuitableColumns, match=problem) as caught:
+        with pytest.raises(ColumnsError, match=problem) as caught:
             rows.start(given)
         assert "\n" not in str(caught.value)
     assert run.queue.bodies == []
-    with pytest.raises(NotStarted):
+    with pytest.raises(StateError):
         run.rows.finish(frame)
 
 
@@ -112,7 +112,7 @@ def test_an_output_with_values_that_are_unsuitable(run):
         output = lost.transform(run.rows.with_unit).withColumn(column, value)
         if column == "line":
             output = output.drop("xorack_lines")
-        with pytest.raises(UnsuitableColumns, match=problem) as caught:
+        with pytest.raises(ColumnsError, match=problem) as caught:
             run.rows.finish(output, rows=lines_of(run.spark))
         assert "\n" not in str(caught.value)
     assert run.queue.bodies == []
@@ -134,7 +134,7 @@ def test_nothing(run):
     assert run.rows.advance(invoices, by_order).messages == 0
     assert invoices.finish(by_order).chains == 0
     assert run.queue.bodies == []
-    with pytest.raises(RowsChanged, match=r"started 0 rows .* and now others: 154 in 6"):
+    with pytest.raises(StateError, match=r"started 0 rows .* and now others: 154 in 6"):
         run.rows.start(lines_of(run.spark))
 
 
@@ -180,9 +180,9 @@ def test_a_frame_that_is_not_deterministic(run):
     report = rows.start(frame)
     acker = Acker(run.sent())
     assert sum(chain.started for chain in acker.chains.values()) == report.units
-    with pytest.raises(OutputDiffers):
+    with pytest.raises(OutputDiffersError):
         rows.finish(frame.select("id"), rows=frame)
-    with pytest.raises(RowsChanged):
+    with pytest.raises(StateError):
         rows.start(frame)
     assert run.queue.bodies == []
 

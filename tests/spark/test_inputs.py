@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.helpers import write_files
-from xorack.spark import InvalidOption, diff
-from xorack.spark._diff.inputs import CannotRead, ReadOptions, open_inputs
+from xorack.errors import ArgumentError, StateError
+from xorack.spark import diff
+from xorack.spark._diff.inputs import ReadOptions, open_inputs
 
 ROWS = [(17, 1, "harpoon", 9.5), (17, 2, None, 4.0), (18, 1, "a\nb", 7.25)]
 CSV = 'order,line,sku,price\n17,1,harpoon,9.50\n17,2,,4\n18,1,"a\nb",7.25\n'
@@ -147,7 +148,7 @@ def test_one_value_makes_a_column_text(spark, tmp_path):
     left, right = "id,x,y,z\n1,1.0,1.0,1.0\n2,2,n/a,2\n", "id,x,y,z\n1,1,1,1\n2,2,n/a,2\n"
     found, _ = counts(spark, *two(tmp_path, left, right), text=["X"])
     assert found == {"left": 2, "right": 2, "equal": 1, "changed": 1, "x": 1, "y": 1}
-    with pytest.raises(InvalidOption, match="option text: column w is in neither input"):
+    with pytest.raises(ArgumentError, match="text: column w is in neither input"):
         counts(spark, *two(tmp_path, left, right), text=["w"])
 
 
@@ -235,7 +236,7 @@ def test_columns_that_some_files_lack(spark, tmp_path):
 def test_a_condition_holds_for_both_sides(spark, inputs):
     found, _ = counts(spark, inputs / "lines.csv", "xorack_inputs", where="price > 5")
     assert found == {"left": 2, "right": 2, "equal": 2}
-    with pytest.raises(InvalidOption, match=r"^option where: Syntax error .*\(on the left\)$"):
+    with pytest.raises(ArgumentError, match=r"^where: Syntax error .*\(on the left\)$"):
         counts(spark, inputs / "lines.csv", "xorack_inputs", where="price > > 5")
 
 
@@ -321,6 +322,6 @@ def test_what_cannot_be_read_is_named_in_one_line(spark, tmp_path, monkeypatch, 
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "pipe.csv")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CannotRead, match=f"^{re.escape(name)}.*{message}") as raised:
+    with pytest.raises(StateError, match=f"^{re.escape(name)}.*{message}") as raised:
         counts(spark, name, "right.csv")
     assert "\n" not in str(raised.value)

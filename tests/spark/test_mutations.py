@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tests.spark.acker import Acker
 from tests.spark.orders import LINES, SIZES, Run, as_set, part_files, tag
 from tests.support.queue_server import QueueServer
-from xorack.spark import InvalidOption, OutputDiffers
+from xorack.errors import ArgumentError, OutputDiffersError
 
 pytestmark = pytest.mark.spark
 
@@ -101,7 +101,7 @@ def by_day_or_night(names):
 @pytest.mark.parametrize("name", by_day_or_night(JOBS))
 def test_a_job_that_loses_rows(run, name):
     broken, written = JOBS[name]
-    with pytest.raises(OutputDiffers) as caught:
+    with pytest.raises(OutputDiffersError) as caught:
         run.rows.finish(broken(run))
     told = caught.value
     assert (told.written, told.started, told.chains) == (written, ALL, ())
@@ -129,7 +129,7 @@ FILES = {
 def test_written_files_that_are_damaged(run, copied, name):
     path = copied("by_sku")
     FILES[name](part_files(path))
-    with pytest.raises(OutputDiffers, match=r"\d+ of 154 units of 'lines' are in the output"):
+    with pytest.raises(OutputDiffersError, match=r"\d+ of 154 units of 'lines' are in the output"):
         run.rows.finish(str(path))
     assert run.queue.bodies == []
 
@@ -140,7 +140,7 @@ def test_all_files_lost(run, copied, rest):
     shutil.rmtree(path)
     if rest != "nothing":
         path.mkdir()
-    with pytest.raises(InvalidOption, match=rf"^option written: '{path}' cannot be read: .*$"):
+    with pytest.raises(ArgumentError, match=rf"^written: '{path}' cannot be read: .*$"):
         run.rows.finish(str(path))
     assert run.queue.bodies == []
 
@@ -151,7 +151,7 @@ def test_a_file_lost_that_spark_has_in_its_cache(run, copied):
     cached = run.spark.read.parquet(str(path)).cache()
     assert cached.count() == 5
     part_files(path)[0].unlink()
-    with pytest.raises(OutputDiffers):
+    with pytest.raises(OutputDiffersError):
         run.rows.finish(str(path))
     cached.unpersist()
 
@@ -160,12 +160,12 @@ def test_yesterdays_output_in_place_of_todays(run):
     """It has the same keys: only the run tells its units apart."""
     yesterday = run.again(run_id="2026-01-30")
     run.write(yesterday.bill(run.read()), "yesterdays_bills")
-    with pytest.raises(OutputDiffers, match=r"the output has 154 units .* but not those"):
+    with pytest.raises(OutputDiffersError, match=r"the output has 154 units .* but not those"):
         run.rows.finish(str(run.root / "yesterdays_bills"))
     assert run.queue.bodies == []
     # Left in place, under today's: a table that was meant to be overwritten.
     both = [str(run.root / name) for name in ("by_sku", "yesterdays_bills")]
-    with pytest.raises(OutputDiffers, match="308 of 154 units"):
+    with pytest.raises(OutputDiffersError, match="308 of 154 units"):
         run.rows.finish(both)
     assert run.queue.bodies == []
 
@@ -178,7 +178,7 @@ def test_chains_that_differ_are_named(run, copied):
             [not (o == 6 and s == "sku 0") and o != 2 for o, s in
              zip(*(table[name].to_pylist() for name in ("order", "sku")), strict=True)]
         ))  # fmt: skip
-    with pytest.raises(OutputDiffers) as caught:
+    with pytest.raises(OutputDiffersError) as caught:
         run.rows.finish(str(path))
     assert caught.value.chains == (f"{tag(2)} (0 of 2)", f"{tag(6)} (96 of 120)")
     assert (caught.value.written, caught.value.started) == (96, 122)
@@ -201,7 +201,7 @@ def test_input_rows_that_nobody_started(run, tmp_path):
     twice = run.read().unionAll(run.read().where("order = 3"))
     twice = twice.unionAll(run.spark.createDataFrame([(77, 1, "s", 1)], run.read().schema))
     by_order = run.write(run.bill(twice, "order"), str(tmp_path / "by_order"))
-    with pytest.raises(OutputDiffers) as caught:
+    with pytest.raises(OutputDiffersError) as caught:
         run.rows.finish(by_order, rows=twice)
     assert caught.value.chains == (f"{tag(3)} (10 of 5)", f"{tag(77)} (1 of 0)")
     assert as_set(run.sent()).keys() == {(tag(order), "lines/finish") for order in (1, 2, 4, 5, 6)}
@@ -212,7 +212,7 @@ def test_other_input_rows_as_many_as_were_started(run, tmp_path):
     other = run.read().withColumn("line", F.when(F.expr("order = 3 and line = 1"), 99)
                                   .otherwise(F.col("line")))  # fmt: skip
     by_sku = run.write(run.bill(other), str(tmp_path / "by_sku"))
-    with pytest.raises(OutputDiffers) as caught:
+    with pytest.raises(OutputDiffersError) as caught:
         run.rows.finish(by_sku, rows=other)
     assert caught.value.chains == (f"{tag(3)} (5 of 5)",)
     assert len(as_set(run.sent())) == 5
@@ -224,6 +224,6 @@ def test_nobody_can_say_what_was_read(run):
     frame_run.rows.start(run.read())
     frame_run.sent()
     by_sku = frame_run.bill(run.read().where("line > 1"))
-    with pytest.raises(OutputDiffers, match=r"148 of 154 .* no rows= says what this job read"):
+    with pytest.raises(OutputDiffersError, match=r"148 of 154 .* no rows= says what this job read"):
         frame_run.rows.finish(by_sku)
     assert run.queue.bodies == []

@@ -9,7 +9,7 @@ import pytest
 from tests.spark.helpers import ROOT, Acker, block_with, chains_in, code_blocks, totals
 from tests.support.events import record_of
 from tests.support.functions import Context
-from xorack.spark import OutputDiffers
+from xorack.errors import OutputDiffersError
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -92,7 +92,7 @@ def test_spark(spark, queue, tmp_path):
     start = code["lines.start"].replace("s3://bucket", str(tmp_path))
     exec(start, names)
     # A job that loses a row sends nothing.
-    with pytest.raises(OutputDiffers, match="9 of 10 units"):
+    with pytest.raises(OutputDiffersError, match="9 of 10 units"):
         exec(code["lines.finish"].replace(".groupBy", ".limit(9).groupBy"), names)
     assert len(queue.bodies) == 1
     exec(code["lines.finish"], names)

@@ -14,9 +14,9 @@ import pytest
 import xorack
 from tests.spark.conftest import CONNECT
 from tests.spark.helpers import ROOT, run_process
-from xorack.spark.errors import InvalidOption
+from xorack.errors import ArgumentError, StateError
 from xorack.spark.java import java_home
-from xorack.spark.shipping import CannotShip, ship
+from xorack.spark.shipping import ship
 
 JOB = """
 import sys
@@ -117,11 +117,11 @@ def test_a_wheel_that_is_none_is_named(tmp_path, content):
     wheel = tmp_path / "a.whl"
     if content:
         wheel.write_bytes(content)
-    with pytest.raises(InvalidOption, match=rf"wheel: {wheel} is not the path of a wheel"):
+    with pytest.raises(ArgumentError, match=rf"wheel: {wheel} is not the path of a wheel"):
         ship(None, wheel)
 
 
 @pytest.mark.skipif(CONNECT, reason="Spark 4 takes Python files")
 def test_a_session_that_takes_no_files_says_what_to_do(spark):
-    with pytest.raises(CannotShip, match=r"xorack\.zip, in --py-files or spark\.submit\.pyFiles"):
+    with pytest.raises(StateError, match=r"xorack\.zip, in --py-files or spark\.submit\.pyFiles"):
         ship(spark)

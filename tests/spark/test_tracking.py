@@ -17,20 +17,8 @@ from tests.support.queue_server import requests_in
 from xorack import plain, traced, unit_id, xor
 from xorack.aws.sqs import group_id
 from xorack.core.request import Request
-from xorack.spark import (
-    DuplicateUnits,
-    InvalidOption,
-    LabelInUse,
-    NotSent,
-    NotStarted,
-    OutputDiffers,
-    Report,
-    RowsChanged,
-    Tracking,
-    UnsuitableColumns,
-    evidence,
-    starting,
-)
+from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, SendError, StateError
+from xorack.spark import Report, Tracking, evidence, starting
 
 pytestmark = pytest.mark.spark
 
@@ -95,18 +83,18 @@ def test_runs(run):
     run.rows.start(path)
     today = as_set(run.sent())
     tomorrow = run.again(run_id="2026-02-01")
-    with pytest.raises(NotStarted, match=r"^run '2026-02-01' has not started rows named 'lines'$"):
+    with pytest.raises(StateError, match=r"^run '2026-02-01' has not started rows named 'lines'$"):
         tomorrow.rows.finish(path)
     tomorrow.rows.start(path)
     assert {t for t, _ in as_set(run.sent())} == {tag(n, "2026-02-01") for n in range(1, 7)}
     run.write_lines(LINES[1:])
     expected = r"^run '2026-01-31' started 154 rows named 'lines' in 6 chains before, and now .*: "
-    with pytest.raises(RowsChanged, match=rf"{expected}153 in 5; use another run_id$"):
+    with pytest.raises(StateError, match=rf"{expected}153 in 5; use another run_id$"):
         run.rows.start(path)
-    with pytest.raises(RowsChanged, match="with stamps of 16 cells before, and now with plain st"):
+    with pytest.raises(StateError, match="with stamps of 16 cells before, and now with plain st"):
         run.again(options={"stamps": "plain"}).rows.start(path)
     other = run.tracking.rows("others", chain="order", unit=["order", "line"])
-    with pytest.raises(LabelInUse, match="rows named 'lines' have started chains 2026-01-31/order"):
+    with pytest.raises(StateError, match="rows named 'lines' have started chains 2026-01-31/order"):
         other.start(path)
     assert run.queue.bodies == []
     assert len(today) == ORDERS
@@ -115,14 +103,14 @@ def test_runs(run):
 def test_a_start_that_failed_claims_nothing(run):
     """It can be repeated with other columns, rows and names: nothing was kept."""
     path = run.write_lines()
-    with pytest.raises(UnsuitableColumns, match="column nr is not in the frame"):
+    with pytest.raises(ColumnsError, match="column nr is not in the frame"):
         run.tracking.rows("typo", chain="order", unit="nr").start(path)
     by_order = run.tracking.rows("lines", chain="order", unit="sku")
     expected = r"^the units of chain '2026-01-31/order/\d' cancel each other out: the unit columns "
-    with pytest.raises(DuplicateUnits, match=expected):
+    with pytest.raises(ColumnsError, match=expected):
         by_order.start(run.read().unionAll(run.read()))
     assert run.queue.bodies == []
-    with pytest.raises(NotStarted):
+    with pytest.raises(StateError):
         by_order.finish(path)
     assert run.rows.start(path).requests == ORDERS
 
@@ -135,7 +123,7 @@ def test_a_record_that_is_half_written_is_made_anew(run):
     shutil.rmtree(summary)
     for part in part_files(summary.parent / "chains")[1:]:
         part.unlink()
-    with pytest.raises(NotStarted):
+    with pytest.raises(StateError):
         run.rows.finish(path)
     run.rows.start(path)
     assert as_set(run.sent()) == started
@@ -145,11 +133,11 @@ def test_a_record_that_is_half_written_is_made_anew(run):
 def test_a_queue_that_does_not_accept_all(run):
     run.tracking.check()
     other = Tracking(run.spark, run.queue.queue_url + "x", "r", str(run.root))
-    with pytest.raises(InvalidOption, match="there is no queue"):
+    with pytest.raises(ArgumentError, match="there is no queue"):
         other.check()
     path = run.write_lines()
     run.queue.refuse = lambda count: True
-    with pytest.raises(NotSent):
+    with pytest.raises(SendError):
         run.rows.start(path)
     run.queue.refuse = lambda count: False
     run.rows.start(path)
@@ -218,11 +206,11 @@ def test_an_observed_proof(run, monkeypatch):
     lost = lines.observe(run.bill(run.read()).where("sku > 'sku 0'"))
     assert lost.frame.columns == ["sku", "amount"]
     lost.frame.write.format("noop").mode("overwrite").save()
-    with pytest.raises(OutputDiffers, match=r"^123 of 154 units of 'lines' are in the output"):
+    with pytest.raises(OutputDiffersError, match=r"^123 of 154 units of 'lines' are in the output"):
         lines.finish(observed=lost)
     with monkeypatch.context() as patch:
         patch.setattr(evidence, "_PATIENCE_SECONDS", 0.1)
-        with pytest.raises(InvalidOption, match="option observed: its frame was not written"):
+        with pytest.raises(ArgumentError, match="observed: its frame was not written"):
             lines.finish(observed=lines.observe(run.bill(run.read())))
     assert run.queue.bodies == []
     observed = lines.observe(run.bill(run.read()))
@@ -250,7 +238,7 @@ def test_several_outputs_and_an_append(run):
         aside = run.write(bad, "aside")
         today = spark.table("sales.bills").where("day = '31'")
         for wrong in ("sales.bills", ["sales.bills", aside], today, [today, aside, aside], aside):
-            with pytest.raises(OutputDiffers):
+            with pytest.raises(OutputDiffersError):
                 lines.finish(wrong)
         assert run.queue.bodies == []
         assert lines.finish([today, aside]).units == ALL
@@ -281,15 +269,15 @@ def test_a_job_in_between(run):
     acker = Acker(run.sent())
     invoiced = run.bill(run.read(), "order", "line")
     short = run.write(invoiced.where("line <> 7"), "short")
-    with pytest.raises(OutputDiffers) as caught:
+    with pytest.raises(OutputDiffersError) as caught:
         lines.advance(invoices, short)
     assert caught.value.chains == tuple(
         f"{tag(n)} ({SIZES[n - 1] - 1} of {SIZES[n - 1]})" for n in (4, 5, 6)
     )
     other = tracking.rows("invoices", chain="order", unit=["order", "line"], label="invoice")
-    with pytest.raises(InvalidOption, match="label 'invoice', expected 'order'"):
+    with pytest.raises(ArgumentError, match="label 'invoice', expected 'order'"):
         lines.advance(other, short)
-    with pytest.raises(NotStarted):
+    with pytest.raises(StateError):
         invoices.finish(short)
     whole = run.write(invoiced, "invoices")
     # Nothing of the attempt that failed is in the way of the repetition.
@@ -388,7 +376,7 @@ def test_facts_about_chains(run):
 )
 def test_detail_that_is_invalid(detail, problem):
     rows = pa.record_batch({"tag": ["r/order/9"], "detail": [detail], "failed": [None]})
-    with pytest.raises(UnsuitableColumns, match=r"^detail of chain r/order/9: ") as caught:
+    with pytest.raises(ColumnsError, match=r"^detail of chain r/order/9: ") as caught:
         list(starting.check_details([rows]))
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -398,7 +386,7 @@ def test_detail_that_is_invalid(detail, problem):
 def test_detail_that_is_invalid_in_a_task(run):
     chains = run.spark.createDataFrame([(9, "[1]")], "order int, detail string")
     expected = r"^detail of chain 2026-01-31/order/9: detail: a list of 1, expected a JSON object"
-    with pytest.raises(UnsuitableColumns, match=expected):
+    with pytest.raises(ColumnsError, match=expected):
         run.rows.start(lines_of(run.spark), chains)
     assert run.queue.bodies == []
 
@@ -406,7 +394,7 @@ def test_detail_that_is_invalid_in_a_task(run):
 @pytest.mark.slow
 def test_facts_that_name_a_chain_twice(run):
     chains = run.spark.createDataFrame([(5, None), (5, "late")], "order int, failed string")
-    with pytest.raises(UnsuitableColumns, match=f"2 rows about chain {tag(5)}$"):
+    with pytest.raises(ColumnsError, match=f"2 rows about chain {tag(5)}$"):
         run.rows.start(lines_of(run.spark), chains)
     assert run.queue.bodies == []
     # A chain column of that name is no fact.
@@ -421,7 +409,7 @@ def test_odd_names(run):
     """Runs, labels and values of any characters; records stay inside their folder."""
     odd = run.again(run_id="../.. 50%=é*{}" + "ü" * 60, root=run.root / "[x] {a}*?")
     label = "../x/%é?" + "y" * 300
-    with pytest.raises(InvalidOption, match="run_id"):
+    with pytest.raises(ArgumentError, match="run_id"):
         _ = odd.tracking
     odd.run_id = odd.run_id.replace("/", "")
     values = ["a/b", "50%", "..", 'qu"ote\n\x01', "日本" * 400, ""]
@@ -477,7 +465,7 @@ def test_options_that_are_invalid(spark, change, problem):
 )
 def test_names_that_are_invalid(run, arguments, problem):
     given = {"name": "n", "chain": "c", "unit": "u", **arguments}
-    with pytest.raises(InvalidOption, match=f"^option {problem}: "):
+    with pytest.raises(ArgumentError, match=f"^{problem}: "):
         run.tracking.rows(given.pop("name"), **given)
 
 
@@ -493,12 +481,12 @@ def test_outputs_that_are_invalid(run):
         ((Path("/x"),), r"PosixPath\('/x'\), expected a frame, path or table's name"),
         (("no_such_table",), "'no_such_table' cannot be read: "),
     ]:
-        with pytest.raises(InvalidOption, match=f"^option written: {problem}"):
+        with pytest.raises(ArgumentError, match=f"^written: {problem}"):
             lines.finish(*given)
-    with pytest.raises(InvalidOption, match="written and read given"):
+    with pytest.raises(ArgumentError, match="written and read given"):
         lines.finish(frame, read=frame)
-    with pytest.raises(UnsuitableColumns, match="neither the evidence of 'lines'"):
+    with pytest.raises(ColumnsError, match="neither the evidence of 'lines'"):
         lines.finish(frame.select("sku"))
-    with pytest.raises(InvalidOption, match="option batch_id: -1"):
+    with pytest.raises(ArgumentError, match="batch_id: -1"):
         lines.batch(-1)
     assert run.queue.bodies == []

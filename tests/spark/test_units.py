@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from xorack import unit_id
-from xorack.core.errors import InvalidRequest
-from xorack.spark.errors import UnsuitableColumns
+from xorack.core.errors import ArgumentError
+from xorack.errors import ColumnsError
 from xorack.spark.units import (
     chain_columns,
     column_named,
@@ -168,7 +168,7 @@ def test_no_tag_holds_nul(spark):
     chains = spark.createDataFrame([("a\0b",)], "c0 string")
     with pytest.raises(Exception, match="xorack: a value of a chain column holds NUL"):
         chains.select(tag_column(chains, "p/", 1)).collect()
-    with pytest.raises(InvalidRequest, match="without NUL"):
+    with pytest.raises(ArgumentError, match="without NUL"):
         tag_text("p/", "a\0b")
 
 
@@ -193,7 +193,7 @@ def test_the_text_of_values(values, text):
 
 @pytest.mark.parametrize("value", [None, 1.5, [1]])
 def test_other_values_have_no_text(value):
-    with pytest.raises(InvalidRequest, match="expected a str"):
+    with pytest.raises(ArgumentError, match="expected a str"):
         tag_text("p/", value)
 
 
@@ -230,25 +230,23 @@ def test_a_null_names_the_column(spark, name):
 )
 def test_other_types_are_unsuitable(spark, select, value, kind):
     frame = spark.sql(f"select 1 as a, {value} as `x.y`")
-    with pytest.raises(UnsuitableColumns) as caught:
+    with pytest.raises(ColumnsError) as caught:
         select(frame, ["a", "x.y"])
     assert f"column x.y is of the type {kind}: cast it; suitable are integers" in str(caught.value)
 
 
 def test_no_columns_are_unsuitable(spark):
     for role, select in (("unit", lambda f, n: unit_column(f, "s", n)), ("chain", chain_columns)):
-        with pytest.raises(UnsuitableColumns, match=f"a {role} needs at least one column"):
+        with pytest.raises(ColumnsError, match=f"a {role} needs at least one column"):
             select(spark.range(1), [])
 
 
 def test_a_missing_or_ambiguous_column_is_named(spark):
     left, right = spark.range(1).selectExpr("id", "1 as `a.b`"), spark.range(1)
-    with pytest.raises(
-        UnsuitableColumns, match=r"column a is not in the frame, which has id, a\.b"
-    ):
+    with pytest.raises(ColumnsError, match=r"column a is not in the frame, which has id, a\.b"):
         column_named(left, "a")
     both = left.join(right, left.id == right.id)
-    with pytest.raises(UnsuitableColumns, match="column id is 2 times in the frame, which has id"):
+    with pytest.raises(ColumnsError, match="column id is 2 times in the frame, which has id"):
         unit_column(both, "s", ["a.b", "id"])
 
 
@@ -256,10 +254,10 @@ def test_case_counts_where_the_session_says_so(spark, configure):
     frame = spark.sql("select 1 as a, 2 as B")
     both = spark.sql("select 1 as a, 2L as A")
     assert frame.select(column_named(frame, "b")[0]).columns == ["B"]
-    with pytest.raises(UnsuitableColumns, match="column A is 2 times in the frame, which has a, A"):
+    with pytest.raises(ColumnsError, match="column A is 2 times in the frame, which has a, A"):
         column_named(both, "A")
     configure("spark.sql.caseSensitive", "true")
-    with pytest.raises(UnsuitableColumns, match="column b is not in the frame"):
+    with pytest.raises(ColumnsError, match="column b is not in the frame"):
         column_named(frame, "b")
     column, kind = column_named(both, "A")
     assert (both.select(column).first()[0], kind.simpleString()) == (2, "bigint")
@@ -279,5 +277,5 @@ def test_ids_are_parsed(given, id):
     "given", [0, 2**64, -(2**63) - 1, True, 1.0, None, "1", "0" * 16, "x" * 16, "0x00000000000001"]
 )
 def test_invalid_ids_are_named(given):
-    with pytest.raises(InvalidRequest, match=r"id: .*, expected a non-zero 64-bit integer"):
+    with pytest.raises(ArgumentError, match=r"id: .*, expected a non-zero 64-bit integer"):
         parse_id(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from xorack.core.errors import BatchFailed
+from xorack.core.errors import BatchError
 from xorack.core.message import pack
 
 
@@ -52,7 +52,7 @@ class Functions:
         from lambda_src.consumer import handler
 
         records = [{"messageId": f"m{n}", "body": body} for n, body in enumerate(bodies)]
-        with suppress(BatchFailed):
+        with suppress(BatchError):
             response = handler({"Records": records}, context or Context())
             assert set(response) == {"batchItemFailures"}
             return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from xorack.core.chain import Chain
 from xorack.core.marks import split_marks
-from xorack.core.ports import Conflict
+from xorack.errors import ConflictError
 
 __all__ = ["MemoryStore"]
 
@@ -35,7 +35,7 @@ class MemoryStore:
         with self._guard:
             stored = self.chains.get(after.tag)
             if _identity(before) != _identity(stored):
-                raise Conflict(stored)
+                raise ConflictError(stored)
             self.chains[after.tag] = after
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -18,8 +18,8 @@ from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import EVENT
-from xorack.core.errors import BatchFailed
-from xorack.core.ports import Unavailable
+from xorack.core.errors import BatchError
+from xorack.errors import UnavailableError
 
 START = 1_700_000_000
 
@@ -64,7 +64,7 @@ class SlowStore(MemoryStore):
     def _answer(self) -> None:
         if self.dead:
             self.clock.spend(self.time_out)
-            raise Unavailable(ReadTimeoutError(endpoint_url="dynamodb"))
+            raise UnavailableError(ReadTimeoutError(endpoint_url="dynamodb"))
 
     def read(self, tags):
         self._answer()
@@ -76,7 +76,7 @@ class SlowStore(MemoryStore):
         self.clock.spend(self.write_seconds)
         self.writes += 1
         if self.writes % self.healthy:
-            raise Unavailable(OSError("throttled"))
+            raise UnavailableError(OSError("throttled"))
         super().write(before, after)
         self.written += 1
 
@@ -176,7 +176,7 @@ class SlowFunctions:
             }
             for id, body in bodies.items()
         ]
-        with suppress(BatchFailed):
+        with suppress(BatchError):
             response = self._call(lambda_src.consumer.handler, {"Records": records})
             return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
         return list(bodies)

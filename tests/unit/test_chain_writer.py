@@ -12,9 +12,9 @@ from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
 from xorack.core.marks import mark_key
-from xorack.core.ports import Conflict, Unavailable
 from xorack.core.request import Request
 from xorack.core.transitions import apply, expire
+from xorack.errors import ConflictError, UnavailableError
 
 NOW = 1_700_000_000_000
 GUESS = CachedChain(None, verified=False)
@@ -56,21 +56,21 @@ class FaultyStore(MemoryStore):
     def write(self, before, after):
         fault = self.write_faults.pop(0) if self.write_faults else None
         if fault == "drop":
-            raise Unavailable(LostResponse())
+            raise UnavailableError(LostResponse())
         if isinstance(fault, Request):
             stored = self.chains[after.tag]
             super().write(stored, apply(stored, [fault], now=NOW).chain)
         super().write(before, after)
         if fault == "lose":
-            raise Unavailable(LostResponse())
+            raise UnavailableError(LostResponse())
         if fault == "retried":
-            raise Conflict(self.chains[after.tag], maybe_ours=True)
+            raise ConflictError(self.chains[after.tag], maybe_ours=True)
 
     @staticmethod
     def _fail(faults):
         if faults:
             faults.pop(0)
-            raise Unavailable(LostResponse())
+            raise UnavailableError(LostResponse())
 
 
 def stamp(id, data=b"\x01", **counts):
@@ -271,7 +271,7 @@ def test_two_creates_in_one_millisecond_are_two_generations():
     create = Request.create("t", "c", b"\1" * 8)
     remembered = CachedChain(run(store, create).chain, verified=False)
     assert run(later, create).chain.first_seen_at == remembered.chain.first_seen_at
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         later.write(remembered.chain, replace(remembered.chain, version=2))
     assert kinds(run(later, stamp("s", b"\2" * 8), cached=remembered)) == ["applied"]
     assert 0 <= later.chains["t"].nonce < 1 << 32

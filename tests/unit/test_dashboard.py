@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 from xorack.core.stamp import traced, xor
 from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.snapshot import Snapshot, read_snapshot
@@ -62,8 +62,8 @@ POISON = [
 
 @pytest.mark.parametrize("text", POISON)
 def test_text_of_others_is_only_text(text):
-    plain = Reader(page(chain("tag", failing="reason"), invalid=(NotAChain("tag", "reason"),)))
-    source = page(chain(text, failing=text), invalid=(NotAChain(text, text),))
+    plain = Reader(page(chain("tag", failing="reason"), invalid=(NotAChainError("tag", "reason"),)))
+    source = page(chain(text, failing=text), invalid=(NotAChainError(text, text),))
     poisoned = Reader(source)
     assert poisoned.opened == plain.opened
     assert [name for name, _ in poisoned.attributes] == [name for name, _ in plain.attributes]
@@ -197,7 +197,7 @@ FINISHED = "The first chains by deadline are finished; there are more. 16 events
         (page(chain(deadline=NOW - 1), chain(deadline=NOW - 5)), "2 past the deadline."),
         (page(chain(deadline=NOW + 5)), "1 due within 10 min."),
         (page(chain(status="pending", created_at=None)), "1 not created yet."),
-        (page(invalid=(NotAChain("u", "KeyError: 'S'"),)), "u cannot be read: KeyError: 'S'"),
+        (page(invalid=(NotAChainError("u", "KeyError: 'S'"),)), "u cannot be read: KeyError: 'S'"),
     ],
 )
 def test_the_summary(source, text):

@@ -1,5 +1,6 @@
 """The demo's parts, one by one."""
 
+import fcntl
 import os
 import re
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -169,24 +171,28 @@ def test_a_failed_child_is_explained_in_one_line(tmp_path, code, message):
 
 
 GRANDCHILD = """
-    import os, subprocess, sys, time
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    open("pid.new", "w").write(str(child.pid))
-    os.rename("pid.new", "pid")
+    import fcntl, os, subprocess, sys, time
+    held = open("held.new", "w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    subprocess.Popen(sleep, pass_fds=[held.fileno()])
+    os.rename("held.new", "held")
     time.sleep({seconds})
 """
 
 
 def grandchild(folder):
-    """Wait for the process that `GRANDCHILD` starts, and return its id."""
-    assert eventually((folder / "pid").exists)
-    return (folder / "pid").read_text()
+    """Wait for the process that `GRANDCHILD` starts, and return the file that it holds locked."""
+    assert eventually((folder / "held").exists)
+    return folder / "held"
 
 
-def ends(pid):
+def ends(held):
     def has_ended():
-        state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, check=False)
-        return state.stdout.strip()[:1] in (b"", b"Z")
+        with held.open() as file, suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
 
     return eventually(has_ended)
 
@@ -200,9 +206,9 @@ def test_a_childs_own_children_end_with_it(tmp_path):
 def test_leaving_ends_running_children(tmp_path):
     with ThreadPoolExecutor(1) as pool, Children() as children:
         running = pool.submit(run, children, GRANDCHILD.format(seconds=600), tmp_path)
-        pid = grandchild(tmp_path)
+        held = grandchild(tmp_path)
     assert isinstance(running.exception(), DemoFailed)
-    assert ends(pid)
+    assert ends(held)
     with pytest.raises(KeyboardInterrupt):
         run(children, "pass", tmp_path)
 
@@ -225,10 +231,10 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
             sys.exit(130)
     """
     parent = subprocess.Popen(python(program), cwd=ROOT)
-    pid = grandchild(tmp_path)
+    held = grandchild(tmp_path)
     parent.send_signal(number)
     assert parent.wait(timeout=60) == 130
-    assert ends(pid)
+    assert ends(held)
 
 
 def test_signal_handlers_are_restored():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from xorack import Tracker, event_tag, step_of, token_of
-from xorack.core.errors import InvalidRequest, InvalidToken
+from xorack.core.errors import ArgumentError
 from xorack.core.request import validate_tag
 
 S3 = {
@@ -106,7 +106,7 @@ def test_an_event_of_another_kind_or_of_several_records_has_no_tag(message):
     if message.get("body"):
         assert event_tag(message) == "sqs/m-1"  # a chain for all of its records
         return
-    with pytest.raises(InvalidRequest, match="event: "):
+    with pytest.raises(ArgumentError, match="event: "):
         event_tag(message)
 
 
@@ -172,10 +172,10 @@ def test_the_attribute_may_have_another_name(token):
     ],
 )
 def test_an_invalid_token_is_an_error(message):
-    with pytest.raises(InvalidToken, match="expected"):
+    with pytest.raises(ArgumentError, match="expected"):
         step_of(Tracker("https://queue"), message)
 
 
 def test_a_required_token_that_is_absent_is_an_error():
-    with pytest.raises(InvalidToken, match="message attribute 'xorack'"):
+    with pytest.raises(ArgumentError, match="message attribute 'xorack'"):
         step_of(Tracker("https://queue"), sqs("text"), required=True)

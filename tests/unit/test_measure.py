@@ -17,7 +17,7 @@ from measure.load import Sender, Sent, Times, interleave, texts
 from measure.options import MALFORMED, REJECTED, Options, Plan, format_units, parse_units
 from measure.report import Result, percentiles, to_json, to_text
 from measure.subscription import Event, Events
-from xorack.core.errors import InvalidRequest, SendFailed
+from xorack.core.errors import ArgumentError, SendError
 from xorack.core.event import event_detail
 from xorack.core.message import pack_texts, parse
 from xorack.core.request import Request
@@ -144,7 +144,7 @@ def test_an_invalid_spread_is_rejected(text):
                             ({"stamps": "plain", "cells": 64}, "cells")],
 )  # fmt: skip
 def test_invalid_stamps_are_rejected(settings, field):
-    with pytest.raises(InvalidRequest, match=f"^{field}: "):
+    with pytest.raises(ArgumentError, match=f"^{field}: "):
         Options(seed=1, **settings)
 
 
@@ -207,7 +207,7 @@ def test_a_chains_time_is_that_of_its_last_message(monkeypatch):
 
 
 def test_a_message_that_the_queue_rejects_stops_the_run():
-    with pytest.raises(SendFailed, match="C: m"):
+    with pytest.raises(SendError, match="C: m"):
         Sender(FAULTY, RUN, "url", FakeQueue(rejects=99, permanent=True)).send()
 
 

@@ -48,7 +48,7 @@ def test_invalid_calls_raise(acker):
         acker.add("foo", b"\2")
     with pytest.raises(errors.ZeroBufferNoOp):
         acker.add("bar", b"\0\0")
-    with pytest.raises(errors.InvalidRequest, match="tag"):
+    with pytest.raises(errors.ArgumentError, match="tag"):
         acker.add("", b"\1")
     with pytest.raises(errors.BufferLengthsUnequal):
         acker.stamp("foo", b"\1\1")

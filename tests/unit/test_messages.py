@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xorack.core.errors import InvalidRequest, shown
+from xorack.core.errors import ArgumentError, shown
 from xorack.core.marks import mark_of
 from xorack.core.message import MAX_BODY_BYTES, MAX_REQUESTS, pack, parse, reject
 from xorack.core.request import Request
@@ -90,7 +90,7 @@ def test_packing_keeps_the_limit_and_the_order():
     assert all(len(body.encode()) <= 50_000 for body in bodies)
     assert [request for body in bodies for request in parse(body).requests] == requests
     assert list(pack([])) == []
-    with pytest.raises(InvalidRequest, match="max_bytes"):
+    with pytest.raises(ArgumentError, match="max_bytes"):
         list(pack(requests, max_bytes=2_000_000))
 
 
@@ -392,6 +392,6 @@ def test_equal_json_values_have_one_mark(one, other):
     ],
 )
 def test_a_new_request_is_validated(arguments, options, field):
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(ArgumentError) as caught:
         Request(*arguments, **options)
     assert caught.value.field == field

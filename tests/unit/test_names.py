@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from xorack import Tracker, names_of, unit_id
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 
 TAG = "order/18"
 
@@ -83,6 +83,6 @@ def test_an_event_without_outstanding_units_has_no_names():
     ],
 )
 def test_invalid_arguments_are_named(arguments, field):
-    with pytest.raises(InvalidRequest) as raised:
+    with pytest.raises(ArgumentError) as raised:
         names_of(*arguments)
     assert raised.value.field == field

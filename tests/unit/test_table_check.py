@@ -3,7 +3,7 @@
 import pytest
 
 from xorack.aws.table_check import check_definition, check_state
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 
 LIVE = {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 HERE = {"TableStatus": "ACTIVE", "TableArn": "arn:aws:dynamodb:eu-west-1:1:table/chains"}
@@ -19,7 +19,7 @@ REPLICAS = [{"RegionName": name} for name in ("eu-west-1", "us-east-1")]
     ],
 )
 def test_a_state_in_which_no_chain_is_safe_is_named(table, time_to_live, line):
-    with pytest.raises(InvalidRequest, match=f"^{line}"):
+    with pytest.raises(ArgumentError, match=f"^{line}"):
         check_state("chains", HERE | table, time_to_live)
 
 
@@ -51,6 +51,6 @@ def test_an_index_that_is_being_built_is_awaited():
         "GlobalSecondaryIndexes": [index | {"IndexStatus": "CREATING"}],
     }
     line = "^index due of table chains: 'CREATING', expected ACTIVE or UPDATING$"
-    with pytest.raises(InvalidRequest, match=line):
+    with pytest.raises(ArgumentError, match=line):
         check_definition("chains", table, "tag")
     check_definition("chains", {**table, "GlobalSecondaryIndexes": [index]}, "tag")

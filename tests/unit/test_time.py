@@ -14,8 +14,8 @@ from xorack.acker.breaker import CircuitBreaker
 from xorack.aws.client import BoundedClient, TimeOuts
 from xorack.aws.eventbridge import EventBus
 from xorack.core.chain import Chain
-from xorack.core.ports import Unavailable
 from xorack.core.request import Request
+from xorack.errors import UnavailableError
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_a_sweep_whose_last_attempt_takes_all_time_is_incomplete(functions, monk
 
     def read(tags):
         functions.clock.spend(10.2)
-        raise Unavailable(OSError("throttled"))
+        raise UnavailableError(OSError("throttled"))
 
     monkeypatch.setattr(functions.table, "read", read)
     assert functions.sweep()["SweepsIncomplete"] == 1
@@ -234,7 +234,7 @@ def test_a_bounded_client_starts_no_call_without_time():
     client = BoundedClient(Client(), lambda: left[0])
     assert client.call(x=1) == "response"
     left[0] = 0
-    with pytest.raises(Unavailable) as error:
+    with pytest.raises(UnavailableError) as error:
         client.call(x=2)
     assert isinstance(error.value.cause, TimeoutError)
     assert calls == [{"x": 1}]

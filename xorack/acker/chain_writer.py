@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import END_OF_TIME, Chain
-from xorack.core.errors import StaleLocalData, TagNotFound
+from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
-from xorack.core.ports import ChainStore, Conflict, Unavailable
+from xorack.core.ports import ChainStore
 from xorack.core.request import Request
 from xorack.core.transitions import MAX_FOLD, Applied, Limits, Outcome, apply, order_of
 
@@ -167,11 +167,11 @@ class ChainWriter:
                     self.stats.add(writes=1)
                     self.store.write(current, after)
                 return after
-            except Conflict as conflict:
+            except ConflictError as conflict:
                 self.stats.add(conflicts=1)
                 current = conflict.chain
                 problem = StaleLocalData(chain.tag, retry.attempt)
-            except Unavailable as unavailable:
+            except UnavailableError as unavailable:
                 stale = True
                 problem = unavailable.cause
             if not retry.again():
@@ -189,7 +189,7 @@ class ChainWriter:
             self.stats.add(writes=1)
             try:
                 self.store.write(chain, after)
-            except Conflict as conflict:
+            except ConflictError as conflict:
                 self.stats.add(conflicts=1)
                 if conflict.chain is None or conflict.chain.generation != ended:
                     return chain
@@ -246,9 +246,9 @@ class _Part:
                 applied = self._attempt(must_exist, fresh_ids)
                 if applied is not None:
                     return applied
-            except Conflict as conflict:
+            except ConflictError as conflict:
                 self._after_conflict(conflict)
-            except Unavailable as unavailable:
+            except UnavailableError as unavailable:
                 self.maybe_applied |= self.in_flight
                 self.cached = None
                 if self.exhausted is not None or not self.retry.again():
@@ -289,7 +289,7 @@ class _Part:
         self.store.write(chain, after)
         return Applied(after, self._credited(applied.outcomes))
 
-    def _after_conflict(self, conflict: Conflict) -> None:
+    def _after_conflict(self, conflict: ConflictError) -> None:
         self.writer.stats.add(conflicts=1)
         if conflict.maybe_ours:
             self.maybe_applied |= self.in_flight

@@ -26,10 +26,10 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
-from xorack.core.errors import InvalidRequest, RequestIdReused
+from xorack.core.errors import ArgumentError, RequestIdReused, UnavailableError
 from xorack.core.event import event_id
 from xorack.core.message import Rejected, parse, reject
-from xorack.core.ports import NO_TIME, DeadLetters, Unavailable
+from xorack.core.ports import NO_TIME, DeadLetters
 from xorack.core.request import Request
 from xorack.core.transitions import Applied, Outcome
 
@@ -101,7 +101,7 @@ class _Batch:
             if message.sent_at is not None and message.sent_at < oldest:
                 # The tombstone of its chain may be gone: nothing tells whether it was applied.
                 expected = "a time within the retention of finished chains"
-                reason = str(InvalidRequest("sent_at", message.sent_at, expected))
+                reason = str(ArgumentError("sent_at", message.sent_at, expected))
                 self.rejected.append((Rejected(message.body, reason), index))
                 continue
             requests, rejected = parse(message.body)
@@ -247,7 +247,7 @@ class Consumer:
             try:
                 chains = self.writer.store.read(tags)
             except Exception as error:  # noqa: BLE001 - each chain is read, and fails, by itself
-                retryable = isinstance(error, Unavailable) and retry.attempt < _READ_ATTEMPTS
+                retryable = isinstance(error, UnavailableError) and retry.attempt < _READ_ATTEMPTS
                 if not retryable or not retry.again():
                     reason = f"{type(error).__name__}: {error}"
                     batch.not_read.update(dict.fromkeys(tags, reason))

@@ -16,7 +16,8 @@ from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
 from xorack.aws.log import log_failures
 from xorack.core.chain import EVENT, Chain
-from xorack.core.ports import NO_TIME, Conflict, Publisher
+from xorack.core.errors import ConflictError
+from xorack.core.ports import NO_TIME, Publisher
 from xorack.core.transitions import mark_delivered
 
 __all__ = ["Outbox"]
@@ -117,7 +118,7 @@ class Outbox:
         self.writer.stats.add(writes=1)
         try:
             self.writer.store.write(chain, mark_delivered(chain, channels))
-        except Conflict:
+        except ConflictError:
             # Mostly another publisher was quicker.
             self.writer.stats.add(conflicts=1)
         except Exception as error:  # noqa: BLE001 - see above

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 
 __all__ = ["read_valid"]
 
@@ -13,7 +13,7 @@ __all__ = ["read_valid"]
 def read_valid(
     read: Callable[[Sequence[str]], Mapping[str, Chain]],
     tags: Sequence[str],
-    on_invalid: Callable[[NotAChain], None],
+    on_invalid: Callable[[NotAChainError], None],
 ) -> list[Chain]:
     """Read chains in one batch, or one by one if the batch holds an item that is not a chain.
 
@@ -26,11 +26,11 @@ def read_valid(
         The chains that exist and are valid, in the order of their tags.
 
     Raises:
-        Unavailable: A retry may help.
+        UnavailableError: A retry may help.
     """
     try:
         chains = read(tags)
-    except NotAChain as error:
+    except NotAChainError as error:
         if len(tags) == 1:
             on_invalid(error)
             return []

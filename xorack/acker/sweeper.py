@@ -18,9 +18,8 @@ from xorack.acker.reading import read_valid
 from xorack.aws.log import log_chain, log_failures
 from xorack.aws.retry import Retry
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError, UnavailableError
 from xorack.core.event import event_id
-from xorack.core.ports import Unavailable
 from xorack.core.transitions import expire
 
 __all__ = ["SweepResult", "Sweeper"]
@@ -110,7 +109,7 @@ class Sweeper:
                 for page in self.writer.store.due_pages(self.writer.clock()):
                     retry = self.writer.retry_policy.start()
                     yield page
-            except Unavailable as error:
+            except UnavailableError as error:
                 _wait(retry, error)
             else:
                 return
@@ -166,7 +165,7 @@ class Sweeper:
         """Read the valid chains, with retries, within the time of a writer."""
         problems: dict[str, str] = {}
 
-        def on_invalid(error: NotAChain) -> None:
+        def on_invalid(error: NotAChainError) -> None:
             problems[str(error.tag)] = f"{type(error).__name__}: {error}"
 
         def read(tags: Sequence[str]) -> dict[str, Chain]:
@@ -174,7 +173,7 @@ class Sweeper:
             while True:
                 try:
                     return writer.store.read(tags)
-                except Unavailable as error:
+                except UnavailableError as error:
                     _wait(retry, error)
 
         chains = read_valid(read, tags, on_invalid)
@@ -196,7 +195,7 @@ class _TimeOver(Exception):
     """No time is left for another attempt."""
 
 
-def _wait(retry: Retry, error: Unavailable) -> None:
+def _wait(retry: Retry, error: UnavailableError) -> None:
     """Wait before the next attempt; raise the cause of the error if attempts are used up."""
     if retry.policy.time_left() > 0 and retry.attempt >= _READ_ATTEMPTS:
         raise error.cause from error

@@ -15,7 +15,8 @@ from botocore.exceptions import (
 )
 
 from xorack.aws.retry import RetryPolicy
-from xorack.core.ports import NO_TIME, Unavailable
+from xorack.core.errors import UnavailableError
+from xorack.core.ports import NO_TIME
 
 __all__ = [
     "CONFIG",
@@ -98,7 +99,7 @@ def make_client(service: str, *, config: Config = CONFIG, **settings: Any) -> An
 class BoundedClient:
     """A boto3 client that starts no call after the time for calls is over.
 
-    Each call raises `Unavailable` then, with a TimeoutError as its cause.
+    Each call raises `UnavailableError` then, with a TimeoutError as its cause.
     """
 
     def __init__(self, client: Any, time_left: Callable[[], float]) -> None:
@@ -117,7 +118,7 @@ class BoundedClient:
 
         def bounded(*arguments: Any, **named: Any) -> Any:
             if self._time_left() <= 0:
-                raise Unavailable(TimeoutError(NO_TIME))
+                raise UnavailableError(TimeoutError(NO_TIME))
             return call(*arguments, **named)
 
         return bounded
@@ -180,7 +181,7 @@ def send_entries(
             reasons = {position: entry.reason for position, entry in not_accepted.items()}
             failed.update({p: entry.reason for p, entry in not_accepted.items() if entry.permanent})
             left = {position: left[position] for position in reasons if position not in failed}
-        except Unavailable as error:
+        except UnavailableError as error:
             reasons = dict.fromkeys(left, str(error))
         except (ClientError, BotoCoreError) as error:
             reasons = dict.fromkeys(left, f"{error_code(error)}: {error}")

@@ -25,9 +25,9 @@ from xorack.aws.retry import RetryPolicy
 from xorack.aws.scan import decode_valid, scan_arguments
 from xorack.aws.table import Item, Table, condition_failed, sdk_retried, ttl
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain, TagNotFound
+from xorack.core.errors import ConflictError, NotAChainError, TagNotFound
 from xorack.core.marks import mark_key
-from xorack.core.ports import DEFAULT_RETENTION_MS, Conflict
+from xorack.core.ports import DEFAULT_RETENTION_MS
 
 __all__ = ["DynamoDBStore"]
 
@@ -62,7 +62,7 @@ class DynamoDBStore:
             policy: The limits of retries of reads of many items.
 
         Raises:
-            InvalidRequest: The table name is empty, or the partition key is an attribute of chains.
+            ArgumentError: The table name is empty, or the partition key is an attribute of chains.
         """
         self.table = Table(table_name, partition_key, client, policy)
         self.retention = retention
@@ -103,7 +103,7 @@ class DynamoDBStore:
             item = error.response.get("Item")
             # No item: the chain does not exist, or the engine does not return it.
             stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)
-            raise Conflict(stored, maybe_ours=sdk_retried(error)) from error
+            raise ConflictError(stored, maybe_ours=sdk_retried(error)) from error
 
     def delete(self, tag: str, request_id: str | None = None) -> None:
         """Delete a chain.
@@ -287,7 +287,7 @@ class DynamoDBStore:
 
     def scan(
         self,
-        on_invalid: Callable[[NotAChain], None] | None = None,
+        on_invalid: Callable[[NotAChainError], None] | None = None,
         *,
         prefix: str = "",
         attributes: Sequence[str] = (),
@@ -305,8 +305,8 @@ class DynamoDBStore:
             The chains, in no order.
 
         Raises:
-            NotAChain: An item is not a chain and ``on_invalid`` is None.
-            Unavailable: A retry may help.
+            NotAChainError: An item is not a chain and ``on_invalid`` is None.
+            UnavailableError: A retry may help.
         """
         key = self.table.partition_key
         start = self.table.key(after) if after else None

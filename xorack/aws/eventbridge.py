@@ -11,8 +11,9 @@ from typing import Any
 from xorack.aws.client import NotAccepted, make_client, send_entries
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
+from xorack.core.errors import UnavailableError
 from xorack.core.event import SOURCE, event_detail
-from xorack.core.ports import NO_TIME, Unavailable
+from xorack.core.ports import NO_TIME
 
 __all__ = ["EventBus"]
 
@@ -75,7 +76,7 @@ class EventBus:
                 break
             entries[position] = self.entry(chain)
         if not entries:
-            raise Unavailable(TimeoutError(NO_TIME))
+            raise UnavailableError(TimeoutError(NO_TIME))
         response = self.client.put_events(Entries=list(entries.values()))
         unsent = {position: NotAccepted(NO_TIME) for position in chains if position not in entries}
         if not response.get("FailedEntryCount"):

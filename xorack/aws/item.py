@@ -13,7 +13,7 @@ from typing import Any, get_args
 from xorack.aws import schema
 from xorack.aws.table import Item, ttl
 from xorack.core.chain import END_OF_TIME, Chain, Status
-from xorack.core.errors import NewerFormat, NotAChain, shown
+from xorack.core.errors import NotAChainError, shown
 
 __all__ = ["decode", "due_shard", "encode"]
 
@@ -61,13 +61,13 @@ def decode(item: Item, partition_key: str) -> Chain:
     """Decode an item of xorack or of xor-ack-dynamodb.
 
     Raises:
-        NotAChain: Another program wrote the item.
-        NewerFormat: A newer version of this package wrote it.
+        NotAChainError: Another program or a newer version of this package wrote the item.
     """
     tag = item[partition_key]["S"]
     written = item.get(schema.FORMAT_NAME, {}).get("N", "0")
     if float(written) > schema.FORMAT:
-        raise NewerFormat(tag, written, schema.FORMAT)
+        newest = f"its format is {written}, and this version knows {schema.FORMAT} at most"
+        raise NotAChainError(tag, newest)
     fields: dict[str, Any] = {schema.STATUS: "open"}
     for kind, (names, expected, convert) in _TYPES.items():
         for name in names:
@@ -78,24 +78,26 @@ def decode(item: Item, partition_key: str) -> Chain:
             except (KeyError, ValueError) as error:
                 ((actual, value),) = item[name].items()
                 found = f"{value}" if actual == "N" else f"of type {actual}"
-                raise NotAChain(tag, f"its {name} is {found}, expected {expected}") from error
+                raise NotAChainError(tag, f"its {name} is {found}, expected {expected}") from error
     _check(tag, fields)
     fields.update({name: name in item for name in schema.FLAGS})
     return Chain(tag, **fields)
 
 
 def _check(tag: str, fields: dict[str, Any]) -> None:
-    """Raise NotAChain for a value without which the chain cannot have an end or an event."""
+    """Raise NotAChainError for a value without which the chain cannot have an end or an event."""
     for name in schema.TIMES:
         if not 0 <= fields.get(name, 0) <= END_OF_TIME:
             expected = "milliseconds since the epoch"
-            raise NotAChain(tag, f"its {name} is {fields[name]}, expected {expected}")
+            raise NotAChainError(tag, f"its {name} is {fields[name]}, expected {expected}")
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
-        raise NotAChain(tag, f"its status is {shown(status)}, expected {expected}")
+        raise NotAChainError(tag, f"its status is {shown(status)}, expected {expected}")
     for name in ("detail", "resume"):
         if name in fields and not _is_object(fields[name]):
-            raise NotAChain(tag, f"its {name} is {shown(fields[name])}, expected a JSON object")
+            raise NotAChainError(
+                tag, f"its {name} is {shown(fields[name])}, expected a JSON object"
+            )
 
 
 def _is_object(text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from xorack.aws.item import decode
 from xorack.aws.table import Item, Table
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 
 __all__ = ["ScanPart", "decode_valid", "scan_arguments", "scan_part"]
 
@@ -30,7 +30,7 @@ class ScanPart(NamedTuple):
 def scan_part(
     table: Table,
     most: int,
-    on_invalid: Callable[[NotAChain], None],
+    on_invalid: Callable[[NotAChainError], None],
     *,
     prefix: str = "",
     after: str = "",
@@ -45,7 +45,7 @@ def scan_part(
         after: `ScanPart.after` of the part before.
 
     Raises:
-        Unavailable: A retry may help.
+        UnavailableError: A retry may help.
     """
     arguments = scan_arguments(table.partition_key, prefix)
     chains: list[Chain] = []
@@ -85,13 +85,13 @@ def scan_arguments(
 
 
 def decode_valid(
-    items: Sequence[Item], partition_key: str, on_invalid: Callable[[NotAChain], None] | None
+    items: Sequence[Item], partition_key: str, on_invalid: Callable[[NotAChainError], None] | None
 ) -> Iterator[Chain]:
-    """Yield the chains of items; report the others, or raise NotAChain without a callback."""
+    """Yield the chains of items; report the others, or raise NotAChainError without a callback."""
     for item in items:
         try:
             yield decode(item, partition_key)
-        except NotAChain as error:
+        except NotAChainError as error:
             if on_invalid is None:
                 raise
             on_invalid(error)

@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, 
 from xorack.aws.client import NotAccepted, error_code, is_transient, make_client, send_entries
 from xorack.aws.log import LOG
 from xorack.aws.retry import RetryPolicy
-from xorack.core.errors import InvalidRequest, SendFailed
+from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import MAX_BODY_BYTES, Rejected, pack
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
@@ -53,7 +53,7 @@ def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | 
         endpoint_url: By default, for a queue outside AWS, the host in the URL.
 
     Raises:
-        InvalidRequest: The region is unknown or invalid, or the endpoint is invalid.
+        ArgumentError: The region is unknown or invalid, or the endpoint is invalid.
     """
     settings = {"region_name": region, "endpoint_url": endpoint_url}
     if match := _REGION_OF_URL.match(queue_url):
@@ -67,11 +67,11 @@ def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | 
         return make_client("sqs", **{name: value for name, value in settings.items() if value})
     except NoRegionError:
         expected = "a region, as neither the queue's URL nor the environment names one"
-        raise InvalidRequest("region", None, expected) from None
+        raise ArgumentError("region", None, expected) from None
     except InvalidRegionError:
-        raise InvalidRequest("region", region, "a region, such as eu-west-1") from None
+        raise ArgumentError("region", region, "a region, such as eu-west-1") from None
     except ValueError:
-        raise InvalidRequest("endpoint_url", endpoint_url, "http(s)://HOST") from None
+        raise ArgumentError("endpoint_url", endpoint_url, "http(s)://HOST") from None
 
 
 def why_unreachable(queue_url: str, client: Any) -> str | None:
@@ -151,9 +151,9 @@ def send(
         policy: The limits of retries for messages that were not accepted.
 
     Raises:
-        SendFailed: Some messages were not accepted. Send the same requests again under the same
+        SendError: Some messages were not accepted. Send the same requests again under the same
             ids: those that arrived are not applied twice.
-        InvalidRequest: The queue URL is empty.
+        ArgumentError: The queue URL is empty.
     """
     return send_grouped(queue_url, {None: requests}, client, max_bytes=max_bytes, policy=policy)
 
@@ -224,7 +224,7 @@ def send_with_attributes(
         The number of messages.
 
     Raises:
-        SendFailed: Some messages were not accepted. Others may have arrived.
+        SendError: Some messages were not accepted. Others may have arrived.
     """
     id = None if group is None else group_id(group)
     entries = (_Message(n, body, _strings(**v), id) for n, (body, v) in enumerate(messages))
@@ -241,14 +241,14 @@ def _send(
 ) -> tuple[int, int]:
     """Send messages; return the number of them and of their bytes."""
     if not isinstance(queue_url, str) or not queue_url:
-        raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
+        raise ArgumentError("queue_url", queue_url, "the URL of an SQS queue")
     client = make_client("sqs") if client is None else client
     policy = policy or RetryPolicy(attempts=8)
     sent = size = 0
     for batch in _batches(messages):
         if failures := _send_batch(client, queue_url, batch, policy):
             unsent = [message.body for message in batch if message.position in failures]
-            raise SendFailed(queue_url, next(iter(failures.values())), unsent)
+            raise SendError(next(iter(failures.values())), queue_url, unsent)
         sent += len(batch)
         size += sum(message.size for message in batch)
     return sent, size

@@ -11,8 +11,7 @@ from xorack.aws import schema
 from xorack.aws.client import error_code, is_transient, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.table_check import check_definition, check_state
-from xorack.core.errors import InvalidRequest
-from xorack.core.ports import Unavailable
+from xorack.core.errors import ArgumentError, UnavailableError
 
 __all__ = ["Item", "Table", "condition_failed", "sdk_retried", "ttl"]
 
@@ -37,15 +36,15 @@ class Table:
             policy: The limits of retries of reads of many items.
 
         Raises:
-            InvalidRequest: The table name is empty, or the partition key is an attribute of chains.
+            ArgumentError: The table name is empty, or the partition key is an attribute of chains.
         """
         if not isinstance(name, str) or not name:
-            raise InvalidRequest("table_name", name, "the name of a DynamoDB table")
+            raise ArgumentError("table_name", name, "the name of a DynamoDB table")
         if not isinstance(partition_key, str) or not partition_key:
-            raise InvalidRequest("partition_key", partition_key, "the name of the partition key")
+            raise ArgumentError("partition_key", partition_key, "the name of the partition key")
         if partition_key in schema.RESERVED:
             expected = "a name that is not an attribute of a chain"
-            raise InvalidRequest("partition_key", partition_key, expected)
+            raise ArgumentError("partition_key", partition_key, expected)
         self.name = name
         self.partition_key = partition_key
         self.client = make_client("dynamodb") if client is None else client
@@ -55,7 +54,7 @@ class Table:
         """Call an operation of the client on this table.
 
         Raises:
-            Unavailable: A retry may help.
+            UnavailableError: A retry may help.
             ClientError: DynamoDB rejects the call.
         """
         if "RequestItems" not in arguments:
@@ -63,7 +62,7 @@ class Table:
         try:
             response: dict[str, Any] = getattr(self.client, operation)(**arguments)
         except (ClientError, BotoCoreError) as error:
-            raise (Unavailable(error) if is_transient(error) else error) from error
+            raise (UnavailableError(error) if is_transient(error) else error) from error
         return response
 
     def check(self) -> bool:
@@ -73,20 +72,20 @@ class Table:
             False if DynamoDB did not respond in time: the table is as good as yesterday.
 
         Raises:
-            InvalidRequest: The table cannot hold chains.
+            ArgumentError: The table cannot hold chains.
             ClientError: DynamoDB rejects a call.
         """
         try:
             table = self.call("describe_table")["Table"]
             check_definition(self.name, table, self.partition_key)
             time_to_live = self.call("describe_time_to_live")["TimeToLiveDescription"]
-        except Unavailable:
+        except UnavailableError:
             return False
         except ClientError as error:
             if error_code(error) != "ResourceNotFoundException":
                 raise
             expected = "a table of this account and region"
-            raise InvalidRequest("table_name", self.name, expected) from error
+            raise ArgumentError("table_name", self.name, expected) from error
         check_state(self.name, table, time_to_live)
         return True
 
@@ -123,7 +122,7 @@ class Table:
                 if len(left) < len(wanted):
                     retry = self._policy.start()
                 elif not retry.again():
-                    raise Unavailable(_unprocessed(len(left)))
+                    raise UnavailableError(_unprocessed(len(left)))
                 wanted = left
 
     def pages(
@@ -148,7 +147,7 @@ class Table:
         while True:
             try:
                 return self.call(operation, **arguments)
-            except Unavailable:
+            except UnavailableError:
                 if not retry.again():
                     raise
 

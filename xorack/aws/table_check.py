@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xorack.aws import schema
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 
 __all__ = ["check_definition", "check_replicas", "check_state", "check_time_to_live"]
 
@@ -27,7 +27,7 @@ def check_definition(name: str, table: Mapping[str, Any], partition_key: str) ->
         partition_key: The name that its partition key must have.
 
     Raises:
-        InvalidRequest: The table cannot hold chains.
+        ArgumentError: The table cannot hold chains.
     """
     attributes = table.get("AttributeDefinitions") or ()
     types = {one["AttributeName"]: one["AttributeType"] for one in attributes}
@@ -42,7 +42,7 @@ def check_definition(name: str, table: Mapping[str, Any], partition_key: str) ->
     due_key = f"{schema.DUE_SHARD} (N), {schema.DUE_AT} (N)"
     if schema.DUE_INDEX not in indexes:
         expected = f"{schema.DUE_INDEX}, with the key {due_key}"
-        raise InvalidRequest(f"indexes of table {name}", _listed(indexes), expected)
+        raise ArgumentError(f"indexes of table {name}", _listed(indexes), expected)
     index, field = indexes[schema.DUE_INDEX], f"index {schema.DUE_INDEX} of table {name}"
     _expect(f"key of {field}", described(index["KeySchema"]), due_key)
     _expect(field, index.get("IndexStatus", "ACTIVE"), *_USABLE)
@@ -57,7 +57,7 @@ def check_state(name: str, table: Mapping[str, Any], time_to_live: Mapping[str, 
         time_to_live: The `TimeToLiveDescription` of `DescribeTimeToLive`.
 
     Raises:
-        InvalidRequest: The table cannot hold chains.
+        ArgumentError: The table cannot hold chains.
     """
     _expect(f"status of table {name}", table.get("TableStatus"), *_USABLE)
     here = str(table.get("TableArn", "")).split(":")[3:4]
@@ -68,18 +68,18 @@ def check_state(name: str, table: Mapping[str, Any], time_to_live: Mapping[str, 
 
 
 def check_replicas(name: str, regions: Sequence[str]) -> None:
-    """Raise InvalidRequest if a table has replicas: the last writer wins, and a stamp is lost."""
+    """Raise ArgumentError if a table has replicas: the last writer wins, and a stamp is lost."""
     _expect(f"replicas of table {name}", _listed(regions), "none")
 
 
 def check_time_to_live(name: str, attribute: str | None) -> None:
-    """Raise InvalidRequest if a table does not delete finished chains."""
+    """Raise ArgumentError if a table does not delete finished chains."""
     _expect(f"time to live of table {name}", attribute or "off", schema.EXPIRES_AT)
 
 
 def _expect(field: str, value: str | None, *expected: str) -> None:
     if value not in expected:
-        raise InvalidRequest(field, value, " or ".join(expected))
+        raise ArgumentError(field, value, " or ".join(expected))
 
 
 def _listed(names: Iterable[str]) -> str:

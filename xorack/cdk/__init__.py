@@ -19,13 +19,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xorack.cdk.settings import SettingError, Settings
+from xorack.cdk.settings import Settings
 
 if TYPE_CHECKING:
     from xorack.cdk.acker import Acker
     from xorack.cdk.function import Network
 
-__all__ = ["Acker", "Network", "SettingError", "Settings"]
+__all__ = ["Acker", "Network", "Settings"]
 
 _LAZY = {"Acker": "xorack.cdk.acker", "Network": "xorack.cdk.function"}
 

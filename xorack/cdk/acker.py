@@ -88,7 +88,7 @@ class Acker(Construct):
         dashboard: The dashboard; None without one.
 
     Raises:
-        SettingError: A setting is invalid.
+        ArgumentError: A setting is invalid.
         TypeError: An argument is of another kind.
         ValueError: A supplied resource is of the right kind, but cannot work.
     """

@@ -202,7 +202,7 @@ def _rows_of_queue(resources: Resources) -> list[_Row]:
             datapoints=datapoints,
             periods=datapoints + 2,
             problem="The consumer received messages and finished less than half of them.",
-            first="read the consumer's log for `BatchFailed` and `chain not written`.",
+            first="read the consumer's log for `BatchError` and `chain not written`.",
         ),
         _Row(
             name="QueueBehind",

@@ -17,6 +17,8 @@ from typing import Final
 
 from aws_cdk import aws_lambda
 
+from xorack.core.errors import StateError
+
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
 _HANDLERS_IN_WHEEL: Final = Path(__file__).resolve().with_name("lambda_src")  # see setup.py
 _ELSEWHERE: Final = (
@@ -42,22 +44,13 @@ _PACKAGES: Final = {
 _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
 
 
-class PackageError(RuntimeError):
-    """A package of the functions' code is missing, or is not the release that was tested."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        needed = f"{name}=={_PACKAGES[name][0]}"
-        command = f"pip install --force-reinstall --no-deps '{needed}'"
-        super().__init__(f"{problem}: the functions' code needs {needed}: {command}")
-
-
 def functions_code() -> aws_lambda.Code:
     """Return the handlers, the library and the packages as an asset.
 
     A checkout and the wheel built from it give the same asset, to the hash, on any machine.
 
     Raises:
-        PackageError: A package is missing, or is another release.
+        StateError: A package is missing, or is another release.
     """
     return aws_lambda.Code.from_asset(str(assemble_code()))
 
@@ -67,7 +60,7 @@ def assemble_code() -> Path:
     """Copy everything side by side into a folder, which is deleted when the process ends.
 
     Raises:
-        PackageError: A package is missing, or is another release.
+        StateError: A package is missing, or is another release.
     """
     folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -88,9 +81,9 @@ def _copy_package(name: str, folder: Path) -> None:
     try:
         installed = metadata.distribution(name)
     except metadata.PackageNotFoundError:
-        raise PackageError(name, f"{name} is not installed") from None
+        raise _package_error(name, f"{name} is not installed") from None
     if installed.version != version:
-        raise PackageError(name, f"{name} {installed.version} is installed")
+        raise _package_error(name, f"{name} {installed.version} is installed")
     digest = hashlib.sha256()
     for path in sorted(installed.files or (), key=str):
         source = Path(path.locate())
@@ -103,7 +96,13 @@ def _copy_package(name: str, folder: Path) -> None:
         target.write_bytes(content)
     if digest.hexdigest() != expected:
         found = f"{name} {version} has the SHA-256 {digest.hexdigest()}"
-        raise PackageError(name, f"{found}, expected {expected}")
+        raise _package_error(name, f"{found}, expected {expected}")
+
+
+def _package_error(name: str, problem: str) -> StateError:
+    needed = f"{name}=={_PACKAGES[name][0]}"
+    command = f"pip install --force-reinstall --no-deps '{needed}'"
+    return StateError(f"{problem}: the functions' code needs {needed}: {command}")
 
 
 def _is_copied(path: metadata.PackagePath) -> bool:

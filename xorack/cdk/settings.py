@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from xorack.aws.schema import RESERVED, RESUME_KINDS, TAG
+from xorack.core.errors import ArgumentError
 
 _DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
@@ -30,22 +31,6 @@ _LOG_RETENTION_DAYS: Final = (
     731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
 )  # fmt: skip
 _TOPIC: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}"
-
-
-class SettingError(ValueError):
-    """An invalid setting.
-
-    Attributes:
-        name: The setting's name.
-        value: The invalid value.
-        expected: The values that the setting accepts, in words.
-    """
-
-    def __init__(self, name: str, value: object, expected: str) -> None:
-        self.name = name
-        self.value = value
-        self.expected = expected
-        super().__init__(f"setting `{name}` is {value!r}: expected {expected}")
 
 
 def _setting(default: Any, expected: str, kind: type, is_valid: Any = lambda value: True) -> Any:
@@ -142,7 +127,7 @@ class Settings:
             default the stack's name, or in a stack of yours the construct's path.
 
     Raises:
-        SettingError: A value has the wrong type, is out of range, or contradicts another setting.
+        ArgumentError: A value has the wrong type, is out of range, or contradicts another setting.
     """
 
     table_name: str | None = _text(
@@ -199,7 +184,7 @@ class Settings:
                 continue
             # isinstance would accept True as an int.
             if type(value) is not check["kind"] or not check["is_valid"](value):
-                raise SettingError(setting.name, value, check["expected"])
+                raise ArgumentError(f"setting {setting.name}", value, check["expected"])
         self._check_combinations()
 
     def _check_combinations(self) -> None:
@@ -221,7 +206,7 @@ class Settings:
         )  # fmt: skip
         for name, broken, expected in rules:
             if broken:
-                raise SettingError(name, getattr(self, name), expected)
+                raise ArgumentError(f"setting {name}", getattr(self, name), expected)
 
     def _capacity_rules(self) -> Iterator[tuple[str, bool, str]]:
         low, high = self.min_pollers, self.max_pollers
@@ -277,7 +262,7 @@ class Settings:
             others: Names of the caller's own settings, checked for misspellings too.
 
         Raises:
-            SettingError: A value is invalid, or a name looks like a misspelt setting.
+            ArgumentError: A value is invalid, or a name looks like a misspelt setting.
         """
         settings = {setting.name: setting for setting in fields(cls)}
         known = (*settings, *others)
@@ -287,7 +272,8 @@ class Settings:
                 continue
             close = difflib.get_close_matches(name.replace("-", "_").lower(), known, 1, 0.8)
             if close:
-                raise SettingError(name, context[name], f"a known name: did you mean `{close[0]}`?")
+                known_name = f"a known name: did you mean `{close[0]}`?"
+                raise ArgumentError(f"setting {name}", context[name], known_name)
         return cls(
             **{
                 name: _parse(context[name], setting.metadata["kind"], setting.default)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from xorack.client.names import Candidate
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 
 __all__ = ["candidates_in"]
 
@@ -19,7 +19,7 @@ def candidates_in(lines: Iterable[str]) -> Iterator[Candidate]:
     name at each level below the root, where a list within it is a name of several parts.
 
     Raises:
-        InvalidRequest: A line that begins with ``[`` is not such a list.
+        ArgumentError: A line that begins with ``[`` is not such a list.
     """
     for number, line in enumerate(lines, 1):
         name = line.rstrip("\r\n")
@@ -39,5 +39,5 @@ def _path(text: str, line: int) -> Candidate:
     steps = [tuple(step) if isinstance(step, list) else step for step in path or ()]
     parts = [p for step in steps for p in (step if isinstance(step, tuple) else (step,))]
     if not parts or not all(type(part) in (str, int) for part in parts):
-        raise InvalidRequest(f"line {line}", text, "a name, or a JSON list of names")
+        raise ArgumentError(f"line {line}", text, "a name, or a JSON list of names")
     return steps

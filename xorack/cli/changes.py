@@ -13,7 +13,7 @@ from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
 from xorack.cli.options import Target, json_option, not_nan, run_option, with_table, yes_option
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
 from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
@@ -119,7 +119,7 @@ def _change(
 
 def _tags_of(store: DynamoDBStore, run: Run) -> tuple[list[str], int]:
     """Return a run's unfinished chains; print its items that are not chains, and count them."""
-    invalid: list[NotAChain] = []
+    invalid: list[NotAChainError] = []
     tags = unfinished_tags(store, run, invalid.append)
     for error in invalid:
         screen.say(f"error: {printable(str(error))}", error=True)

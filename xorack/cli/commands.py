@@ -30,6 +30,7 @@ from xorack.cli.wait import run_wait
 from xorack.cli.watch import run_watch
 from xorack.cli.web import web
 from xorack.client.names import Candidate, names_of
+from xorack.core.errors import ArgumentError
 from xorack.ops.run import Run
 from xorack.ops.snapshot import MAX_CHAINS
 from xorack.ops.status import read_status
@@ -95,7 +96,7 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
         return _INTERRUPTED
     except EXPECTED as error:
         _print_error(explain(error))
-        return 1
+        return 2 if isinstance(error, ArgumentError) else 1
 
 
 def _print_error(message: str) -> None:

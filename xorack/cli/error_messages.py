@@ -5,8 +5,7 @@ from __future__ import annotations
 from botocore import exceptions as aws
 from botocore.parsers import ResponseParserError
 
-from xorack.core.errors import XorAckError
-from xorack.core.ports import Unavailable
+from xorack.core.errors import UnavailableError, XorAckError
 
 __all__ = ["EXPECTED", "explain"]
 
@@ -40,7 +39,7 @@ _REJECTED = {
 
 def explain(error: BaseException) -> str:
     """Describe one of the `EXPECTED` errors in one line, without a full stop."""
-    if isinstance(error, Unavailable):
+    if isinstance(error, UnavailableError):
         return explain(error.cause)
     if isinstance(error, aws.ClientError):
         return _explain_rejection(error)

@@ -9,7 +9,7 @@ import click
 
 from xorack.cli import screen
 from xorack.cli.options import Target, json_option, not_nan, run_option, text_option, with_table
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.ops.listing import ORDERS, ChainFilter, Order, list_chains
 from xorack.ops.run import Run
@@ -72,7 +72,7 @@ def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int
         round(options["older_than"] * 1000),
     )
     order: Order | None = options["order"]
-    invalid: list[NotAChain] = []
+    invalid: list[NotAChainError] = []
     limit, after = options["limit"] or None, options["after"] or ""
     page = list_chains(
         target.open()[0], chosen, invalid.append, order=order, limit=limit, after=after

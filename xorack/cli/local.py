@@ -14,10 +14,10 @@ import click
 
 from xorack.cli import screen
 from xorack.cli.options import json_option
+from xorack.core.errors import LocalError, NotRunningError
 from xorack.local import background
 from xorack.local.background import Background
-from xorack.local.errors import NotRunning
-from xorack.spark.java import JavaNotFound, spark_environ
+from xorack.spark.java import spark_environ
 
 __all__ = ["local", "local_environ", "local_option", "use_local"]
 
@@ -133,7 +133,7 @@ def status(as_json: bool) -> int:
     """
     try:
         running = background.find()
-    except NotRunning as error:
+    except NotRunningError as error:
         if not as_json:
             raise
         screen.print_json({"running": False, "reason": str(error)})
@@ -166,7 +166,7 @@ def env() -> None:
     variables: dict[str, str | None] = background.find().environ()
     try:
         variables.update(spark_environ())
-    except JavaNotFound as error:
+    except LocalError as error:
         screen.say(f"Spark: {error}", error=True)
     for name, value in variables.items():
         command = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"

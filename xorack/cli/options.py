@@ -12,9 +12,9 @@ import click
 
 from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.errors import InvalidRequest, shown
+from xorack.core.errors import ArgumentError, StateError, shown
 from xorack.ops.run import Run
-from xorack.ops.stack import ResourceNotFound, StackOutputs, find_stack, open_table
+from xorack.ops.stack import StackOutputs, find_stack, open_table
 
 __all__ = [
     "Target",
@@ -48,7 +48,7 @@ class Target:
         """Find the stack; an error names --stack, and the alternative to it."""
         try:
             return find_stack(self.stack, self.client("cloudformation"))
-        except ResourceNotFound as error:
+        except StateError as error:
             raise click.ClickException(f"{error}: name yours with --stack{alternative}") from error
 
     def open(self) -> tuple[DynamoDBStore, str | None]:
@@ -78,7 +78,7 @@ def _run(_: click.Context, __: click.Parameter, value: str | None) -> Run | None
     """Check a run's name."""
     try:
         return None if value is None else Run(value)
-    except InvalidRequest as error:
+    except ArgumentError as error:
         raise click.BadParameter(f"{shown(value)}, expected {error.expected}") from error
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from xorack.cli import screen
 from xorack.cli.error_messages import explain
-from xorack.core.ports import Unavailable
+from xorack.core.errors import UnavailableError
 from xorack.ops.run import ChainCounts, Run
 from xorack.ops.text import plural, printable
 from xorack.ops.watch import ChainWatcher, WatchUpdate
@@ -55,7 +55,7 @@ def poll_to_end(
         last = began >= give_up
         try:
             update, error = watcher.poll(count=last), ""
-        except Unavailable as unavailable:
+        except UnavailableError as unavailable:
             if update is None or last:
                 raise
             error = explain(unavailable)

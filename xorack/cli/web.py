@@ -20,8 +20,8 @@ from xorack.cli.error_messages import explain
 from xorack.cli.local import local, local_environ
 from xorack.cli.options import Target, text_option, with_table
 from xorack.client.names import Candidate, names_of
+from xorack.core.errors import NotRunningError
 from xorack.local import background
-from xorack.local.errors import NotRunning
 from xorack.ops.redrive import Redrive
 from xorack.ops.status import ChainStatus
 from xorack.web.page.server import WebServer
@@ -171,7 +171,7 @@ def _local_has_ended() -> Callable[[], bool]:
     def has_ended() -> bool:
         try:
             return background.find().started_at != started_at
-        except NotRunning:
+        except NotRunningError:
             return True
 
     return has_ended

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 from xorack.core.request import MAX_TAG_BYTES
 
 __all__ = ["event_tag", "layers"]
@@ -31,12 +31,12 @@ def event_tag(event: Mapping[str, Any]) -> str:
             - SNS: ``sns/message id``. SQS: ``sqs/message id``. EventBridge: ``source/event id``.
 
     Raises:
-        InvalidRequest: The event is of none of these kinds, or has several records.
+        ArgumentError: The event is of none of these kinds, or has several records.
     """
     for layer in reversed(list(layers(event))):
         if tag := _tag(layer):
             return _shortened(tag)
-    raise InvalidRequest("event", event, "one event or record of S3, SNS, SQS or EventBridge")
+    raise ArgumentError("event", event, "one event or record of S3, SNS, SQS or EventBridge")
 
 
 def _tag(layer: Mapping[str, Any]) -> str | None:

@@ -18,7 +18,7 @@ from xorack.aws.sqs import send_with_attributes
 from xorack.client.event_tag import layers
 from xorack.client.names import Part
 from xorack.client.tracker import Step, Token, Tracker
-from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
+from xorack.core.errors import ArgumentError, XorAckError
 
 __all__ = ["fan_in", "fan_out", "step_of", "token_of"]
 
@@ -38,7 +38,7 @@ def token_of(message: Mapping[str, Any], name: str = NAME) -> Token | None:
             exist, the attribute counts.
 
     Raises:
-        InvalidToken: The token is invalid.
+        ArgumentError: The token is invalid.
     """
     for layer in layers(message):
         for value in (_attribute(layer, name), layer.get(name)):
@@ -70,14 +70,14 @@ def step_of(
             step is None: messages that were under way when tracking began must not be lost.
 
     Raises:
-        InvalidToken: The token is invalid, or there is none and it is required.
+        ArgumentError: The token is invalid, or there is none and it is required.
     """
     token = token_of(message, name)
     if token is not None:
         return tracker.step(token)
     if required:
         expected = f"the message attribute {name!r}, or the field {name!r} of a JSON body"
-        raise InvalidToken("place", None, expected)
+        raise ArgumentError("token place", None, expected)
     return nullcontext()
 
 
@@ -112,7 +112,7 @@ def fan_in(
     if processor is None:
         processor = _batch_processor()
     elif getattr(processor, "model", None) is not None:
-        raise InvalidRequest("processor", processor, "a batch processor without a model")
+        raise ArgumentError("processor", processor, "a batch processor without a model")
 
     def decorate(function: Callable[[Any, Step | None], Any]) -> Handler:
         @functools.wraps(function)
@@ -144,7 +144,7 @@ def _records(event: Any) -> list[Any]:
     records = event.get("Records") if isinstance(event, dict) else None
     if not isinstance(records, list) or any(_source(one) != "aws:sqs" for one in records):
         # Other services ignore batchItemFailures: what failed would be lost.
-        raise InvalidRequest("event", event, "an SQS event with Records; use step_of for others")
+        raise ArgumentError("event", event, "an SQS event with Records; use step_of for others")
     return records
 
 
@@ -189,9 +189,9 @@ def fan_out(
         The number of messages.
 
     Raises:
-        SendFailed: The queue did not accept some messages. Let the step raise, and run it again:
+        SendError: The queue did not accept some messages. Let the step raise, and run it again:
             those that were sent twice count once.
-        InvalidRequest: Two messages have one name.
+        ArgumentError: Two messages have one name.
     """
 
     def packed() -> Iterator[tuple[str, dict[str, str]]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 from xorack.core.hashing import MASK, child_id, unit_id
 
 __all__ = ["Candidate", "Part", "names_of"]
@@ -39,7 +39,7 @@ def names_of(
         root has its own name.
 
     Raises:
-        InvalidRequest: An id is invalid, or ids came without the root's parts.
+        ArgumentError: An id is invalid, or ids came without the root's parts.
 
     Examples:
         >>> detail = {"tag": "order/18", "outstanding": ["0feb652bd3de76c3"]}
@@ -51,9 +51,9 @@ def names_of(
         ids = outstanding.get("outstanding", ())
         root = root or (outstanding.get("tag", ""),)
     if not root:
-        raise InvalidRequest("root", root, "the parts of the root unit, such as the chain's tag")
+        raise ArgumentError("root", root, "the parts of the root unit, such as the chain's tag")
     if isinstance(candidates, (str, bytes)):
-        raise InvalidRequest("candidates", candidates, "several names, such as a list")
+        raise ArgumentError("candidates", candidates, "several names, such as a list")
     names: dict[int, Candidate | None] = dict.fromkeys(map(_number, ids))
     missing = set(names)
 
@@ -87,5 +87,5 @@ def _number(unit: str | int) -> int:
     except (TypeError, ValueError):
         number = 0
     if not 0 < number <= MASK:
-        raise InvalidRequest("outstanding", unit, "a unit's id: 16 hex digits, or its number")
+        raise ArgumentError("outstanding", unit, "a unit's id: 16 hex digits, or its number")
     return number

@@ -24,7 +24,7 @@ from typing import Any, Literal, cast, get_args
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send_grouped
 from xorack.client.names import Candidate, Part, names_of
-from xorack.core.errors import InvalidRequest, InvalidToken, XorAckError
+from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
@@ -62,7 +62,7 @@ class Token:
         """Read a token: a `Token`, its JSON object, or its JSON text.
 
         Raises:
-            InvalidToken: The token is invalid, or another version made it.
+            ArgumentError: The token is invalid, or another version made it.
         """
         if isinstance(token, Token):
             return token
@@ -70,42 +70,42 @@ class Token:
             try:
                 token = json.loads(token)
             except (ValueError, RecursionError):
-                raise InvalidToken("text", token, "the JSON of a token") from None
+                raise ArgumentError("token text", token, "the JSON of a token") from None
         if not isinstance(token, Mapping):
-            raise InvalidToken("value", token, "a token, its JSON object or its JSON text")
+            raise ArgumentError("token value", token, "a token, its JSON object or its JSON text")
         version = token.get("v")
         if isinstance(version, bool) or version != _VERSION:
-            raise InvalidToken("v", version, f"{_VERSION}: another version made this token")
+            raise ArgumentError("token v", version, f"{_VERSION}: another version made this token")
         kind = token.get("kind")
         if kind not in get_args(StampKind):
-            raise InvalidToken("kind", kind, "traced or plain")
+            raise ArgumentError("token kind", kind, "traced or plain")
         unit, tags = _unit_of(token.get("unit")), _tags_of(token.get("tags"))
         return cls(unit, tags, cast(StampKind, kind), _cells_of(token, kind))
 
 
 def _unit_of(text: object) -> int:
     if not isinstance(text, str) or not re.fullmatch("[0-9a-fA-F]{16}", text) or not int(text, 16):
-        raise InvalidToken("unit", text, "16 hex digits, not all zero")
+        raise ArgumentError("token unit", text, "16 hex digits, not all zero")
     return int(text, 16)
 
 
 def _tags_of(tags: object) -> tuple[str, ...]:
     if not isinstance(tags, list) or not tags or len(set(map(str, tags))) != len(tags):
-        raise InvalidToken("tags", tags, "a list of different tags")
+        raise ArgumentError("token tags", tags, "a list of different tags")
     try:
         return tuple(validate_tag(tag) for tag in tags)
-    except InvalidRequest as error:
-        raise InvalidToken("tags", tags, error.expected) from None
+    except ArgumentError as error:
+        raise ArgumentError("token tags", tags, error.expected) from None
 
 
 def _cells_of(token: Mapping[str, Any], kind: object) -> int:
     cells = token.get("cells", TRACED_CELLS)
     if kind == "plain" and "cells" in token:
-        raise InvalidToken("cells", cells, "absent: plain stamps have none")
+        raise ArgumentError("token cells", cells, "absent: plain stamps have none")
     try:
         return check_cells(cells)
-    except InvalidRequest as error:
-        raise InvalidToken("cells", cells, error.expected) from None
+    except ArgumentError as error:
+        raise ArgumentError("token cells", cells, error.expected) from None
 
 
 def _group_of(tag: str) -> str | None:
@@ -171,13 +171,13 @@ class Tracker:
             policy: The limits of retries for messages that were not accepted.
         """
         if not isinstance(queue_url, str) or not queue_url:
-            raise InvalidRequest("queue_url", queue_url, "the URL of an SQS queue")
+            raise ArgumentError("queue_url", queue_url, "the URL of an SQS queue")
         if stamps not in get_args(StampKind):
-            raise InvalidRequest("stamps", stamps, "traced or plain")
+            raise ArgumentError("stamps", stamps, "traced or plain")
         if check_cells(cells) != TRACED_CELLS and stamps == "plain":
-            raise InvalidRequest("cells", cells, "traced stamps: plain ones have no cells")
+            raise ArgumentError("cells", cells, "traced stamps: plain ones have no cells")
         if group is not None and (not isinstance(group, str) or not group):
-            raise InvalidRequest("group", group, "the name of a group of messages, or None")
+            raise ArgumentError("group", group, "the name of a group of messages, or None")
         self.queue_url = queue_url
         self.stamps: StampKind = stamps
         self.cells = cells
@@ -210,8 +210,8 @@ class Tracker:
                 ``{"lambda": callback id of a durable execution}``.
 
         Raises:
-            InvalidRequest: An argument is invalid.
-            SendFailed: The queue did not accept the request.
+            ArgumentError: An argument is invalid.
+            SendError: The queue did not accept the request.
         """
         validate_tag(tag)
         unit = unit_id(*parts) if parts else unit_id(tag)
@@ -244,8 +244,8 @@ class Tracker:
             fail: Fail the chains when the block raises, with the exception as the reason.
 
         Raises:
-            InvalidToken: A token is invalid.
-            InvalidRequest: There is no token, a token occurs twice, or the kinds of stamps differ.
+            ArgumentError: There is no token, one is invalid or occurs twice, or the kinds of stamps
+                differ.
         """
         return Step(self, tuple(map(Token.from_json, tokens)), fail=fail)
 
@@ -255,13 +255,12 @@ class Tracker:
         The id of the request is by default a hash of the unit and the reason.
 
         Raises:
-            InvalidRequest: The reason is not a string.
-            InvalidToken: The token is invalid.
-            SendFailed: The queue did not accept the request.
+            ArgumentError: The token is invalid, or the reason is not a string.
+            SendError: The queue did not accept the request.
         """
         token = Token.from_json(chain)
         if not isinstance(reason, str):
-            raise InvalidRequest("reason", reason, "a string")
+            raise ArgumentError("reason", reason, "a string")
         # The protocol allows neither NUL nor surrogates.
         data = reason.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
         reason = data.decode("utf-8", "ignore")
@@ -275,9 +274,8 @@ class Tracker:
         The id of the request is random by default: each call is a separate request.
 
         Raises:
-            InvalidToken: The token is invalid.
-            InvalidRequest: The time-out is not above 0.
-            SendFailed: The queue did not accept the request.
+            ArgumentError: The token is invalid, or the time-out is not above 0.
+            SendError: The queue did not accept the request.
         """
         token = Token.from_json(chain)
         id = request_id or f"extend-{uuid.uuid4().hex}"
@@ -302,7 +300,7 @@ class Tracker:
         block, so acknowledge the events after it.
 
         Raises:
-            SendFailed: The queue did not accept some requests.
+            SendError: The queue did not accept some requests.
         """
         if getattr(self._thread, "requests", None) is not None:
             yield  # nested: the outer block sends
@@ -333,12 +331,12 @@ class Step:
 
     def __init__(self, tracker: Tracker, tokens: tuple[Token, ...], *, fail: bool) -> None:
         if not tokens:
-            raise InvalidRequest("tokens", tokens, "at least one token")
+            raise ArgumentError("tokens", tokens, "at least one token")
         if len({(token.kind, token.cells) for token in tokens}) > 1:
-            raise InvalidRequest("tokens", tokens, "tokens of one kind and size of stamps")
+            raise ArgumentError("tokens", tokens, "tokens of one kind and size of stamps")
         units = [(tag, token.unit) for token in tokens for tag in token.tags]
         if len(set(units)) != len(units):
-            raise InvalidRequest("tokens", tokens, "each unit once")
+            raise ArgumentError("tokens", tokens, "each unit once")
         self.tokens = tokens
         self.tags = tuple(dict.fromkeys(tag for token in tokens for tag in token.tags))
         self._tracker = tracker
@@ -359,7 +357,7 @@ class Step:
             unit: The unit's id, signed or unsigned, instead of parts.
 
         Raises:
-            InvalidRequest: The step has a unit of this name already: they would cancel out.
+            ArgumentError: The step has a unit of this name already: they would cancel out.
             XorAckError: The step has ended.
         """
         if self._ended:
@@ -370,7 +368,7 @@ class Step:
         unit = check_unit(unit, _cells_of_stamps(self.tokens[0]))
         token = replace(self.tokens[0], unit=unit, tags=self.tags)
         if unit in self._children or unit in parents:
-            raise InvalidRequest("child", parts or unit, "another unit than those of the step")
+            raise ArgumentError("child", parts or unit, "another unit than those of the step")
         self._children[unit] = token
         return token
 

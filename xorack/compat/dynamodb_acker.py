@@ -11,8 +11,8 @@ from xorack.acker.chain_writer import CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
-from xorack.core.errors import TagNotFound, ZeroBufferNoOp
-from xorack.core.ports import DEFAULT_RETENTION_MS, Unavailable
+from xorack.core.errors import TagNotFound, UnavailableError, ZeroBufferNoOp
+from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.request import Request, validate_tag
 from xorack.core.stamp import Stamp, UnackedStamp, xor_bytes
 from xorack.core.transitions import MAX_FOLD, Limits
@@ -38,7 +38,7 @@ class DynamoDBAcker:
     response was lost, and it keeps a finished chain as a tombstone. Threads may share an acker:
     their stamps to one chain share a write.
 
-    Each method may raise InvalidRequest for an invalid argument. ``create`` and ``stamp`` raise
+    Each method may raise ArgumentError for an invalid argument. ``create`` and ``stamp`` raise
     these errors, after which nothing was written:
 
     - ZeroBufferNoOp: the stamp is all zeros.
@@ -161,7 +161,7 @@ class DynamoDBAcker:
         while True:
             try:
                 return self.store.delete(tag, request_id)
-            except Unavailable as unavailable:
+            except UnavailableError as unavailable:
                 if not retry.again():
                     raise unavailable.cause from None
             except TagNotFound:

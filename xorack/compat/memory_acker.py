@@ -57,7 +57,7 @@ class Acker(EventEmitter):
         Raises:
             TagExists: An open chain has this tag.
             ZeroBufferNoOp: The stamp is all zeros, as if the chain were acked.
-            InvalidRequest: The tag is invalid.
+            ArgumentError: The tag is invalid.
         """
         validate_tag(tag)
         if not any(stamp):

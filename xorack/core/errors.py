@@ -1,24 +1,40 @@
-"""All errors that xorack raises.
+"""All errors that xorack raises: one tree, split by whose fault it is.
 
-The six errors of the npm packages ``ack`` and ``xor-ack-dynamodb`` keep their names. Each error
-carries a ``code`` equal to its name, as there.
+- `ArgumentError`, `ColumnsError`: the caller's. What was given is invalid, wherever it is given.
+- `StateError`: of what is there. A chain, record, table or file is not as the call needs it.
+- `UnavailableError`, `SendError`, `BatchError`, `LocalError`: of AWS, or of a program on this
+  machine. The same call may succeed later.
+
+The six errors of the npm packages ``ack`` and ``xor-ack-dynamodb`` keep their names, and so does
+`RequestIdReused` of the protocol. Each error carries a ``code`` equal to its name, as there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xorack.core.chain import Chain
+
 __all__ = [
-    "BatchFailed",
+    "ArgumentError",
+    "BatchError",
     "BufferLengthsUnequal",
-    "InvalidRequest",
-    "InvalidToken",
+    "ColumnsError",
+    "ConflictError",
     "LessThanTwoBuffers",
-    "NewerFormat",
-    "NotAChain",
+    "LocalError",
+    "NotAChainError",
+    "NotRunningError",
+    "OutputDiffersError",
     "RequestIdReused",
-    "SendFailed",
+    "SendError",
     "StaleLocalData",
+    "StateError",
     "TagExists",
     "TagNotFound",
+    "UnavailableError",
     "XorAckError",
     "ZeroBufferNoOp",
 ]
@@ -52,16 +68,31 @@ class XorAckError(Exception):
         return type(self).__name__
 
 
-class BatchFailed(XorAckError):
-    """Every message of a batch failed; all are delivered again.
+class ArgumentError(XorAckError, ValueError):
+    """An argument, a setting, a token, or a field of a message is invalid.
 
     Attributes:
-        messages: The number of messages.
+        field: Its name, for example ``tag`` or ``requests``.
+        expected: The expected value; empty if the text says it otherwise.
     """
 
-    def __init__(self, messages: int, reason: str) -> None:
-        super().__init__(f"all {messages} messages of the batch failed; the first: {reason}")
-        self.messages = messages
+    def __init__(
+        self, field: str, value: object = None, expected: str = "", *, problem: str | None = None
+    ) -> None:
+        super().__init__(f"{field}: {problem or f'{shown(value)}, expected {expected}'}")
+        self.field = field
+        self.expected = expected
+
+
+class RequestIdReused(ArgumentError):
+    """A request's id was used before in its chain, by a request with other content.
+
+    This is a mistake of the sender and not a duplicate: dropping the request would lose work.
+    """
+
+    def __init__(self, request_id: str) -> None:
+        expected = "a unique id: a request of this id with other content was applied"
+        super().__init__("id", request_id, expected)
 
 
 class BufferLengthsUnequal(XorAckError, ValueError):
@@ -83,7 +114,38 @@ class LessThanTwoBuffers(XorAckError, ValueError):
         super().__init__("At least two buffers expected")
 
 
-class StaleLocalData(XorAckError):
+class ZeroBufferNoOp(XorAckError, ValueError):
+    """The stamp is all zeros: XORing it in would change nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("Buffer is all zeros")
+
+
+class ColumnsError(XorAckError, ValueError):
+    """A frame lacks columns, or their types or values are unsuitable."""
+
+
+class StateError(XorAckError):
+    """What is there does not permit the call: a chain, a run's record, a stack, a file."""
+
+
+class TagExists(StateError):
+    """Another request created a chain of this tag before, or the chain ended without a create."""
+
+    def __init__(self, tag: str, reason: str | None = None) -> None:
+        super().__init__(f"tag: {shown(tag)} already exists" + (f": {reason}" if reason else ""))
+        self.tag = tag
+
+
+class TagNotFound(StateError, LookupError):
+    """No chain has this tag."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(f"tag: {shown(tag)} does not exist")
+        self.tag = tag
+
+
+class StaleLocalData(StateError):
     """Others kept writing the chain until the retries were used up; nothing was written."""
 
     def __init__(self, tag: str | None = None, attempts: int | None = None) -> None:
@@ -95,59 +157,23 @@ class StaleLocalData(XorAckError):
         self.attempts = attempts
 
 
-class TagExists(XorAckError):
-    """Another request created a chain of this tag before, or the chain ended without a create."""
-
-    def __init__(self, tag: str, reason: str | None = None) -> None:
-        super().__init__(f"tag: {shown(tag)} already exists" + (f": {reason}" if reason else ""))
-        self.tag = tag
-
-
-class TagNotFound(XorAckError, LookupError):
-    """No chain has this tag."""
-
-    def __init__(self, tag: str) -> None:
-        super().__init__(f"tag: {shown(tag)} does not exist")
-        self.tag = tag
-
-
-class ZeroBufferNoOp(XorAckError, ValueError):
-    """The stamp is all zeros: XORing it in would change nothing."""
-
-    def __init__(self) -> None:
-        super().__init__("Buffer is all zeros")
-
-
-class InvalidRequest(XorAckError, ValueError):
-    """A request, a message or an argument is invalid.
+class ConflictError(StateError):
+    """A conditional write found another state than expected.
 
     Attributes:
-        field: The name of the invalid field, for example ``tag`` or ``requests``.
-        expected: The expected value.
+        chain: The stored state; None if there is no chain.
+        maybe_ours: True if the stored state may be this write, made by an SDK retry whose response
+            was lost.
     """
 
-    def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"{field}: {shown(value)}, expected {expected}")
-        self.field = field
-        self.expected = expected
+    def __init__(self, chain: Chain | None, *, maybe_ours: bool = False) -> None:
+        super().__init__("the chain was changed by others")
+        self.chain = chain
+        self.maybe_ours = maybe_ours
 
 
-class RequestIdReused(InvalidRequest):
-    """A request's id was used before in its chain, by a request with other content.
-
-    This is a mistake of the sender and not a duplicate: dropping the request would lose work.
-    """
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(
-            "id",
-            request_id,
-            "a unique id: a request of this id with other content was applied",
-        )
-
-
-class NotAChain(XorAckError, ValueError):
-    """An item of the table is not a chain: another program wrote it.
+class NotAChainError(StateError, ValueError):
+    """An item of the table is not a chain: another program or a newer version wrote it.
 
     Attributes:
         tag: The item's tag.
@@ -160,30 +186,69 @@ class NotAChain(XorAckError, ValueError):
         self.reason = reason
 
 
-class NewerFormat(NotAChain):
-    """A newer version of this package wrote the item: this version leaves it alone."""
-
-    def __init__(self, tag: object, actual: str, known: int) -> None:
-        super().__init__(tag, f"its format is {actual}, and this version knows {known} at most")
-
-
-class InvalidToken(XorAckError, ValueError):
-    """A tracker's token is invalid, or another version made it."""
-
-    def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"token {field}: {shown(value)}, expected {expected}")
-        self.field = field
-        self.expected = expected
-
-
-class SendFailed(XorAckError):
-    """The queue did not accept some messages, after retries.
+class OutputDiffersError(StateError):
+    """What was written is not what was started: the job lost rows, or has too many.
 
     Attributes:
-        unsent: The bodies that were not accepted.
+        started: Units that were started, or that the job's input has.
+        written: Units that the output has.
+        chains: Some of the chains, as ``tag (written of started)``; empty if the output has no
+            columns that tell chains apart.
     """
 
-    def __init__(self, queue_url: str, reason: str, unsent: list[str]) -> None:
-        super().__init__(f"queue {queue_url}: {len(unsent)} messages not sent: {reason}")
+    def __init__(self, name: str, started: int, written: int, chains: Sequence[str] = ()) -> None:
+        count = f"{written:,} of {started:,} units of {name!r} are in the output"
+        if written == started:
+            count = f"the output has {written:,} units of {name!r}, but not those that were started"
+        which = f"; chains: {', '.join(chains)}" if chains else ""
+        super().__init__(f"{count}: nothing was sent for what differs{which}")
+        self.started = started
+        self.written = written
+        self.chains = tuple(chains)
+
+
+class UnavailableError(XorAckError):
+    """A temporary failure: throttled, timed out, response lost. The call may have taken effect.
+
+    Attributes:
+        cause: The exception of the call.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class SendError(XorAckError):
+    """The queue did not accept some messages, after retries. Repeat the call: ids stay the same.
+
+    Attributes:
+        queue_url: The queue.
+        unsent: The bodies that were not accepted, as far as the caller keeps them.
+    """
+
+    def __init__(self, reason: str, queue_url: str = "", unsent: Sequence[str] = ()) -> None:
+        where = f"queue {queue_url}: {len(unsent)} messages not sent: " if queue_url else ""
+        super().__init__(where + reason)
         self.queue_url = queue_url
-        self.unsent = unsent
+        self.unsent = list(unsent)
+
+
+class BatchError(XorAckError):
+    """Every message of a batch failed; all are delivered again.
+
+    Attributes:
+        messages: The number of messages.
+    """
+
+    def __init__(self, messages: int, reason: str) -> None:
+        super().__init__(f"all {messages} messages of the batch failed; the first: {reason}")
+        self.messages = messages
+
+
+class LocalError(XorAckError):
+    """A program on this machine failed: Java, Spark, the CDK, or the embedded AWS."""
+
+
+class NotRunningError(LocalError):
+    """No embedded AWS runs in the background."""

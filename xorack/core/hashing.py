@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError
 
 __all__ = [
     "MASK",
@@ -137,7 +137,7 @@ def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
         faec1e2ac606499c, which has no traced stamp: `xorack.traced` rejects it.
 
     Raises:
-        InvalidRequest: There are no parts, a part has another type, an integer is beyond signed 64
+        ArgumentError: There are no parts, a part has another type, an integer is beyond signed 64
             bits, a ``str`` holds lone surrogates, or a ``Decimal`` is not finite.
 
     Examples:
@@ -145,7 +145,7 @@ def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
         True
     """
     if not parts:
-        raise InvalidRequest("parts", parts, f"at least one {_SUITABLE}")
+        raise ArgumentError("parts", parts, f"at least one {_SUITABLE}")
     h = SEED
     for part in parts:
         h = _xxh64_part(part, h)
@@ -173,10 +173,10 @@ def decimal_text(value: Decimal) -> str:
         For example ``1.5``, ``100``, ``-0.25`` or ``0``.
 
     Raises:
-        InvalidRequest: The value is infinite or not a number.
+        ArgumentError: The value is infinite or not a number.
     """
     if not value.is_finite():
-        raise InvalidRequest("part", value, "a finite Decimal")
+        raise ArgumentError("part", value, "a finite Decimal")
     text = format(value, "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")
@@ -193,15 +193,15 @@ def _xxh64_part(part: object, seed: int) -> int:
         part = _canonical(part)
     if isinstance(part, int):
         if not -(1 << 63) <= part < 1 << 63:
-            raise InvalidRequest("part", part, "an int within signed 64 bits")
+            raise ArgumentError("part", part, "an int within signed 64 bits")
         return xxh64_long(part, seed)
     if isinstance(part, str):
         try:
             part = part.encode()
         except UnicodeEncodeError:
-            raise InvalidRequest("part", part, "a str without lone surrogates") from None
+            raise ArgumentError("part", part, "a str without lone surrogates") from None
     if not isinstance(part, (bytes, bytearray, memoryview)):
-        raise InvalidRequest("part", part, f"a {_SUITABLE}")
+        raise ArgumentError("part", part, f"a {_SUITABLE}")
     return int(_xxh64(bytes(part), seed))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from xorack.core.errors import InvalidRequest, shown
+from xorack.core.errors import ArgumentError, shown
 from xorack.core.request import Request
 
 __all__ = [
@@ -73,7 +73,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         ((repeated, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise InvalidRequest(shown(repeated)[1:-1], "repeated", "each key once in an object")
+        raise ArgumentError(shown(repeated)[1:-1], "repeated", "each key once in an object")
     return fields
 
 
@@ -120,7 +120,7 @@ def parse(body: str) -> Parsed:
     """
     try:
         return Parsed([Request.from_json(raw) for raw in _raw_requests(_QUICK, body)], [])
-    except InvalidRequest:
+    except ArgumentError:
         return _parse_each(body)
 
 
@@ -129,14 +129,14 @@ def _parse_each(body: object) -> Parsed:
     try:
         _raw_requests(_LENIENT, body)
         texts = _request_texts(str(body))
-    except InvalidRequest as error:
+    except ArgumentError as error:
         return Parsed([], [Rejected(_encodable(str(body)), str(error))])
     requests: list[Request] = []
     invalid: list[tuple[str, str]] = []
     for index, text in enumerate(texts):
         try:
             requests.append(Request.from_json(_decode(_THOROUGH.decode, text)))
-        except InvalidRequest as error:
+        except ArgumentError as error:
             invalid.append((_encodable(text), f"requests[{index}].{error}"))
     return Parsed(requests, _rejected(invalid))
 
@@ -165,30 +165,30 @@ def _rejected(invalid: list[tuple[str, str]]) -> list[Rejected]:
 def _decode(decode: Callable[..., Any], text: str, *position: int) -> Any:
     try:
         return decode(text, *position)
-    except InvalidRequest:
+    except ArgumentError:
         raise
     except RecursionError:
-        raise InvalidRequest("body", text, "JSON nested less deep") from None
+        raise ArgumentError("body", text, "JSON nested less deep") from None
     except ValueError as error:
-        raise InvalidRequest("body", text, f"JSON ({shown(str(error))[1:-1]})") from None
+        raise ArgumentError("body", text, f"JSON ({shown(str(error))[1:-1]})") from None
 
 
 def _raw_requests(decoder: json.JSONDecoder, body: object) -> list[object]:
     """Decode a body and return the elements of its ``requests``."""
     if not isinstance(body, str):
-        raise InvalidRequest("body", body, "a string of JSON")
+        raise ArgumentError("body", body, "a string of JSON")
     message = _decode(decoder.decode, body)
     if not isinstance(message, dict):
-        raise InvalidRequest("body", message, 'an object {"version": 1, "requests": [...]}')
+        raise ArgumentError("body", message, 'an object {"version": 1, "requests": [...]}')
     version = message.get("version")
     if isinstance(version, bool) or version != VERSION:
-        raise InvalidRequest("version", version, str(VERSION))
+        raise ArgumentError("version", version, str(VERSION))
     for field in message.keys() - _MESSAGE_FIELDS:
         name = shown(field)[1:-1]
-        raise InvalidRequest(name, message[field], "no such field: version, requests")
+        raise ArgumentError(name, message[field], "no such field: version, requests")
     raw_requests: Any = message.get("requests")
     if not isinstance(raw_requests, list) or not 1 <= len(raw_requests) <= MAX_REQUESTS:
-        raise InvalidRequest("requests", raw_requests, f"a list of 1 to {MAX_REQUESTS} requests")
+        raise ArgumentError("requests", raw_requests, f"a list of 1 to {MAX_REQUESTS} requests")
     return raw_requests
 
 
@@ -228,10 +228,10 @@ def pack(requests: Iterable[Request], max_bytes: int = 250_000) -> Iterator[str]
         Message bodies: JSON in ASCII, one byte a character. Nothing for no requests.
 
     Raises:
-        InvalidRequest: ``max_bytes`` is out of range.
+        ArgumentError: ``max_bytes`` is out of range.
     """
     if not 1024 <= max_bytes <= MAX_BODY_BYTES:
-        raise InvalidRequest("max_bytes", max_bytes, f"1024 to {MAX_BODY_BYTES}")
+        raise ArgumentError("max_bytes", max_bytes, f"1024 to {MAX_BODY_BYTES}")
     yield from pack_texts(map(_json, requests), max_bytes)
 
 

@@ -71,7 +71,7 @@ def peel(residual: bytes) -> Outstanding:
         is bounded for any input, to some 0.2 s.
 
     Raises:
-        InvalidRequest: The residual is not bytes.
+        ArgumentError: The residual is not bytes.
     """
     check_bytes("residual", residual)
     if not any(residual):

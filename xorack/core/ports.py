@@ -10,17 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from xorack.core.chain import Chain
-from xorack.core.errors import XorAckError
 from xorack.core.message import Rejected
 
 __all__ = [
     "DEFAULT_RETENTION_MS",
     "NO_TIME",
     "ChainStore",
-    "Conflict",
     "DeadLetters",
     "Publisher",
-    "Unavailable",
 ]
 
 DEFAULT_RETENTION_MS = 30 * 86_400_000
@@ -31,35 +28,8 @@ NO_TIME = "no time left in this invocation"
 """The reason of a failure if a call was not made: the service may be well."""
 
 
-class Conflict(XorAckError):
-    """A conditional write found another state than expected.
-
-    Attributes:
-        chain: The stored state; None if there is no chain.
-        maybe_ours: True if the stored state may be this write, made by an SDK retry whose response
-            was lost.
-    """
-
-    def __init__(self, chain: Chain | None, *, maybe_ours: bool = False) -> None:
-        super().__init__("the chain was changed by others")
-        self.chain = chain
-        self.maybe_ours = maybe_ours
-
-
-class Unavailable(XorAckError):
-    """A temporary failure: throttled, timed out, response lost. The call may have taken effect.
-
-    Attributes:
-        cause: The exception of the call.
-    """
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
 class ChainStore(Protocol):
-    """A store of chains. Every method raises Unavailable if a retry may help."""
+    """A store of chains. Every method raises UnavailableError if a retry may help."""
 
     def read(self, tags: Sequence[str]) -> dict[str, Chain]:
         """Read chains consistently; return those that exist, by tag. No tag may occur twice."""
@@ -73,7 +43,7 @@ class ChainStore(Protocol):
             after: The new state, with a ``version`` above that of ``before``.
 
         Raises:
-            Conflict: The stored state is another one.
+            ConflictError: The stored state is another one.
         """
         ...
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from xorack.core.errors import InvalidRequest, shown
+from xorack.core.errors import ArgumentError, shown
 from xorack.core.stamp import (
     PLAIN_LENGTH,
     TRACED_CELLS,
@@ -50,7 +50,7 @@ RESUME_KINDS = {"step_functions": 2048, "lambda": 1024}
 """Who may wait for a chain's end, and the most characters of its token."""
 
 _Check = Callable[[str, Any], Any]
-"""Takes a field's name and value; returns the value, or raises InvalidRequest."""
+"""Takes a field's name and value; returns the value, or raises ArgumentError."""
 
 
 def _text(least: int, most: int) -> _Check:
@@ -58,13 +58,13 @@ def _text(least: int, most: int) -> _Check:
 
     def check(field: str, value: Any) -> str:
         if not isinstance(value, str):
-            raise InvalidRequest(field, value, expected)
+            raise ArgumentError(field, value, expected)
         try:
             length = len(value) if value.isascii() else len(value.encode())
         except UnicodeEncodeError:
-            raise InvalidRequest(field, value, f"{expected} or lone surrogates") from None
+            raise ArgumentError(field, value, f"{expected} or lone surrogates") from None
         if not least <= length <= most or "\0" in value:
-            raise InvalidRequest(field, value, expected)
+            raise ArgumentError(field, value, expected)
         return value
 
     return check
@@ -73,25 +73,25 @@ def _text(least: int, most: int) -> _Check:
 def _stamp(field: str, value: Any) -> bytes:
     stamp = bytes(check_bytes(field, value))
     if not 1 <= len(stamp) <= MAX_STAMP_BYTES:
-        raise InvalidRequest(field, f"{len(stamp)} bytes", f"1 to {MAX_STAMP_BYTES} bytes")
+        raise ArgumentError(field, f"{len(stamp)} bytes", f"1 to {MAX_STAMP_BYTES} bytes")
     if not any(stamp):
-        raise InvalidRequest(field, f"{len(stamp)} zero bytes", "at least one non-zero byte")
+        raise ArgumentError(field, f"{len(stamp)} zero bytes", "at least one non-zero byte")
     return stamp
 
 
 def _base64_stamp(field: str, value: Any) -> bytes:
     if not isinstance(value, str):
-        raise InvalidRequest(field, value, "a string of standard base64")
+        raise ArgumentError(field, value, "a string of standard base64")
     try:
         stamp = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidRequest(field, value, "standard base64 (RFC 4648, section 4)") from None
+        raise ArgumentError(field, value, "standard base64 (RFC 4648, section 4)") from None
     return _stamp(field, stamp)
 
 
 def _count(field: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
-        raise InvalidRequest(field, value, f"a whole number from 0 to {MAX_COUNT}")
+        raise ArgumentError(field, value, f"a whole number from 0 to {MAX_COUNT}")
     return value
 
 
@@ -101,26 +101,26 @@ _HEX_ID = re.compile("[0-9a-f]{16}")
 
 def _ids(field: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, Iterable):
-        raise InvalidRequest(field, value, "a list of units' ids")
+        raise ArgumentError(field, value, "a list of units' ids")
     try:
         return _distinct_ids(field, [check_unit(unit) for unit in value])
-    except InvalidRequest as error:
-        raise InvalidRequest(field, value, f"ids, each {error.expected}") from None
+    except ArgumentError as error:
+        raise ArgumentError(field, value, f"ids, each {error.expected}") from None
 
 
 def _hex_ids(field: str, value: Any) -> tuple[int, ...]:
     expected = "16 lower-case hex digits, not all zero"
     if not isinstance(value, list):
-        raise InvalidRequest(field, value, f"a list of ids, each {expected}")
+        raise ArgumentError(field, value, f"a list of ids, each {expected}")
     for id in value:
         if not isinstance(id, str) or not _HEX_ID.fullmatch(id) or not int(id, 16):
-            raise InvalidRequest(field, id, expected)
+            raise ArgumentError(field, id, expected)
     return _distinct_ids(field, [int(id, 16) for id in value])
 
 
 def _distinct_ids(field: str, ids: list[int]) -> tuple[int, ...]:
     if len(set(ids)) != len(ids):
-        raise InvalidRequest(field, ids, "each id once")
+        raise ArgumentError(field, ids, "each id once")
     return tuple(ids)
 
 
@@ -129,8 +129,8 @@ def _cells(field: str, value: Any) -> int:
         return 0
     try:
         return check_cells(value)
-    except InvalidRequest as error:
-        raise InvalidRequest(field, value, f"0, {error.expected}") from None
+    except ArgumentError as error:
+        raise ArgumentError(field, value, f"0, {error.expected}") from None
 
 
 def _seconds(field: str, value: Any) -> float:
@@ -139,7 +139,7 @@ def _seconds(field: str, value: Any) -> float:
         or not isinstance(value, (int, float))
         or not 0 < value <= MAX_TIMEOUT_SECONDS
     ):
-        raise InvalidRequest(field, value, f"seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}")
+        raise ArgumentError(field, value, f"seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}")
     return value
 
 
@@ -161,27 +161,27 @@ def _is_nested_deeper(value: object, depth: int) -> bool:
 def _detail(field: str, value: Any) -> dict[str, Any]:
     expected = f"a JSON object of at most {MAX_DETAIL_BYTES} bytes, {MAX_DETAIL_DEPTH} deep"
     if not isinstance(value, Mapping) or _is_nested_deeper(value, MAX_DETAIL_DEPTH):
-        raise InvalidRequest(field, value, expected)
+        raise ArgumentError(field, value, expected)
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         length = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidRequest(field, value, f"{expected}, without lone surrogates") from None
+        raise ArgumentError(field, value, f"{expected}, without lone surrogates") from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(field, value, f"{expected} ({shown(str(error))})") from None
+        raise ArgumentError(field, value, f"{expected} ({shown(str(error))})") from None
     if length > MAX_DETAIL_BYTES:
-        raise InvalidRequest(field, f"{length} bytes", expected)
+        raise ArgumentError(field, f"{length} bytes", expected)
     return dict(value)
 
 
 def _resume(field: str, value: Any) -> dict[str, str]:
     expected = 'an object with one of "step_functions" (a task token) and "lambda" (a callback id)'
     if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= RESUME_KINDS.keys():
-        raise InvalidRequest(field, value, expected)
+        raise ArgumentError(field, value, expected)
     ((kind, token),) = value.items()
     most = RESUME_KINDS[kind]
     if not isinstance(token, str) or not 1 <= len(token) <= most or not token.isascii():
-        raise InvalidRequest(f"{field}.{kind}", token, f"1 to {most} ASCII characters")
+        raise ArgumentError(f"{field}.{kind}", token, f"1 to {most} ASCII characters")
     return dict(value)
 
 
@@ -244,11 +244,11 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
         The fields, with stamps as bytes.
 
     Raises:
-        InvalidRequest: The operation is unknown, or a field is invalid, unknown or missing.
+        ArgumentError: The operation is unknown, or a field is invalid, unknown or missing.
     """
     operations = _JSON_OPERATIONS if json_ else _OPERATIONS
     if not isinstance(op, str) or op not in operations:
-        raise InvalidRequest("op", op, "create, stamp, fail or extend")
+        raise ArgumentError("op", op, "create, stamp, fail or extend")
     required, checks = operations[op]
     values: dict[str, Any] = {"op": op}
     for name, value in fields.items():
@@ -257,13 +257,13 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
             values[name] = check(name, value)
         elif name != "op":
             expected = f"no such field: {op} has {', '.join(sorted(('op', *checks)))}"
-            raise InvalidRequest(shown(name)[1:-1], value, expected)
+            raise ArgumentError(shown(name)[1:-1], value, expected)
     if not values.keys().isdisjoint((*_IDS, "cells")):
         _read_ids(values)
         required = ("tag", "id")
     for name in required:
         if name not in values:
-            raise InvalidRequest(name, "missing", f"a value: {op} needs it")
+            raise ArgumentError(name, "missing", f"a value: {op} needs it")
     return values
 
 
@@ -271,20 +271,20 @@ def _read_ids(values: dict[str, Any]) -> None:
     """Add what the ids of a request mean: its counts and, if it is small, its stamp."""
     for name in ("stamp", "started", "finished"):
         if name in values:
-            raise InvalidRequest(name, values[name], "no such field beside ids")
+            raise ArgumentError(name, values[name], "no such field beside ids")
     starts, finishes = values.get("starts", ()), values.get("finishes", ())
     cells = values.get("cells", TRACED_CELLS)
     if not starts and not finishes:
-        raise InvalidRequest("starts", [], "at least one id in starts or finishes")
+        raise ArgumentError("starts", [], "at least one id in starts or finishes")
     for name in _IDS:
         for unit in values.get(name, ()):
             try:
                 check_unit(unit, cells)
-            except InvalidRequest as error:
-                raise InvalidRequest(name, f"{unit:016x}", error.expected) from None
+            except ArgumentError as error:
+                raise ArgumentError(name, f"{unit:016x}", error.expected) from None
     stamp = sum_of(starts + finishes, cells)
     if not any(stamp):
-        raise InvalidRequest("starts", "a zero stamp", "ids whose stamps do not cancel out")
+        raise ArgumentError("starts", "a zero stamp", "ids whose stamps do not cancel out")
     values |= {"started": len(starts), "finished": len(finishes)}
     if len(stamp) <= TRACED_LENGTH:
         values["stamp"] = stamp
@@ -309,7 +309,7 @@ def validate_tag(tag: object) -> str:
     """Return the tag if it is valid: a non-empty string of at most 1,024 UTF-8 bytes, without NUL.
 
     Raises:
-        InvalidRequest: The tag is invalid.
+        ArgumentError: The tag is invalid.
     """
     checked: str = _CHECKS["tag"]("tag", tag)
     return checked
@@ -367,7 +367,7 @@ class Request:
         """Check the fields and make the request. None stands for an optional field's default.
 
         Raises:
-            InvalidRequest: A field is invalid. The error names it, its value and what was expected.
+            ArgumentError: A field is invalid. The error names it, its value and what was expected.
         """
         given = {"stamp": stamp, "started": started, "finished": finished, **optional}
         fields = {n: value for n, value in given.items() if value != getattr(Request, n, None)}
@@ -402,10 +402,10 @@ class Request:
         """Read a request out of one element of a message's ``requests``.
 
         Raises:
-            InvalidRequest: The element is not a valid request. The error names the field.
+            ArgumentError: The element is not a valid request. The error names the field.
         """
         if not isinstance(raw, dict):
-            raise InvalidRequest("request", raw, "a JSON object")
+            raise ArgumentError("request", raw, "a JSON object")
         request = cls.__new__(cls)
         vars(request).update(_validated(raw.get("op"), raw, json_=True))
         return request

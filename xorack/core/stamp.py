@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import reduce
 from operator import xor as xor_of_integers
 
-from xorack.core.errors import BufferLengthsUnequal, InvalidRequest, LessThanTwoBuffers
+from xorack.core.errors import ArgumentError, BufferLengthsUnequal, LessThanTwoBuffers
 from xorack.core.hashing import MASK, xxh64_long, xxh64_long_inverse
 
 __all__ = [
@@ -87,9 +87,9 @@ class UnackedStamp(Stamp):
 
 
 def check_bytes(field: str, value: object) -> bytes | bytearray | memoryview:
-    """Return the value if it is bytes; raise InvalidRequest that names the field if not."""
+    """Return the value if it is bytes; raise ArgumentError that names the field if not."""
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise InvalidRequest(field, value, "bytes")
+        raise ArgumentError(field, value, "bytes")
     return value
 
 
@@ -114,7 +114,7 @@ def xor(*stamps: bytes) -> Stamp:
     Raises:
         LessThanTwoBuffers: Fewer than two stamps were given.
         BufferLengthsUnequal: The lengths differ.
-        InvalidRequest: A stamp is not bytes.
+        ArgumentError: A stamp is not bytes.
     """
     if len(stamps) < 2:
         raise LessThanTwoBuffers
@@ -135,15 +135,15 @@ def check_unit(unit: object, cells: int = 0) -> int:
         cells: The size of its stamp; 0 for a plain one.
 
     Raises:
-        InvalidRequest: The id is not a non-zero 64-bit integer, or hashes to 0.
+        ArgumentError: The id is not a non-zero 64-bit integer, or hashes to 0.
     """
     if isinstance(unit, bool) or not isinstance(unit, int):
-        raise InvalidRequest("unit", unit, "an int")
+        raise ArgumentError("unit", unit, "an int")
     if unit == 0 or not -(1 << 63) <= unit <= MASK:
-        raise InvalidRequest("unit", unit, "a non-zero 64-bit integer")
+        raise ArgumentError("unit", unit, "a non-zero 64-bit integer")
     if cells and unit & MASK == _UNIT_OF_ZERO:
         expected = f"an id other than {_UNIT_OF_ZERO:016x}, which hashes to 0"
-        raise InvalidRequest("unit", unit, expected)
+        raise ArgumentError("unit", unit, expected)
     return unit & MASK
 
 
@@ -177,15 +177,15 @@ def plain(unit: int) -> Stamp:
         8 bytes.
 
     Raises:
-        InvalidRequest: The id is not a non-zero 64-bit integer.
+        ArgumentError: The id is not a non-zero 64-bit integer.
     """
     return sum_of([check_unit(unit)], 0)
 
 
 def check_cells(cells: object) -> int:
-    """Return the cells of a traced stamp's tables; raise InvalidRequest that names the field."""
+    """Return the cells of a traced stamp's tables; raise ArgumentError that names the field."""
     if isinstance(cells, bool) or not isinstance(cells, int) or cells not in TRACED_SIZES:
-        raise InvalidRequest("cells", cells, "16, 64, 256 or 1024")
+        raise ArgumentError("cells", cells, "16, 64, 256 or 1024")
     return cells
 
 
@@ -205,7 +205,7 @@ def traced(unit: int, cells: int = TRACED_CELLS) -> Stamp:
         with that hash in one cell.
 
     Raises:
-        InvalidRequest: The id or the number of cells is invalid.
+        ArgumentError: The id or the number of cells is invalid.
     """
     size = check_cells(cells)
     return sum_of([check_unit(unit, size)], size)

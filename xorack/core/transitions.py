@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
-from xorack.core.errors import BufferLengthsUnequal, InvalidRequest, RequestIdReused, TagExists
+from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import DEFAULT_RETENTION_MS
@@ -277,7 +277,7 @@ def _invalid(request: Request, length: int | None, limits: Limits) -> Exception 
     if not resume.keys() <= limits.resumes:
         able = " or ".join(sorted(limits.resumes)) or "no resume"
         expected = f"{able}: see this acker's setting resume"
-        return InvalidRequest("resume", next(iter(resume)), expected)
+        return ArgumentError("resume", next(iter(resume)), expected)
     if request.op == "create" or length is None or request.stamp_length in (None, length):
         return None
     return BufferLengthsUnequal(request.stamp_length, length)

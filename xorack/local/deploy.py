@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from xorack.core.errors import LocalError
 from xorack.local.embedded import Client, EmbeddedAWS, fetch
-from xorack.local.errors import DeployFailed
 from xorack.local.isolation import ACCOUNT, REGION
 
 _PSEUDO_PARAMETERS = {"AccountId": ACCOUNT, "Region": REGION, "Partition": "aws"}
@@ -103,12 +103,12 @@ def deploy(
             `cdk bootstrap` have values already.
 
     Raises:
-        DeployFailed: The deployment failed; the message has the reasons from the stack's events.
+        LocalError: The deployment failed; the message has the reasons from the stack's events.
     """
     try:
         content = json.loads(template.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DeployFailed(f"cannot read the template: {error}") from error
+        raise LocalError(f"cannot read the template: {error}") from error
     bucket = _upload_assets(aws, template.parent)
     key = f"{name}.template.json"
     aws.client("s3").put_object(Bucket=bucket, Key=key, Body=template.read_bytes())
@@ -135,13 +135,13 @@ def _upload_assets(aws: EmbeddedAWS, assembly: Path) -> str:
     """Upload the assembly's files to their destinations and return a bucket's name."""
     manifests = sorted(assembly.glob("*.assets.json"))
     if not manifests:
-        raise DeployFailed(f"no *.assets.json in {assembly}: not a cloud assembly")
+        raise LocalError(f"no *.assets.json in {assembly}: not a cloud assembly")
     s3, bucket = aws.client("s3"), ""
     for manifest in manifests:
         for file in json.loads(manifest.read_text(encoding="utf-8"))["files"].values():
             source = assembly / file["source"]["path"]
             if not source.exists():
-                raise DeployFailed(f"the asset {source} is missing")
+                raise LocalError(f"the asset {source} is missing")
             content = _zip(source) if file["source"]["packaging"] == "zip" else source.read_bytes()
             for destination in file["destinations"].values():
                 bucket = _resolve(destination["bucketName"])
@@ -178,7 +178,7 @@ def _put_parameters(
         common = (value for start, value in _PARAMETERS.items() if path.startswith(start))
         value = values.get(path) or next(common, None)
         if value is None:
-            raise DeployFailed(f"the template names the SSM parameter {path}: pass its value")
+            raise LocalError(f"the template names the SSM parameter {path}: pass its value")
         # Nobody but AWS may write below /aws.
         paths[name] = f"/local{path}"
         aws.client("ssm").put_parameter(
@@ -206,7 +206,7 @@ def _create(
             StackName=name, WaiterConfig={"Delay": _POLL_SECONDS, "MaxAttempts": attempts}
         )
     except ClientError as error:
-        raise DeployFailed(f"stack {name}: {error.response['Error']['Message']}") from error
+        raise LocalError(f"stack {name}: {error.response['Error']['Message']}") from error
     except WaiterError as error:
         events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
         reasons = "".join(
@@ -215,7 +215,7 @@ def _create(
             if e["ResourceStatus"].endswith("_FAILED") and e.get("ResourceStatusReason")
         )
         (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
-        raise DeployFailed(f"stack {name} is {stack['StackStatus']}{reasons}") from error
+        raise LocalError(f"stack {name} is {stack['StackStatus']}{reasons}") from error
     (created,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
     return dict(created)
 
@@ -238,7 +238,7 @@ def subscribe(stack: Stack, detail_types: Sequence[str] = ("acked", "failed")) -
     target = {"Id": "queue", "Arn": queue["QueueArn"]}
     answer = events.put_targets(Rule=name, EventBusName=stack.bus_name, Targets=[target])
     if answer.get("FailedEntryCount"):
-        raise DeployFailed(f"cannot subscribe: {answer['FailedEntries'][0]['ErrorMessage']}")
+        raise LocalError(f"cannot subscribe: {answer['FailedEntries'][0]['ErrorMessage']}")
     return str(url)
 
 

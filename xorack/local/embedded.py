@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from xorack.core.errors import LocalError
 from xorack.local import environment
-from xorack.local.errors import PortTaken, StartFailed
 from xorack.local.isolation import ACCOUNT, REGION, isolated
 
 Client: TypeAlias = Any  # boto3 makes its clients at run time and has no types for them
@@ -99,7 +99,7 @@ class EmbeddedAWS(ClientCache):
     def endpoint_url(self) -> str:
         """Its address, for `endpoint_url` and `AWS_ENDPOINT_URL`."""
         if self.port is None:
-            raise StartFailed("the embedded AWS has not been started")
+            raise LocalError("the embedded AWS has not been started")
         return f"http://{HOST}:{self.port}"
 
     def environ(self) -> dict[str, str]:
@@ -129,12 +129,12 @@ class EmbeddedAWS(ClientCache):
         """Start it, wait until it is ready, and return it.
 
         Raises:
-            PortTaken: Another program listens on the requested port.
-            StartFailed: It ended, or was not ready in time; the message ends with its log's tail.
-            EnvironmentFailed: The installation of ministack failed.
+            LocalError: The installation of ministack failed, another program listens on the
+                requested port, or it ended or was not ready in time; the message ends with its
+                log's tail.
         """
         if self._process is not None:
-            raise StartFailed("the embedded AWS is running already")
+            raise LocalError("the embedded AWS is running already")
         python = self._python or environment.ensure()
         for attempt in range(1, _ATTEMPTS + 1):
             self.port = _free_port(self._requested_port or 0)
@@ -142,13 +142,13 @@ class EmbeddedAWS(ClientCache):
                 self._launch(python)
                 self._wait()
                 return self
-            except StartFailed as error:
+            except LocalError as error:
                 tail = self._log_tail()
                 self.stop()
                 # Another program may take the port between the check and the start.
                 if "address already in use" not in tail.lower() or attempt == _ATTEMPTS:
                     end = f"the end of its log:\n{tail}" if tail else "its log is empty"
-                    raise StartFailed(f"{error}; {end}") from error
+                    raise LocalError(f"{error}; {end}") from error
             except BaseException:
                 self.stop()
                 raise
@@ -205,12 +205,12 @@ class EmbeddedAWS(ClientCache):
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 status = self._process.returncode
-                raise StartFailed(f"the embedded AWS ended with status {status}")
+                raise LocalError(f"the embedded AWS ended with status {status}")
             with suppress(OSError):
                 fetch(f"{self.endpoint_url}/_ministack/ready", timeout_seconds=2)
                 return
             time.sleep(_POLL_SECONDS)
-        raise StartFailed(f"the embedded AWS was not ready within {_READY_SECONDS:g} s")
+        raise LocalError(f"the embedded AWS was not ready within {_READY_SECONDS:g} s")
 
     def _log_tail(self) -> str:
         assert self._directory is not None
@@ -267,7 +267,7 @@ def _free_port(port: int) -> int:
         try:
             probe.bind((HOST, port))
         except OSError as error:
-            raise PortTaken(f"port {port} is taken: {error.strerror}") from error
+            raise LocalError(f"port {port} is taken: {error.strerror}") from error
         except OverflowError as error:
-            raise PortTaken(f"{port} is not a port: expected 1 to 65535") from error
+            raise LocalError(f"{port} is not a port: expected 1 to 65535") from error
         return int(probe.getsockname()[1])

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from xorack.local.errors import EnvironmentFailed
+from xorack.core.errors import LocalError
 
 REQUIREMENTS = Path(__file__).with_name("requirements.lock")
 """Exact versions and hashes of all packages; `make lock` makes it of requirements.txt."""
@@ -59,7 +59,7 @@ def ensure(
         notify: Called with one line before an installation starts.
 
     Raises:
-        EnvironmentFailed: The installation failed; the message has the installer's error line.
+        LocalError: The installation failed; the message has the installer's error line.
     """
     directory = directory or default_directory()
     python = directory / "bin" / "python"
@@ -82,7 +82,7 @@ def ensure(
                 _run([str(python), "-m", "pip", "install", *options, "-r", str(requirements)])
                 (directory / _FINGERPRINT).write_text(fingerprint)
     except OSError as error:
-        raise EnvironmentFailed(f"cannot make {directory}: {error}") from error
+        raise LocalError(f"cannot make {directory}: {error}") from error
     return python
 
 
@@ -113,20 +113,20 @@ def _run(command: Sequence[str]) -> None:
         )
     except subprocess.TimeoutExpired as error:
         problem = f"`{' '.join(command)}` did not end within {_INSTALL_SECONDS} s"
-        raise EnvironmentFailed(problem) from error
+        raise LocalError(problem) from error
     if done.returncode != 0:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         last = next((line for line in lines if line.startswith("ERROR:")), (lines or ["?"])[-1])
         if any("connection broken by" in line for line in lines):
             last = f"cannot reach the package index: is there a network? pip: {last}"
-        raise EnvironmentFailed(f"`{' '.join(command)}` failed: {last}")
+        raise LocalError(f"`{' '.join(command)}` failed: {last}")
 
 
 def main() -> int:
     """Make the environment and print its Python; return the exit status, 1 for a failure."""
     try:
         print(ensure(notify=lambda line: print(line, file=sys.stderr)))
-    except EnvironmentFailed as error:
+    except LocalError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -13,7 +13,7 @@ from typing import Any
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.scan import scan_part
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import ChainStatus
 
@@ -69,7 +69,7 @@ class ChainPage:
     more: Query | None
     whole: bool
     event_pending: int = 0
-    invalid: tuple[NotAChain, ...] = ()
+    invalid: tuple[NotAChainError, ...] = ()
 
 
 def read_chains(
@@ -87,12 +87,12 @@ def read_chains(
         searched: Most items to read.
 
     Raises:
-        Unavailable: A retry may help.
+        UnavailableError: A retry may help.
     """
     at = milliseconds()
-    invalid: dict[str, NotAChain] = {}
+    invalid: dict[str, NotAChainError] = {}
 
-    def note(error: NotAChain) -> None:
+    def note(error: NotAChainError) -> None:
         invalid[str(error.tag)] = error
 
     part = scan_part(store.table, searched, note, prefix=query.prefix, after=query.after)

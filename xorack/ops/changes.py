@@ -14,7 +14,7 @@ from xorack.aws import schema
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import EVENT
-from xorack.core.errors import NotAChain, TagNotFound
+from xorack.core.errors import NotAChainError, TagNotFound
 from xorack.core.ports import Publisher
 from xorack.core.request import Request, validate_tag
 from xorack.core.transitions import Limits
@@ -45,7 +45,7 @@ class ChangeResult(NamedTuple):
 
 
 def unfinished_tags(
-    store: DynamoDBStore, run: Run, on_invalid: Callable[[NotAChain], None]
+    store: DynamoDBStore, run: Run, on_invalid: Callable[[NotAChainError], None]
 ) -> list[str]:
     """Return the tags of a run's unfinished chains, by a scan of the whole table, in order.
 
@@ -55,7 +55,7 @@ def unfinished_tags(
         on_invalid: Called for each item of the run that is not a chain.
 
     Raises:
-        Unavailable: A retry may help.
+        UnavailableError: A retry may help.
     """
     attributes = (schema.STATUS, schema.FORMAT_NAME)
     chains = store.scan(on_invalid, prefix=run.prefix, attributes=attributes)
@@ -107,7 +107,7 @@ def change_chains(
         publisher: Publishes the events of the chains that end.
 
     Raises:
-        InvalidRequest: A tag or field is invalid. Nothing is changed.
+        ArgumentError: A tag or field is invalid. Nothing is changed.
     """
     requests = [
         Request(op, validate_tag(tag), f"{op}-{uuid.uuid4().hex}", **fields) for tag in tags

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.errors import InvalidRequest, NotAChain
+from xorack.core.errors import ArgumentError, NotAChainError
 from xorack.ops.status import STATUSES, ChainStatus
 
 __all__ = ["ORDERS", "ChainFilter", "Order", "Page", "list_chains"]
@@ -61,7 +61,7 @@ class Page(NamedTuple):
 def list_chains(
     store: DynamoDBStore,
     chosen: ChainFilter,
-    on_invalid: Callable[[NotAChain], None],
+    on_invalid: Callable[[NotAChainError], None],
     *,
     order: Order | None = None,
     limit: int | None = None,
@@ -82,7 +82,7 @@ def list_chains(
         after: The position at which an earlier page of this order ended.
 
     Raises:
-        InvalidRequest: `after` is not a position of this order.
+        ArgumentError: `after` is not a position of this order.
     """
     now = milliseconds()
     scanned = store.scan(on_invalid, prefix=chosen.prefix, after="" if order else after)
@@ -130,5 +130,5 @@ def _parse(order: Order, position: str) -> _Key:
         return False, 0, position
     match = _POSITION.fullmatch(position)
     if match is None:
-        raise InvalidRequest("after", position, f"the position of a list in the order of {order}")
+        raise ArgumentError("after", position, f"the position of a list in the order of {order}")
     return match[1] == "none", 0 if match[1] == "none" else int(match[1]), match[2]

@@ -22,10 +22,9 @@ from xorack.aws.client import error_code
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send_bodies
-from xorack.core.errors import SendFailed
+from xorack.core.errors import SendError, StateError
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.dead_letters import KINDS, DeadMessage, Group, Kind, Selector, add_to_groups
-from xorack.ops.stack import ResourceNotFound
 
 __all__ = ["MAX_READ", "MoveResult", "Progress", "Redrive", "Survey"]
 
@@ -128,7 +127,7 @@ class Redrive:
         """Return True if the queue is the dead-letter queue of the dead-letter queue.
 
         Raises:
-            ResourceNotFound: One of the queues does not exist.
+            StateError: One of the queues does not exist.
         """
         self._redrive_policy(self.queue_url)
         target: str = self._redrive_policy(self.dead_letters_url).get("deadLetterTargetArn", "")
@@ -189,7 +188,7 @@ class Redrive:
             progress: Called after each page of messages.
 
         Raises:
-            SendFailed: The queue rejects the messages; those not moved stay where they are.
+            SendError: The queue rejects the messages; those not moved stay where they are.
         """
         kinds = set(kinds) - {"expired"}
         until = self._server_time()
@@ -286,7 +285,7 @@ class Redrive:
         if problems := send_bodies(self.queue_url, bodies, self._client, policy=_POLICY):
             reason = next(iter(problems.values()))
             unsent = [bodies[position][0] for position in problems]
-            raise SendFailed(self.queue_url, reason, unsent)
+            raise SendError(reason, self.queue_url, unsent)
 
     def _release(self, handles: Sequence[str]) -> None:
         """Show messages to others at once; if that fails, they reappear by themselves."""
@@ -314,7 +313,7 @@ class Redrive:
             if "NonExistentQueue" not in code and "QueueDoesNotExist" not in code:
                 raise
             region = self._client.meta.region_name
-            raise ResourceNotFound(f"queue {queue_url} does not exist in {region}") from error
+            raise StateError(f"queue {queue_url} does not exist in {region}") from error
 
     def _attributes(self, queue_url: str, name: str) -> dict[str, Any]:
         return dict(self._client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name]))

@@ -12,7 +12,7 @@ from typing import Any
 
 from xorack.aws import schema
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.errors import InvalidRequest, NotAChain
+from xorack.core.errors import ArgumentError, NotAChainError, StateError
 from xorack.core.request import validate_tag
 from xorack.ops.status import STATUSES, ChainStatus
 
@@ -46,7 +46,7 @@ class ChainCounts:
         """Count a chain."""
         self.add(status.chain.status, status.chain.tag, status.reason)
 
-    def add_invalid(self, error: NotAChain) -> None:
+    def add_invalid(self, error: NotAChainError) -> None:
         """Count an item that is not a chain."""
         self.add("invalid", str(error.tag), error.reason)
 
@@ -90,14 +90,14 @@ class Run:
         """Reject a name that no run has.
 
         Raises:
-            InvalidRequest: The name is empty, no text of a tag, or has a slash.
+            ArgumentError: The name is empty, no text of a tag, or has a slash.
         """
         try:
             validate_tag(self.name)
-        except InvalidRequest as error:
-            raise InvalidRequest("run", self.name, error.expected) from error
+        except ArgumentError as error:
+            raise ArgumentError("run", self.name, error.expected) from error
         if "/" in self.name:
-            raise InvalidRequest("run", self.name, "the run's name alone, without a slash")
+            raise ArgumentError("run", self.name, "the run's name alone, without a slash")
 
     @property
     def prefix(self) -> str:
@@ -105,7 +105,7 @@ class Run:
         return f"{self.name}/"
 
     def count(self, store: DynamoDBStore) -> ChainCounts:
-        """Count its chains by a scan of the whole table; raise Unavailable if a retry may help."""
+        """Count its chains by a scan of the table; raise UnavailableError if a retry may help."""
         counts = ChainCounts()
         chains = store.scan(counts.add_invalid, prefix=self.prefix, attributes=_ATTRIBUTES)
         for chain in chains:
@@ -119,11 +119,11 @@ class Run:
         may create more.
 
         Raises:
-            InvalidRequest: The run has more chains than its number says.
+            StateError: The run has more chains than its number says.
         """
         if self.chains is None:
             return bool(counts.chains) and not counts.unfinished
         if counts.chains > self.chains:
-            expected = f"the number of chains of run {self.name}: it has {counts.chains:,}"
-            raise InvalidRequest("chains", self.chains, expected)
+            expected = f"expected the number of chains of run {self.name}: it has {counts.chains:,}"
+            raise StateError(f"chains: {self.chains}, {expected}")
         return counts.chains == self.chains and not counts.unfinished

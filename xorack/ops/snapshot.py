@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xorack.acker.reading import read_valid
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 from xorack.ops.status import ChainStatus
 
 __all__ = ["MAX_CHAINS", "Snapshot", "read_snapshot"]
@@ -37,7 +37,7 @@ class Snapshot:
     at: int
     chains: tuple[ChainStatus, ...]
     event_pending: int = 0
-    invalid: tuple[NotAChain, ...] = ()
+    invalid: tuple[NotAChainError, ...] = ()
     more: bool = False
 
 
@@ -56,7 +56,7 @@ def read_snapshot(
     at = now()
     tags, more = store.first_due(limit * _READS_PER_CHAIN, prefix)
     statuses: list[ChainStatus] = []
-    invalid: list[NotAChain] = []
+    invalid: list[NotAChainError] = []
     event_pending = position = 0
     while position < len(tags) and len(statuses) < limit:
         page = tags[position : position + limit]

@@ -9,14 +9,10 @@ from botocore.exceptions import ClientError
 
 from xorack.aws.client import error_code
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.errors import InvalidRequest, XorAckError
+from xorack.core.errors import StateError, shown
 from xorack.core.ports import DEFAULT_RETENTION_MS
 
-__all__ = ["ResourceNotFound", "StackOutputs", "find_stack", "open_table"]
-
-
-class ResourceNotFound(XorAckError):
-    """The stack, table or queue does not exist, or the stack lacks xorack's outputs."""
+__all__ = ["StackOutputs", "find_stack", "open_table"]
 
 
 class StackOutputs(NamedTuple):
@@ -37,7 +33,7 @@ def find_stack(name: str, client: Any) -> StackOutputs:
     """Find the resources of a CloudFormation stack by its outputs.
 
     Raises:
-        ResourceNotFound: The account and region have no such stack, or it has other outputs.
+        StateError: The account and region have no such stack, or it has other outputs.
     """
     try:
         (stack,) = client.describe_stacks(StackName=name)["Stacks"]
@@ -45,16 +41,17 @@ def find_stack(name: str, client: Any) -> StackOutputs:
         message = error.response.get("Error", {}).get("Message", "")
         if error_code(error) == "ValidationError" and "does not exist" in message:
             region = client.meta.region_name
-            raise ResourceNotFound(f"there is no stack {name} in {region}") from error
+            raise StateError(f"there is no stack {name} in {region}") from error
         raise
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
     keys = ("TableName", "QueueUrl", "DeadLetterQueueUrl", "EventBusName")
     if absent := [key for key in keys if key not in outputs]:
         status = stack["StackStatus"]
-        raise ResourceNotFound(f"stack {name} is {status} and has no output {', '.join(absent)}")
+        raise StateError(f"stack {name} is {status} and has no output {', '.join(absent)}")
     seconds = outputs.get("RetentionSeconds", str(DEFAULT_RETENTION_MS // 1000))
     if not re.fullmatch("[0-9]{1,10}", seconds):
-        raise InvalidRequest(f"output RetentionSeconds of {name}", seconds, "whole seconds")
+        problem = f"{shown(seconds)}, expected whole seconds"
+        raise StateError(f"output RetentionSeconds of {name}: {problem}")
     table, queue, dead_letters, bus = (outputs[key] for key in keys)
     return StackOutputs(table, queue, dead_letters, bus, int(seconds) * 1000)
 
@@ -68,13 +65,13 @@ def open_table(name: str, client: Any, retention: int = DEFAULT_RETENTION_MS) ->
         retention: Milliseconds for which a chain is kept that ends here.
 
     Raises:
-        ResourceNotFound: The account and region have no such table.
+        StateError: The account and region have no such table.
     """
     try:
         schema = client.describe_table(TableName=name)["Table"]["KeySchema"]
     except ClientError as error:
         if error_code(error) != "ResourceNotFoundException":
             raise
-        raise ResourceNotFound(f"there is no table {name} in {client.meta.region_name}") from error
+        raise StateError(f"there is no table {name} in {client.meta.region_name}") from error
     key = next(key["AttributeName"] for key in schema if key["KeyType"] == "HASH")
     return DynamoDBStore(name, str(key), client, retention=retention)

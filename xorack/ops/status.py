@@ -145,10 +145,10 @@ def read_status(store: ChainStore, tag: str) -> ChainStatus:
     """Read the status of one chain, consistently.
 
     Raises:
-        InvalidRequest: The tag is invalid.
-        NotAChain: The item under this tag is not a chain.
+        ArgumentError: The tag is invalid.
+        NotAChainError: The item under this tag is not a chain.
         TagNotFound: The chain does not exist.
-        Unavailable: Try again.
+        UnavailableError: Try again.
     """
     chain = store.read([validate_tag(tag)]).get(tag)
     if chain is None:

@@ -9,7 +9,7 @@ from xorack.acker.reading import read_valid
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 from xorack.core.request import validate_tag
 from xorack.ops.run import ChainCounts, Run
 from xorack.ops.snapshot import Snapshot, read_snapshot
@@ -70,7 +70,7 @@ class ChainWatcher:
         self._ended: dict[str, ChainStatus] = {}
 
     def poll(self, *, count: bool = False) -> WatchUpdate:
-        """Read the watched chains once; raise Unavailable if a retry may help.
+        """Read the watched chains once; raise UnavailableError if a retry may help.
 
         Args:
             count: Count the run, though chains of it are unfinished.
@@ -79,7 +79,7 @@ class ChainWatcher:
 
     def _poll_named(self) -> WatchUpdate:
         tags = [tag for tag in self.tags if tag not in self._ended]
-        invalid: list[NotAChain] = []
+        invalid: list[NotAChainError] = []
         chains = read_valid(self._store.read, tags, invalid.append)
         found = {chain.tag for chain in chains}.union(str(error.tag) for error in invalid)
         at = milliseconds()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from xorack.spark.errors import InvalidOption, NotStarted, UnsuitableColumns, plain_errors
+from xorack.core.errors import ArgumentError, ColumnsError, StateError
+from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import open_output, per_chain, total, unit_of
 from xorack.spark.record import Summary
 from xorack.spark.units import chain_columns, has_columns, tag_column
@@ -84,7 +85,7 @@ class Audit:
             Rows of the source.
 
         Raises:
-            UnsuitableColumns: The source lacks columns; or the table has evidence alone, and no
+            ColumnsError: The source lacks columns; or the table has evidence alone, and no
                 columns of the chain.
         """
         rows = self._rows
@@ -95,9 +96,9 @@ class Audit:
         tagged = parts.select("row", "unit", tag.alias("tag"))
         try:
             units = [one.select(unit_of(rows, one).alias("unit")) for one in self._outputs]
-        except UnsuitableColumns:
+        except ColumnsError:
             if self.differing is None:
-                raise UnsuitableColumns(
+                raise ColumnsError(
                     "the table has evidence of all chains together: it does not tell which rows "
                     "it lacks"
                 ) from None
@@ -116,11 +117,11 @@ def audit(rows: Rows, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
     given: list[Any] = list(table) if isinstance(table, (list, tuple)) else [table]
     if not given:
-        raise InvalidOption("table", "an empty list, expected one or more outputs")
+        raise ArgumentError("table", problem="an empty list, expected one or more outputs")
     outputs = [open_output(rows.tracking.spark, one, "table") for one in given]
     _, line = rows.record.read()
     if line is None:
-        raise NotStarted(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
+        raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
     summary = Summary(*line["summary"])
     if not all(has_columns(frame, rows.chain) for frame in outputs):
         totals = total(rows, outputs)

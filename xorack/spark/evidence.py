@@ -12,7 +12,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from xorack.spark.errors import InvalidOption, UnsuitableColumns, plain_errors
+from xorack.core.errors import ArgumentError, ColumnsError
+from xorack.spark.errors import plain_errors
 from xorack.spark.folding import fold_units
 from xorack.spark.record import Totals
 from xorack.spark.units import column_named, has_columns, unit_column
@@ -53,7 +54,7 @@ class Observed(NamedTuple):
         """Return what the tasks of the writer received.
 
         Raises:
-            InvalidOption: The frame was not written.
+            ArgumentError: The frame was not written.
         """
         got: list[dict[str, int | None]] = []
 
@@ -66,7 +67,9 @@ class Observed(NamedTuple):
         thread.start()
         thread.join(_PATIENCE_SECONDS)
         if not got or "count" not in got[0]:
-            raise InvalidOption("observed", "its frame was not written: write observed.frame")
+            raise ArgumentError(
+                "observed", problem="its frame was not written: write observed.frame"
+            )
         return Totals(got[0].get("units") or 0, got[0]["count"] or 0)
 
 
@@ -79,11 +82,11 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
         option: The name of the argument in errors.
 
     Raises:
-        InvalidOption: There is nothing that can be read.
+        ArgumentError: There is nothing that can be read.
     """
     if not isinstance(output, str):
         if not hasattr(output, "mapInArrow"):
-            raise InvalidOption(option, f"{output!r}, expected a frame, path or table's name")
+            raise ArgumentError(option, output, "a frame, path or table's name")
         return output
     # Spark would take what it has in its cache for what lies on disk.
     try:
@@ -96,7 +99,7 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
         _ = frame.schema
     except AnalysisException as error:
         problem = str(error).partition("\n")[0]
-        raise InvalidOption(option, f"{output!r} cannot be read: {problem}") from None
+        raise ArgumentError(option, problem=f"{output!r} cannot be read: {problem}") from None
     return frame
 
 
@@ -104,14 +107,14 @@ def unit_of(rows: Rows, frame: DataFrame) -> Column:
     """Return the unit of each row: the column that carries it, or one made of the unit columns.
 
     Raises:
-        UnsuitableColumns: The frame has neither.
+        ColumnsError: The frame has neither.
     """
     name = rows.unit_name
     if not has_columns(frame, [name]):
         return unit_column(frame, rows.salt, rows.unit)
     column, type_ = column_named(frame, name)
     if type_.simpleString() != "bigint":
-        raise UnsuitableColumns(f"column {name} is {type_.simpleString()}, expected bigint")
+        raise ColumnsError(f"column {name} is {type_.simpleString()}, expected bigint")
     wrong = F.raise_error(F.lit(f"xorack: column {name} is null or 0: the row has no unit"))
     return F.when(column.isNull() | (column == 0), wrong).otherwise(column)
 
@@ -123,8 +126,8 @@ def evidence_of(rows: Rows, frame: DataFrame) -> tuple[Column, Column]:
         return F.col(xor).cast("long"), F.col(count).cast("long")
     try:
         return unit_of(rows, frame), F.lit(1).cast("long")
-    except UnsuitableColumns as error:
-        raise UnsuitableColumns(
+    except ColumnsError as error:
+        raise ColumnsError(
             f"the output has neither the evidence of {rows.name!r} ({xor}, {count}) nor its "
             f"units: {error}"
         ) from None
@@ -170,13 +173,13 @@ def proof_of(
     kinds = [kind for kind, output in given.items() if output is not None]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
-        raise InvalidOption("written", f"{found} given, expected one of {', '.join(given)}")
+        raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
     if observed is not None:
         return Proof("observed", observed.totals(), ())
     output = read if written is None else written
     outputs: list[Any] = list(output) if isinstance(output, (list, tuple)) else [output]
     if not outputs:
-        raise InvalidOption("written", "an empty list, expected one or more outputs")
+        raise ArgumentError("written", problem="an empty list, expected one or more outputs")
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
     return Proof(kinds[0], total(rows, frames), frames)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import XorAckError
-from xorack.spark.errors import InvalidOption, NotStarted, OutputDiffers, plain_errors
+from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
+from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import fold_chains, fold_units
 from xorack.spark.record import Summary, Totals, summarize
@@ -70,14 +70,14 @@ def settle(rows: Rows, proof: Proof, given: Output | None) -> Iterator[Settled]:
 def _settle_batch(rows: Rows, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     if given is None:
-        raise InvalidOption("rows", "is required in a micro-batch: give its frame")
+        raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
     frame = open_output(rows.tracking.spark, given)
     first, _ = rows.record.read()
     cells = cells_of(rows) if first is None else first["cells"]
     finished = cache(fold_chains(frame, rows.chain, unit_of(rows, frame), rows.prefix, cells))
     summary = summarize(finished)
     if proof.totals != summary.totals:
-        raise OutputDiffers(rows.name, summary.rows, proof.totals.rows)
+        raise OutputDiffersError(rows.name, summary.rows, proof.totals.rows)
     return Settled(finished, cells, summary.chains, summary.rows)
 
 
@@ -85,14 +85,14 @@ def _settle_run(rows: Rows, proof: Proof, given: Output | None, cache: _Cache) -
     """Compare an output with the record; chain by chain, if it differs."""
     _, line = rows.record.read()
     if line is None:
-        raise NotStarted(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
+        raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
     cells, summary = line["cells"], Summary(*line["summary"])
     started = rows.record.chains().where("count > 0").select(*_FOLDED)
     if proof.totals == summary.totals:
         return Settled(started, cells, summary.chains, summary.rows)
     source = line["source"] if given is None else given
     if source is None:
-        raise OutputDiffers(rows.name, summary.rows, proof.totals.rows, [_NO_ROWS])
+        raise OutputDiffersError(rows.name, summary.rows, proof.totals.rows, [_NO_ROWS])
     frame = open_output(rows.tracking.spark, source)
     unit = unit_of(rows, frame)
     read = fold_units(frame, rows.chain, (unit, F.lit(1).cast("long")), rows.prefix)
@@ -105,12 +105,12 @@ def _settle_run(rows: Rows, proof: Proof, given: Output | None, cache: _Cache) -
         units = reduce(xor, (row["units"] or 0 for row in sums.values()), 0)
         totals = Totals(units, sum(row["written"] for row in sums.values()))
         if proof.totals != totals:
-            raise OutputDiffers(rows.name, totals.rows, proof.totals.rows)
+            raise OutputDiffersError(rows.name, totals.rows, proof.totals.rows)
     error = partial = None
     if differs := sums.pop("differs", None):
         examples = verdicts.where("verdict = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
         chains = [f"{one['tag']} ({one['written']:,} of {one['due']:,})" for one in examples]
-        error = OutputDiffers(rows.name, differs["due"], differs["written"], chains)
+        error = OutputDiffersError(rows.name, differs["due"], differs["written"], chains)
     if "partial" in sums:
         folded = fold_chains(frame, rows.chain, unit, rows.prefix, cells)
         partial = folded.join(verdicts.where("verdict = 'partial'"), "tag", "left_semi")
@@ -224,7 +224,7 @@ def advance(rows: Rows, following: Rows, settled: Settled, written: Output) -> D
     """Return the requests that finish units and start others; see `TrackedRows.advance`.
 
     Raises:
-        UnsuitableColumns: The output has a chain that was not started; nothing was kept.
+        ColumnsError: The output has a chain that was not started; nothing was kept.
     """
     known = settled.finished if rows.batch_id is not None else rows.record.chains()
     known = known.select("tag", F.lit(True).alias("known"))

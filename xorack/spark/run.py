@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
 from xorack.core.stamp import TRACED_CELLS, check_cells, plain
-from xorack.spark.errors import InvalidOption
 from xorack.spark.record import folder_part
 from xorack.spark.sending import Queue
 
@@ -39,9 +39,7 @@ class Run:
         endpoint_url: Another endpoint than that of AWS.
 
     Raises:
-        InvalidOption: An option is invalid.
-        InvalidRequest: A time-out or ``cells`` is invalid.
-
+        ArgumentError: An option is invalid.
     """
 
     spark: SparkSession
@@ -60,13 +58,13 @@ class Run:
         expected = "a name of the run: a string without '/', of at most 200 bytes"
         check_text("run_id", self.run_id, r"[^/\0]+", expected)
         if len(self.run_id.encode(errors="replace")) > _MAX_RUN_BYTES or not self.run_id.strip():
-            raise InvalidOption("run_id", f"{self.run_id!r}, expected {expected}")
+            raise ArgumentError("run_id", self.run_id, f"{expected}")
         check_text("records", self.records, r"\S.*", "a folder's path or URI")
         for option in ("region", "endpoint_url"):
             if (value := getattr(self, option)) is not None:
                 check_text(option, value, _OPTIONAL[option], _OPTIONAL_EXPECTED[option])
         if self.stamps not in ("traced", "plain"):
-            raise InvalidOption("stamps", f"{self.stamps!r}, expected 'traced' or 'plain'")
+            raise ArgumentError("stamps", self.stamps, "'traced' or 'plain'")
         check_cells(self.cells)
         times = {"timeout": self.timeout, "idle_timeout": self.idle_timeout}
         given = {name: seconds for name, seconds in times.items() if seconds is not None}
@@ -88,6 +86,6 @@ _OPTIONAL_EXPECTED = {"region": "one such as eu-west-1", "endpoint_url": "http(s
 
 
 def check_text(option: str, value: object, pattern: str, expected: str) -> None:
-    """Raise `InvalidOption` unless a value is a string of a pattern."""
+    """Raise `ArgumentError` unless a value is a string of a pattern."""
     if not isinstance(value, str) or not re.fullmatch(pattern, value, re.DOTALL):
-        raise InvalidOption(option, f"{value!r}, expected {expected}")
+        raise ArgumentError(option, value, f"{expected}")

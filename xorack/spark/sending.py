@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xorack.spark.errors import InvalidOption, NotSent, plain_errors
+from xorack.core.errors import ArgumentError, SendError
+from xorack.spark.errors import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +56,7 @@ def check_queue(spark: SparkSession, queue: Queue) -> None:
     with plain_errors():
         row = spark.range(1).repartition(1).mapInArrow(check, "problem string").first()
     if row is not None and row["problem"] is not None:
-        raise InvalidOption("queue_url", row["problem"])
+        raise ArgumentError("queue_url", problem=row["problem"])
 
 
 def send(requests: DataFrame, queue: Queue, cells: int | None) -> Sent:
@@ -73,7 +74,7 @@ def send(requests: DataFrame, queue: Queue, cells: int | None) -> Sent:
         What was sent. The messages of a retried task count once, though they may go out twice.
 
     Raises:
-        NotSent: The queue did not accept all. Run it again: the ids are the same.
+        SendError: The queue did not accept all. Run it again: the ids are the same.
     """
 
     def send_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -97,6 +98,6 @@ def send(requests: DataFrame, queue: Queue, cells: int | None) -> Sent:
         yield pa.RecordBatch.from_pydict(sent)
 
     schema = "messages long, requests long, bytes long"
-    with plain_errors(NotSent):
+    with plain_errors(SendError):
         tasks = requests.mapInArrow(send_partition, schema).collect()
     return Sent(*map(sum, zip(*tasks, strict=True)))

@@ -14,10 +14,10 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from xorack.core.errors import XorAckError
+from xorack.core.errors import LocalError
 from xorack.spark.java import java_home
 
-__all__ = ["SparkFailed", "bytes_in", "open_session"]
+__all__ = ["bytes_in", "open_session"]
 
 _CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 """Variables of an installation that has settings of its own."""
@@ -29,10 +29,6 @@ _CONNECT_SECONDS = 20
 _PARTITIONS = 200
 _PARTITION_BYTES = 2**24
 _PROBLEM = re.compile("error|exception|not ", re.IGNORECASE)
-
-
-class SparkFailed(XorAckError):
-    """Spark did not start."""
 
 
 @contextmanager
@@ -56,9 +52,8 @@ def open_session(
 
     Raises:
         ImportError: PySpark is missing, or a package that Connect needs.
-        SparkFailed: Spark did not start, and the message has Java's last line; or there is no
-            Connect server.
-        JavaNotFound: There is no Java that can run Spark.
+        LocalError: There is no Java that can run Spark, or no Connect server; or Spark did not
+            start, and the message has Java's last line.
     """
     from pyspark.sql import SparkSession
 
@@ -103,7 +98,7 @@ def _check_server(url: str) -> None:
         try:
             grpc.channel_ready_future(channel).result(_CONNECT_SECONDS)
         except grpc.FutureTimeoutError:
-            raise SparkFailed(
+            raise LocalError(
                 f"there is no Spark Connect server at {connection.endpoint}, after "
                 f"{_CONNECT_SECONDS} s"
             ) from None
@@ -131,7 +126,7 @@ def _start(name: str, settings: dict[str, str], log: Path | None) -> Any:
             printed = log.read_text(errors="replace") if log else ""
             lines = [*printed.splitlines(), *str(error).splitlines()]
             problem = next(filter(_PROBLEM.search, lines), lines[-1] if lines else "")
-            raise SparkFailed(f"Spark did not start: {problem.strip()}") from error
+            raise LocalError(f"Spark did not start: {problem.strip()}") from error
 
 
 def _is_local(session: Any) -> bool:

@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 import xorack
-from xorack.core.errors import XorAckError
-from xorack.spark.errors import InvalidOption
+from xorack.core.errors import ArgumentError, StateError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-class CannotShip(XorAckError):
-    """The session takes no Python files: it is neither a Connect session nor of Spark 4."""
 
 
 def ship(spark: SparkSession, wheel: str | Path | None = None) -> None:
@@ -35,8 +30,8 @@ def ship(spark: SparkSession, wheel: str | Path | None = None) -> None:
         wheel: A wheel or zip file of the package; without it, the package as imported here.
 
     Raises:
-        InvalidOption: The wheel is not there, or is neither a wheel nor a zip file.
-        CannotShip: The session is of Spark 3.5, without Connect.
+        ArgumentError: The wheel is not there, or is neither a wheel nor a zip file.
+        StateError: The session is of Spark 3.5, without Connect.
     """
     content = _archive(Path(wheel) if wheel else Path(xorack.__file__).parents[1])
     # Workers import no .whl. A session takes a name once, and again from the same place.
@@ -49,7 +44,7 @@ def ship(spark: SparkSession, wheel: str | Path | None = None) -> None:
         raise
     except RuntimeError as error:
         remedy = "name a copy of the wheel, xorack.zip, in --py-files or spark.submit.pyFiles"
-        raise CannotShip(f"this session takes no Python files: {remedy}") from error
+        raise StateError(f"this session takes no Python files: {remedy}") from error
 
 
 @cache
@@ -62,7 +57,9 @@ def _archive(source: Path) -> bytes:
     """Read a wheel, or zip the package's modules in a folder: the same ones to the same bytes."""
     if not source.is_dir():
         if not zipfile.is_zipfile(source):
-            raise InvalidOption("wheel", f"{source} is not the path of a wheel or a zip file")
+            raise ArgumentError(
+                "wheel", problem=f"{source} is not the path of a wheel or a zip file"
+            )
         return source.read_bytes()
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from xorack.core.errors import ColumnsError, StateError
 from xorack.core.request import Request
 from xorack.core.stamp import plain
-from xorack.spark.errors import LabelInUse, RowsChanged, UnsuitableColumns
 from xorack.spark.evidence import open_output, unit_of
 from xorack.spark.folding import fold_chains
 from xorack.spark.record import Summary, summarize
@@ -37,12 +37,12 @@ def keep_start(rows: Rows, written: Output, chains: DataFrame | None) -> tuple[S
     tracking, cells = rows.tracking, cells_of(rows)
     first, before = rows.record.read()
     if first is not None and first["name"] != rows.name:
-        raise LabelInUse(
+        raise StateError(
             f"rows named {first['name']!r} have started chains {rows.prefix} before: "
             f"give {rows.name!r} another label"
         )
     if first is not None and first["cells"] != cells:
-        raise RowsChanged(
+        raise StateError(
             f"run {tracking.run_id!r} started {rows.name!r} with {_form(first['cells'])} "
             f"before, and now with {_form(cells)}"
         )
@@ -70,7 +70,7 @@ def keep_record(
         complete: Makes the chains of the record of those of the fold.
 
     Raises:
-        RowsChanged: The record is of other rows.
+        StateError: The record is of other rows.
     """
     tracking = rows.tracking
     frame = open_output(tracking.spark, written)
@@ -83,7 +83,7 @@ def keep_record(
     # Without stamps, the fold is the same and cheaper.
     summary = summarize(complete(fold_chains(frame, rows.chain, unit, rows.prefix, None)))
     if summary != before:
-        raise RowsChanged(
+        raise StateError(
             f"run {tracking.run_id!r} started {before.rows:,} rows named {rows.name!r} in "
             f"{before.chains:,} chains before, and now others: {summary.rows:,} in "
             f"{summary.chains:,}; use another run_id"
@@ -121,7 +121,7 @@ def _facts(rows: Rows, chains: DataFrame) -> DataFrame:
 
 
 def check_details(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the column ``detail`` as JSON in ASCII, or raise `UnsuitableColumns`."""
+    """Write the column ``detail`` as JSON in ASCII, or raise `ColumnsError`."""
     import pyarrow as pa
 
     for batch in batches:
@@ -137,7 +137,7 @@ def _detail(tag: str, text: str | None) -> str | None:
         detail = None if text is None else json.loads(text)
         Request("create", tag, "id", plain(1), detail=detail)
     except (ValueError, RecursionError) as error:
-        raise UnsuitableColumns(f"detail of chain {tag}: {error}") from None
+        raise ColumnsError(f"detail of chain {tag}: {error}") from None
     return None if detail is None else json.dumps(detail)
 
 

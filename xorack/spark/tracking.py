@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from xorack.spark.errors import InvalidOption
+from xorack.core.errors import ArgumentError
 from xorack.spark.rows import TrackedRows
 from xorack.spark.run import Run, check_text
 from xorack.spark.sending import check_queue
@@ -27,7 +27,7 @@ class Tracking(Run):
         """Ask a task whether it can reach the queue: call it before a long job.
 
         Raises:
-            InvalidOption: The queue does not exist, or tasks have no credentials for it.
+            ArgumentError: The queue does not exist, or tasks have no credentials for it.
         """
         check_queue(self.spark, self.queue)
 
@@ -54,11 +54,11 @@ class Tracking(Run):
             The rows, to be started or finished.
 
         Raises:
-            InvalidOption: An argument is invalid.
+            ArgumentError: An argument is invalid.
         """
         expected = "1 to 64 letters, digits, '_' or '-'"
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InvalidOption("name", f"{name!r}, expected {expected}")
+            raise ArgumentError("name", name, f"{expected}")
         chains, units = _names("chain", chain), _names("unit", unit)
         label = "+".join(chains) if label is None else label
         check_text("label", label, r"[^\0]+", "a non-empty string")
@@ -73,7 +73,7 @@ def quote_label(label: str) -> str:
 def _names(option: str, value: str | Sequence[str]) -> tuple[str, ...]:
     names = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise InvalidOption(option, f"{value!r}, expected the names of one or more columns")
+        raise ArgumentError(option, value, "the names of one or more columns")
     if len(set(names)) < len(names):
-        raise InvalidOption(option, f"{value!r} names a column twice")
+        raise ArgumentError(option, problem=f"{value!r} names a column twice")
     return names

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import InvalidRequest
+from xorack.core.errors import ArgumentError, ColumnsError
 from xorack.core.hashing import decimal_text, unit_id
 from xorack.core.request import MAX_TAG_BYTES, validate_tag
-from xorack.spark.errors import UnsuitableColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,7 +51,7 @@ def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:
         The column, and its type in the frame's schema.
 
     Raises:
-        UnsuitableColumns: The frame has no such column, or more than one.
+        ColumnsError: The frame has no such column, or more than one.
     """
     fields = frame.schema.fields
     found = [field for field in fields if field.name.lower() == name.lower()]
@@ -63,7 +62,7 @@ def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:
     if len(found) != 1:
         problem = "not in the frame" if not found else f"{len(found)} times in the frame"
         columns = ", ".join(field.name for field in fields)
-        raise UnsuitableColumns(f"column {name} is {problem}, which has {columns}")
+        raise ColumnsError(f"column {name} is {problem}, which has {columns}")
     return F.col(quoted(found[0].name)), found[0].dataType
 
 
@@ -71,7 +70,7 @@ def has_columns(frame: DataFrame, names: Sequence[str]) -> bool:
     """Tell whether a frame has all of these columns; see `column_named`."""
     try:
         return bool([column_named(frame, name) for name in names])
-    except UnsuitableColumns:
+    except ColumnsError:
         return False
 
 
@@ -91,7 +90,7 @@ def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
         error that names the column.
 
     Raises:
-        UnsuitableColumns: There are no names; a column is missing, ambiguous or of another type.
+        ColumnsError: There are no names; a column is missing, ambiguous or of another type.
     """
     parts = [hashed(column) for column, (hashed, _) in _suitable(frame, names, "unit")]
     return _never_zero(F.xxhash64(F.lit(salt), *parts))
@@ -103,7 +102,7 @@ def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
     The job fails where a value is null, with an error that names the column.
 
     Raises:
-        UnsuitableColumns: There are no names; a column is missing, ambiguous or of another type.
+        ColumnsError: There are no names; a column is missing, ambiguous or of another type.
     """
     parts = _suitable(frame, names, "chain")
     return [column.alias(f"c{i}") for i, (column, _) in enumerate(parts)]
@@ -121,7 +120,7 @@ def tag_column(frame: DataFrame, prefix: str, count: int) -> Column:
         A string of at most 1,024 UTF-8 bytes. The job fails where a value holds NUL.
 
     Raises:
-        UnsuitableColumns: The frame lacks one of the columns.
+        ColumnsError: The frame lacks one of the columns.
     """
     parts = _suitable(frame, [f"c{i}" for i in range(count)], "chain")
     texts = [text(column) for column, (_, text) in parts]
@@ -148,7 +147,7 @@ def tag_text(prefix: str, *values: str | bytes | int | date | Decimal) -> str:
         digits of the hash of the whole tag.
 
     Raises:
-        InvalidRequest: A value has another type, or a string holds NUL.
+        ArgumentError: A value has another type, or a string holds NUL.
     """
     texts = [_value_text(value) for value in values]
     for plain, encoded in _ENCODED.items():
@@ -175,21 +174,21 @@ def _value_text(value: object) -> str:
             return value.isoformat()
         case Decimal():
             return decimal_text(value)
-    raise InvalidRequest("value", value, "a str, bytes, int, bool, date, datetime or Decimal")
+    raise ArgumentError("value", value, "a str, bytes, int, bool, date, datetime or Decimal")
 
 
 def parse_id(given: int | str) -> int:
     """Return a unit's id, unsigned.
 
     Raises:
-        InvalidRequest: It is neither a non-zero integer of 64 bits, signed or unsigned, nor 16 hex
+        ArgumentError: It is neither a non-zero integer of 64 bits, signed or unsigned, nor 16 hex
             digits as in events.
     """
     number: object = given
     if isinstance(given, str) and _HEX_ID.fullmatch(given):
         number = int(given, 16)
     if type(number) is not int or number == 0 or not -(1 << 63) <= number < 1 << 64:
-        raise InvalidRequest("id", given, "a non-zero 64-bit integer or 16 hex digits")
+        raise ArgumentError("id", given, "a non-zero 64-bit integer or 16 hex digits")
     return number % (1 << 64)
 
 
@@ -201,14 +200,14 @@ def signed(id: int) -> int:
 def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[Column, Forms]]:
     """Find columns and the two forms of their types. A null fails the job."""
     if not names:
-        raise UnsuitableColumns(f"a {role} needs at least one column")
+        raise ColumnsError(f"a {role} needs at least one column")
     parts = []
     for name in names:
         column, type_ = column_named(frame, name)
         shown = type_.simpleString()
         forms = _FORMS.get(shown.split("(")[0])
         if forms is None:
-            raise UnsuitableColumns(
+            raise ColumnsError(
                 f"{role} column {name} is of the type {shown}: cast it; suitable are {_SUITABLE}"
             )
         # xxhash64 skips a null: without the check, two rows would have one id.

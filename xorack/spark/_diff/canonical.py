@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.spark.errors import UnsuitableColumns
+from xorack.core.errors import ColumnsError
 from xorack.spark.units import plain_decimal
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def canonical_forms(name: str, left: T.DataType, right: T.DataType) -> Forms:
     A form is null if and only if the value is null.
 
     Raises:
-        UnsuitableColumns: The types cannot be compared; the message names the column.
+        ColumnsError: The types cannot be compared; the message names the column.
     """
     if isinstance(left, T.StringType) and isinstance(right, T.StringType):
         form: Form = _same if _is_plain(left) and _is_plain(right) else _bytes
@@ -75,7 +75,7 @@ def canonical_forms(name: str, left: T.DataType, right: T.DataType) -> Forms:
     if _digits(left) and _digits(right):
         return _decimals(left, right)
     shown = " and ".join(dict.fromkeys((left.simpleString(), right.simpleString())))
-    raise UnsuitableColumns(
+    raise ColumnsError(
         f"column {name} is of the type {shown}: it cannot be compared, cast it or leave it out"
     )
 
@@ -167,7 +167,7 @@ def _structs(name: str, left: T.StructType, right: T.StructType) -> Forms:
     for side, fields in enumerate((left.fields, right.fields)):
         if alone := [field.name for field in fields if field.name not in taken[side]]:
             where = ("left", "right")[side]
-            raise UnsuitableColumns(
+            raise ColumnsError(
                 f"column {name}: the field {alone[0]} of its struct is on the {where} side only"
             )
     return (

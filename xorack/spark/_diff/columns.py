@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from xorack.core.errors import ArgumentError, ColumnsError
 from xorack.spark._diff.canonical import canonical_forms
-from xorack.spark.errors import InvalidOption, UnsuitableColumns
 from xorack.spark.units import quoted
 
 if TYPE_CHECKING:
@@ -112,15 +112,15 @@ def compare_columns(
     frames = (left, right)
     for side, frame in zip(_SIDES, frames, strict=True):
         if not hasattr(frame, "schema"):
-            raise InvalidOption(side, f"{frame!r}, expected a frame")
+            raise ArgumentError(side, frame, "a frame")
     fields = [_Fields(side, frame) for side, frame in zip(_SIDES, frames, strict=True)]
     keys = _found(fields, _names("key", key))
     if not keys:
-        raise InvalidOption("key", "is empty, expected the names of one or more columns")
+        raise ArgumentError("key", problem="is empty, expected the names of one or more columns")
     ignored = [found for name in _names("ignore", ignore) for found in _ignored(fields, name)]
     of_key = [field for pair in keys for field in pair]
     if clash := [field.name for field in ignored if field in of_key]:
-        raise InvalidOption("ignore", f"{clash[0]} is a column of the key")
+        raise ArgumentError("ignore", problem=f"{clash[0]} is a column of the key")
     _check_nested(keys)
     taken = [*of_key, *ignored]
     only: list[tuple[str, ...]] = [(), ()]
@@ -129,7 +129,7 @@ def compare_columns(
     else:
         compared = _found(fields, _names("values", values))
         if clash := [pair[0].name for pair in compared if pair[0] in taken]:
-            raise InvalidOption("values", f"{clash[0]} is a column of the key, or left out")
+            raise ArgumentError("values", problem=f"{clash[0]} is a column of the key, or left out")
     pairs = [
         tuple(
             Pair(*pair, canonical_forms(pair[0].name, *(f.dataType for f in pair))) for pair in of
@@ -148,7 +148,7 @@ def _check_nested(keys: _Found) -> None:
     for pair in keys:
         shown = [field.dataType.simpleString() for field in pair]
         if isinstance(pair[0].dataType, _NESTED) and shown[0] != shown[1]:
-            raise UnsuitableColumns(
+            raise ColumnsError(
                 f"column {pair[0].name} of the key is {shown[0]} on the left and {shown[1]} on the "
                 "right: cast one side"
             )
@@ -163,9 +163,7 @@ class _Fields:
         self.case_sensitive = str(case_sensitive).lower() == "true"
         names = [self.fold(field.name) for field in self.fields]
         if twice := [name for name in names if names.count(name) > 1]:
-            raise UnsuitableColumns(
-                f"the {side} frame has {names.count(twice[0])} columns {twice[0]}"
-            )
+            raise ColumnsError(f"the {side} frame has {names.count(twice[0])} columns {twice[0]}")
 
     def fold(self, name: str) -> str:
         return name if self.case_sensitive else name.lower()
@@ -179,7 +177,7 @@ class _Fields:
         if field is None:
             names = [one.name for one in self.fields]
             columns = ", ".join(one if one == one.strip() else repr(one) for one in names)
-            raise UnsuitableColumns(
+            raise ColumnsError(
                 f"column {name} is not in the {self.side} frame, which has {columns}"
             )
         return field
@@ -188,9 +186,9 @@ class _Fields:
 def _names(option: str, value: Names) -> list[str]:
     names = [value] if isinstance(value, str) else list(value)
     if not all(isinstance(name, str) and name for name in names):
-        raise InvalidOption(option, f"{value!r}, expected names of columns")
+        raise ArgumentError(option, value, "names of columns")
     if twice := [name for name in names if names.count(name) > 1]:
-        raise InvalidOption(option, f"{value!r} names column {twice[0]} twice")
+        raise ArgumentError(option, problem=f"{value!r} names column {twice[0]} twice")
     return names
 
 
@@ -201,7 +199,7 @@ def _found(fields: list[_Fields], names: Iterable[str]) -> _Found:
 def _ignored(fields: list[_Fields], name: str) -> list[T.StructField]:
     found = [field for side in fields if (field := side.get(name)) is not None]
     if not found:
-        raise UnsuitableColumns(f"column {name}, to be left out, is in neither frame")
+        raise ColumnsError(f"column {name}, to be left out, is in neither frame")
     return found
 
 
@@ -239,10 +237,12 @@ def _tolerant(
         field = fields[0].require(name)
         pair = next((pair for pair in pairs if pair.left is field), None)
         if pair is None:
-            raise InvalidOption("tolerance", f"column {name} is not among the compared values")
+            raise ArgumentError(
+                "tolerance", problem=f"column {name} is not among the compared values"
+            )
         if not _has_fraction(pair):
             shown = pair.left.dataType.simpleString()
-            raise UnsuitableColumns(
+            raise ColumnsError(
                 f"column {name} is of the type {shown}: a tolerance is for float, double, decimal"
             )
         limits[pair.name] = _limit(given)
@@ -261,5 +261,5 @@ def _has_fraction(pair: Pair) -> bool:
 def _limit(given: object) -> float:
     is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
     if not is_number or not 0 <= given < math.inf:  # type: ignore[operator]
-        raise InvalidOption("tolerance", f"{given!r}, expected a number of at least 0")
+        raise ArgumentError("tolerance", given, "a number of at least 0")
     return float(given)  # type: ignore[arg-type]

@@ -284,9 +284,9 @@ def diff(
         The difference. Close it, or use it in a ``with`` statement: it holds cached rows.
 
     Raises:
-        InvalidOption: An argument is invalid.
-        UnsuitableColumns: A column is missing or ambiguous, or its types cannot be compared.
-        NotDeterministic: A frame gave other rows when it was read again.
+        ArgumentError: An argument is invalid.
+        ColumnsError: A column is missing or ambiguous, or its types cannot be compared.
+        StateError: A frame gave other rows when it was read again.
 
     Example:
         >>> with diff(orders, copy, key=["order", "line"]) as d:  # doctest: +SKIP

@@ -22,15 +22,14 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.core.errors import XorAckError
+from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.spark._diff.text_columns import Input, fit
-from xorack.spark.errors import InvalidOption
 from xorack.spark.messages import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FORMATS", "CannotRead", "ReadOptions", "files_in", "open_inputs"]
+__all__ = ["FORMATS", "ReadOptions", "files_in", "open_inputs"]
 
 FORMATS = ("parquet", "csv", "json")
 _EXTENSIONS = {name: name for name in FORMATS}
@@ -55,10 +54,6 @@ _CSV: _Options = {
     "columnPruning": False,
 }
 _NUMBERS = (T.LongType, T.DecimalType, T.DoubleType)
-
-
-class CannotRead(XorAckError):
-    """An input does not exist or cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +101,8 @@ def open_inputs(
         Both frames, and remarks on columns for the user, in one line each.
 
     Raises:
-        CannotRead: An input does not exist or cannot be read; the message begins with its name.
-        InvalidOption: The condition is invalid.
+        StateError: An input does not exist or cannot be read; the message begins with its name.
+        ArgumentError: The condition is invalid.
     """
     sources = [_find(spark, name, options) for name in (left, right)]
     opened = _read_both(spark, sources, options)
@@ -140,11 +135,11 @@ def _find(spark: SparkSession, name: str, options: ReadOptions) -> _Source:
     with _reading(name):
         files = files_in(spark, path)
         if files is None:
-            raise CannotRead(f"{name}: there is no such file or folder")
+            raise StateError(f"{name}: there is no such file or folder")
         if len(files) != 1 or _last(files[0]) != _last(_plain(path)):
             _check_folder(spark, name, path)
         if not files:
-            raise CannotRead(f"{name}: no files; Spark skips those that begin with _ or .")
+            raise StateError(f"{name}: no files; Spark skips those that begin with _ or .")
         kind = _format(name, files, options.format)
         found = _lookup(spark, name, path, files)
         if kind == "json":
@@ -156,7 +151,7 @@ def _check_folder(spark: SparkSession, name: str, path: str) -> None:
     """Reject the folder of a table whose files also hold deleted rows."""
     for log, kind in _LOGS.items():
         if files_in(spark, f"{path}/{log}") is not None:
-            raise CannotRead(
+            raise StateError(
                 f"{name} is a {kind} table: its files also hold deleted rows. Name the table, "
                 f"such as {kind.lower()}.`{name}`"
             )
@@ -175,7 +170,7 @@ def _path(name: str, options: ReadOptions) -> str | None:
     """Return the path that Spark takes, or None for the name of a table."""
     if os.path.exists(name) and options.is_local:
         if not (os.path.isfile(name) or os.path.isdir(name)):
-            raise CannotRead(f"{name} is a pipe or a device, expected a file or folder")
+            raise StateError(f"{name} is a pipe or a device, expected a file or folder")
         return "file:" + _PATTERN.sub(r"\\\1", os.path.abspath(name))
     if options.is_local and glob(name):
         return f"file:{os.path.abspath(name)}"
@@ -191,13 +186,13 @@ def _format(name: str, files: Sequence[str], default: str | None) -> str:
         *_, before, last = ["", *file.rpartition("/")[2].lower().split(".")]
         examples[_EXTENSIONS.get(before if last in _COMPRESSED else last, default)] = file
     if None in examples:
-        raise CannotRead(
+        raise StateError(
             f"{name}: the format of {examples[None]} is unknown: give it, one of "
             f"{', '.join(FORMATS)}"
         )
     (kind, example), *others = examples.items()
     if others:
-        raise CannotRead(
+        raise StateError(
             f"{name} has files of several formats, such as {example} and {others[0][1]}: use a "
             "pattern, such as folder/*.csv"
         )
@@ -222,7 +217,7 @@ def _read_both(
             else:
                 inputs.append(_read(spark, source, options))
             if not inputs[-1].frame.columns:
-                raise CannotRead(f"{source.name}: it is empty, so it has no columns")
+                raise StateError(f"{source.name}: it is empty, so it has no columns")
     return inputs[0], inputs[1]
 
 
@@ -240,7 +235,7 @@ def _read(spark: SparkSession, source: _Source, options: ReadOptions) -> Input:
     reader = reader.options(**_CSV, sep=delimiter)
     frame = reader.csv(source.path)
     if any("\0" in name for name in frame.columns):
-        raise CannotRead(f"{source.name}: the header has NUL characters, expected UTF-8")
+        raise StateError(f"{source.name}: the header has NUL characters, expected UTF-8")
     has_unnamed = any(name == f"_c{i}" for i, name in enumerate(frame.columns))
     if has_unnamed and len(source.files) == 1:
         # Spark names such columns, and then fails to find the names in the header.
@@ -256,7 +251,7 @@ def _lookup(spark: SparkSession, name: str, path: str, files: Sequence[str]) -> 
     partitions = spark.read.schema(f"{_ANY_COLUMN} string").text(path).columns[1:]
     for file in files if partitions else ():
         if f"/{partitions[0]}=".lower() not in file.lower():  # Spark leaves it out in silence
-            raise CannotRead(f"{name}: {file} is not in a folder {partitions[0]}=…, as others are")
+            raise StateError(f"{name}: {file} is not in a folder {partitions[0]}=…, as others are")
     return {"recursiveFileLookup": not partitions}
 
 
@@ -285,7 +280,7 @@ def _json_options(spark: SparkSession, name: str, path: str, lookup: _Options) -
         is_valid = is_list | value.startswith("{") & value.endswith("}")
         is_valid &= F.coalesce(count, several) == 1
     if texts.where(~is_valid).head(1):
-        raise CannotRead(
+        raise StateError(
             f"{name}: expected JSON with an object on each line, or an array of objects in a file"
         )
     return {"mode": "FAILFAST", "multiLine": is_array}
@@ -331,7 +326,7 @@ def _filter(frame: DataFrame, where: str, side: str) -> DataFrame:
         filtered = frame.where(where)
         _ = filtered.schema  # Spark Connect looks at the condition now
     except Exception as error:
-        raise InvalidOption("where", f"{one_line(error)} (on the {side})") from error
+        raise ArgumentError("where", problem=f"{one_line(error)} (on the {side})") from error
     return filtered
 
 
@@ -343,4 +338,4 @@ def _reading(name: str) -> Iterator[None]:
     except XorAckError:
         raise
     except Exception as error:
-        raise CannotRead(f"{name}: {one_line(error)}") from error
+        raise StateError(f"{name}: {one_line(error)}") from error

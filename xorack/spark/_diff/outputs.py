@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xorack.core.errors import ArgumentError
 from xorack.spark._diff.inputs import files_in
-from xorack.spark.errors import InvalidOption
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ def check_empty(spark: SparkSession, folder: str, *, is_local: bool) -> None:
     """Check that a folder to write to is empty or new; on this machine, that it can be written.
 
     Raises:
-        InvalidOption: It is not.
+        ArgumentError: It is not.
     """
     path = Path(os.path.abspath(folder))
     if not is_local or _URI.match(folder):
@@ -33,9 +33,9 @@ def check_empty(spark: SparkSession, folder: str, *, is_local: bool) -> None:
         nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))
         is_free = nearest != path or (path.is_dir() and not os.listdir(path))
         if is_free and not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
-            raise InvalidOption("out", f"{folder}: cannot write to {nearest}")
+            raise ArgumentError("out", problem=f"{folder}: cannot write to {nearest}")
     if not is_free:
-        raise InvalidOption("out", f"{folder} is not an empty folder")
+        raise ArgumentError("out", problem=f"{folder} is not an empty folder")
 
 
 def write_frames(difference: Difference, folder: str, *, is_local: bool) -> None:

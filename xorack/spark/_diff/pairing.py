@@ -10,8 +10,8 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from xorack.core.errors import StateError
 from xorack.spark._diff.digests import differing_keys, hash_of, in_buckets
-from xorack.spark.errors import NotDeterministic
 from xorack.spark.units import quoted
 
 if TYPE_CHECKING:
@@ -75,9 +75,7 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Foun
         found = _count(comparison, pairs)
     if found.missing - found.extra != digests.left - digests.right:
         pairs.unpersist()
-        raise NotDeterministic(
-            "the frames gave other rows when they were read again: write them first"
-        )
+        raise StateError("the frames gave other rows when they were read again: write them first")
     return pairs, found
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.spark.errors import InvalidOption
+from xorack.core.errors import ArgumentError
 from xorack.spark.units import quoted
 
 if TYPE_CHECKING:
@@ -153,13 +153,13 @@ def fit(
         Both frames, and remarks on columns for the user, in one line each.
 
     Raises:
-        InvalidOption: A column to compare as text does not exist.
+        ArgumentError: A column to compare as text does not exist.
     """
     sides = (left, right)
     fields = [{one.name.lower(): one for one in side.frame.schema.fields} for side in sides]
     kept = {name.lower() for name in as_text}
     if unknown := [name for name in as_text if name.lower() not in {*fields[0], *fields[1]}]:
-        raise InvalidOption("text", f"column {unknown[0]} is in neither input")
+        raise ArgumentError("text", problem=f"column {unknown[0]} is in neither input")
     common = [name for name in fields[0] if name in fields[1]]
     empty_is_null = left.empty_is_null or right.empty_is_null
     columns = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from xorack.core.errors import NotAChain
+from xorack.core.errors import NotAChainError
 from xorack.core.event import event_detail, rfc3339
 from xorack.ops.body import body_lines
 from xorack.ops.browse import GROUPS, ChainPage, Query
@@ -150,7 +150,7 @@ def _findings(page: ChainPage) -> str:
     return f'<p class="findings">{" ".join(sentences)}</p>' if sentences else ""
 
 
-def _invalid(errors: Iterable[NotAChain]) -> str:
+def _invalid(errors: Iterable[NotAChainError]) -> str:
     return "".join(
         f'<p class="late">{escaped(str(error.tag), 120)} cannot be read: '
         f"{escaped(error.reason, 200)}</p>"

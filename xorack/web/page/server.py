@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from xorack.core.errors import InvalidRequest, XorAckError
+from xorack.core.errors import ArgumentError, XorAckError
 from xorack.web.page.site import Response, Site
 
 __all__ = ["WebServer"]
@@ -154,7 +154,7 @@ def _fields(text: str) -> dict[str, list[str]]:
     try:
         return parse_qs(text, max_num_fields=_MAX_FIELDS)
     except ValueError as error:
-        raise InvalidRequest("form", text, f"at most {_MAX_FIELDS} fields") from error
+        raise ArgumentError("form", text, f"at most {_MAX_FIELDS} fields") from error
 
 
 def _single(query: str) -> dict[str, str]:

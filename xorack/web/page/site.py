@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.errors import InvalidRequest, NotAChain, TagNotFound
+from xorack.core.errors import ArgumentError, NotAChainError, TagNotFound
 from xorack.ops.browse import GROUPS, Query, read_chains
 from xorack.ops.dead_letters import Kind, Selector
 from xorack.ops.redrive import MAX_READ, Redrive
@@ -84,7 +84,7 @@ class DeadLetters:
         """Send messages back to the queue; return what was done.
 
         Raises:
-            SendFailed: The queue rejects the messages.
+            SendError: The queue rejects the messages.
         """
         with self._lock:
             survey = self._redrive.survey(Selector(frozenset(ids)), limit=MAX_READ)
@@ -181,9 +181,9 @@ class Site:
         """Return a page for an error of AWS or of the arguments."""
         if isinstance(error, TagNotFound):
             return self.problem(404, "No such chain", str(error))
-        if isinstance(error, NotAChain):
+        if isinstance(error, NotAChainError):
             return self.problem(404, "Not a chain", str(error))
-        if isinstance(error, InvalidRequest):
+        if isinstance(error, ArgumentError):
             return self.problem(400, "Not understood", str(error))
         return self.problem(503, "AWS does not respond as expected", self.explain(error))
 
@@ -193,9 +193,9 @@ class Site:
     def _chains(self, fields: Mapping[str, str]) -> Response:
         group, skip = fields.get("group", ""), fields.get("skip", "0")
         if group and group not in GROUPS:
-            raise InvalidRequest("group", group, " or ".join(GROUPS))
+            raise ArgumentError("group", group, " or ".join(GROUPS))
         if not (skip.isascii() and skip.isdecimal() and len(skip) < 10):
-            raise InvalidRequest("skip", skip, "a number of chains")
+            raise ArgumentError("skip", skip, "a number of chains")
         query = Query(group, fields.get("prefix", ""), fields.get("after", ""), int(skip))
         page = read_chains(self._store, query)
         return Response(200, pages.chains_page(self._frame(), page, self._list_names))
