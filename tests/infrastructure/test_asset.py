@@ -21,7 +21,7 @@ ON_LAMBDA = {
     "aws_lambda_powertools", "jmespath", "typing_extensions",
 }  # fmt: skip
 PACKAGES = ["aws_lambda_powertools", "jmespath", "typing_extensions"]
-ELSEWHERE = {"cdk", "cli", "client", "compat", "local", "page", "spark"}
+ELSEWHERE = {"cdk", "cli", "client", "compat", "local", "page", "spark", "event.schema.json"}
 
 # The asset is the first folder on the path; the checkout and other packages are hidden.
 IMPORT = """
@@ -66,7 +66,7 @@ def test_it_has_the_handlers_and_the_library_and_nothing_else(asset):
     others = {re.sub(r"-[0-9.]+dist-info$|\.py$", "", path.parts[0]) for path in packed - ours}
     assert sorted(others) == PACKAGES
     # Modules, and the packages' METADATA and LICENSE: nothing compiled for one architecture.
-    assert {path.suffix for path in packed} == {".py", ".typed", ""}
+    assert {path.suffix for path in packed} == {".json", ".py", ".typed", ""}
     assert sum((asset / path).stat().st_size for path in ours) < 400_000
     assert sum((asset / path).stat().st_size for path in packed) < 2_200_000
 
@@ -131,34 +131,26 @@ def changed(tmp_path, monkeypatch):
     return tmp_path
 
 
-def another_release(folder):
-    meta = folder / "jmespath-1.1.0.dist-info" / "METADATA"
-    meta.write_text(meta.read_text().replace("Version: 1.1.0", "Version: 0.10.0"))
-
-
-def other_content(folder):
-    with (folder / "aws_lambda_powertools" / "metrics" / "base.py").open("a") as file:
-        file.write("# changed")
-
-
-def a_missing_file(folder):
-    (folder / "typing_extensions.py").unlink()
-
-
 @pytest.mark.parametrize(
-    ("change", "package", "problem"),
+    ("file", "old", "new", "package", "problem"),
     [
-        (another_release, "jmespath==1.1.0", "jmespath 0.10.0 is installed"),
-        (other_content, "aws-lambda-powertools==3.37.0",
-         "aws-lambda-powertools 3.37.0 has the SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}"),
-        (a_missing_file, "typing_extensions==4.16.0",
-         "typing_extensions 4.16.0 has the SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}"),
+        ("jmespath-1.1.0.dist-info/METADATA", "Version: 1.1.0", "Version: 0.10.0",
+         "jmespath==1.1.0", "jmespath 0.10.0 is installed"),
+        ("aws_lambda_powertools/metrics/base.py", "import", "# changed\nimport",
+         "aws-lambda-powertools==3.37.0", "aws-lambda-powertools 3.37.0 has the SHA-256 HASH"),
+        ("typing_extensions.py", "", None,  # missing
+         "typing_extensions==4.16.0", "typing_extensions 4.16.0 has the SHA-256 HASH"),
     ],
 )  # fmt: skip
-def test_the_error_names_a_package_that_is_not_the_locked_one(changed, change, package, problem):
-    change(changed)
+def test_the_error_names_a_package_that_is_not_the_locked_one(
+    changed, file, old, new, package, problem
+):
+    path = changed / file
+    text = path.read_text()
+    path.unlink() if new is None else path.write_text(text.replace(old, new))
     with pytest.raises(code.StateError) as caught:
         code.assemble_code.__wrapped__()
+    problem = problem.replace("HASH", "[0-9a-f]{64}, expected [0-9a-f]{64}")
     command = f"pip install --force-reinstall --no-deps '{package}'"
     advice = f": the functions' code needs {package}: {command}"
     assert re.fullmatch(problem + re.escape(advice), str(caught.value))

@@ -11,27 +11,13 @@ from .templates import FUNCTIONS, target
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_each_function_may_do_what_it_does_and_no_more(template, function):
-    table, queue, dead = template.table()[0], template.queue()[0], template.dead_letters()[0]
-    query = {f"{table}/index/due": {"dynamodb:Query"}}
-    read = {"dynamodb:BatchGetItem", "dynamodb:GetItem"}
-    publish = {template.bus()[0]: {"events:PutEvents"}}
-    expected = {
-        "consumer": {
-            table: {*read, "dynamodb:UpdateItem"},
-            queue: {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
-            dead: {"sqs:SendMessage"},
-            **publish,
-        },
-        "sweeper": {table: {*read, "dynamodb:UpdateItem"}, **query, **publish},
-        "widget": {
-            table: read,
-            **query,
-            dead: {"sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
-        },
-    }
-    logs = {template.log_group(function): {"logs:CreateLogStream", "logs:PutLogEvents"}}
-    assert template.allowed(function) == {**expected[function], **logs}
+def test_lambda_may_log_and_read_the_queue_and_no_more(template, function):
+    # The functions' own calls: test_least_privilege.py.
+    receive = {f"sqs:{name}" for name in ("DeleteMessage", "GetQueueAttributes", "ReceiveMessage")}
+    group, queue = template.log_group(function), template.queue()[0]
+    allowed = template.allowed(function)
+    assert allowed[group] == {"logs:CreateLogStream", "logs:PutLogEvents"}
+    assert allowed.get(queue) == (receive if function == "consumer" else None)
 
 
 def test_each_function_has_its_role_and_there_are_no_other_roles(template):
@@ -47,10 +33,8 @@ def test_each_function_has_its_role_and_there_are_no_other_roles(template):
 def test_no_policy_of_a_resource_allows_anybody(template):
     # The queues' policies deny only; the permission lets the rule invoke the sweeper.
     kinds = {resource["Type"] for resource in template.resources.values()}
-    assert {kind for kind in kinds if kind.endswith(("Policy", "Permission", "Url", "Grant"))} == {
-        "AWS::SQS::QueuePolicy",
-        "AWS::Lambda::Permission",
-    }
+    kinds = {kind for kind in kinds if kind.endswith(("Policy", "Permission", "Url", "Grant"))}
+    assert kinds == {"AWS::SQS::QueuePolicy", "AWS::Lambda::Permission"}
     for policy in template.of("AWS::SQS::QueuePolicy").values():
         assert {one["Effect"] for one in policy["PolicyDocument"]["Statement"]} == {"Deny"}
     for resource in template.resources.values():
@@ -60,7 +44,7 @@ def test_no_policy_of_a_resource_allows_anybody(template):
 
 
 def test_wildcards_are_for_x_ray_and_for_whoever_waits(varied):
-    # By default there is none: `test_each_function_may_do_what_it_does_and_no_more`.
+    # By default there is none: test_least_privilege.py.
     tasks = {"states:SendTaskFailure", "states:SendTaskSuccess"}
     for name in FUNCTIONS:
         rights = varied.allowed(name)
@@ -97,19 +81,18 @@ def test_environment(varied, name):
     }
 
 
-@pytest.mark.parametrize(
-    ("made", "level", "days"), [("template", "INFO", 30), ("varied", "DEBUG", 90)]
-)
-def test_each_function_logs_json_to_its_own_group(request, made, level, days):
-    made = request.getfixturevalue(made)
-    groups = sorted(made.log_group(name) for name in FUNCTIONS)
-    # A higher level would drop metrics: to Lambda, lines without a level are INFO.
-    levels = {"ApplicationLogLevel": level, "SystemLogLevel": "INFO"}
-    for name in FUNCTIONS:
-        logging = made.function(name)[1]["LoggingConfig"]
-        assert logging == {**logging, "LogFormat": "JSON", **levels}
-    assert groups == sorted(made.of("AWS::Logs::LogGroup"))
-    assert list(made.of("AWS::Logs::LogGroup").values()) == [{"RetentionInDays": days}] * 3
+def test_each_function_logs_json_to_its_own_group(template, varied):
+    for made, level, days in ((template, "INFO", 30), (varied, "DEBUG", 90)):
+        # A higher level would drop metrics: to Lambda, lines without a level are INFO.
+        expected = {
+            "LogFormat": "JSON", "ApplicationLogLevel": level, "SystemLogLevel": "INFO",
+        }  # fmt: skip
+        for name in FUNCTIONS:
+            logging = made.function(name)[1]["LoggingConfig"]
+            assert logging == {**expected, "LogGroup": {"Ref": made.log_group(name)}}
+        groups = made.of("AWS::Logs::LogGroup")
+        assert sorted(groups) == sorted(map(made.log_group, FUNCTIONS))
+        assert list(groups.values()) == [{"RetentionInDays": days}] * 3
 
 
 def test_the_sweeper_runs_each_minute_without_retries(template):

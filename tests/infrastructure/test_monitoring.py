@@ -2,6 +2,7 @@
 
 import json
 import re
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,18 +20,14 @@ from xorack.cdk.settings import Settings
 from xorack.core.request import Request
 from xorack.core.stamp import plain
 
+from .cloudwatch import Composite, alarms_of, short
 from .conftest import VARIED, consume
 from .templates import Template, target
 
 
 def alarms(template: Template) -> dict[str, dict[str, Any]]:
-    """All alarms, by construct id: logical ids end in eight characters of a hash."""
-    kinds = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
-    return {
-        name.removeprefix("AckerMonitoring")[:-8]: alarm
-        for kind in kinds
-        for name, alarm in template.of(kind).items()
-    }
+    """All alarms, by construct id."""
+    return {short(name): alarm for name, alarm in alarms_of(template).items()}
 
 
 def measured(alarm: dict[str, Any]) -> list[dict[str, Any]]:
@@ -97,13 +94,11 @@ def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template, min
         severities[found[1]].add(name)
     assert set(made) == set(re.findall(r"^### `(\w+)`$", handbook, re.MULTILINE))
     for composite, names in zip((PAGE, TICKET), severities.values(), strict=True):
-        rule = "".join(map(target, made[composite]["AlarmRule"]["Fn::Join"][1]))
-        members = {one[:-8] for one in re.findall(r'ALARM\("AckerMonitoring(\w+)"\)', rule)}
-        assert members | {composite} == names
+        members = map(short, Composite.of(made[composite]).members)
+        assert {*members, composite} == names
         assert f"`{composite}`" in handbook
-    assert set(alarms(minimal)) == {
-        "ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLettersNew"
-    }  # fmt: skip
+    minimum = {"ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLettersNew"}
+    assert set(alarms(minimal)) == minimum
 
 
 def test_the_handbook_has_the_values_of_each_alarm(template):
@@ -113,25 +108,21 @@ def test_the_handbook_has_the_values_of_each_alarm(template):
         name: (f"[{severity}]", int(datapoints), int(periods or datapoints))
         for name, severity, datapoints, periods in re.findall(row, handbook, re.MULTILINE)
     }
+    numbers = itemgetter("DatapointsToAlarm", "EvaluationPeriods")
     assert rows == {
-        name: (
-            alarm["AlarmDescription"].split()[0],
-            alarm["DatapointsToAlarm"],
-            alarm["EvaluationPeriods"],
-        )
-        for name, alarm in alarms(template).items()
+        name: (one["AlarmDescription"].split()[0], *numbers(one))
+        for name, one in alarms(template).items()
         if name not in (PAGE, TICKET)
     }
 
 
 def test_limits_of_the_alarms_follow_the_settings(template, varied):
-    def limits(made):
-        found = {name: alarm.get("Threshold") for name, alarm in alarms(made).items()}
-        names = ("QueueBehind", "ConsumerNearTimeout", "SweeperNearTimeout", "ChainsFailed")
-        return [*map(found.get, names), alarms(made)["ConsumerFailing"]["DatapointsToAlarm"]]
-
-    assert limits(template) == [572, 41_000, 41_000, 0, 3]
-    assert limits(varied) == [960, 81_000, 41_000, 25, 3]
+    names = ("QueueBehind", "ConsumerNearTimeout", "SweeperNearTimeout", "ChainsFailed")
+    for made, limits in (
+        (template, [572, 41_000, 41_000, 0]), (varied, [960, 81_000, 41_000, 25])
+    ):  # fmt: skip
+        assert [alarms(made)[name]["Threshold"] for name in names] == limits
+        assert alarms(made)["ConsumerFailing"]["DatapointsToAlarm"] == 3
 
 
 @pytest.mark.parametrize("timeout", [10, 60, 900])
@@ -185,22 +176,19 @@ def test_the_handbook_has_the_price_of_monitoring(template, minimal, emitted):
         "composite alarm": capacity.COMPOSITE_ALARMS,
     }  # fmt: skip
 
-    def cell(count, price):
-        return f"{count}: ${count * price:.2f}" if count else "none"
-
     words = {
         "metric": "metrics that the functions emit, $0.30 each",
         "alarm": "alarms, $0.10 for each metric of an alarm",
         "composite alarm": "composite alarms, $0.50 each",
         "dashboard": "dashboard, $3.00",
     }
-    rows = [
-        f"| {words[kind]} | {cell(full[kind], price)} | {cell(little[kind], price)} |"
-        for kind, price in capacity.PRICES.items()
-        if kind in words
-    ]
-    totals = [sum(capacity.PRICES[kind] * made[kind] for kind in made) for made in (full, little)]
-    rows.append("| **a month** | " + " | ".join(f"**${total:.2f}**" for total in totals) + " |")
+    costs = [{kind: capacity.PRICES[kind] * made[kind] for kind in made} for made in (full, little)]
+    rows = []
+    for kind, name in words.items():
+        pairs = ((made[kind], cost[kind]) for made, cost in zip((full, little), costs, strict=True))
+        cells = (f"{count}: ${cost:.2f}" if count else "none" for count, cost in pairs)
+        rows.append(" | ".join([f"| {name}", *cells]))
+    rows.append(" | ".join(["| **a month**", *(f"**${sum(one.values()):.2f}**" for one in costs)]))
     handbook = (ROOT / "docs" / "operations.md").read_text()
     assert not [row for row in rows if row not in handbook]
 

@@ -67,24 +67,11 @@ def test_a_failed_first_deployment_leaves_at_most_the_table_behind(synthesise, p
 
 
 def test_table_expires_recovers_and_scales(template):
-    _, table = template.table()
+    _, table = template.table()  # test_local.py has its keys and its index
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert not {"ProvisionedThroughput", "StreamSpecification"} & set(table)
-
-
-def test_index_of_deadlines_is_sparse_sharded_and_lean(template):
-    assert template.table()[1]["GlobalSecondaryIndexes"] == [
-        {
-            "IndexName": "due",
-            "KeySchema": [
-                {"AttributeName": "due_shard", "KeyType": "HASH"},
-                {"AttributeName": "due_at", "KeyType": "RANGE"},
-            ],
-            "Projection": {"ProjectionType": "KEYS_ONLY"},
-        }
-    ]
 
 
 def test_queues_are_encrypted_and_open_to_tls_only(template):

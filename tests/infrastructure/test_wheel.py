@@ -41,20 +41,6 @@ runpy.run_path("app.py", run_name="__main__")
 import xorack
 print(xorack.__file__)
 """
-WITHOUT_CDK = """
-import sys
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("aws_cdk", "constructs"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Without())
-import xorack.cdk
-assert xorack.cdk.Settings().batch_size == 1000
-try:
-    xorack.cdk.Acker
-except ModuleNotFoundError as error:
-    print(error)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -163,12 +149,9 @@ def test_the_stack_of_xorack_local_is_in_it(site, synthesise):
     assert {path.suffix for path in shipped.code_folder.rglob("*") if path.is_file()} >= {".py"}
     files = {path.name for path in (app / "assembly").iterdir() if path.is_file()}
     assert files == {"xorack.template.json", "xorack.assets.json"}
-    assert not any(str(ROOT).encode() in path.read_bytes() for path in files_in(app))
-    assert {path.name for path in files_in(app / "infra")} >= {"stack.py", "synth.py"}
-
-
-def files_in(folder):
-    return [path for path in folder.rglob("*") if path.is_file()]
+    paths = [path for path in app.rglob("*") if path.is_file()]
+    assert not any(str(ROOT).encode() in path.read_bytes() for path in paths)
+    assert {app / "infra" / "stack.py", app / "infra" / "synth.py"} <= {*paths}
 
 
 PRODUCER = """
@@ -205,7 +188,7 @@ def test_an_installed_wheel_runs_the_stack_and_tracks_an_order(wheel, tmp_path):
     pip = [sys.executable, "-m", "pip", "--python", programs / "python", "install"]
     subprocess.check_call([*pip, "--quiet", "--no-deps", "--no-index", wheel])
     (site,) = environment.glob("lib/python*/site-packages")
-    (site / "shared.pth").write_text(f"{site_packages()}\n")
+    (site / "shared.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")
     inherited = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
     out = subprocess.run(
         ["sh", "-c", SHELL],
@@ -227,10 +210,6 @@ def test_an_installed_wheel_runs_the_stack_and_tracks_an_order(wheel, tmp_path):
     assert json.loads(event)["detail"]["tag"] == "order/17"
     assert stop == "stopped"
     assert "'BatchSize': 7" in mappings
-
-
-def site_packages():
-    return Path(pytest.__file__).parents[1]
 
 
 def cache(folder):
@@ -257,11 +236,12 @@ def test_the_template_names_nothing_of_the_users_machine(example):
 
 def test_the_supplied_resources_are_used(example):
     key, topic = example.one("AWS::KMS::Key")[0], example.one("AWS::SNS::Topic")[0]
-    assert example.table()[1]["SSESpecification"] == {
+    encrypted = {
         "KMSMasterKeyId": {"Fn::GetAtt": [key, "Arn"]},
         "SSEEnabled": True,
         "SSEType": "KMS",
     }
+    assert example.table()[1]["SSESpecification"] == encrypted
     for _, queue in (example.queue(), example.dead_letters()):
         assert target(queue["KmsMasterKeyId"]) == key
     for name in ("consumer", "sweeper"):
@@ -279,18 +259,15 @@ def test_the_key_encrypts_the_logs_and_allows_it(example):
     groups = example.of("AWS::Logs::LogGroup")
     for name in FUNCTIONS:
         assert target(groups[example.log_group(name)]["KmsKeyId"]) == key
-    (statement,) = (
-        one for one in properties["KeyPolicy"]["Statement"] if "logs." in str(one["Principal"])
-    )
+    statements = properties["KeyPolicy"]["Statement"]
+    (statement,) = (one for one in statements if "logs." in str(one["Principal"]))
     region, account = {"Ref": "AWS::Region"}, {"Ref": "AWS::AccountId"}
-    assert statement["Principal"] == {
-        "Service": {"Fn::Join": ["", ["logs.", region, ".", {"Ref": "AWS::URLSuffix"}]]}
-    }
+    service = ["logs.", region, ".", {"Ref": "AWS::URLSuffix"}]
+    assert statement["Principal"] == {"Service": {"Fn::Join": ["", service]}}
     # The service acts for all accounts: only this account's log groups may use the key.
     arn = ["arn:", {"Ref": "AWS::Partition"}, ":logs:", region, ":", account, ":log-group:*"]
-    assert statement["Condition"] == {
-        "ArnLike": {"kms:EncryptionContext:aws:logs:arn": {"Fn::Join": ["", arn]}}
-    }
+    on_groups = {"kms:EncryptionContext:aws:logs:arn": {"Fn::Join": ["", arn]}}
+    assert statement["Condition"] == {"ArnLike": on_groups}
 
 
 def test_the_functions_and_the_grants_may_use_the_key_for_their_work(example):
@@ -324,5 +301,9 @@ def test_the_functions_are_in_the_network_and_reach_the_services(example):
 
 
 def test_without_the_cdk_it_says_what_to_install():
-    line = python(WITHOUT_CDK, cwd=ROOT)
-    assert line == "xorack.cdk needs aws-cdk-lib: pip install 'xorack[cdk]'"
+    code = "import sys; sys.modules['aws_cdk'] = sys.modules['constructs'] = None; "
+    code += "import xorack.cdk; print(xorack.cdk.Settings().batch_size); xorack.cdk.Acker"
+    ran = run(sys.executable, "-c", code, **os.environ)
+    assert (ran.returncode, ran.stdout) == (1, "1000\n")
+    line = "ModuleNotFoundError: xorack.cdk needs aws-cdk-lib: pip install 'xorack[cdk]'\n"
+    assert ran.stderr.endswith(line)
