@@ -95,6 +95,7 @@ def _emit_metrics(result: BatchResult) -> dict[str, int]:
         Metric.REQUESTS_LATE: result.outcomes["late"],
         Metric.REQUESTS_REJECTED: result.outcomes["rejected"],
         Metric.REQUEST_IDS_REUSED: result.outcomes["reused"],
+        Metric.CREATES_REPEATED: result.outcomes["repeated"],
         Metric.CHAINS_CREATED: result.created,
         Metric.CHAINS_ACKED: result.ended["acked"],
         Metric.CHAINS_FAILED: failed,

@@ -21,7 +21,7 @@ ON_LAMBDA = {
     "aws_lambda_powertools", "jmespath", "typing_extensions",
 }  # fmt: skip
 PACKAGES = ["aws_lambda_powertools", "jmespath", "typing_extensions"]
-ELSEWHERE = {"cdk", "cli", "client", "compat", "local", "page", "spark"}
+ELSEWHERE = {"cdk", "cli", "client", "compat", "local", "page", "spark", "event.schema.json"}
 
 # The asset is the first folder on the path; the checkout and other packages are hidden.
 IMPORT = """

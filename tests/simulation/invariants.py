@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tests.simulation.model import Item, Model, binary, deadline_of, marks, number, text
 from tests.simulation.options import DEFAULT_TIMEOUT, MAX_INDEX_LAG, MAX_SKEW, RETENTION
 from tests.simulation.workload import Submission
-from xorack.aws.schema import FORMAT
+from xorack.aws.schema import COUNTERS, FORMAT
 from xorack.core.event import MAX_OUTSTANDING, rfc3339
 from xorack.core.marks import INLINE_MARKS
 from xorack.core.stamp import TRACED_LENGTHS
@@ -169,11 +169,21 @@ class FinalWrite(NamedTuple):
             "resume_pending",
             "due_at",
             "due_shard",
+            "repeated",
+            "late",
+            "last_late_at",
             "version",
             "expires_at",
             "format",
         }
         return not changed or sorted(changed)
+
+    def check_counts_after_the_end(self):
+        """What is counted after the end only grows, and its time is written with it."""
+        before, after = ([number(i, n) or 0 for n in COUNTERS] for i in (self.before, self.after))
+        grown = all(new >= old for old, new in zip(before, after, strict=True))
+        timed = before == after or number(self.after, "last_late_at") is not None
+        return (grown and timed) or f"{before}, then {after}"
 
 
 class Event(NamedTuple):

@@ -383,6 +383,8 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("a wrong request to an ended chain is only late", transitions.apply, _only_late),
     ("requests of a batch are applied in any order", transitions.order_of,
      lambda _, requests: range(len(requests))),
+    ("a count after the end forgets the event", Chain.with_late,
+     lambda count, *call: replace(count(*call), event_pending=False)),
     ("a late create is only counted", patch.dict(VERDICTS["never created"], create="late")),
     ("a pending chain ends at its deadline", Chain.effective_deadline.fget,
      lambda deadline, chain: deadline(

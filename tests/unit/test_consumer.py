@@ -1,6 +1,7 @@
 """Consumer, outbox and sweeper over fakes."""
 
 import json
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -27,8 +28,8 @@ class World:
         self.store, self.bus, self.dead_letters = MemoryStore(), FakeBus(), FakeDeadLetters()
         self.now = NOW
 
-    def consume(self, *bodies, policy=NO_WAIT, workers=1):
-        messages = [Message(f"m{i}", body) for i, body in enumerate(bodies)]
+    def consume(self, *bodies, policy=NO_WAIT, workers=1, receives=1):
+        messages = [Message(f"m{i}", body, receives) for i, body in enumerate(bodies)]
         ports = self.store, self.bus, self.dead_letters
         options = {"policy": policy, "workers": workers, "now": lambda: self.now}
         return consume(messages, *ports, default_timeout=DAY, **options)
@@ -120,6 +121,41 @@ def test_nobody_who_cannot_be_resumed_holds_up_events(world):
     assert world.tags()[-1] == "z"
 
 
+def test_what_comes_after_the_end_is_counted_once_a_batch(world):
+    whole = message(create("a"), finish("a"))
+    world.consume(whole)
+    ended = world.store.chains["a"]
+    # SQS's own redelivery of the message that ended the chain.
+    assert world.consume(whole, receives=2).stats.writes == 0
+    assert world.store.chains["a"] is ended
+    late = message(Request.extend("a", "e", 5), Request.fail("a", "late"))
+    result = world.consume(message(create("a"), finish("a")), late, message(create("a")))
+    chain = world.store.chains["a"]
+    assert (chain.repeated, chain.late, chain.last_late_at) == (2, 2, world.now)
+    assert result.outcomes["repeated"] == 2
+    # The batch guessed that the chain does not exist.
+    assert (result.stats.writes, result.stats.conflicts) == (2, 1)
+    world.now += 5
+    world.consume(late)
+    chain = world.store.chains["a"]
+    assert (chain.repeated, chain.late, chain.last_late_at) == (2, 4, world.now)
+    assert (chain.status, chain.ended_at, chain.stamp) == ("acked", ended.ended_at, ended.stamp)
+    assert len(world.bus.events) == 1
+
+
+def test_a_count_that_cannot_be_written_fails_no_message(world, monkeypatch):
+    world.consume(message(create("a"), finish("a")))
+    ended = world.store.chains["a"]
+
+    def write(before, after):
+        raise UnavailableError(TimeoutError())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "write", write)
+        assert world.consume(message(create("a"))).failed == {}
+    assert world.store.chains["a"] is ended
+
+
 def test_from_messages_to_an_event(world):
     result = world.consume(
         message(create("a", detail={"x": 1}), create("b")),
@@ -167,7 +203,8 @@ def test_duplicates_and_late_requests_change_nothing(world):
     result = world.consume(*bodies, message(finish("a", 9), Request.fail("a", "f")))
     assert (result.outcomes["duplicate"], result.outcomes["late"]) == (3, 2)
     assert (result.failed, world.tags()) == ({}, ["a"])
-    assert world.store.chains == before
+    counted = {"version": 3, "repeated": 1, "late": 2, "last_late_at": NOW}
+    assert world.store.chains == {**before, "a": replace(before["a"], **counted)}
 
 
 def test_rejected_requests_are_dead_lettered_and_the_others_apply(world):
@@ -191,7 +228,7 @@ def test_a_second_create_and_a_reused_id_are_rejected(world):
     result = world.consume(message(Request.create("a", "other", traced(5)), reused))
     assert (result.outcomes["rejected"], result.outcomes["reused"]) == (2, 1)
     first, second = world.dead_letters.letters
-    assert first.reason == "tag: 'a' already exists"
+    assert first.reason == "tag: 'a' already exists: it is open"
     assert parse(second.body).requests == [reused]
 
 

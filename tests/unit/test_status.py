@@ -3,6 +3,7 @@
 import pytest
 
 from xorack import plain, traced
+from xorack.cli import screen
 from xorack.core.chain import Chain
 from xorack.core.stamp import xor
 from xorack.ops.status import ChainStatus
@@ -88,5 +89,17 @@ def test_json_has_times_as_text_and_ids_as_hex():
         "resume_pending": False,
         "outstanding": ["00000000000000ff"],
         "outstanding_complete": True,
+        "repeated": 0,
+        "late": 0,
+        "last_late_at": None,
         "stamp_bytes": 648,
     }
+
+
+def test_what_came_after_the_end_is_told():
+    chain = status(status="acked", ended_at=5000, repeated=1, late=3, last_late_at=6000)
+    assert chain.after_end == "1 repeated create, 3 late requests"
+    counts = {"repeated": 1, "late": 3, "last_late_at": "1970-01-01T00:00:06.000Z"}
+    assert counts.items() <= chain.to_json().items()
+    assert "3 late requests" in screen.cells(chain)["REASON"]
+    assert status().after_end == ""

@@ -6,6 +6,7 @@ import pytest
 
 from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
+from xorack.core.event import rfc3339
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key, mark_of
 from xorack.core.request import Request
 from xorack.core.transitions import Limits, apply, expire, mark_delivered
@@ -180,6 +181,15 @@ def test_a_used_id_with_other_content_is_rejected():
     assert run([stamp("a", b"\x01"), stamp("a", b"\x02")])[1] == [["applied", "rejected"]]
 
 
+@pytest.mark.parametrize("state", ["open", "acked", "failed"])
+def test_another_create_is_told_that_the_tag_exists_whatever_its_id(state):
+    """A tracker's second start of a tag has the id of the first."""
+    (outcome,) = apply(STATES[state], [create(detail={"run": 2})], now=NOW).outcomes
+    assert isinstance(outcome.error, TagExists)
+    assert f"'t' already exists: it is {state}" in str(outcome.error)
+    assert apply(STATES[state], [create()], now=NOW).outcomes[0].kind == "duplicate"
+
+
 def test_spilled_marks_count():
     s = stamp("s", b"\x06")
     mark = mark_of(s)
@@ -236,8 +246,8 @@ def test_a_request_that_is_rejected_once_is_rejected_after_the_end(state):
     assert [outcome.kind for outcome in outcomes] == ["rejected"] * 3
     kinds = [BufferLengthsUnequal, RequestIdReused, TagExists]
     assert [type(outcome.error) for outcome in outcomes] == kinds
-    reason = "already exists" + (": never created" if state == "never created" else "")
-    assert str(outcomes[2].error).endswith(reason)
+    ended = rfc3339(chain.ended_at)
+    assert str(outcomes[2].error) == f"tag: 't' already exists: it is {state}, since {ended}"
 
 
 def test_a_create_of_another_length_fails_the_chain_at_once():
@@ -342,7 +352,7 @@ def test_the_token_is_part_of_a_request():
     chain, _ = run([create(resume=RESUME)])
     again = create(resume={"step_functions": "other"})
     (outcome,) = apply(chain, [again], now=NOW).outcomes
-    assert isinstance(outcome.error, RequestIdReused)
+    assert isinstance(outcome.error, TagExists)
     assert run([create(resume=RESUME)], chain=chain)[1] == [["duplicate"]]
 
 

@@ -28,6 +28,8 @@ _STALE_AFTER = 0.005
 """Seconds of a wait, about a round trip, after which a state that a conflict returned is read
 again. Many write when waits are long, and a read costs a fifth of a failed write."""
 
+_COUNT_ATTEMPTS = 3
+"""Attempts to count what came after a chain's end: others may count, or mark its event."""
 _LATE_SWEEP = 86_400_000
 """Milliseconds. A chain that is failed a day after its deadline need not prolong its marks."""
 
@@ -175,6 +177,28 @@ class ChainWriter:
             if not retry.again():
                 raise problem
             stale = stale or retry.waited > _STALE_AFTER
+
+    def count_late(self, chain: Chain, repeated: int, late: int) -> Chain:
+        """Count what came after a chain's end; return the chain as last read or written.
+
+        A count that fails is lost: it is not worth another delivery.
+        """
+        ended = chain.generation
+        for _ in range(_COUNT_ATTEMPTS):
+            after = chain.with_late(repeated, late, self.clock())
+            self.stats.add(writes=1)
+            try:
+                self.store.write(chain, after)
+            except ConflictError as conflict:
+                self.stats.add(conflicts=1)
+                if conflict.chain is None or conflict.chain.generation != ended:
+                    return chain
+                chain = conflict.chain
+            except Exception:  # noqa: BLE001 - see above
+                return chain
+            else:
+                return after
+        return chain
 
     def keep_marks(self, after: Chain) -> Chain:
         """Prolong the life of spilled marks if a write moves the chain's end beyond it.

@@ -31,7 +31,7 @@ from xorack.core.event import event_id
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME, DeadLetters
 from xorack.core.request import Request
-from xorack.core.transitions import Applied
+from xorack.core.transitions import Applied, Outcome
 
 __all__ = ["BatchResult", "Consumer", "Message"]
 
@@ -65,7 +65,8 @@ class BatchResult:
     Attributes:
         failed: Messages that must be delivered again: message id to reason.
         outcomes: Number of requests that were ``applied``, ``duplicate``, ``late``, ``rejected``;
-            and, of the rejected ones, ``reused`` another request's id.
+            of the rejected ones, ``reused`` another request's id; of the duplicates, ``repeated``
+            creates of chains that had ended.
         created: Chains created.
         ended: Chains ended, by status.
         latencies: Milliseconds from create to ack of each chain that was acked here.
@@ -208,7 +209,8 @@ class Consumer:
         slices = self._slices(batch, tags)
 
         def write(tag: str) -> Applied | str:
-            return self._write(tag, batch.requests[tag], slices.get(tag))
+            applied = self._write(tag, batch.requests[tag], slices.get(tag))
+            return applied if isinstance(applied, str) else self._counted(batch, tag, applied)
 
         pending = []
         for tag, applied in zip(tags, self.workers.map(write, tags), strict=True):
@@ -263,12 +265,30 @@ class Consumer:
         except Exception as error:  # noqa: BLE001 - a failure affects only this chain
             return f"{type(error).__name__}: {error}"
 
+    def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied:
+        """Count what came after a chain's end, in one write at most.
+
+        What SQS delivers again is not counted: its message may have ended the chain.
+        """
+        chain, outcomes = applied
+        if chain is None or not chain.final or any(one.kind == "applied" for one in outcomes):
+            return applied
+        sources = zip(outcomes, batch.sources[tag], strict=True)
+        new = [one for one, index in sources if batch.messages[index].receives == 1]
+        late = sum(one.kind == "late" for one in new)
+        repeated = sum(map(_is_repeated_create, new))
+        if not late and not repeated:
+            return applied
+        return applied._replace(chain=self.writer.count_late(chain, repeated, late))
+
     def _account(self, batch: _Batch, tag: str, applied: Applied, result: BatchResult) -> None:
         """Count the outcomes of a chain's requests; collect the rejected ones."""
         kinds = Counter([kind for _, kind, _ in applied.outcomes])
         result.outcomes.update(kinds)
         ops = [request.op for request, kind, _ in applied.outcomes if kind == "applied"]
         result.created += ops.count("create")
+        if not ops and applied.chain is not None and applied.chain.final:
+            result.outcomes["repeated"] += sum(map(_is_repeated_create, applied.outcomes))
         if kinds["rejected"]:
             for (request, _, error), index in zip(
                 applied.outcomes, batch.sources[tag], strict=True
@@ -310,3 +330,7 @@ class Consumer:
         for position in self.dead_letters.send(entries):
             reason = "its rejected requests could not be sent to the dead-letter queue"
             batch.failed.setdefault(batch.rejected[position][1], reason)
+
+
+def _is_repeated_create(outcome: Outcome) -> bool:
+    return outcome.kind == "duplicate" and outcome.request.op == "create"

@@ -44,7 +44,7 @@ def encode(chain: Chain, partition_key: str, retention: int) -> Item:
     for kind, (names, _, _) in _TYPES.items():
         for name in names:
             value = getattr(chain, name)
-            if value is not None and value != b"":
+            if value is not None and value != b"" and (value or name not in schema.COUNTERS):
                 item[name] = {kind: str(value) if kind == "N" else value}
     for name in schema.FLAGS:
         if getattr(chain, name):

@@ -48,7 +48,12 @@ NUMBERS: Final = (
     DUE_AT,
     "spilled",
     "marks_until",
+    "repeated",
+    "late",
+    "last_late_at",
 )
+COUNTERS: Final = ("repeated", "late")
+"""Numbers that are absent while they are 0."""
 TIMES: Final = (
     "first_seen_at",
     "created_at",
@@ -58,6 +63,7 @@ TIMES: Final = (
     "pending_deadline",
     DUE_AT,
     "marks_until",
+    "last_late_at",
 )
 STRINGS: Final = (STATUS, "detail", "resume", "failing", "reason")
 BINARIES: Final = (STAMP, "marks")
@@ -81,6 +87,7 @@ class Metric:
     REQUESTS_LATE: Final = "RequestsLate"
     REQUESTS_REJECTED: Final = "RequestsRejected"
     REQUEST_IDS_REUSED: Final = "RequestIdsReused"
+    CREATES_REPEATED: Final = "CreatesRepeated"
     CHAINS_CREATED: Final = "ChainsCreated"
     CHAINS_ACKED: Final = "ChainsAcked"
     CHAINS_FAILED: Final = "ChainsFailed"

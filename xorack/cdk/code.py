@@ -21,7 +21,10 @@ from xorack.core.errors import StateError
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
 _HANDLERS_IN_WHEEL: Final = Path(__file__).resolve().with_name("lambda_src")  # see setup.py
-_ELSEWHERE: Final = ("cdk", "cli", "client", "compat", "local", "page", "spark")
+_ELSEWHERE: Final = (
+    *("cdk", "cli", "client", "compat", "local", "page", "spark"),
+    "event.schema.json",
+)
 """Parts of the library that no handler uses."""
 _PACKAGES: Final = {
     "aws-lambda-powertools": (

@@ -101,6 +101,7 @@ def _rows_of_chains(resources: Resources) -> tuple[_Row, _Row, _Row]:
             metric(Metric.REQUESTS_APPLIED, "applied"),
             metric(Metric.REQUESTS_DUPLICATE, "duplicate"),
             metric(Metric.REQUESTS_LATE, "late"),
+            metric(Metric.CREATES_REPEATED, "repeated create"),
             metric(Metric.REQUESTS_REJECTED, "rejected"),
         ),
         _graph(

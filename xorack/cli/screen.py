@@ -89,7 +89,7 @@ def cells(status: ChainStatus) -> dict[str, str]:
         "UNITS": f"{chain.finished:,}/{chain.started:,}",
         "AGE": "?" if status.age_ms is None else span(status.age_ms),
         "TIME LEFT": time_left,
-        "REASON": printable(status.reason or ""),
+        "REASON": printable("; ".join(filter(None, (status.reason, status.after_end)))),
     }
 
 
@@ -132,6 +132,9 @@ def _properties(
         "took" if final else "age": None if status.age_ms is None else span(status.age_ms),
         "last stamp": None if final else _ago(status, chain.last_stamp_at),
         "ended": chain.ended_at and f"{rfc3339(chain.ended_at)}, {_ago(status, chain.ended_at)}",
+        "after that": f"{status.after_end}, the last {_ago(status, chain.last_late_at)}"
+        if status.after_end
+        else None,
         "deadline": None if final else _deadline(status),
         "idle timeout": span(chain.idle_timeout) if chain.idle_timeout and not final else None,
     }

@@ -52,6 +52,9 @@ class Chain:
         event_pending: True if the event may still have to be published.
         resume_pending: True if whoever waits for the end may still have to be resumed.
         extended: True if an ``extend`` was applied: it overrides the create's timeout.
+        repeated: Creates of the same content that came after the end.
+        late: Late requests that came after the end.
+        last_late_at: Time at which the last of both was counted.
     """
 
     tag: str
@@ -79,6 +82,9 @@ class Chain:
     event_pending: bool = False
     resume_pending: bool = False
     extended: bool = False
+    repeated: int = 0
+    late: int = 0
+    last_late_at: int | None = None
 
     @property
     def generation(self) -> tuple[int | None, int | None]:
@@ -125,6 +131,22 @@ class Chain:
         if deadline is None:
             return END_OF_TIME
         return max(deadline, self.deadline or 0)
+
+    def with_late(self, repeated: int, late: int, now: int) -> Chain:
+        """Return the ended chain after it counted what came afterwards.
+
+        Args:
+            repeated: Creates of the same content as the chain's.
+            late: Late requests.
+            now: Milliseconds since the epoch.
+        """
+        return replace(
+            self,
+            version=self.version + 1,
+            repeated=self.repeated + repeated,
+            late=self.late + late,
+            last_late_at=now,
+        )
 
     def overflow(self, incoming: int) -> bytes:
         """Return the marks to spill before ``incoming`` requests are applied; mostly none.

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
 from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
+from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.request import RESUME_KINDS, Op, Request
@@ -223,10 +224,10 @@ def apply(
         key, checksum = mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]
         before = seen.get(key)
         verdict = verdicts[request.op]
-        if before is not None:
+        taken = verdict == "TagExists" and before != checksum
+        if before is not None and not taken:
             outcomes[position] = _duplicate(request, before == checksum)
             continue
-        taken = verdict == "TagExists"
         error = _tag_exists(request, chain) if taken else _invalid(request, length, limits)
         kind: OutcomeKind = "rejected" if error else "late" if verdict == "late" else "applied"
         outcomes[position] = Outcome(request, kind, error)
@@ -265,8 +266,9 @@ def _state_of(chain: Chain | None) -> State:
 
 
 def _tag_exists(request: Request, chain: Chain | None) -> TagExists:
-    reason = chain.reason if chain is not None and not chain.created else None
-    return TagExists(request.tag, reason)
+    if chain is None or chain.ended_at is None:
+        return TagExists(request.tag, "it is open")
+    return TagExists(request.tag, f"it is {_state_of(chain)}, since {rfc3339(chain.ended_at)}")
 
 
 def _invalid(request: Request, length: int | None, limits: Limits) -> Exception | None:

@@ -74,6 +74,13 @@ class ChainStatus:
         """Why the chain failed, or will fail once it is created."""
         return self.chain.reason or self.chain.failing
 
+    @property
+    def after_end(self) -> str:
+        """A text on what came after the chain's end; empty if nothing did."""
+        chain = self.chain
+        counts = ((chain.repeated, "repeated create"), (chain.late, "late request"))
+        return ", ".join(plural(count, what) for count, what in counts if count)
+
     @cached_property
     def _peeled(self) -> Outstanding:
         return outstanding_of(self.chain)
@@ -123,6 +130,9 @@ class ChainStatus:
             "reason": self.reason,
             "detail": self.detail,
             "event_pending": chain.event_pending,
+            "repeated": chain.repeated,
+            "late": chain.late,
+            "last_late_at": rfc3339(chain.last_late_at),
             "resume": next(iter(json.loads(chain.resume or "{}")), None),
             "resume_pending": chain.resume_pending,
             "outstanding": [f"{unit:016x}" for unit in self.outstanding],

@@ -232,6 +232,7 @@ def _facts(status: ChainStatus) -> str:
         "Deadline": moment(status.deadline) or ("" if chain.final else "none"),
         "Idle timeout": span(idle) if idle else "",
         "Ended": moment(chain.ended_at),
+        "After that": status.after_end and status.after_end + moment(chain.last_late_at),
     }
     rows = "".join(
         f"<div><dt>{n}</dt><dd>{value}</dd></div>" for n, value in facts.items() if value
