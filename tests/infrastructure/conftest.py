@@ -4,13 +4,14 @@ import json
 from typing import Any
 
 import pytest
+from aws_cdk import App, Stack
 
 from infra.synth import synth
 from lambda_src import consumer
 from xorack.core.message import pack
 from xorack.core.request import Request
 
-from .templates import Template
+from .templates import HERE, Template
 
 VARIED = {
     "stack_name": "other", "partition_key": "file", "default_timeout_seconds": "60",
@@ -38,6 +39,17 @@ def synthesise(tmp_path_factory):
         return templates[key]
 
     return with_settings
+
+
+@pytest.fixture
+def stack():
+    return Stack(App(), "Mine")
+
+
+@pytest.fixture
+def here():
+    """A stack whose account and region are known."""
+    return Stack(App(), "Mine", env=HERE)
 
 
 def synthesised(**settings: Any) -> Any:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import Stack
+from aws_cdk import Environment, Stack
 from aws_cdk.assertions import Template as Assertions
 
 from infra.synth import ROOT
 
+HERE = Environment(account="111111111111", region="eu-west-1")
 FUNCTIONS = ("consumer", "sweeper", "widget")
 STATEFUL = (
     "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Events::EventBus", "AWS::Logs::LogGroup",

@@ -3,14 +3,13 @@
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment, Stack, aws_ec2, aws_iam, aws_kms, aws_sns
+from aws_cdk import App, Stack, aws_ec2, aws_iam, aws_kms, aws_sns
 
 from xorack.cdk.acker import Acker
 from xorack.cdk.function import Network
 
-from .templates import FUNCTIONS, Template, target
+from .templates import FUNCTIONS, HERE, Template, target
 
-HERE = Environment(account="111111111111", region="eu-west-1")
 OF_THIS_ACCOUNT = {"StringEquals": {"aws:SourceAccount": "111111111111"}}
 OUR_ALARMS = ["arn:", {"Ref": "AWS::Partition"}, ":cloudwatch:eu-west-1:111111111111:alarm:*"]
 ALARMS = {**OF_THIS_ACCOUNT, "ArnLike": {"aws:SourceArn": {"Fn::Join": ["", OUR_ALARMS]}}}
