@@ -78,7 +78,7 @@ tests: venv
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 slow-tests: venv
-	@$(PY) -m pytest -m slow $(ARGS)
+	@$(PYTEST) -m slow $(ARGS)
 
 test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark35
 	@$(VENV) spark35
