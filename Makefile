@@ -3,7 +3,7 @@
 # The default is python3; if that is too old, the newest Python on the PATH.
 FITS := -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null
 ifeq ($(origin PYTHON),undefined)
-PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
+PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
   "$$python" $(FITS) && { echo "$$python"; exit; }; done; echo python3)
 endif
 ARGS ?=
