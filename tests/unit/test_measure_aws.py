@@ -11,6 +11,7 @@ from measure import subscription
 from measure.__main__ import measure
 from measure.subscription import Leftovers, subscribed, take_dead_letters
 from xorack.cli.commands import run
+from xorack.ops import redrive
 
 RUN = "measure-20260131-00000001"
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteQueue")
@@ -20,6 +21,7 @@ DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "Dele
 def _no_long_polling(monkeypatch):
     """moto delivers at once."""
     monkeypatch.setattr(subscription, "_WAIT_SECONDS", 0)
+    monkeypatch.setattr(redrive, "_WAIT_SECONDS", 0)
 
 
 def present(aws):
