@@ -68,7 +68,7 @@ def _bad(kind: str, create: dict[str, Any]) -> dict[str, Any]:
         "unknown operation": {"op": "measure", "tag": tag, "id": "malformed"},
         "zero stamp": {"op": "stamp", "tag": tag, "id": "malformed", "stamp": "AAAAAAAAAAA="},
         "second create": {**create, "id": "second create"},
-        "reused id": {**create, "timeout": create["timeout"] + 1},
+        "changed create": {**create, "timeout": create["timeout"] + 1},
     }[kind]
 
 

@@ -18,13 +18,13 @@ TAG = re.compile(r'"tag":"([^"]+)"')
 """The tags in a message's text."""
 MALFORMED = {
     "not JSON": "body: ",
-    "unknown operation": "op: 'measure', expected create, stamp, fail or extend",
+    "unknown operation": "op: 'measure', expected create, ",
     "zero stamp": "expected at least one non-zero byte",
 }
 """Malformed requests: what is wrong, and a part of the reason in the dead-letter queue."""
 REJECTED = {
     "second create": "already exists",
-    "reused id": "a request of this id with other content",
+    "changed create": "already exists",
 }
 """Requests that their chain rejects: likewise."""
 _MOST_LOST = 5

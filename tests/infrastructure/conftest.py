@@ -4,13 +4,14 @@ import json
 from typing import Any
 
 import pytest
+from aws_cdk import App, Stack
 
 from infra.synth import synth
 from lambda_src import consumer
 from xorack.core.message import pack
 from xorack.core.request import Request
 
-from .templates import Template
+from .templates import HERE, Template
 
 VARIED = {
     "stack_name": "other", "partition_key": "file", "default_timeout_seconds": "60",
@@ -40,28 +41,37 @@ def synthesise(tmp_path_factory):
     return with_settings
 
 
-@pytest.fixture(scope="session")
-def template(synthesise):
-    """The template of the default settings."""
-    return synthesise()
+@pytest.fixture
+def stack():
+    return Stack(App(), "Mine")
 
 
-@pytest.fixture(scope="session")
-def varied(synthesise):
-    """The template of a stack in which nearly every setting differs from its default."""
-    return synthesise(**VARIED)
+@pytest.fixture
+def here():
+    """A stack whose account and region are known."""
+    return Stack(App(), "Mine", env=HERE)
 
 
-@pytest.fixture(scope="session")
-def canary(synthesise):
-    """The template of a stack whose new code starts with a tenth of the work."""
-    return synthesise(rollout="canary")
+def synthesised(**settings: Any) -> Any:
+    """A fixture: the template of these settings."""
+
+    @pytest.fixture(scope="session")
+    def made(synthesise):
+        return synthesise(**settings)
+
+    return made
 
 
-@pytest.fixture(scope="session")
-def adopted(synthesise):
-    """The template of a stack that uses the existing table `chains`."""
-    return synthesise(table_name="chains")
+template = synthesised()
+varied = synthesised(**VARIED)
+"""A stack in which nearly every setting differs from its default."""
+canary = synthesised(rollout="canary")
+adopted = synthesised(table_name="chains")
+minimal = synthesised(
+    monitoring="minimal", batch_size=10, tracing="true", architecture="x86_64",
+    log_level="DEBUG", alarm_topic_arn=VARIED["alarm_topic_arn"],
+)  # fmt: skip
+"""Little monitoring, and settings that change no stateful resource."""
 
 
 @pytest.fixture
@@ -79,12 +89,3 @@ def consume(*requests: Request, bodies: tuple[str, ...] = ()) -> None:
         for i, body in enumerate((*pack(requests), *bodies))
     ]
     assert consumer.handler({"Records": records}, None) == {"batchItemFailures": []}
-
-
-@pytest.fixture(scope="session")
-def minimal(synthesise):
-    """The template with little monitoring, and with settings that change no stateful resource."""
-    return synthesise(
-        monitoring="minimal", batch_size=10, tracing="true", architecture="x86_64",
-        log_level="DEBUG", alarm_topic_arn=VARIED["alarm_topic_arn"],
-    )  # fmt: skip

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import Stack
+from aws_cdk import Environment, Stack
 from aws_cdk.assertions import Template as Assertions
 
 from infra.synth import ROOT
 
+HERE = Environment(account="111111111111", region="eu-west-1")
 FUNCTIONS = ("consumer", "sweeper", "widget")
 STATEFUL = (
     "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Events::EventBus", "AWS::Logs::LogGroup",
@@ -96,19 +97,20 @@ class Template:
     def log_group(self, function: str) -> str:
         return target(self.function(function)[1]["LoggingConfig"]["LogGroup"])
 
-    def allowed(self, function: str) -> dict[str, set[str]]:
-        """The actions that a function's role allows, by resource."""
+    def statements(self, function: str) -> list[dict[str, Any]]:
+        """The statements of a function's role."""
         role = self.of("AWS::IAM::Role")[target(self.function(function)[1]["Role"])]
         assert "ManagedPolicyArns" not in role
-        return rights(policy["PolicyDocument"] for policy in role["Policies"])
+        return in_policies(role["Policies"])
+
+    def allowed(self, function: str) -> dict[str, set[str]]:
+        """The actions that a function's role allows, by resource."""
+        return rights(self.statements(function))
 
     def granted(self, role: str) -> dict[str, set[str]]:
         """The actions that the policies attached to a role allow, by resource."""
-        return rights(
-            policy["PolicyDocument"]
-            for policy in self.of("AWS::IAM::Policy").values()
-            if {"Ref": role} in policy["Roles"]
-        )
+        policies = self.of("AWS::IAM::Policy").values()
+        return rights(in_policies(one for one in policies if {"Ref": role} in one["Roles"]))
 
 
 def run(*command: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
@@ -125,20 +127,15 @@ def python(code: str, *arguments: str, cwd: Path, **env: str) -> str:
     return process.stdout.strip()
 
 
-def statements(template: Template, function: str) -> list[dict[str, Any]]:
-    """The statements of a function's role."""
-    role = template.of("AWS::IAM::Role")[target(template.function(function)[1]["Role"])]
-    return [
-        statement
-        for policy in role["Policies"]
-        for statement in policy["PolicyDocument"]["Statement"]
-    ]
+def in_policies(policies: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The statements of policies."""
+    return [one for policy in policies for one in policy["PolicyDocument"]["Statement"]]
 
 
-def rights(documents: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """The actions that policies allow, by resource; only those on a key have conditions."""
+def rights(statements: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """The actions that statements allow, by resource; only those on a key have conditions."""
     actions: dict[str, set[str]] = {}
-    for statement in (one for document in documents for one in document["Statement"]):
+    for statement in statements:
         if statement["Effect"] == "Deny":
             continue  # see test_policies.py
         conditions = {"Condition"} if "kms:" in str(statement["Action"]) else set()

@@ -8,7 +8,6 @@ import pytest
 from aws_cdk import (
     App,
     Duration,
-    Environment,
     Stack,
     aws_dynamodb,
     aws_ec2,
@@ -25,24 +24,12 @@ from xorack.cdk.settings import Settings
 
 from .templates import FUNCTIONS, Template
 
-HERE = Environment(account="111111111111", region="eu-west-1")
 THERE = "arn:aws:iam::222222222222:role/loader"
 OUR_QUEUE = "arn:aws:sqs:eu-west-1:111111111111:stamps"
 OUR_BUS = "arn:aws:events:eu-west-1:111111111111:event-bus/all"
 THEIR_BUS = "arn:aws:events:eu-west-1:222222222222:event-bus/all"
 READ = {"dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query",
         "dynamodb:Scan"}  # fmt: skip
-
-
-@pytest.fixture
-def stack():
-    return Stack(App(), "Mine")
-
-
-@pytest.fixture
-def here():
-    """A stack whose account and region are known."""
-    return Stack(App(), "Mine", env=HERE)
 
 
 @pytest.fixture(scope="module")

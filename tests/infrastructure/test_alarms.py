@@ -63,8 +63,7 @@ QUIET = {
     "work as usual": Scenario(),
     "an idle queue": Scenario(sent=constant(0)),
     "rare messages": Scenario(sent=lambda minute: minute % 7 == 0),
-    "a rush that the consumer works off": Scenario(
-        sent=between(60, 62, 300, 20)),
+    "a rush that the consumer works off": Scenario(sent=between(60, 62, 300, 20)),
     "a batch that fails once": Scenario(works=between(60, 61, 0, 1)),
     "a lone message that fails once": Scenario(
         sent=between(60, 61, 1), works=between(60, 61, 0, 1)),
@@ -108,12 +107,10 @@ PROBLEMS = {
         25, {"QueueBehind"}, set()),
     "a disabled event source mapping": (
         Scenario(capacity=between(FROM, 999, 0, 100)), 13, {"QueueBehind"}, set()),
-    "a disabled rule": (
-        Scenario(sweeps=between(FROM, 999, 0, 1)), 11, {"SweeperSilent"}, set()),
+    "a disabled rule": (Scenario(sweeps=between(FROM, 999, 0, 1)), 11, {"SweeperSilent"}, set()),
     "a sweeper that cannot read the table": (
         Scenario(sweeps=between(FROM, 999, -1, 1)), 11, {"SweeperSilent"}, set()),
-    "a bus that is gone": (
-        Scenario(pending_seconds=lambda minute: max(0, (minute - FROM) * 60)),
+    "a bus that is gone": (Scenario(pending_seconds=lambda minute: max(0, (minute - FROM) * 60)),
         16, {"EventsPending"}, set()),
     "poison messages among others": (
         Scenario(poison=between(FROM, 999, 1)), None, set(), {"DeadLettersNew"}),
@@ -132,8 +129,7 @@ PROBLEMS = {
         None, set(), {"ConsumerNearTimeout", "SweeperNearTimeout"}),
     "chains that cannot end": (
         Scenario(sweep_problems=between(FROM, 999, 1)), None, set(), {"SweepProblems"}),
-    "errors now and then": (
-        Scenario(errors=lambda minute: minute >= FROM and minute % 7 == 0),
+    "errors now and then": (Scenario(errors=lambda minute: minute >= FROM and minute % 7 == 0),
         None, set(), {"ConsumerErrors"}),
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ from xorack.core.request import Request
 from xorack.core.stamp import plain
 
 from .cloudwatch import Composite, alarms_of, short
-from .conftest import VARIED, consume
+from .conftest import consume
 from .templates import Template, target
 
 
@@ -58,18 +58,6 @@ def metrics_in(log: str) -> dict[str, tuple[str, str]]:
 
 
 # -- alarms ----------------------------------------------------------------------------------------
-
-
-def test_only_one_alarm_notifies_of_a_cause(template, varied, minimal):
-    assert all("AlarmActions" not in alarm for alarm in alarms(template).values())
-    topic = [VARIED["alarm_topic_arn"]]
-    notifying = {name for name, one in alarms(varied).items() if one.get("AlarmActions") == topic}
-    assert notifying == {PAGE, TICKET}
-    assert all(one["AlarmActions"] == topic for one in alarms(minimal).values())
-    # CloudWatch would notify of each new alarm.
-    assert not any(
-        "OKActions" in one for made in (varied, minimal) for one in alarms(made).values()
-    )
 
 
 def test_ends_notify_where_they_are_asked_for():

@@ -3,14 +3,13 @@
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment, Stack, aws_ec2, aws_iam, aws_kms, aws_sns
+from aws_cdk import App, Stack, aws_ec2, aws_iam, aws_kms, aws_sns
 
 from xorack.cdk.acker import Acker
 from xorack.cdk.function import Network
 
-from .templates import FUNCTIONS, Template, statements, target
+from .templates import FUNCTIONS, HERE, Template, target
 
-HERE = Environment(account="111111111111", region="eu-west-1")
 OF_THIS_ACCOUNT = {"StringEquals": {"aws:SourceAccount": "111111111111"}}
 OUR_ALARMS = ["arn:", {"Ref": "AWS::Partition"}, ":cloudwatch:eu-west-1:111111111111:alarm:*"]
 ALARMS = {**OF_THIS_ACCOUNT, "ArnLike": {"aws:SourceArn": {"Fn::Join": ["", OUR_ALARMS]}}}
@@ -45,7 +44,7 @@ def of_service(policy: dict[str, Any], service: str) -> dict[str, Any]:
 def test_a_function_uses_the_key_through_its_services_only(guarded, name):
     key, _ = guarded.one("AWS::KMS::Key")
     assert target(guarded.function(name)[1]["KmsKeyArn"]) == key
-    uses = [one for one in statements(guarded, name) if target(one["Resource"]) == key]
+    uses = [one for one in guarded.statements(name) if target(one["Resource"]) == key]
     assert uses
     via = {"StringLike": {"kms:ViaService": ["dynamodb.*", "lambda.*", "sqs.*"]}}
     assert all(one["Condition"] == via for one in uses)
@@ -53,7 +52,7 @@ def test_a_function_uses_the_key_through_its_services_only(guarded, name):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_code_of_a_function_sends_https_and_cannot_change_the_network(guarded, name):
-    on_network = (one for one in statements(guarded, name) if "ec2:" in str(one["Action"]))
+    on_network = (one for one in guarded.statements(name) if "ec2:" in str(one["Action"]))
     allowed, denied = sorted(on_network, key=lambda one: one["Effect"])
     # Lambda sends its own calls without this key.
     null = {"Null": {"lambda:SourceFunctionArn": "false"}}

@@ -56,6 +56,8 @@ SHOWN = [
      {"WriteUnitsPerSecond": 5_000}),
     (lambda t: t.table()[1].get("OnDemandThroughput"), None,
      {"MaxReadRequestUnits": 30_000, "MaxWriteRequestUnits": 20_000}),
+    (lambda t: {one["SqsManagedSseEnabled"] for one in t.of("AWS::SQS::Queue").values()},
+     {True}, {True}),
     (lambda t: t.queue()[1]["MessageRetentionPeriod"], 4 * 86_400, 13 * 86_400),
     (lambda t: t.dead_letters()[1]["MessageRetentionPeriod"], 14 * 86_400, 14 * 86_400),
     (lambda t: t.queue()[1]["RedrivePolicy"]["maxReceiveCount"], 5, 3),

@@ -19,94 +19,82 @@ from tools import venv
 from .templates import run
 
 MAKE = shutil.which("make") or "make"
-PYPROJECT = """
-[build-system]
-requires = []
-build-backend = "backend"
-backend-path = ["."]
-[project]
-name = "project"
-version = "1"
-[dependency-groups]
-dev = ["tests==1"]
-"""
-BACKEND = """
-import pathlib, shutil
-def build_editable(folder, *_):
-    shutil.copy("registry/project/project-1-py3-none-any.whl", folder)
-    return "project-1-py3-none-any.whl"
-"""
 
 
-def publish(folder: Path, name: str, script: str = "") -> str:
-    """Write a wheel of version 1 into a registry, perhaps with a program; return its lock."""
+def publish(registry: Path, name: str) -> str:
+    """Write an empty wheel of version 1 into a registry; return its lock."""
     files = {
         f"{name}.py": "",
-        f"{name}-1.data/scripts/{name}": script,
         f"{name}-1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
         f"{name}-1.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n",
     }
-    path = folder / name / f"{name}-1-py3-none-any.whl"
+    path = registry / name / f"{name}-1-py3-none-any.whl"
     path.parent.mkdir(parents=True)
     (path.parent / "index.html").write_text(f'<a href="{path.name}">{path.name}</a>')
     with zipfile.ZipFile(path, "w") as archive:
         for file, text in files.items():
-            info = zipfile.ZipInfo(file)
-            info.external_attr = 0o100755 << 16
-            archive.writestr(info, text)
+            archive.writestr(file, text)
         archive.writestr(f"{name}-1.dist-info/RECORD", "".join(f"{file},,\n" for file in files))
     return f"{name}==1 \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
 @pytest.mark.thorough
-def test_only_what_the_lock_names_is_installed(tmp_path):
-    """A small checkout with a registry of its own, and the real uv."""
-    real = ROOT / ".venv-uv" / "bin" / "uv"
-    registry, installed = tmp_path / "registry", tmp_path / ".venv"
-    locks = [publish(registry, "uv", f'#!/bin/sh\nexec "{real}" "$@"\n')]
-    locks += [publish(registry, name) for name in ("demo", "tests", "project")]
-    whole = "".join(locks)
-    files = {
-        "requirements.lock": whole, "requirements.txt": "demo==1\n", "pyproject.toml": PYPROJECT,
-        "backend.py": BACKEND, "tools/venv.py": Path(venv.__file__).read_text(),
-        "xorack/local/environment.py": "open('embedded', 'w')\n",
-    }  # fmt: skip
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    environment = {
-        **kept,
-        "PIP_CONFIG_FILE": os.devnull,
-        "PIP_INDEX_URL": registry.as_uri(),
-        "UV_CACHE_DIR": str(tmp_path / "cache"),
-    }
+def test_uv_installs_only_what_the_lock_names(tmp_path, monkeypatch, capfd):
+    """The real uv, and a registry of two packages."""
+    one, other = (publish(tmp_path / "registry", name) for name in ("one", "other"))
+    real = (ROOT / venv.LOCK).read_text()
+    uv = re.search(r"^uv==.*\n(?:\s.*\n)*", real, re.MULTILINE)[0]
+    (tmp_path / "tools").mkdir()
+    (tmp_path / ".venv-uv").symlink_to(ROOT / ".venv-uv")
+    (tmp_path / "requirements.txt").touch()
+    monkeypatch.setattr(venv, "ROOT", tmp_path)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "registry").as_uri())
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "pyproject.toml").write_text('[dependency-groups]\ndocs = ["one", "other"]\n')
+    wrong = re.sub("sha256:....", "sha256:beef", other)
+    for lock, problem in (
+        (wrong, "Hash mismatch for `other==1`"),
+        ("", "no trusted hash was provided for: `other`"),
+    ):
+        (tmp_path / "requirements.lock").write_text(uv + one + lock)
+        with pytest.raises(subprocess.CalledProcessError):
+            venv.environment("docs")
+        assert problem in capfd.readouterr().err
+    (tmp_path / "requirements.lock").write_text(uv + one + other)
+    venv.environment("docs")
+    (packages,) = (tmp_path / ".venv-docs").glob("lib/python3*/site-packages")
+    assert {"one.py", "other.py"} <= {path.name for path in packages.iterdir()}
 
-    def set_up(name, status=0):
-        ran = run(sys.executable, str(tmp_path / "tools" / "venv.py"), name, **environment)
-        assert ran.returncode == status, ran.stderr
-        return ran.stdout + ran.stderr
 
-    def packages():
-        paths = installed.glob("lib/python3*/site-packages/*.py")
-        return {path.stem for path in paths} - {"_virtualenv"}
+def test_pip_installs_the_locked_uv(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(venv, "ROOT", tmp_path)
+    monkeypatch.setattr(subprocess, "check_call", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: "")
+    lock = "uv==1 \\\n    --hash=sha256:1\n"
+    for folder in ("tools", ".venv-uv"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "requirements.lock").write_text(f"six==1\n{lock}xor==1\n")
+    venv.uv("--version")
+    new, install, used = commands
+    assert new[1:3] == ["-m", "venv"]
+    assert {"--no-deps", "--require-hashes"} <= {*install}
+    assert used == [tmp_path / ".venv-uv" / "bin" / "uv", "--version"]
+    assert (tmp_path / ".venv-uv" / "installed.txt").read_text() == lock
 
-    assert "Setting up .venv" in set_up("demo")
-    assert packages() == {"demo", "project"}
+
+def test_a_demo_that_fails_has_prepared_the_embedded_aws(tmp_path, monkeypatch, capsys):
+    (tmp_path / "xorack" / "local").mkdir(parents=True)
+    (tmp_path / "xorack" / "local" / "environment.py").write_text("open('embedded', 'w')\n")
+    monkeypatch.setattr(venv, "ROOT", tmp_path)
+    monkeypatch.setattr(venv, "environment", lambda *_: subprocess.check_call(["false"]))
+    monkeypatch.setattr(sys, "argv", ["venv.py", "demo"])
+    assert venv.main() == 1
     assert (tmp_path / "embedded").exists()
-    assert set_up("demo") == ""
-    (tmp_path / "requirements.lock").write_text(
-        re.sub(r"(tests==1.*\n.*sha256:)....", r"\1beef", whole)
-    )
-    output = set_up("dev", status=1)
-    assert "Hash mismatch for `tests==1`" in output
-    assert "error: " in output
-    assert "Traceback" not in output
-    (tmp_path / "requirements.lock").write_text(whole)
-    set_up("dev")
-    assert packages() == {"demo", "tests", "project"}
-    (tmp_path / "requirements.txt").write_text("demo==1\nuv==2\n")
-    assert "make lock" in set_up("demo", status=1)
+    error = capsys.readouterr().err
+    assert error.startswith("error: false failed: see above")
+    assert "make lock" in error
 
 
 class Checkout:
@@ -114,17 +102,20 @@ class Checkout:
 
     Attributes:
         commands: What uv was told: "venv", which makes an environment from scratch, and "pip".
+        arguments: Those of the latest installation of packages.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.venv = root / ".venv"
         self.commands: list[str] = []
+        self.arguments: tuple[str | Path, ...] = ()
         for name in SOURCES:
             (root / name).touch()
 
     def uv(self, *arguments: str | Path) -> None:
         self.commands.append(str(arguments[0]))
+        self.arguments = arguments if "-r" in arguments else self.arguments
         if arguments[0] == "venv":
             shutil.rmtree(self.venv, ignore_errors=True)
             (self.venv / "bin").mkdir(parents=True)
@@ -152,11 +143,13 @@ def checkout(tmp_path, monkeypatch):
 
 def test_an_environment_is_updated_if_it_is_outdated_or_has_too_little(checkout):
     assert checkout.set_up("demo") == NEW
+    assert "dev" not in checkout.arguments
     for source in SOURCES:
         with (checkout.root / source).open("a") as file:
             file.write("# another\n")
         assert [checkout.set_up("demo") for _ in range(2)] == [UPDATE, []]
     assert checkout.set_up("dev") == UPDATE
+    assert {"--require-hashes", "--group", "dev", "requirements.txt"} <= {*checkout.arguments}
     # There is more than the demo needs.
     assert [checkout.set_up(name, same_python=True) for name in ("dev", "demo")] == [[], []]
 
@@ -234,6 +227,13 @@ def make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
     return run(*command, **{**kept, **environment})
 
 
+def made(*arguments: str, **environment: str) -> str:
+    """Run make, which succeeds; return its output."""
+    ran = make(*arguments, **environment)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
 def script(path: Path, text: str) -> Path:
     path.write_text("#!/bin/sh\n" + text)
     path.chmod(0o755)
@@ -248,25 +248,25 @@ def test_an_unsuitable_python_is_named(tmp_path, target):
     """These targets run PYTHON itself."""
     old = script(tmp_path / "python3", OLD)
     broken = script(tmp_path / "broken", "exit 127\n")
-    for arguments, path, message in (
-        ([f"PYTHON={old}"], None, f"{old} is not Python 3.10 or later (Python 3.8.10): name one"),
-        ([f"PYTHON={broken}"], None, f"{broken} is not Python 3.10 or later (it does not run)"),
-        (["PYTHON=/no/python3"], None, "there is no /no/python3: install Python 3.10 or later"),
-        ([], tmp_path, "python3 is not Python 3.10 or later (Python 3.8.10): name one"),
+    for python, problem in (
+        (old, f"{old} is not Python 3.10 or later (Python 3.8.10): name one"),
+        (broken, f"{broken} is not Python 3.10 or later (it does not run)"),
+        ("/no/python3", "there is no /no/python3: install Python 3.10 or later"),
+        (None, "python3 is not Python 3.10 or later (Python 3.8.10): name one"),
     ):
-        ran = make(target, *arguments, **({"PATH": str(path)} if path else {}))
+        named, path = ([f"PYTHON={python}"], {}) if python else ([], {"PATH": str(tmp_path)})
+        ran = make(target, *named, **path)
         assert ran.returncode != 0
-        assert f"error: {message}" in ran.stderr
+        assert f"error: {problem}" in ran.stderr
 
 
 def test_a_newer_python_is_found_where_python3_is_too_old(tmp_path):
     script(tmp_path / "python3", "exit 1\n")
     script(tmp_path / "python3.13", "exit 127\n")  # as pyenv has it: named, but not there
     script(tmp_path / "python3.11", f'exec {sys.executable} "$@"\n')
-    ran = make("-n", "venv", PATH=str(tmp_path))
-    assert ran.returncode == 0, ran.stderr
-    assert '"python3.11" tools/venv.py dev' in ran.stdout
-    assert "--same-python" not in ran.stdout
+    commands = made("-n", "venv", PATH=str(tmp_path))
+    assert '"python3.11" tools/venv.py dev' in commands
+    assert "--same-python" not in commands
 
 
 def test_make_passes_arguments_on(tmp_path):
@@ -286,8 +286,7 @@ def test_make_passes_arguments_on(tmp_path):
         log.unlink(missing_ok=True)
         fakes = (f"PY={python}", f"PYTHON={unused}")
         others = {"DIR": "/not/from/the/environment", "STACK": "nor-this"}
-        ran = make(target, *fakes, *arguments, **others)
-        assert ran.returncode == 0, ran.stderr
+        made(target, *fakes, *arguments, **others)
         assert log.read_text().splitlines() == ["-m", target, *expected]
 
 
@@ -299,8 +298,7 @@ def test_make_passes_arguments_on_to_the_cdk(tmp_path):
         script(programs / name, f'echo {name} "$@" >> {log}\n')
     arguments = "-c batch_size=500 --require-approval never"
     unused = script(tmp_path / "unused", "")
-    ran = make("deploy", f"CURDIR={tmp_path}", f"PYTHON={unused}", f"ARGS={arguments}")
-    assert ran.returncode == 0, ran.stderr
+    made("deploy", f"CURDIR={tmp_path}", f"PYTHON={unused}", f"ARGS={arguments}")
     assert log.read_text().splitlines() == [
         "npm ci --no-audit --no-fund --loglevel=error",
         f"npx --no-install cdk deploy {arguments}",
@@ -313,18 +311,15 @@ def test_make_passes_arguments_on_to_the_cdk(tmp_path):
      "synth", "deploy"],
 )  # fmt: skip
 def test_every_target_that_runs_something_sets_up_first(target):
-    ran = make("-n", target, f"PYTHON={sys.executable}")
-    assert ran.returncode == 0, ran.stderr
-    assert "tools/venv.py" in ran.stdout
-    assert ran.stdout.index("tools/venv.py") < ran.stdout.rindex(".venv/bin")
+    commands = made("-n", target, f"PYTHON={sys.executable}")
+    assert commands.index("tools/venv.py") < commands.rindex(".venv/bin")
 
 
 def test_help_is_the_default_and_names_every_target():
-    printed = make()
-    assert printed.returncode == 0
+    printed = made()
     lines = (ROOT / "Makefile").read_text().splitlines()
     targets = next(line.split()[1:] for line in lines if line.startswith(".PHONY:"))
-    assert {line.split()[1] for line in printed.stdout.splitlines()} == set(targets)
+    assert {line.split()[1] for line in printed.splitlines()} == set(targets)
 
 
 def test_the_build_server_runs_make_test_and_returns_its_status(tmp_path):

@@ -9,6 +9,8 @@ import pytest
 from xorack.cdk import Acker  # isort: skip - before aws_cdk: it sets the node that jsii runs
 from aws_cdk import App, Stack, assertions, aws_iam, aws_kms, aws_s3, aws_sqs
 
+from .templates import Template, in_policies, target
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEPLOY = (ROOT / "docs" / "spark-deploy.md").read_text(encoding="utf-8")
@@ -49,18 +51,16 @@ def test_the_policy_of_a_job_equals_that_of_grant_send(own_key):
         "data": aws_s3.Bucket(stack, "Data"),
     }
     exec(block(DEPLOY, "python", "aws_iam.Role"), names)
-    resources = assertions.Template.from_stack(stack).to_json()["Resources"]
     role = stack.get_logical_id(names["role"].node.default_child)
     queue = stack.get_logical_id(names["acker"].queue.node.default_child)
     arns = {queue: "arn:aws:sqs:REGION:ACCOUNT:QUEUE"}
     if key is not None:
         arns[stack.get_logical_id(key.node.default_child)] = "arn:aws:kms:REGION:ACCOUNT:key/KEY"
+    policies = Template.of_stack(stack).of("AWS::IAM::Policy").values()
     granted = [
-        {**statement, "Resource": arns[statement["Resource"]["Fn::GetAtt"][0]]}
-        for policy in resources.values()
-        if policy["Type"] == "AWS::IAM::Policy" and {"Ref": role} in policy["Properties"]["Roles"]
-        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
-        if not str(statement["Action"]).startswith("['s3:")
+        {**one, "Resource": arns[target(one["Resource"])]}
+        for one in in_policies(policy for policy in policies if {"Ref": role} in policy["Roles"])
+        if not str(one["Action"]).startswith("['s3:")
     ]
     documented = [json.loads(block(DEPLOY, "json", "sqs:SendMessage"))]
     documented += [json.loads(block(DEPLOY, "json", "kms:Decrypt"))] if own_key else []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .templates import STATEFUL, target
+from .templates import STATEFUL
 
 
 def test_logical_ids_of_stateful_resources_stay(template):
@@ -50,11 +50,12 @@ def test_only_bus_dashboard_and_saved_queries_have_physical_names(template, vari
 
 
 @pytest.mark.parametrize(
-    ("protected", "table"), [("true", "Retain"), ("false", "RetainExceptOnCreate")]
+    ("settings", "table"),
+    [({}, "Retain"), ({"deletion_protection": "false"}, "RetainExceptOnCreate")],
 )
-def test_a_failed_first_deployment_leaves_at_most_the_table_behind(synthesise, protected, table):
-    made = synthesise(deletion_protection=protected)
-    assert made.table()[1]["DeletionProtectionEnabled"] is (protected == "true")
+def test_a_failed_first_deployment_leaves_at_most_the_table_behind(synthesise, settings, table):
+    made = synthesise(**settings)
+    assert made.table()[1]["DeletionProtectionEnabled"] is (not settings)
     fates = {
         name: resource["DeletionPolicy"]
         for name, resource in made.resources.items()
@@ -72,18 +73,3 @@ def test_table_expires_recovers_and_scales(template):
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert not {"ProvisionedThroughput", "StreamSpecification"} & set(table)
-
-
-def test_queues_are_encrypted_and_open_to_tls_only(template):
-    statements = {
-        target(queue): policy["PolicyDocument"]["Statement"]
-        for policy in template.of("AWS::SQS::QueuePolicy").values()
-        for queue in policy["Queues"]
-    }
-    deny = {"Action": "sqs:*", "Effect": "Deny", "Principal": {"AWS": "*"}}
-    deny["Condition"] = {"Bool": {"aws:SecureTransport": "false"}}
-    queues = template.of("AWS::SQS::Queue")
-    assert set(statements) == set(queues)
-    for name, queue in queues.items():
-        assert queue["SqsManagedSseEnabled"] is True
-        assert statements[name] == [{**deny, "Resource": {"Fn::GetAtt": [name, "Arn"]}}]

@@ -80,8 +80,9 @@ def test_the_figures_of_the_docs_are_those_of_the_formulas():
     text = " ".join(page.split())
     assert capacity.table() in page
     assert capacity.throughput() in page
-    for dollars in capacity.idle().values():
-        assert f" {dollars:.2f}" in text
+    *monitoring, polling, sweeper, poller = capacity.idle().values()
+    assert all(f" {dollars:.2f}" in text for dollars in (polling, sweeper, poller))
+    assert f"**${sum(monitoring):.2f}**" in (DOCS / "operations.md").read_text(encoding="utf-8")
     assert f"{capacity.REQUEST * 1000:.3f} ms a request, {capacity.WRITE * 1000:.2f} ms a" in text
     assert f"{capacity.END * 1000:.2f} ms a chain's end" in text
     measured = RUNS["consumer"]["figures"]["milliseconds"]

@@ -61,6 +61,8 @@ VALID = [
     Request.fail("t", "4"),
     Request.fail("t", "4", ""),
     Request.extend("t", "5", 10),
+    Request("note", "t", "6", text="x", missing=[5, 6], missing_count=10),
+    Request("fail", "t", "7", reason="why", missing=[5]),
 ]
 
 
@@ -387,6 +389,11 @@ def test_equal_json_values_have_one_mark(one, other):
         (("stamp", "t", "i"), {"starts": [5], "finishes": [-1, 2**64 - 1]}, "finishes"),
         (("stamp", "t", "i", b"\1"), {"starts": [5]}, "stamp"),
         (("stamp", "t", "i"), {"starts": []}, "starts"),
+        (("note", "t", "i"), {}, "text"),
+        (("note", "t", "i"), {"missing_count": 5}, "text"),
+        (("note", "t", "i"), {"text": "x" * 1025}, "text"),
+        (("note", "t", "i"), {"missing": range(1, 102)}, "missing"),
+        (("note", "t", "i"), {"text": "x", "reason": "r"}, "reason"),
         (("fail", None, "i"), {}, "tag"),
         (("fail", 10**5000, "i"), {}, "tag"),
     ],

@@ -1,7 +1,6 @@
 """Stamps, their XOR, and peeling."""
 
 import random
-import struct
 from functools import reduce
 
 import pytest
@@ -13,17 +12,9 @@ from xorack.core.hashing import xxh64_long_inverse
 from xorack.core.stamp import UnackedStamp, words_of
 
 
-def test_the_example_of_the_npm_package():
-    file, one, two, three = (bytes.fromhex(h) for h in ("29", "25", "a9", "e9"))
-    folded = xor(file, one, two, three)
-    assert folded == bytes.fromhex("4c")
-    assert not folded.acked
-    assert xor(file, folded, one, two, three).acked
-    assert isinstance(folded, Stamp)
-
-
 def test_xor_takes_two_or_more_stamps_of_one_length():
-    assert xor(b"\0\0\1", b"\0\0\2") == b"\0\0\3"
+    folded = xor(b"\0\0\1", b"\0\0\2")
+    assert (folded, folded.acked, type(folded)) == (b"\0\0\3", False, Stamp)
     for stamps in ((b"a",), ()):
         with pytest.raises(errors.LessThanTwoBuffers) as caught:
             xor(*stamps)
@@ -51,17 +42,11 @@ def test_a_plain_stamp_is_the_id_in_little_endian():
     assert plain(-1) == plain(2**64 - 1) == b"\xff" * 8
 
 
-@pytest.mark.parametrize(
-    ("cells", "length"), [(16, 648), (64, 2_568), (256, 10_248), (1024, 40_968)]
-)
+@pytest.mark.parametrize("cells", [16, 64, 256, 1024])
 @pytest.mark.parametrize("unit", [1, 2**64 - 1, 0x0123456789ABCDEF, 42 << 32])
-def test_the_bytes_of_a_traced_stamp(unit, cells, length):
-    y = xxh64_intdigest(unit.to_bytes(8, "little"), 42)
-    words = [y, *[0] * (5 * cells)]
-    for table in range(5):
-        words[1 + cells * table + y // cells**table % cells] = y
-    assert traced(unit, cells) == struct.pack(f"<{len(words)}Q", *words)
-    assert len(traced(unit, cells)) == length
+def test_a_traced_stamp_names_its_unit(unit, cells):
+    """docs/vectors.json has the bytes of some."""
+    assert len(traced(unit, cells)) == 8 * (1 + 5 * cells)
     assert traced(unit - 2**64 if unit >> 63 else unit, cells) == traced(unit, cells)
     assert peel(traced(unit, cells)) == ({unit}, True)
 
@@ -260,6 +245,3 @@ def test_the_package_exports_what_the_protocol_names():
     assert all(getattr(xorack, name) for name in exported)
     with pytest.raises(AttributeError, match="nonsense"):
         _ = xorack.nonsense
-    lengths = errors.BufferLengthsUnequal, errors.LessThanTwoBuffers, errors.ZeroBufferNoOp
-    for error in (*lengths, errors.StaleLocalData, errors.TagExists, errors.TagNotFound):
-        assert issubclass(error, errors.XorAckError)

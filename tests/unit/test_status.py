@@ -82,6 +82,7 @@ def test_json_has_times_as_text_and_ids_as_hex():
         "age_seconds": 998.0,
         "deadline": "2023-11-14T22:13:20.000Z",
         "idle_timeout_seconds": 60.0,
+        "note": None,
         "reason": "x",
         "detail": {"path": "/books"},
         "event_pending": False,

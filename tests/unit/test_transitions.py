@@ -1,15 +1,18 @@
 """The state machine of a chain, rule by rule of docs/protocol.md."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
-from xorack.core.event import rfc3339
+from xorack.core.event import event_detail, rfc3339
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key, mark_of
 from xorack.core.request import Request
+from xorack.core.stamp import traced
 from xorack.core.transitions import Limits, apply, expire, mark_delivered
+from xorack.ops.status import ChainStatus
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -373,3 +376,43 @@ def test_many_marks_are_spilled():
     after = run([stamp("more")], chain=chain)[0].without_marks(spilled, 5)
     assert (len(after.marks), after.spilled, after.marks_until) == (MARK_BYTES, INLINE_MARKS, 5)
     assert after.without_marks(b"", 7).marks_until == 5
+
+
+def note(id="n", **found):
+    return Request("note", "t", id, **found)
+
+
+FOUND = {"text": "all have l_linenumber = 7", "missing": [5], "missing_count": 21_440}
+NOTED = {"text": FOUND["text"], "missing": ["0000000000000005"], "missing_count": 21_440}
+
+
+def test_a_note_changes_no_state_and_no_deadline_and_the_last_one_stands():
+    early, _ = run([note("first", text="old")])
+    assert (early.status, early.deadline) == ("pending", None)
+    opened, _ = run([create(timeout=60)], chain=early)
+    noted, kinds = run([note(**FOUND)], chain=opened, start=NOW + 5000)
+    assert kinds == [["applied"]]
+    same = ("status", "deadline", "last_stamp_at", "stamp", "due_at")
+    assert all(getattr(noted, name) == getattr(opened, name) for name in same)
+    assert json.loads(noted.note) == NOTED
+    assert run([note("late", text="x")], chain=STATES["acked"])[1] == [["late"]]
+    assert run([note(**FOUND)], [note(text="other")])[1] == [["applied"], ["rejected"]]
+
+
+@pytest.mark.parametrize("by", ["note", "fail"])
+@pytest.mark.parametrize(
+    ("stamp_", "named"),
+    [(b"\1" * 8, 0), (b"\1", 0), (traced(9), 1)],
+    ids=["plain", "opaque", "traced"],
+)
+def test_the_event_of_a_failed_chain_has_its_note(by, stamp_, named):
+    found = [note(**FOUND), fail()] if by == "note" else [Request("fail", "t", "f", **FOUND)]
+    chain, _ = run([create(stamp=stamp_, timeout=60), *found])
+    detail = event_detail(chain)
+    assert (detail["status"], detail["note"]) == ("failed", NOTED)
+    # Where the stamp names none, the note does.
+    expected = [9] if named else [5]
+    assert detail["outstanding"] == [f"{unit:016x}" for unit in expected]
+    assert (detail["outstanding_named"], detail["outstanding_complete"]) == (named, bool(named))
+    assert ChainStatus(chain, NOW).outstanding == expected
+    assert FOUND["text"] in ChainStatus(chain, NOW).note_text

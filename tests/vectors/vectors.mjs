@@ -2,35 +2,9 @@
 // Usage: node vectors.mjs PATH; prints the number of cases by section, or throws.
 import assert from "node:assert";
 import { readFileSync } from "node:fs";
+import { Tracker, hex, long, number, unitId, xxh64 } from "../../examples/javascript/tracker.mjs";
 
-const M = (1n << 64n) - 1n;
-const [P1, P2, P3, P4, P5] = [
-  0x9e3779b185ebca87n, 0xc2b2ae3d27d4eb4fn, 0x165667b19e3779f9n, 0x85ebca77c2b2ae63n, 0x27d4eb2f165667c5n,
-];
-const rotl = (x, n) => ((x << n) | (x >> (64n - n))) & M;
-const round = (acc, lane) => (rotl((acc + lane * P2) & M, 31n) * P1) & M;
-
-function xxh64(bytes, seed) {
-  let [at, h] = [0, (seed + P5) & M];
-  if (bytes.length >= 32) {
-    let v = [seed + P1 + P2, seed + P2, seed, seed - P1].map((x) => x & M);
-    for (; at + 32 <= bytes.length; at += 32) v = v.map((x, i) => round(x, bytes.readBigUInt64LE(at + 8 * i)));
-    h = [1n, 7n, 12n, 18n].reduce((sum, n, i) => sum + rotl(v[i], n), 0n) & M;
-    for (const x of v) h = ((h ^ round(0n, x)) * P1 + P4) & M;
-  }
-  h = (h + BigInt(bytes.length)) & M;
-  for (; at + 8 <= bytes.length; at += 8) h = (rotl(h ^ round(0n, bytes.readBigUInt64LE(at)), 27n) * P1 + P4) & M;
-  for (; at + 4 <= bytes.length; at += 4) h = (rotl(h ^ ((BigInt(bytes.readUInt32LE(at)) * P1) & M), 23n) * P2 + P3) & M;
-  for (; at < bytes.length; at += 1) h = (rotl(h ^ ((BigInt(bytes[at]) * P5) & M), 11n) * P1) & M;
-  h = ((h ^ (h >> 33n)) * P2) & M;
-  h = ((h ^ (h >> 29n)) * P3) & M;
-  return h ^ (h >> 32n);
-}
-
-const long = (x) => Buffer.from(new BigUint64Array([BigInt.asUintN(64, x)]).buffer);
 const hash = (id) => xxh64(long(id), 42n);
-const hex = (x) => x.toString(16).padStart(16, "0");
-const number = (text) => BigInt("0x" + text);
 const days = (text) => BigInt(Date.parse(text.slice(0, 10)) / 86_400_000);
 const microseconds = (text) => BigInt(Date.parse(text)) * 1000n + BigInt((/\.\d{3}(\d{3})/.exec(text) ?? [0, "0"])[1]);
 const PARTS = {
@@ -39,7 +13,6 @@ const PARTS = {
   decimal: (x) => Buffer.from(x.includes(".") ? x.replace(/\.?0+$/, "") : x),
 };
 const bytesOf = (part) => PARTS[Object.keys(part)[0]](Object.values(part)[0]);
-const unitId = (buffers) => buffers.reduce((seed, bytes) => xxh64(bytes, seed), 42n) || 1n;
 
 // Words of a stamp: word 0, then five tables of `cells`; a hash stands in one word of each.
 const wordsOf = (y, cells) =>
@@ -209,7 +182,7 @@ const NAMES = new Map([5n, 6n].map((id) => [hash(id), hex(id)])); // of the vect
 
 const vectors = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const CHECKS = {
-  units: ({ parts, id }) => assert.equal(hex(unitId(parts.map(bytesOf))), id),
+  units: ({ parts, id }) => assert.equal(hex(unitId(...parts.map(bytesOf))), id),
   hashes: ({ id, hash: y }) => assert.equal(hex(hash(number(id))), y),
   stamps: ({ ids, kind, cells, length, words }) => {
     const sum = stampOf(ids.map(number), kind, cells);
@@ -230,20 +203,16 @@ const CHECKS = {
       assert.deepEqual({ status, stamp: stamp.toString("base64"), started, finished, event: chain.event("t", steps[0].at) }, state);
     }
   },
-  trackers: ({ kind, tag, parts, children, tokens, requests }) => {
-    const root = unitId(parts.length ? parts.map(bytesOf) : [Buffer.from(tag)]);
-    const units = children.map((names, at) => unitId([long(root), ...(names.length ? names.map(bytesOf) : [long(BigInt(at))])]));
-    assert.deepEqual([root, ...units].map(hex), tokens.map((token) => token.unit));
-    assert.ok(tokens.every((token) => token.v === 1 && token.kind === kind && token.tags[0] === tag));
-    const [create, step] = [{ op: "create", tag, id: `create-${hex(root)}`, starts: [root] }, { op: "stamp", tag, id: `step-${hex(root)}`, starts: units, finishes: [root] }];
-    const sent = [create, step].map(({ starts, finishes, ...request }) => {
-      const ids = { ...request, starts: starts.map(hex), ...(finishes && { finishes: finishes.map(hex) }) };
-      return kind === "plain" ? meaning({ ...ids, cells: 0 }) : ids;
-    });
-    assert.deepEqual(requests, sent);
+  trackers: async ({ kind, tag, parts, children, tokens, requests }) => {
+    const sent = [];
+    const tracker = new Tracker((body) => sent.push(...JSON.parse(body).requests));
+    const root = await tracker.start(tag, parts.length ? { parts: parts.map(bytesOf) } : {});
+    const made = await tracker.step(root, (child) => children.map((names) => child(...names.map(bytesOf))));
+    assert.deepEqual([root, ...made].map((token) => ({ ...token, kind })), tokens);
+    assert.deepEqual(sent.map((one) => (kind === "plain" ? meaning({ ...one, cells: 0 }) : one)), requests);
   },
 };
 for (const [section, check] of Object.entries(CHECKS)) {
-  vectors[section].forEach((vector) => check(vector));
+  for (const vector of vectors[section]) await check(vector);
   console.log(section, vectors[section].length);
 }

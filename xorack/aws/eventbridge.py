@@ -22,7 +22,7 @@ class EventBus:
     """A `xorack.core.ports.Publisher` over an EventBridge bus."""
 
     batch_size = 10
-    """Most entries of one PutEvents. An event has at most some 25 KB of the 1 MB of a call."""
+    """Most entries of one PutEvents. An event has at most some 28 KB of the 1 MB of a call."""
 
     def __init__(
         self,

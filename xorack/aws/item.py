@@ -93,7 +93,7 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChainError(tag, f"its status is {shown(status)}, expected {expected}")
-    for name in ("detail", "resume"):
+    for name in ("detail", "resume", "note"):
         if name in fields and not _is_object(fields[name]):
             raise NotAChainError(
                 tag, f"its {name} is {shown(fields[name])}, expected a JSON object"

@@ -65,7 +65,7 @@ TIMES: Final = (
     "marks_until",
     "last_late_at",
 )
-STRINGS: Final = (STATUS, "detail", "resume", "failing", "reason")
+STRINGS: Final = (STATUS, "detail", "resume", "note", "failing", "reason")
 BINARIES: Final = (STAMP, "marks")
 FLAGS: Final = ("event_pending", "resume_pending", "extended")
 RESERVED: Final = frozenset(

@@ -123,6 +123,7 @@ def _properties(
         "tag": printable(chain.tag),
         "status": chain.status,
         "reason": printable(status.reason or ""),
+        "note": printable(status.note_text),
         "": "its requests arrived before its create" if chain.status == "pending" else "",
         "progress": cells(status)["DONE"],
         "started": plural(chain.started, "unit"),

@@ -44,6 +44,7 @@ class Chain:
             not follow every stamp: each change costs an index write.
         detail: JSON text from the create, for the events.
         resume: JSON text from the create: who waits for the chain's end.
+        note: JSON text of what a sender found out: ``text``, ``missing``, ``missing_count``.
         failing: Reason of a ``fail`` that came before the create.
         reason: Reason of the failure.
         marks: Marks of the latest applied requests, 16 bytes each, oldest first.
@@ -74,6 +75,7 @@ class Chain:
     due_at: int | None = None
     detail: str | None = None
     resume: str | None = None
+    note: str | None = None
     failing: str | None = None
     reason: str | None = None
     marks: bytes = field(default=b"", repr=False)

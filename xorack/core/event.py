@@ -21,6 +21,7 @@ __all__ = [
     "SOURCE",
     "event_detail",
     "event_id",
+    "noted_units",
     "outstanding_of",
     "outstanding_units",
     "rfc3339",
@@ -32,7 +33,7 @@ VERSION = 1
 SOURCE = "xorack"
 """The ``source`` of all events."""
 MAX_OUTSTANDING = 100
-"""Most ids in an event: it stays below 25 KiB, whatever its tag, reason and detail are."""
+"""Most ids in an event: it stays below 28 KiB, whatever its tag, reason and detail are."""
 
 
 def rfc3339(milliseconds: int | None) -> str | None:
@@ -81,6 +82,11 @@ def outstanding_of(chain: Chain) -> Outstanding:
     return Outstanding(ids, complete and len(ids) >= (outstanding_units(chain) or 0))
 
 
+def noted_units(chain: Chain) -> list[int]:
+    """Return the ids that the chain's note names, in order."""
+    return sorted(int(id, 16) for id in json.loads(chain.note or "{}").get("missing", ()))
+
+
 def event_detail(chain: Chain) -> dict[str, Any]:
     """Return the ``detail`` of a finished chain's event, as docs/protocol.md defines it.
 
@@ -115,9 +121,14 @@ def event_detail(chain: Chain) -> dict[str, Any]:
     }
     if chain.status == "failed":
         detail["reason"] = chain.reason
-        if len(chain.stamp) in (PLAIN_LENGTH, *TRACED_LENGTHS):
+        if chain.note:
+            detail["note"] = json.loads(chain.note)
+        noted = noted_units(chain)
+        if noted or len(chain.stamp) in (PLAIN_LENGTH, *TRACED_LENGTHS):
             ids, complete = outstanding_of(chain)
-            detail["outstanding"] = [f"{unit:016x}" for unit in sorted(ids)[:MAX_OUTSTANDING]]
+            shown = sorted(ids)[:MAX_OUTSTANDING] or noted
+            complete = complete and bool(ids or not noted)
+            detail["outstanding"] = [f"{unit:016x}" for unit in shown]
             detail["outstanding_units"] = outstanding_units(chain)
             detail["outstanding_named"] = len(ids)
             detail["outstanding_complete"] = complete

@@ -122,8 +122,9 @@ def mark_of(request: Request) -> bytes:
         checksum = crc32(request.stamp, checksum)
     if request.op != "stamp":  # a stamp has no other fields
         options = (request.timeout, request.idle_timeout, request.detail, request.reason)
-        resume = () if request.resume is None else (request.resume,)
-        checksum = crc32(_canonical(*options, *resume), checksum)
+        later = (request.resume, request.note)  # what earlier versions did not have
+        given = (value for value in later if value is not None)
+        checksum = crc32(_canonical(*options, *given), checksum)
     return mark_key(request.id) + checksum.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
 
 

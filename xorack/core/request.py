@@ -1,26 +1,33 @@
 """Requests: what senders ask of a chain. One class from the parser to the chain.
 
-`_OPERATIONS` lists the fields of each operation, `_CHECKS` the check of each field.
+`_OPERATIONS` lists the fields of each operation; `xorack.core.checks` has their checks.
 docs/protocol.md is the contract.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from xorack.core.checks import (
+    CHECKS,
+    IDS,
+    JSON_CHECKS,
+    MAX_DETAIL_BYTES,
+    MAX_REASON_BYTES,
+    MAX_TAG_BYTES,
+    MAX_TIMEOUT_SECONDS,
+    RESUME_KINDS,
+    Check,
+)
 from xorack.core.errors import ArgumentError, shown
 from xorack.core.stamp import (
     PLAIN_LENGTH,
     TRACED_CELLS,
     TRACED_LENGTH,
-    check_bytes,
-    check_cells,
     check_unit,
     sum_of,
     traced_length,
@@ -28,6 +35,7 @@ from xorack.core.stamp import (
 
 __all__ = [
     "MAX_DETAIL_BYTES",
+    "MAX_REASON_BYTES",
     "MAX_TAG_BYTES",
     "MAX_TIMEOUT_SECONDS",
     "RESUME_KINDS",
@@ -36,177 +44,14 @@ __all__ = [
     "validate_tag",
 ]
 
-Op = Literal["create", "stamp", "fail", "extend"]
-
-MAX_TAG_BYTES = 1024
-MAX_ID_BYTES = 128
-MAX_REASON_BYTES = 1024
-MAX_DETAIL_BYTES = 4096
-MAX_DETAIL_DEPTH = 64
-MAX_STAMP_BYTES = 64 * 1024
-MAX_COUNT = (1 << 63) - 1
-MAX_TIMEOUT_SECONDS = 10 * 366 * 86400
-RESUME_KINDS = {"step_functions": 2048, "lambda": 1024}
-"""Who may wait for a chain's end, and the most characters of its token."""
-
-_Check = Callable[[str, Any], Any]
-"""Takes a field's name and value; returns the value, or raises ArgumentError."""
-
-
-def _text(least: int, most: int) -> _Check:
-    expected = f"a string of {least} to {most} UTF-8 bytes without NUL"
-
-    def check(field: str, value: Any) -> str:
-        if not isinstance(value, str):
-            raise ArgumentError(field, value, expected)
-        try:
-            length = len(value) if value.isascii() else len(value.encode())
-        except UnicodeEncodeError:
-            raise ArgumentError(field, value, f"{expected} or lone surrogates") from None
-        if not least <= length <= most or "\0" in value:
-            raise ArgumentError(field, value, expected)
-        return value
-
-    return check
-
-
-def _stamp(field: str, value: Any) -> bytes:
-    stamp = bytes(check_bytes(field, value))
-    if not 1 <= len(stamp) <= MAX_STAMP_BYTES:
-        raise ArgumentError(field, f"{len(stamp)} bytes", f"1 to {MAX_STAMP_BYTES} bytes")
-    if not any(stamp):
-        raise ArgumentError(field, f"{len(stamp)} zero bytes", "at least one non-zero byte")
-    return stamp
-
-
-def _base64_stamp(field: str, value: Any) -> bytes:
-    if not isinstance(value, str):
-        raise ArgumentError(field, value, "a string of standard base64")
-    try:
-        stamp = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        raise ArgumentError(field, value, "standard base64 (RFC 4648, section 4)") from None
-    return _stamp(field, stamp)
-
-
-def _count(field: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
-        raise ArgumentError(field, value, f"a whole number from 0 to {MAX_COUNT}")
-    return value
-
-
-_IDS = ("starts", "finishes")
-_HEX_ID = re.compile("[0-9a-f]{16}")
-
-
-def _ids(field: str, value: Any) -> tuple[int, ...]:
-    if not isinstance(value, Iterable):
-        raise ArgumentError(field, value, "a list of units' ids")
-    try:
-        return _distinct_ids(field, [check_unit(unit) for unit in value])
-    except ArgumentError as error:
-        raise ArgumentError(field, value, f"ids, each {error.expected}") from None
-
-
-def _hex_ids(field: str, value: Any) -> tuple[int, ...]:
-    expected = "16 lower-case hex digits, not all zero"
-    if not isinstance(value, list):
-        raise ArgumentError(field, value, f"a list of ids, each {expected}")
-    for id in value:
-        if not isinstance(id, str) or not _HEX_ID.fullmatch(id) or not int(id, 16):
-            raise ArgumentError(field, id, expected)
-    return _distinct_ids(field, [int(id, 16) for id in value])
-
-
-def _distinct_ids(field: str, ids: list[int]) -> tuple[int, ...]:
-    if len(set(ids)) != len(ids):
-        raise ArgumentError(field, ids, "each id once")
-    return tuple(ids)
-
-
-def _cells(field: str, value: Any) -> int:
-    if value == 0 and type(value) is int:
-        return 0
-    try:
-        return check_cells(value)
-    except ArgumentError as error:
-        raise ArgumentError(field, value, f"0, {error.expected}") from None
-
-
-def _seconds(field: str, value: Any) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not 0 < value <= MAX_TIMEOUT_SECONDS
-    ):
-        raise ArgumentError(field, value, f"seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}")
-    return value
-
-
-def _is_nested_deeper(value: object, depth: int) -> bool:
-    """Tell whether JSON is nested deeper: consumers of the event must be able to read it."""
-    level: list[object] = [value]
-    for _ in range(depth):
-        containers = [item for item in level if isinstance(item, (dict, list))]
-        level = [
-            child
-            for item in containers
-            for child in (item.values() if isinstance(item, dict) else item)
-        ]
-        if not level:
-            return False
-    return any(isinstance(item, (dict, list)) for item in level)
-
-
-def _detail(field: str, value: Any) -> dict[str, Any]:
-    expected = f"a JSON object of at most {MAX_DETAIL_BYTES} bytes, {MAX_DETAIL_DEPTH} deep"
-    if not isinstance(value, Mapping) or _is_nested_deeper(value, MAX_DETAIL_DEPTH):
-        raise ArgumentError(field, value, expected)
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        length = len(text.encode())
-    except UnicodeEncodeError:
-        raise ArgumentError(field, value, f"{expected}, without lone surrogates") from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ArgumentError(field, value, f"{expected} ({shown(str(error))})") from None
-    if length > MAX_DETAIL_BYTES:
-        raise ArgumentError(field, f"{length} bytes", expected)
-    return dict(value)
-
-
-def _resume(field: str, value: Any) -> dict[str, str]:
-    expected = 'an object with one of "step_functions" (a task token) and "lambda" (a callback id)'
-    if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= RESUME_KINDS.keys():
-        raise ArgumentError(field, value, expected)
-    ((kind, token),) = value.items()
-    most = RESUME_KINDS[kind]
-    if not isinstance(token, str) or not 1 <= len(token) <= most or not token.isascii():
-        raise ArgumentError(f"{field}.{kind}", token, f"1 to {most} ASCII characters")
-    return dict(value)
-
-
-_CHECKS: dict[str, _Check] = {
-    "tag": _text(1, MAX_TAG_BYTES),
-    "id": _text(1, MAX_ID_BYTES),
-    "stamp": _stamp,
-    "started": _count,
-    "finished": _count,
-    "starts": _ids,
-    "finishes": _ids,
-    "cells": _cells,
-    "timeout": _seconds,
-    "idle_timeout": _seconds,
-    "detail": _detail,
-    "resume": _resume,
-    "reason": _text(0, MAX_REASON_BYTES),
-}
+Op = Literal["create", "stamp", "fail", "extend", "note"]
 
 
 class _Operation(NamedTuple):
     """The fields that requests of one operation must and may have, each with its check."""
 
     required: tuple[str, ...]
-    checks: dict[str, _Check]
+    checks: dict[str, Check]
 
 
 def _operations(**fields: str) -> dict[str, _Operation]:
@@ -214,24 +59,20 @@ def _operations(**fields: str) -> dict[str, _Operation]:
     for op, names in fields.items():
         allowed = ["tag", "id", *names.split()]
         required = tuple(name for name in ("tag", "id", "stamp") if name in allowed)
-        operations[op] = _Operation(required, {name: _CHECKS[name] for name in allowed})
+        operations[op] = _Operation(required, {name: CHECKS[name] for name in allowed})
     return operations
 
 
 _OPERATIONS = _operations(
     create="stamp started finished starts finishes cells timeout idle_timeout detail resume",
     stamp="stamp started finished starts finishes cells",
-    fail="reason",
+    fail="reason text missing missing_count",
     extend="timeout",
+    note="text missing missing_count",
 )
-_JSON_CHECKS: dict[str, _Check] = {
-    "stamp": _base64_stamp,
-    "starts": _hex_ids,
-    "finishes": _hex_ids,
-}
 _JSON_OPERATIONS = {
     op: operation._replace(
-        checks={name: _JSON_CHECKS.get(name, check) for name, check in operation.checks.items()}
+        checks={name: JSON_CHECKS.get(name, check) for name, check in operation.checks.items()}
     )
     for op, operation in _OPERATIONS.items()
 }
@@ -248,7 +89,7 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
     """
     operations = _JSON_OPERATIONS if json_ else _OPERATIONS
     if not isinstance(op, str) or op not in operations:
-        raise ArgumentError("op", op, "create, stamp, fail or extend")
+        raise ArgumentError("op", op, "create, stamp, fail, extend or note")
     required, checks = operations[op]
     values: dict[str, Any] = {"op": op}
     for name, value in fields.items():
@@ -258,9 +99,12 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
         elif name != "op":
             expected = f"no such field: {op} has {', '.join(sorted(('op', *checks)))}"
             raise ArgumentError(shown(name)[1:-1], value, expected)
-    if not values.keys().isdisjoint((*_IDS, "cells")):
+    if not values.keys().isdisjoint((*IDS, "cells")):
         _read_ids(values)
         required = ("tag", "id")
+    noted = op == "note" or "missing_count" in values
+    if noted and "text" not in values and "missing" not in values:
+        raise ArgumentError("text", "missing", "a value: a note needs text or missing")
     for name in required:
         if name not in values:
             raise ArgumentError(name, "missing", f"a value: {op} needs it")
@@ -276,7 +120,7 @@ def _read_ids(values: dict[str, Any]) -> None:
     cells = values.get("cells", TRACED_CELLS)
     if not starts and not finishes:
         raise ArgumentError("starts", [], "at least one id in starts or finishes")
-    for name in _IDS:
+    for name in IDS:
         for unit in values.get(name, ()):
             try:
                 check_unit(unit, cells)
@@ -311,7 +155,7 @@ def validate_tag(tag: object) -> str:
     Raises:
         ArgumentError: The tag is invalid.
     """
-    checked: str = _CHECKS["tag"]("tag", tag)
+    checked: str = CHECKS["tag"]("tag", tag)
     return checked
 
 
@@ -320,7 +164,7 @@ class Request:
     """A request to a chain. Validated on creation.
 
     Attributes:
-        op: ``create``, ``stamp``, ``fail`` or ``extend``.
+        op: ``create``, ``stamp``, ``fail``, ``extend`` or ``note``.
         tag: The chain: a non-empty string of at most 1,024 UTF-8 bytes, without NUL.
         id: The request's id, a string of 1 to 128 bytes, unique within its chain. A request takes
             effect once, however often it arrives.
@@ -337,6 +181,9 @@ class Request:
         resume: create: who waits for the chain's end: ``{"step_functions": task token}`` or
             ``{"lambda": callback id}``.
         reason: fail: the reason, at most 1,024 bytes.
+        text: note and fail: what the sender found out, at most 1,024 bytes.
+        missing: note and fail: ids of at most 100 units that are missing.
+        missing_count: note and fail: how many units are missing.
     """
 
     op: Op
@@ -353,6 +200,9 @@ class Request:
     detail: dict[str, Any] | None = None
     resume: dict[str, str] | None = None
     reason: str | None = None
+    text: str | None = None
+    missing: tuple[int, ...] = ()
+    missing_count: int | None = None
 
     def __init__(
         self,
@@ -417,13 +267,24 @@ class Request:
             for name, value in vars(self).items()
             if value != getattr(Request, name, None)
         }
+        if self.missing:
+            raw["missing"] = [f"{unit:016x}" for unit in self.missing]
         if self.starts or self.finishes:
-            ids = {name: [f"{unit:016x}" for unit in raw[name]] for name in _IDS if name in raw}
+            ids = {name: [f"{unit:016x}" for unit in raw[name]] for name in IDS if name in raw}
             meaning = ("stamp", "started", "finished")
             return {**{n: v for n, v in raw.items() if n not in meaning}, **ids}
         if self.stamp is not None:
             raw["stamp"] = base64.b64encode(self.stamp).decode("ascii")
         return raw
+
+    @property
+    def note(self) -> str | None:
+        """What the sender found out, as JSON text for the chain and its event; None if nothing."""
+        if self.text is None and not self.missing:
+            return None
+        missing = [f"{unit:016x}" for unit in self.missing]
+        note = {"text": self.text, "missing": missing, "missing_count": self.missing_count}
+        return json.dumps(note, separators=(",", ":"))
 
     @property
     def stamp_length(self) -> int | None:

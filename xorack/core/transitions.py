@@ -40,13 +40,15 @@ PUBLISH_GRACE_MS = 60_000
 State = Literal["absent", "pending", "open", "acked", "failed", "never created"]
 Verdict = Literal["apply", "late", "TagExists"]
 
+_APPLY: dict[Op, Verdict] = dict.fromkeys(("stamp", "fail", "extend", "note"), "apply")
+_LATE: dict[Op, Verdict] = dict.fromkeys(_APPLY, "late")
 VERDICTS: dict[State, dict[Op, Verdict]] = {
-    "absent": {"create": "apply", "stamp": "apply", "fail": "apply", "extend": "apply"},
-    "pending": {"create": "apply", "stamp": "apply", "fail": "apply", "extend": "apply"},
-    "open": {"create": "TagExists", "stamp": "apply", "fail": "apply", "extend": "apply"},
-    "acked": {"create": "TagExists", "stamp": "late", "fail": "late", "extend": "late"},
-    "failed": {"create": "TagExists", "stamp": "late", "fail": "late", "extend": "late"},
-    "never created": {"create": "TagExists", "stamp": "late", "fail": "late", "extend": "late"},
+    "absent": {"create": "apply", **_APPLY},
+    "pending": {"create": "apply", **_APPLY},
+    "open": {"create": "TagExists", **_APPLY},
+    "acked": {"create": "TagExists", **_LATE},
+    "failed": {"create": "TagExists", **_LATE},
+    "never created": {"create": "TagExists", **_LATE},
 }
 """The verdict on a request that is not a duplicate, by the chain's state and the operation. A stamp
 of another length than the chain's is rejected in every state."""
@@ -301,6 +303,7 @@ def _fold(
         **_fold_stamps(old, [r.stamp for r in requests if r.stamp is not None], now),
     }
     for request in requests:
+        changes |= {"note": request.note} if request.note else {}
         if request.op == "create":
             changes["created_at"] = now
             changes["pending_deadline"] = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from xorack.aws.clock import milliseconds
 from xorack.core.chain import Chain
 from xorack.core.errors import TagNotFound
-from xorack.core.event import outstanding_of, rfc3339
+from xorack.core.event import noted_units, outstanding_of, rfc3339
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
@@ -91,14 +91,27 @@ class ChainStatus:
         return json.loads(self.chain.detail) if self.chain.detail else None
 
     @property
+    def note(self) -> dict[str, Any] | None:
+        """What a sender found out: ``text``, ``missing``, ``missing_count``; None if nothing."""
+        return json.loads(self.chain.note) if self.chain.note else None
+
+    @property
+    def note_text(self) -> str:
+        """The note as one text; empty without one."""
+        note = self.note or {}
+        count = note.get("missing_count")
+        found = (note.get("text"), None if count is None else f"{plural(count, 'unit')} missing")
+        return "; ".join(filter(None, found))
+
+    @property
     def outstanding(self) -> list[int]:
-        """The ids of the outstanding units that the stamp reveals, in order."""
-        return sorted(self._peeled.ids)
+        """The ids of the outstanding units that the stamp reveals, or else a note, in order."""
+        return sorted(self._peeled.ids) or noted_units(self.chain)
 
     @property
     def outstanding_complete(self) -> bool:
         """True if `outstanding` has all outstanding units."""
-        return self._peeled.complete
+        return self._peeled.complete and bool(self._peeled.ids or not noted_units(self.chain))
 
     @property
     def outstanding_note(self) -> str:
@@ -106,7 +119,7 @@ class ChainStatus:
         if self.outstanding_complete:
             return ""
         left = self.chain.started - self.chain.finished
-        if self._peeled.ids:
+        if self.outstanding:
             return f"and more: {plural(left, 'unit')} in all" if left > 0 else "and more"
         count = plural(left, "unit") if left > 0 else "some units"
         too_many = len(self.chain.stamp) in TRACED_LENGTHS and left > 1
@@ -128,6 +141,7 @@ class ChainStatus:
             "deadline": rfc3339(self.deadline),
             "idle_timeout_seconds": chain.idle_timeout and chain.idle_timeout / 1000,
             "reason": self.reason,
+            "note": self.note,
             "detail": self.detail,
             "event_pending": chain.event_pending,
             "repeated": chain.repeated,

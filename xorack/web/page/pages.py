@@ -226,6 +226,7 @@ def _facts(status: ChainStatus) -> str:
     idle = chain.idle_timeout if not chain.final else None
     facts = {
         "Progress": progress,
+        "Note": escaped(status.note_text),
         "Took" if chain.final else "Age": None if status.age_ms is None else span(status.age_ms),
         "Created": moment(chain.created_at) or "not yet",
         "Last stamp": moment(chain.last_stamp_at),

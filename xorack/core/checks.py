@@ -1,0 +1,212 @@
+"""Checks of the fields of requests, in Python and in JSON; docs/protocol.md is the contract."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from xorack.core.errors import ArgumentError, shown
+from xorack.core.stamp import check_bytes, check_cells, check_unit
+
+__all__ = [
+    "CHECKS",
+    "IDS",
+    "JSON_CHECKS",
+    "MAX_DETAIL_BYTES",
+    "MAX_REASON_BYTES",
+    "MAX_TAG_BYTES",
+    "MAX_TIMEOUT_SECONDS",
+    "RESUME_KINDS",
+    "Check",
+]
+
+MAX_TAG_BYTES = 1024
+MAX_ID_BYTES = 128
+MAX_REASON_BYTES = 1024
+MAX_DETAIL_BYTES = 4096
+MAX_DETAIL_DEPTH = 64
+MAX_STAMP_BYTES = 64 * 1024
+MAX_COUNT = (1 << 63) - 1
+MAX_MISSING = 100
+MAX_TIMEOUT_SECONDS = 10 * 366 * 86400
+RESUME_KINDS = {"step_functions": 2048, "lambda": 1024}
+"""Who may wait for a chain's end, and the most characters of its token."""
+
+Check = Callable[[str, Any], Any]
+"""Takes a field's name and value; returns the value, or raises ArgumentError."""
+
+
+def _text(least: int, most: int) -> Check:
+    expected = f"a string of {least} to {most} UTF-8 bytes without NUL"
+
+    def check(field: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise ArgumentError(field, value, expected)
+        try:
+            length = len(value) if value.isascii() else len(value.encode())
+        except UnicodeEncodeError:
+            raise ArgumentError(field, value, f"{expected} or lone surrogates") from None
+        if not least <= length <= most or "\0" in value:
+            raise ArgumentError(field, value, expected)
+        return value
+
+    return check
+
+
+def _stamp(field: str, value: Any) -> bytes:
+    stamp = bytes(check_bytes(field, value))
+    if not 1 <= len(stamp) <= MAX_STAMP_BYTES:
+        raise ArgumentError(field, f"{len(stamp)} bytes", f"1 to {MAX_STAMP_BYTES} bytes")
+    if not any(stamp):
+        raise ArgumentError(field, f"{len(stamp)} zero bytes", "at least one non-zero byte")
+    return stamp
+
+
+def _base64_stamp(field: str, value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise ArgumentError(field, value, "a string of standard base64")
+    try:
+        stamp = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise ArgumentError(field, value, "standard base64 (RFC 4648, section 4)") from None
+    return _stamp(field, stamp)
+
+
+def _count(field: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
+        raise ArgumentError(field, value, f"a whole number from 0 to {MAX_COUNT}")
+    return value
+
+
+IDS = ("starts", "finishes")
+_HEX_ID = re.compile("[0-9a-f]{16}")
+
+
+def _ids(field: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, Iterable):
+        raise ArgumentError(field, value, "a list of units' ids")
+    try:
+        return _distinct_ids(field, [check_unit(unit) for unit in value])
+    except ArgumentError as error:
+        raise ArgumentError(field, value, f"ids, each {error.expected}") from None
+
+
+def _hex_ids(field: str, value: Any) -> tuple[int, ...]:
+    expected = "16 lower-case hex digits, not all zero"
+    if not isinstance(value, list):
+        raise ArgumentError(field, value, f"a list of ids, each {expected}")
+    for id in value:
+        if not isinstance(id, str) or not _HEX_ID.fullmatch(id) or not int(id, 16):
+            raise ArgumentError(field, id, expected)
+    return _distinct_ids(field, [int(id, 16) for id in value])
+
+
+def _distinct_ids(field: str, ids: list[int]) -> tuple[int, ...]:
+    if len(set(ids)) != len(ids):
+        raise ArgumentError(field, ids, "each id once")
+    return tuple(ids)
+
+
+def _hex_missing(field: str, value: Any) -> tuple[int, ...]:
+    return _few(field, _hex_ids(field, value))
+
+
+def _missing(field: str, value: Any) -> tuple[int, ...]:
+    return _few(field, _ids(field, value))
+
+
+def _few(field: str, ids: tuple[int, ...]) -> tuple[int, ...]:
+    if not 1 <= len(ids) <= MAX_MISSING:
+        raise ArgumentError(field, f"{len(ids)} ids", f"1 to {MAX_MISSING} ids")
+    return ids
+
+
+def _cells(field: str, value: Any) -> int:
+    if value == 0 and type(value) is int:
+        return 0
+    try:
+        return check_cells(value)
+    except ArgumentError as error:
+        raise ArgumentError(field, value, f"0, {error.expected}") from None
+
+
+def _seconds(field: str, value: Any) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 < value <= MAX_TIMEOUT_SECONDS
+    ):
+        raise ArgumentError(field, value, f"seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}")
+    return value
+
+
+def _is_nested_deeper(value: object, depth: int) -> bool:
+    """Tell whether JSON is nested deeper: consumers of the event must be able to read it."""
+    level: list[object] = [value]
+    for _ in range(depth):
+        containers = [item for item in level if isinstance(item, (dict, list))]
+        level = [
+            child
+            for item in containers
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return False
+    return any(isinstance(item, (dict, list)) for item in level)
+
+
+def _detail(field: str, value: Any) -> dict[str, Any]:
+    expected = f"a JSON object of at most {MAX_DETAIL_BYTES} bytes, {MAX_DETAIL_DEPTH} deep"
+    if not isinstance(value, Mapping) or _is_nested_deeper(value, MAX_DETAIL_DEPTH):
+        raise ArgumentError(field, value, expected)
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        length = len(text.encode())
+    except UnicodeEncodeError:
+        raise ArgumentError(field, value, f"{expected}, without lone surrogates") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError(field, value, f"{expected} ({shown(str(error))})") from None
+    if length > MAX_DETAIL_BYTES:
+        raise ArgumentError(field, f"{length} bytes", expected)
+    return dict(value)
+
+
+def _resume(field: str, value: Any) -> dict[str, str]:
+    expected = 'an object with one of "step_functions" (a task token) and "lambda" (a callback id)'
+    if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= RESUME_KINDS.keys():
+        raise ArgumentError(field, value, expected)
+    ((kind, token),) = value.items()
+    most = RESUME_KINDS[kind]
+    if not isinstance(token, str) or not 1 <= len(token) <= most or not token.isascii():
+        raise ArgumentError(f"{field}.{kind}", token, f"1 to {most} ASCII characters")
+    return dict(value)
+
+
+CHECKS: dict[str, Check] = {
+    "tag": _text(1, MAX_TAG_BYTES),
+    "id": _text(1, MAX_ID_BYTES),
+    "stamp": _stamp,
+    "started": _count,
+    "finished": _count,
+    "starts": _ids,
+    "finishes": _ids,
+    "cells": _cells,
+    "timeout": _seconds,
+    "idle_timeout": _seconds,
+    "detail": _detail,
+    "resume": _resume,
+    "reason": _text(0, MAX_REASON_BYTES),
+    "text": _text(1, MAX_REASON_BYTES),
+    "missing": _missing,
+    "missing_count": _count,
+}
+JSON_CHECKS: dict[str, Check] = {
+    "stamp": _base64_stamp,
+    "starts": _hex_ids,
+    "finishes": _hex_ids,
+    "missing": _hex_missing,
+}
