@@ -42,6 +42,7 @@ _CONTEXT = SimpleNamespace(get_remaining_time_in_millis=lambda: 600_000)
 """The part of Lambda's context that the handler uses."""
 _ENVIRONMENT = {
     "PARTITION_KEY": "tag",
+    "TABLE_ARN": "arn:aws:dynamodb:us-east-1:123456789012:table/table",
     "EVENT_BUS_NAME": "bus",
     "DEAD_LETTER_QUEUE_URL": "dead",
     "POWERTOOLS_TRACE_DISABLED": "true",
