@@ -1,7 +1,6 @@
 """What the command lines of the jobs share."""
 
 import json
-import re
 import sys
 import time
 import traceback
@@ -15,7 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.folder import JobError, absolute
 from pipeline.reading import encoding_named
 from pipeline.session import session
-from xorack.core.errors import XorAckError
+from xorack.core.errors import ArgumentError, XorAckError
 from xorack.spark import TrackedRows, Tracking
 
 _COMMON = {
@@ -78,6 +77,8 @@ def _reason(error: BaseException) -> str:
     """Return what went wrong in one line, with options as the command line spells them."""
     if isinstance(error, (JobError, XorAckError)):
         text = " ".join(str(error).split())
-        return re.sub(r"^option (\w+):", lambda m: f"--{m[1].replace('_', '-')}:", text)
+        if isinstance(error, ArgumentError) and error.field.isidentifier():
+            return f"--{error.field.replace('_', '-')}{text.removeprefix(error.field)}"
+        return text
     java = getattr(error, "java_exception", None)  # of Java's errors the message, not the trace
     return str((java and java.getMessage()) or error).split("\n")[0] or type(error).__name__

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -29,8 +30,8 @@ os.environ["CDK_VALIDATION"] = "false"
 
 _ORDER = ("spark", "e2e", "simulation", "infrastructure", "functional", "property", "unit")
 """Folders, longest tests first: no worker starts a long test at the end."""
-_GROUPS = ("spark", "e2e", "infrastructure", "browser")
-"""Folders, or marks, whose tests share an expensive session fixture: one worker runs them."""
+_ONE_WORKER = ("spark", "e2e", "infrastructure")
+"""Folders whose tests share an expensive session fixture: one worker runs them."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,9 +51,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(mark)
         if folder(item) == "simulation":
             item.add_marker("simulation")
-        names = {folder(item), *(mark.name for mark in item.iter_markers())}
-        group = next((name for name in _GROUPS if name in names), item.path.name)
-        item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of a file, or of a folder in `_ONE_WORKER`, on one worker.
+
+    Marks of `--dist loadgroup` have no effect: xdist 3.8 does not see the node ids of pytest 9.2.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = Path(nodeid.partition("::")[0])
+            return file.parent.name if file.parent.name in _ONE_WORKER else str(file)
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")

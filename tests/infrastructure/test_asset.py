@@ -66,7 +66,7 @@ def test_it_has_the_handlers_and_the_library_and_nothing_else(asset):
     others = {re.sub(r"-[0-9.]+dist-info$|\.py$", "", path.parts[0]) for path in packed - ours}
     assert sorted(others) == PACKAGES
     # Modules, and the packages' METADATA and LICENSE: nothing compiled for one architecture.
-    assert {path.suffix for path in packed} == {".json", ".py", ".typed", ""}
+    assert {path.suffix for path in packed} == {".py", ".typed", ""}
     assert sum((asset / path).stat().st_size for path in ours) < 400_000
     assert sum((asset / path).stat().st_size for path in packed) < 2_200_000
 

@@ -62,28 +62,15 @@ def test_the_copy_has_valid_sources_only(tmp_path):
 
 
 def test_a_users_folder_has_the_files_that_the_jobs_read(tmp_path, monkeypatch):
-    write_files(tmp_path, "a.txt", "sub/b", ".hidden", ".git/c", text="12345")
-    (tmp_path / "gone").symlink_to("nowhere")
-    (tmp_path / "link").symlink_to("a.txt")
-    (tmp_path / "circle").symlink_to(".")
-    os.mkfifo(tmp_path / "pipe")
+    write_files(tmp_path, "a.txt", "sub/b", ".hidden", text="12345")
     monkeypatch.chdir(tmp_path)
     database = open_database(Path("."))
-    assert (database.folder, database.files, database.size) == (tmp_path, 4, 15)
+    assert (database.folder, database.files, database.size) == (tmp_path, 2, 10)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("gone", "gone: No such file or directory"),
-        ("file", "file: Not a directory"),
-        ("empty", "empty has no files"),
-    ],
-)
-def test_an_invalid_database_is_named(tmp_path, name, message):
-    write_files(tmp_path, "file", "empty/.hidden")
-    with pytest.raises(InvalidDatabase, match=f"^{tmp_path}/{message}"):
-        open_database(tmp_path / name)
+def test_a_folder_that_the_jobs_reject_is_named(tmp_path):
+    with pytest.raises(InvalidDatabase, match=f"^{tmp_path}/gone: No such file or directory"):
+        open_database(tmp_path / "gone")
 
 
 class FakeSynthesis:
@@ -128,17 +115,13 @@ def test_a_changed_source_needs_a_new_synthesis(synthesised, changed, cached):
     write_files(root, changed, text="2")
     assert again() == (template, cached)
     assert again() == (template, True)
-
-
-def test_a_synthesis_without_a_template_is_repeated(synthesised):
-    _, template, again = synthesised
     template.unlink()
     assert again() == (template, False)
 
 
 def test_the_asset_leaves_out_the_same_folders():
     code = (ROOT / "xorack/cdk/code.py").read_text()
-    names = re.findall(r'"(\w+)"', re.search(r"_ELSEWHERE: Final = \((.*?)\)", code)[1])
+    names = re.findall(r'"(\w+)"', re.search(r"_ELSEWHERE: Final = \((.*?)\)", code, re.S)[1])
     assert {*names} - {"cdk"} == _NOT_DEPLOYED  # the construct is a source of the template
 
 

@@ -73,6 +73,7 @@ def test_unit_id_names_the_invalid_part(parts, named):
     assert named in str(caught.value)
 
 
+TWICE = datetime(2026, 11, 1, 1, 30, tzinfo=ZoneInfo("America/New_York"))
 EAST = timezone(timedelta(hours=14))
 DIGITS = "12345678901234567890123456789012345678"
 
@@ -80,31 +81,19 @@ DIGITS = "12345678901234567890123456789012345678"
 @pytest.mark.parametrize(
     ("part", "canonical"),
     [
-        (True, 1),
         (False, 0),
-        (date(1970, 1, 1), 0),
-        (date(1969, 12, 31), -1),
         (date.min, -719162),
         (date.max, 2932896),
-        (datetime(1970, 1, 1), 0),
         (datetime(1969, 12, 31, 23, 59, 59, 999999), -1),
         (datetime.min, -62135596800000000),
         (datetime.max, 253402300799999999),
         (datetime.max.replace(tzinfo=timezone.utc), 253402300799999999),
         (datetime.min.replace(tzinfo=EAST), -62135596800000000 - 14 * 3600 * 10**6),
         (datetime(1970, 1, 1, 14, 0, 0, 1, tzinfo=EAST), 1),
-        (
-            datetime(2026, 11, 1, 1, 30, fold=0, tzinfo=ZoneInfo("America/New_York")),
-            1793511000 * 10**6,
-        ),
-        (
-            datetime(2026, 11, 1, 1, 30, fold=1, tzinfo=ZoneInfo("America/New_York")),
-            1793514600 * 10**6,
-        ),
+        (TWICE, 1793511000 * 10**6),
+        (TWICE.replace(fold=1), 1793514600 * 10**6),
         (pandas.Timestamp("1970-01-01T00:00:00.000001999Z"), 1),
-        (Decimal("1.50"), "1.5"),
         (Decimal("1E+2"), "100"),
-        (Decimal("100"), "100"),
         (Decimal("-0.250"), "-0.25"),
         (Decimal("-0.000"), "0"),
         (Decimal("0E+5"), "0"),
@@ -112,7 +101,7 @@ DIGITS = "12345678901234567890123456789012345678"
         (Decimal(f"{DIGITS}.{DIGITS}"), f"{DIGITS}.{DIGITS}"),
     ],
 )
-def test_unit_id_hashes_the_canonical_form(part, canonical):
+def test_unit_id_hashes_the_canonical_form_beyond_the_vectors(part, canonical):
     assert unit_id(part) == unit_id(canonical)
     assert unit_id("salt", part, 1) == unit_id("salt", canonical, 1)
 

@@ -39,6 +39,17 @@ def open_chains(functions, count):
     return tags
 
 
+PENDING = {"status": "acked", "event_pending": True, "ended_at": 1}
+
+
+def due_chains(functions, count, prefix="t", **state):
+    """Store chains that have been due for long: open ones, or finished ones with pending events."""
+    functions.clock.spend(1_000)
+    for n in range(count):
+        fields = state or {"status": "open", "deadline": n}
+        functions.table.chains[f"{prefix}{n}"] = Chain(f"{prefix}{n}", b"\1", due_at=n, **fields)
+
+
 def deliver(functions, bodies):
     """Deliver messages until all are done; return the writes of each delivery."""
     receives, written = dict.fromkeys(bodies, 0), []
@@ -155,13 +166,9 @@ def test_throttled_writes_fail_only_their_messages(monkeypatch, seconds):
 
 def test_a_sweep_judges_all_deadlines_before_it_waits_for_a_dead_bus(functions):
     functions.bus.dead = True
-    functions.clock.spend(1_000)
-    now = (START + 1_000) * 1000
-    for n in range(400):
-        acked = {"status": "acked", "event_pending": True, "ended_at": 1, "due_at": n}
-        late = {"status": "open", "deadline": n, "due_at": n}
-        state = acked if n < 100 else late
-        functions.table.chains[f"t{n}"] = Chain(f"t{n}", b"\1", first_seen_at=1, **state)
+    due_chains(functions, 100, **PENDING)
+    due_chains(functions, 300, "late")
+    now = (START + 2_000) * 1000
     figures = functions.sweep()
     assert (figures["ChainsTimedOut"], figures["SweepsIncomplete"]) == (300, 0)
     assert (figures["EventsPublished"], figures["EventsPending"]) == (0, 400)
@@ -171,10 +178,8 @@ def test_a_sweep_judges_all_deadlines_before_it_waits_for_a_dead_bus(functions):
 
 
 def test_a_sweep_without_time_is_incomplete_and_still_publishes(functions):
-    functions.clock.spend(1_000)
+    due_chains(functions, 300)
     functions.table.write_seconds = 1
-    for n in range(300):
-        functions.table.chains[f"t{n}"] = Chain(f"t{n}", b"\1", "open", deadline=n, due_at=n)
     figures = functions.sweep()
     assert figures["SweepsIncomplete"] == 1
     assert figures["SweepProblems"] == 0
@@ -188,8 +193,7 @@ def test_a_sweep_without_time_is_incomplete_and_still_publishes(functions):
 
 
 def test_a_sweep_whose_last_attempt_takes_all_time_is_incomplete(functions, monkeypatch):
-    functions.table.chains["t"] = Chain("t", b"\1", "open", deadline=1, due_at=1)
-    functions.clock.spend(1_000)
+    due_chains(functions, 1)
 
     def read(tags):
         functions.clock.spend(10.2)
@@ -199,16 +203,8 @@ def test_a_sweep_whose_last_attempt_takes_all_time_is_incomplete(functions, monk
     assert functions.sweep()["SweepsIncomplete"] == 1
 
 
-def pending_chains(functions, count):
-    """Store finished chains whose events are pending and due."""
-    functions.clock.spend(1_000)
-    for n in range(count):
-        state = {"event_pending": True, "ended_at": 1, "due_at": n}
-        functions.table.chains[f"t{n}"] = Chain(f"t{n}", b"\1", "acked", **state)
-
-
 def test_each_sweep_makes_progress_with_a_slow_bus(functions):
-    pending_chains(functions, 300)
+    due_chains(functions, 300, **PENDING)
     functions.bus.seconds = 4
     pending = [functions.sweep()["EventsPending"] for _ in range(5)]
     assert pending[-1] == 0
@@ -218,7 +214,7 @@ def test_each_sweep_makes_progress_with_a_slow_bus(functions):
 
 def test_a_sweep_keeps_few_pending_events_in_memory(functions, monkeypatch):
     monkeypatch.setattr("xorack.acker.sweeper._MAX_PENDING", 150)
-    pending_chains(functions, 400)
+    due_chains(functions, 400, **PENDING)
     figures = [functions.sweep() for _ in range(3)]
     assert [figure["EventsPublished"] for figure in figures] == [150, 150, 100]
     assert [figure["EventsPending"] for figure in figures] == [250, 100, 0]

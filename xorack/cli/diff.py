@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import logging
-import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +16,7 @@ from xorack.cli import screen
 from xorack.cli.diff_output import Result, print_json_result, print_result
 from xorack.cli.diff_progress import Progress
 from xorack.cli.options import json_option, text_option
-from xorack.core.errors import XorAckError
+from xorack.core.errors import ArgumentError, XorAckError
 from xorack.ops.text import printable
 from xorack.spark.session import bytes_in, open_session
 
@@ -172,8 +171,10 @@ def _one_line(*, verbose: bool) -> Iterator[None]:
     except Exception as error:
         if verbose:
             traceback.print_exception(error)
-        if isinstance(error, XorAckError):  # the library's option where is --where here
-            text = re.sub(r"^option (\w+):", r"--\1:", " ".join(str(error).split()))
+        if isinstance(error, XorAckError):
+            text = " ".join(str(error).split())
+            if isinstance(error, ArgumentError):  # the library's option where is --where here
+                text = f"--{text}"
         else:
             from xorack.spark.messages import one_line
 

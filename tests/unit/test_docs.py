@@ -1,0 +1,155 @@
+"""The documentation: its index, links, commands and transitions are true."""
+
+import re
+import shlex
+
+import click
+import pytest
+
+from tools import site
+from tools.transitions import PAGE, TRANSITIONS, updated
+from xorack.cli.commands import cli
+from xorack.core.chain import Chain
+
+ROOT = site.ROOT
+DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *DOCS]
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]+))?\)")
+INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+
+
+def text_of(page):
+    return FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+
+
+def anchors(page):
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE):
+        words = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading).lower()
+        anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        found.append(f"{anchor}-{found.count(anchor)}" if anchor in found else anchor)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_have_targets(page):
+    for target, anchor in LINK.findall(text_of(page)):
+        if "://" in target:
+            continue
+        path = ((ROOT / page).parent / target).resolve() if target else ROOT / page
+        assert path.exists(), target
+        if anchor and path.suffix == ".md":
+            assert anchor in anchors(path.relative_to(ROOT)), f"{target}#{anchor}"
+
+
+def test_the_index_has_every_page_once():
+    listed = [target for target, _ in LINK.findall(INDEX) if target.endswith(".md")]
+    inside = [f"docs/{target}" for target in listed if not target.startswith("../")]
+    # The navigation of mkdocs.yml has these too, or the site does not build.
+    others = ("docs/index.md", "docs/adr/", "docs/api/")
+    assert sorted(inside) == [page for page in DOCS if not page.startswith(others)]
+
+
+def test_the_readme_is_short_and_begins_with_the_demo_and_the_tests():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 200
+    assert {"    make demo", "    make test"} <= {
+        line.partition("  #")[0].rstrip() for line in lines[:10]
+    }
+
+
+def test_links_out_of_the_docs_lead_to_the_repository():
+    text = "[a](../../README.md#x) [b](0005.md#y) [c](..) [d](https://e.org/f) [e](#g)"
+    text = text.replace("0005.md", "0005-layers-and-shapes.md")
+    url = "https://e.org"
+    expected = text.replace("../../README.md", f"{url}/blob/main/README.md")
+    expected = expected.replace("(..)", f"({url}/blob/main/docs)")
+    assert site.with_repository(text, "adr", url) == expected
+
+
+def test_a_link_to_nothing_stops_the_site():
+    with pytest.raises(ValueError, match=r"the repository has no docs/none\.md"):
+        site.with_repository("[a](none.md)", "", "https://e.org")
+
+
+# -- the `xorack` commands that the pages name: each exists, with its options; none is run ---------
+
+IN_LINE = re.compile(r"(?<!`)`(xorack [a-z-][^`]*)`(?!`)")
+LINE = re.compile(r"^(?: {4,}|\$ )?(xorack [a-z-].*?)\\?$", re.MULTILINE)
+BLOCK = re.compile(r"^```.*?^```$|(?:^ {4,}[^\n]*\n)+", re.MULTILINE | re.DOTALL)
+
+
+def commands(text):
+    """Yield the commands of a page: those in blocks as they are run, and those in sentences."""
+    for block in BLOCK.findall(text):
+        yield from ((line, True) for line in LINE.findall(block.replace("\\\n", " ")))
+    yield from ((one, False) for one in IN_LINE.findall(BLOCK.sub("", text).replace("\n", " ")))
+
+
+def parse(line, complete):
+    """Parse a command as a shell and click do; raise UsageError if it does not exist."""
+    words = shlex.split(line, comments=True)
+    ends = [n for n, word in enumerate(words) if word[0] in "|&;>" or word.startswith("2>")]
+    command, arguments, path = cli, words[1 : min(ends, default=None)], "xorack"
+    context = None
+    while True:
+        try:
+            context = command.make_context(path, list(arguments), parent=context)
+        except click.exceptions.Exit:  # --help
+            return
+        except (click.MissingParameter, click.BadOptionUsage):
+            if complete:
+                raise
+            return  # a sentence names a command or an option alone
+        except click.BadParameter as error:
+            if "No such file" not in error.message:  # the reader's own file
+                raise
+            return
+        if not isinstance(command, click.Group):
+            return
+        rest = [*context._protected_args, *context.args]
+        if not rest:
+            return
+        path, command, arguments = command.resolve_command(context, rest)
+
+
+@pytest.mark.parametrize("page", ["README.md", *DOCS])
+def test_every_command_of_a_page_exists(page):
+    for line, complete in commands((ROOT / page).read_text(encoding="utf-8")):
+        try:
+            parse(line, complete)
+        except click.UsageError as error:
+            pytest.fail(f"{line}: {error.format_message()}")
+
+
+def test_the_runbook_of_dead_letters_names_every_command():
+    text = (ROOT / "docs" / "dead-letters.md").read_text(encoding="utf-8")
+    lines = " ".join(line for line, complete in commands(text) if complete)
+    for command in ("list", "show", "delete"):
+        assert f"xorack dead-letters {command}" in lines
+    assert "xorack redrive" in lines
+    assert len(re.findall("xorack ", lines)) >= 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["xorack shwo x", "xorack show", "xorack show x --jsno", "xorack dead-letters purge",
+     "xorack list --order size | head -1", "xorack extend x && echo"],
+)  # fmt: skip
+def test_a_command_that_does_not_exist_is_noticed(line):
+    ((found, complete),) = commands(f"    {line}\n")
+    with pytest.raises(click.UsageError):
+        parse(found, complete)
+    assert list(commands(f"See `{line}`.")) == [(line, False)]
+
+
+def test_the_page_of_the_protocol_shows_the_transitions_of_the_code():
+    page = PAGE.read_text(encoding="utf-8")
+    assert updated(page) == page
+    assert page.count("stateDiagram-v2") == 1
+
+
+def test_no_transition_leaves_a_final_state():
+    assert not [t for t in TRANSITIONS if Chain("t", status=t.source).final]
