@@ -91,7 +91,7 @@ def count_round_trips(client: Any, requests: int) -> dict[str, float]:
 
 
 def stamps_a_second(stamp: Callable[[int], object], threads: int, seconds: float) -> float:
-    """Call ``stamp`` with the thread's number from several threads; count calls that end in time."""
+    """Call ``stamp`` with the thread's number from several threads; return those done in time."""
     start = Barrier(threads)
 
     def write(thread: int) -> int:
