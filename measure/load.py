@@ -42,7 +42,8 @@ def _requests(plan: Plan) -> Iterator[Request]:
     make = plain if options.stamps == "plain" else partial(traced, cells=options.cells)
 
     def fold(first: int, end: int) -> bytes:
-        return reduce(xor_bytes, (make(plan.unit(position)) for position in range(first, end)))
+        stamps: Iterator[bytes] = (make(plan.unit(position)) for position in range(first, end))
+        return reduce(xor_bytes, stamps)
 
     detail = {"chain": plan.number}
     yield Request.create(tag, "create", make(plan.unit(0)), timeout=options.timeout, detail=detail)
