@@ -15,6 +15,7 @@ from math import ceil, exp, log1p
 from bench.consumer import ACK, FOLDED, SINGLE, VCPU
 from bench.harness import ROOT, Table, figure
 from bench.marks import drive
+from measure.bill import PRICES as MEASURE_PRICES
 from xorack.aws.schema import DUE_SHARDS
 from xorack.core.transitions import MAX_FOLD
 
@@ -26,10 +27,8 @@ CHAIN_SECONDS = 600  # from a chain's create to its end
 CALL_SECONDS = 0.005  # of DynamoDB's response
 MONTH_HOURS, MONTH_MINUTES = 730, 43_800
 METRICS, ALARMS, COMPOSITE_ALARMS = 24, 23, 2  # of the stack; an alarm counts by its metrics
-PRICES = {
-    "write units": 0.625, "read units": 0.125, "GB of table and its backup": 0.45,
-    "queue calls": 0.50, "invocations": 0.20, "GB-seconds": 13.3334, "events": 1.00,
-    "GB of logs": 0.50, "metric": 0.30, "alarm": 0.10, "composite alarm": 0.50,
+PRICES = MEASURE_PRICES | {
+    "GB of table and its backup": 0.45, "metric": 0.30, "alarm": 0.10, "composite alarm": 0.50,
     "dashboard": 3.00, "hour of a poller": 0.00925,
 }  # fmt: skip
 """US dollars of us-east-1 (2026): for a million, a GB, or a month. Of a queue call, 0.10 is for

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 from statistics import median
 
-from bench.harness import Figures, Goal, Table, goal_table, interleaved, run_process
+from bench.harness import Figures, Goal, Table, goal_table, interleaved
 
 HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
 MODULES = ("boto3", "boto3, aws_lambda_powertools", *HANDLERS)
@@ -27,7 +28,7 @@ def import_milliseconds(module: str, folder: Path, settings: dict[str, str]) -> 
     ours = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     command = [sys.executable, "-c", _TIMED.format(module)]
-    output = run_process(command, cwd=folder, env=environment | settings)
+    output = subprocess.check_output(command, cwd=folder, env=environment | settings, text=True)
     return float(output.split()[-1])
 
 

@@ -6,9 +6,8 @@ boto3 calls a server in another process, over HTTP without TLS.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from functools import partial
 from io import StringIO
 from itertools import count
 from time import process_time
@@ -43,58 +42,62 @@ _CONTEXT = SimpleNamespace(get_remaining_time_in_millis=lambda: 600_000)
 """The part of Lambda's context that the handler uses."""
 _ENVIRONMENT = {
     "PARTITION_KEY": "tag",
+    "TABLE_ARN": "arn:aws:dynamodb:us-east-1:123456789012:table/table",
     "EVENT_BUS_NAME": "bus",
     "DEAD_LETTER_QUEUE_URL": "dead",
     "POWERTOOLS_TRACE_DISABLED": "true",
 }
+_UPDATE = {
+    "TableName": "table",
+    "Key": {"tag": {"S": "database/file13"}},
+    "UpdateExpression": "SET #stamp = :stamp, #version = :version",
+    "ConditionExpression": "#version = :before",
+    "ExpressionAttributeNames": {"#stamp": "stamp", "#version": "version"},
+    "ExpressionAttributeValues": {
+        ":stamp": {"B": traced(1)}, ":version": {"N": "2"}, ":before": {"N": "1"},
+    },
+}  # fmt: skip
+Handle = Callable[[dict[str, Any]], float]
+"""Handles an event, of which all messages must succeed; returns seconds of processor time."""
 
 
-def _event(tags: Iterable[str], batch: int) -> dict[str, Any]:
-    """Make an event of a message for each tag; a chain's first request is its create."""
-    records, seen = [], set()
-    for number, tag in enumerate(tags, 1):
-        stamp, op = traced((batch << 32) + number), "stamp" if tag in seen else "create"
-        requests = [Request(op, f"{batch}/{tag}", f"r{number}", stamp, 1)]
-        if tag.startswith("ack"):
-            requests.append(Request.stamp_(f"{batch}/{tag}", "s", stamp, finished=1))
-        seen.add(tag)
+def make_event(batch: int, chains: int, size: int, *, ended: bool = False) -> dict[str, Any]:
+    """Make an event of messages of some new chains; a chain's first request is its create.
+
+    Each message has one request, or two that create and end its chain.
+    """
+    records = []
+    for number in range(size):
+        tag, stamp = f"{batch}/chain-{number % chains}", traced((batch << 32) + number + 1)
+        op = "create" if number < chains else "stamp"
+        requests = [Request(op, tag, f"r{number}", stamp, 1)]
+        if ended:
+            requests.append(Request.stamp_(tag, "s", stamp, finished=1))
         (body,) = pack(requests)
         records.append({"messageId": f"m{number}", "body": body, "eventSource": "aws:sqs"})
     return {"Records": records}
 
 
-def batch_event(batch: int, chains: int, size: int) -> dict[str, Any]:
-    """Make an event of single-request messages of some new chains."""
-    return _event((f"chain-{number % chains}" for number in range(size)), batch)
-
-
-def ack_event(batch: int, size: int) -> dict[str, Any]:
-    """Make an event of chains that are created and acked in one message each."""
-    return _event((f"ack-{number}" for number in range(size)), batch)
-
-
-def _seconds(handler: Any, event: dict[str, Any]) -> float:
-    """Handle an event, of which all messages must succeed; return seconds of processor time."""
-    before = process_time()
-    response = handler(event, _CONTEXT)
-    seconds = process_time() - before
-    assert not response["batchItemFailures"], response
-    return seconds
-
-
 @contextmanager
-def _handler(endpoint: str, workers: int) -> Iterator[Callable[[dict[str, Any]], float]]:
-    """Yield the handler with so many workers: it handles events as `_seconds` does."""
+def _handler(endpoint: str, workers: int) -> Iterator[Handle]:
+    """Yield the handler with so many workers."""
     settings = {**isolated(os.environ), **_ENVIRONMENT, "AWS_ENDPOINT_URL": endpoint}
     settings["TABLE_NAME"] = f"table-{workers}"  # the services of each environment are kept
     with patch.dict(os.environ, settings, clear=True), redirect_stdout(StringIO()):
         from lambda_src import consumer, environment
 
+        def handle(event: dict[str, Any]) -> float:
+            before = process_time()
+            response = consumer.handler(event, _CONTEXT)
+            seconds = process_time() - before
+            assert not response["batchItemFailures"], response
+            return seconds
+
         with patch.object(environment, "_WORKERS", workers):
-            yield partial(_seconds, consumer.handler)
+            yield handle
 
 
-def _parts(handle: Callable[[dict[str, Any]], float], size: int, rounds: int) -> dict[str, float]:
+def _parts(handle: Handle, size: int, rounds: int) -> dict[str, float]:
     """Measure calls and requests in turn; return milliseconds of processor time.
 
     Of several rounds it is the least: other work on the machine only adds.
@@ -104,23 +107,14 @@ def _parts(handle: Callable[[dict[str, Any]], float], size: int, rounds: int) ->
     def calls() -> float:
         before = process_time()
         for _ in range(size):
-            client.update_item(
-                TableName="table",
-                Key={"tag": {"S": "database/file13"}},
-                UpdateExpression="SET #stamp = :stamp, #version = :version",
-                ConditionExpression="#version = :before",
-                ExpressionAttributeNames={"#stamp": "stamp", "#version": "version"},
-                ExpressionAttributeValues={
-                    ":stamp": {"B": traced(1)}, ":version": {"N": "2"}, ":before": {"N": "1"},
-                },
-            )  # fmt: skip
+            client.update_item(**_UPDATE)
         return process_time() - before
 
     variants = {
         CALL: calls,
-        SINGLE: lambda: handle(batch_event(next(numbers), size, size)),
-        FOLDED: lambda: handle(batch_event(next(numbers), size // 100, size)),
-        ACK: lambda: handle(ack_event(next(numbers), size)),
+        SINGLE: lambda: handle(make_event(next(numbers), size, size)),
+        FOLDED: lambda: handle(make_event(next(numbers), size // 100, size)),
+        ACK: lambda: handle(make_event(next(numbers), size, size, ended=True)),
     }
     for run in variants.values():
         run()  # connections, imports
@@ -128,13 +122,13 @@ def _parts(handle: Callable[[dict[str, Any]], float], size: int, rounds: int) ->
     return {name: min(seconds) * 1000 / size for name, seconds in rounds_of.items()}
 
 
-def _batch(handle: Callable[[dict[str, Any]], float], chains: int, size: int) -> Figures:
+def _batch(handle: Handle, chains: int, size: int) -> Figures:
     """Measure a batch of new chains: calls, and processor time outside of them."""
     from lambda_src.environment import services
 
-    handle(batch_event(1, 10, 10))  # a warm function
+    handle(make_event(1, 10, 10))  # a warm function
     with timed_calls(services().clients["dynamodb"]) as calls:
-        own = handle(batch_event(2, chains, size)) - sum(calls)
+        own = handle(make_event(2, chains, size)) - sum(calls)
     waited = CALL_SECONDS * len(calls)
     return {
         "calls": len(calls),
@@ -166,8 +160,7 @@ def tables(figures: Figures) -> list[Table]:
     goals = []
     for name, of in figures["batches"].items():
         size, chains = (f"{int(number):,}" for number in name.split(" over "))
-        share = of["share_in_calls_of_5_ms"]
-        own = of["own_microseconds_a_message"]
+        share, own = of["share_in_calls_of_5_ms"], of["own_microseconds_a_message"]
         batches.add(size, chains, of["calls"], own, f"{100 * share:.0f} %")
         what = f"{size} messages over {chains} chains: share of calls"
         goals.append(Goal(what, share, 0.9, "more"))

@@ -7,11 +7,10 @@ One process with one Java runs all of them.
 from __future__ import annotations
 
 import operator
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial, reduce
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,8 +18,8 @@ from typing import Any
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from bench.harness import Figures, Goal, Table, goal_table, interleaved
-from bench.meter import Meter, cpu, make_lines, ratios, spread_goal
+from bench.harness import Figures, Goal, Table, goal_table
+from bench.meter import Meter, cpu, make_lines, ratios, run_variants, spread_goal
 from pipeline.session import session
 from xorack.spark import diff
 
@@ -30,10 +29,15 @@ QUICK_SCALE = 0.01
 QUICK_CASES = {"equal": 0, "10 rows": 10, "10 %": 600}
 """How many rows differ."""
 TURNS = 3
-SCAN, DIFF, JOIN = "scan", "diff", "outer join"
+SCAN, DIFF, JOIN, SHUFFLED = "scan", "diff", "outer join", "bytes shuffled"
 KEY = ["l_orderkey", "l_linenumber"]
 _FAR = 1_000_000_000
 """Beyond the last order."""
+
+
+_EQUAL = {JOIN: 0.42, SCAN: 1.1, SHUFFLED: 0.01}
+_FEW = {JOIN: 0.5, SHUFFLED: 0.01}
+_MANY = {JOIN: 1.1}
 
 
 @dataclass(frozen=True)
@@ -43,29 +47,25 @@ class Case:
     Attributes:
         lines: The number of rows; see `LINES`.
         differing: How many of the rows differ; all if there are not so many.
+        bounds: The most CPU, times that of other ways; of `SHUFFLED`, bytes times the join's.
         turns: How often each way runs.
-        join: The most CPU, times that of the outer join.
-        scan: The most CPU, times that of the scan.
-        shuffled: The most bytes shuffled, times those of the outer join.
     """
 
     lines: str
     differing: int
+    bounds: Mapping[str, float] = field(default_factory=dict)
     turns: int = TURNS
-    join: float | None = None
-    scan: float | None = None
-    shuffled: float | None = None
 
 
 CASES = {
-    "equal": Case("6 M", 0, join=0.42, scan=1.1, shuffled=0.01),
-    "10 rows": Case("6 M", 10, join=0.5, shuffled=0.01),
-    "1,000 rows": Case("6 M", 1000, join=1.1),
-    "100 k rows": Case("6 M", 100_000, join=1.1),
-    "10 %": Case("6 M", 600_000, join=1.1),
+    "equal": Case("6 M", 0, _EQUAL),
+    "10 rows": Case("6 M", 10, _FEW),
+    "1,000 rows": Case("6 M", 1000, _MANY),
+    "100 k rows": Case("6 M", 100_000, _MANY),
+    "10 %": Case("6 M", 600_000, _MANY),
     "all rows": Case("6 M", 7_000_000, turns=1),
-    "18 M, equal": Case("18 M", 0, turns=1, join=0.42, scan=1.1, shuffled=0.01),
-    "18 M, 10 rows": Case("18 M", 10, turns=1, join=0.5, shuffled=0.01),
+    "18 M, equal": Case("18 M", 0, _EQUAL, turns=1),
+    "18 M, 10 rows": Case("18 M", 10, _FEW, turns=1),
     "0.6 M, 10 rows": Case("0.6 M", 10),
 }
 
@@ -81,12 +81,11 @@ def damaged(rows: Any, differing: int) -> Any:
     def change(column: str, number: int, value: Any) -> Any:
         return F.when(drawn & (kind == number), value).otherwise(F.col(column)).alias(column)
 
-    far = F.col("l_orderkey") + _FAR
     changes = {
         "l_quantity": change("l_quantity", 2, F.expr("l_quantity + 1").cast("decimal(15,2)")),
         "l_comment": change("l_comment", 3, F.expr("l_comment || '.'")),
     }
-    added = rows.where(drawn & (kind == 1)).withColumn("l_orderkey", far)
+    added = rows.where(drawn & (kind == 1)).withColumn("l_orderkey", F.col("l_orderkey") + _FAR)
     return rows.where(~(drawn & (kind == 0))).withColumns(changes).unionByName(added)
 
 
@@ -133,60 +132,48 @@ WAYS = {SCAN: by_scan, DIFF: by_diff, JOIN: by_join}
 
 
 def run_case(spark: Any, case: Case, sides: Sequence[str]) -> dict[str, list[Figures]]:
-    """Compare two folders, turn after turn.
+    """Compare two folders in all ways."""
 
-    Raises:
-        RuntimeError: The variants find different rows.
-    """
-    found: set[Compared] = set()
-
-    def run(compare: Callable[[Any, Any], Compared | None]) -> Figures:
+    def run(compare: Callable[[Any, Any], Compared | None]) -> tuple[Compared | None, Figures]:
         left, right = map(spark.read.parquet, sides)
         meter = Meter(spark, Path("none"))
         with meter.step("compare"):
             compared = compare(left, right)
-        if compared:
-            found.add(compared)
-        return meter.figures()
+        return compared, meter.figures()
 
-    runs = interleaved({name: partial(run, of) for name, of in WAYS.items()}, case.turns)
-    if len(found) != 1:
-        raise RuntimeError(f"the variants find different numbers of rows: {found}")
-    return runs
+    return run_variants(WAYS, run, case.turns)
 
 
 def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
     """Measure cases; a small one runs before: Java compiles."""
     cases = {name: CASES[name] for name in names}
     if quick:
-        cases = {n: replace(cases[n], turns=1, differing=QUICK_CASES[n])
+        cases = {n: replace(CASES[n], turns=1, differing=QUICK_CASES[n])
                  for n in QUICK_CASES if n in cases}  # fmt: skip
-    warm_up = [] if quick else [("warm-up", Case("0.6 M", 1000))]
+    warm_up = {} if quick else {"warm-up": Case("0.6 M", 1000)}
     spark, results = session("xorack bench"), {}
     # Spark's default: the session's two partitions would spill.
     spark.conf.set("spark.sql.shuffle.partitions", 200)
     with tempfile.TemporaryDirectory(prefix="xorack-bench-") as data:
-        for name, case in [*warm_up, *cases.items()]:
-            lines, changed = Path(data, case.lines), f"{data}/damaged"
+        for name, case in (warm_up | cases).items():
+            lines = Path(data, case.lines)
             if not lines.exists():
                 make_lines(lines, QUICK_SCALE if quick else LINES[case.lines])
-            sides = f"{lines}/lineitem", changed
-            damaged(spark.read.parquet(sides[0]), case.differing).write.parquet(changed)
-            results[name] = run_case(spark, case, sides)
-            shutil.rmtree(changed)
+            left, right = f"{lines}/lineitem", f"{data}/damaged"
+            damaged(spark.read.parquet(left), case.differing).write.mode("overwrite").parquet(right)
+            results[name] = run_case(spark, case, (left, right))
     spark.stop()
     return {"turns": TURNS, "cases": {name: results[name] for name in cases}}
 
 
 def goals_of(name: str, case: Figures) -> Iterator[Goal]:
     """Yield the goals of a case."""
-    for base, bound in ((JOIN, CASES[name].join), (SCAN, CASES[name].scan)):
-        if bound is not None:
-            found = ratios(case, DIFF, base)
-            yield spread_goal(f"{name}: CPU, times the {base}'s", found, bound)
-    if (bound := CASES[name].shuffled) is not None:
-        ours, others = (median(run["shuffle_mb"] for run in case[of]) for of in (DIFF, JOIN))
-        yield Goal(f"{name}: bytes shuffled, times the {JOIN}'s", ours / others, bound, "less")
+    for what, bound in CASES[name].bounds.items():
+        if what == SHUFFLED:
+            ours, others = (median(run["shuffle_mb"] for run in case[of]) for of in (DIFF, JOIN))
+            yield Goal(f"{name}: {what}, times the {JOIN}'s", ours / others, bound, "less")
+        else:
+            yield spread_goal(f"{name}: CPU, times the {what}'s", ratios(case, DIFF, what), bound)
 
 
 def tables(figures: Figures) -> list[Table]:

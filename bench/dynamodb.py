@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import random
-import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from itertools import count, islice
 from statistics import median
+from threading import Barrier
+from time import perf_counter
 from typing import Any
 
 from botocore.config import Config
 
-from bench.harness import (
-    Figures,
-    Goal,
-    Table,
-    create_table,
-    goal_table,
-    interleaved,
-    timed_calls,
-)
+from bench.harness import Figures, Goal, Table, goal_table, interleaved, timed_calls
+from tests.support.in_process import definitions
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import Consumer, Message
 from xorack.acker.outbox import Outbox
@@ -40,6 +32,7 @@ TABLE = "bench"
 WRITERS = (1, 8, 64)
 BATCH = 1_000
 """Messages of a consumer's batch."""
+PEER = "xor-ack-dynamodb"
 _ROOT = traced((1 << 64) - 1)
 _PATIENT = RetryPolicy(attempts=1_000_000)
 
@@ -47,14 +40,13 @@ _PATIENT = RetryPolicy(attempts=1_000_000)
 class Peer:
     """The method of xor-ack-dynamodb: consistent read, conditional put, the caller retries."""
 
-    def __init__(self, table_name: str, client: Any) -> None:
-        self.table = table_name
+    def __init__(self, client: Any) -> None:
         self.client = client
 
     def create(self, tag: str, stamp: bytes) -> None:
         """Put the item."""
         self.client.put_item(
-            TableName=self.table,
+            TableName=TABLE,
             Item={schema.TAG: {"S": tag}, "stamp": {"B": stamp}},
             ConditionExpression="attribute_not_exists(tag)",
         )
@@ -63,11 +55,11 @@ class Peer:
         """XOR a stamp; retry with back-off while other writers are faster."""
         key, retry = {schema.TAG: {"S": tag}}, _PATIENT.start()
         while True:
-            response = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)
+            response = self.client.get_item(TableName=TABLE, Key=key, ConsistentRead=True)
             before = bytes(response["Item"]["stamp"]["B"])
             after = xor_bytes(before, stamp)
             condition = {
-                "TableName": self.table,
+                "TableName": TABLE,
                 "ConditionExpression": "#s = :s",
                 "ExpressionAttributeNames": {"#s": "stamp"},
                 "ExpressionAttributeValues": {":s": {"B": before}},
@@ -86,10 +78,7 @@ class Peer:
 
 def count_round_trips(client: Any, requests: int) -> dict[str, float]:
     """Count round trips per stamp of one writer on one chain."""
-    writers = {
-        "DynamoDBAcker": DynamoDBAcker(TABLE, schema.TAG, client),
-        "xor-ack-dynamodb": Peer(TABLE, client),
-    }
+    writers = {"DynamoDBAcker": DynamoDBAcker(TABLE, schema.TAG, client), PEER: Peer(client)}
     round_trips = {}
     for way, writer in writers.items():
         tag = f"{way}-{requests}"
@@ -101,41 +90,25 @@ def count_round_trips(client: Any, requests: int) -> dict[str, float]:
     return round_trips
 
 
-def write_concurrently(
-    stamp: Callable[[int, bytes], object], writers: int, seconds: float
-) -> float:
-    """Call ``stamp`` with the writer's number from several threads; return stamps a second."""
-    start = threading.Barrier(writers)
+def stamps_a_second(stamp: Callable[[int], object], threads: int, seconds: float) -> float:
+    """Call ``stamp`` with the thread's number from several threads; return those done in time."""
+    start = Barrier(threads)
 
-    def write(writer: int) -> int:
-        draw, stamps = random.Random(writer), 0
+    def write(thread: int) -> int:
         start.wait()
-        deadline = time.perf_counter() + seconds
-        while time.perf_counter() < deadline:
-            stamp(writer, traced(draw.getrandbits(64) | 1))
-            stamps += time.perf_counter() < deadline
+        stamps, deadline = 0, perf_counter() + seconds
+        while perf_counter() < deadline:
+            stamp(thread)
+            stamps += perf_counter() < deadline
         return stamps
 
-    with ThreadPoolExecutor(writers) as pool:
-        return sum(pool.map(write, range(writers))) / seconds
-
-
-def _consume(consumer: Consumer, tag: str, seconds: float) -> float:
-    """Consume batches of single requests; return stamps a second."""
-    stamps, start = 0, time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        messages = []
-        for number in range(stamps, stamps + BATCH):
-            (body,) = pack([Request.stamp_(tag, str(number), traced(number + 1))])
-            messages.append(Message(str(number), body))
-        result = consumer.consume(messages)
-        assert result.outcomes["applied"] == BATCH, result
-        stamps += BATCH
-    return stamps / (time.perf_counter() - start)
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(write, range(threads))) / seconds
 
 
 def _variants(client: Any, writers: int, seconds: float) -> dict[str, Callable[[], float]]:
     tags = (f"chain-{writers}-{number}" for number in count())
+    numbers = count(1)
 
     def acker() -> DynamoDBAcker:
         return DynamoDBAcker(TABLE, schema.TAG, client, policy=_PATIENT)
@@ -143,11 +116,12 @@ def _variants(client: Any, writers: int, seconds: float) -> dict[str, Callable[[
     def concurrently(ackers: Sequence[Peer | DynamoDBAcker]) -> float:
         tag = next(tags)
         ackers[0].create(tag, _ROOT)
+
+        def stamp(writer: int) -> None:
+            ackers[writer % len(ackers)].stamp(tag, traced(next(numbers)))
+
         with timed_calls(client, LATENCY):
-            return write_concurrently(
-                lambda writer, stamp: ackers[writer % len(ackers)].stamp(tag, stamp),
-                writers, seconds,
-            )  # fmt: skip
+            return stamps_a_second(stamp, writers, seconds)
 
     def consume() -> float:
         tag, ours = next(tags), acker()
@@ -155,11 +129,24 @@ def _variants(client: Any, writers: int, seconds: float) -> dict[str, Callable[[
         chains, workers = ChainWriter(ours.store), Workers(8)
         # No chain ends and no request is rejected.
         consumer = Consumer(chains, Outbox(chains, {}, workers=workers), None, workers=workers)
+
+        def batch() -> None:
+            messages = []
+            for number in islice(numbers, BATCH):
+                (body,) = pack([Request.stamp_(tag, str(number), traced(number))])
+                messages.append(Message(str(number), body))
+            result = consumer.consume(messages)
+            assert result.outcomes["applied"] == BATCH, result
+
+        batches, begun = 0, perf_counter()
         with timed_calls(client, LATENCY):
-            return _consume(consumer, tag, seconds)
+            while perf_counter() - begun < seconds:
+                batch()
+                batches += 1
+        return batches * BATCH / (perf_counter() - begun)
 
     return {
-        "xor-ack-dynamodb": lambda: concurrently([Peer(TABLE, client)]),
+        PEER: lambda: concurrently([Peer(client)]),
         "an acker each": lambda: concurrently([acker() for _ in range(writers)]),
         "one acker": lambda: concurrently([acker()]),
         "consumer": consume,
@@ -169,32 +156,32 @@ def _variants(client: Any, writers: int, seconds: float) -> dict[str, Callable[[
 def measure(quick: bool) -> Figures:
     """Count round trips, and measure stamps a second."""
     rounds, seconds = (1, 0.3) if quick else (3, 6.0)
-    figures: Figures = {"rounds": rounds, "seconds": seconds}
-    figures |= {"round_trips": {}, "stamps_a_second": {}}
+    trips, speeds = {}, {}
     with EmbeddedAWS() as aws:
         client = aws.client("dynamodb", config=Config(max_pool_connections=128))
-        create_table(client, TABLE)
+        table = definitions().table
+        client.create_table(TableName=TABLE, BillingMode="PAY_PER_REQUEST", **table)
         for requests in (10, 60, 200 if quick else 1000):
-            figures["round_trips"][str(requests)] = count_round_trips(client, requests)
+            trips[str(requests)] = count_round_trips(client, requests)
         for writers in WRITERS:
-            speeds = interleaved(_variants(client, writers, seconds), rounds)
-            figures["stamps_a_second"][str(writers)] = {n: median(of) for n, of in speeds.items()}
-    return figures
+            of_rounds = interleaved(_variants(client, writers, seconds), rounds)
+            speeds[str(writers)] = {name: median(of) for name, of in of_rounds.items()}
+    return {"rounds": rounds, "seconds": seconds, "round_trips": trips, "stamps_a_second": speeds}
 
 
 def tables(figures: Figures) -> list[Table]:
     """Make the tables."""
     goals = []
-    trips = Table(["stamp requests on one chain", *next(iter(figures["round_trips"].values()))])
+    trips = Table(["stamp requests on one chain", "DynamoDBAcker", PEER])
     for requests, of in figures["round_trips"].items():
         trips.add(f"{int(requests):,}", *of.values())
         what = f"round trips a stamp, {int(requests):,} on one chain"
         goals.append(Goal(what, of["DynamoDBAcker"], 1.1, "less"))
-    speeds = Table(["writers", *next(iter(figures["stamps_a_second"].values()))])
+    speeds = Table(["writers", PEER, "an acker each", "one acker", "consumer"])
     for writers, of in figures["stamps_a_second"].items():
         speeds.add(writers, *of.values())
-    peer = of["xor-ack-dynamodb"]
-    for way in list(of)[1:]:
-        what = f"{writers} writers, {way}: times xor-ack-dynamodb"
-        goals.append(Goal(what, of[way] / max(peer, 1e-9), 20, "more"))
+    peer, *ours = of
+    for way in ours:
+        what = f"{writers} writers, {way}: times {peer}"
+        goals.append(Goal(what, of[way] / max(of[peer], 1e-9), 20, "more"))
     return [trips, speeds, goal_table(goals)]

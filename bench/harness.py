@@ -7,7 +7,6 @@ ratio of their medians counts. Counts, such as round trips, depend on neither.
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,8 +16,6 @@ from math import floor, inf, log10
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, TypeVar
-
-from xorack.aws import schema
 
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
@@ -98,36 +95,6 @@ def _cell(value: str | float | None) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return f"{value:,}" if isinstance(value, int) else figure(value)
-
-
-def run_process(command: Sequence[object], **options: Any) -> str:
-    """Run a process with the options of `subprocess.run`; return its output.
-
-    Raises:
-        subprocess.CalledProcessError: It failed; its error output was printed.
-    """
-    words = [str(word) for word in command]
-    process = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options)
-    return str(process.stdout)
-
-
-def create_table(client: Any, name: str) -> None:
-    """Create a table with the keys and the index of the stack's."""
-    index = [(schema.DUE_SHARD, "HASH"), (schema.DUE_AT, "RANGE")]
-    types = {schema.TAG: "S", schema.DUE_SHARD: "N", schema.DUE_AT: "N"}
-    client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": schema.TAG, "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": n, "AttributeType": t} for n, t in types.items()],
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": schema.DUE_INDEX,
-                "KeySchema": [{"AttributeName": n, "KeyType": kind} for n, kind in index],
-                "Projection": {"ProjectionType": "KEYS_ONLY"},
-            }
-        ],
-    )
 
 
 @contextmanager

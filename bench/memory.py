@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from functools import partial
 from itertools import cycle, islice
@@ -10,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from bench.harness import ROOT, Figures, Goal, Table, goal_table, interleaved, run_process
+from bench.harness import ROOT, Figures, Goal, Table, goal_table, interleaved
 from xorack.compat.memory_acker import Acker
 
 LENGTHS = (8, 64, 648)
@@ -23,8 +24,8 @@ _BIN = Path(sys.executable).parent
 
 def _time_ack(package: Path, length: int, count: int) -> float:
     # `ack` uses `new Buffer`, of which node warns.
-    command = [_BIN / "node", "--no-deprecation", ROOT / "bench" / "ack.js"]
-    return float(run_process([*command, package, length, count]))
+    command = [_BIN / "node", "--no-deprecation", ROOT / "bench" / "ack.js", package]
+    return float(subprocess.check_output([*command, str(length), str(count)]))
 
 
 def _time_ours(length: int, count: int) -> float:
@@ -44,13 +45,12 @@ def measure(quick: bool) -> Figures:
     package = folder / "node_modules" / "ack"
     if not package.exists():
         quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        run_process([_BIN / "npm", "install", "--prefix", folder, f"ack@{VERSION}", *quiet])
+        install = [_BIN / "npm", "install", "--prefix", folder, f"ack@{VERSION}", *quiet]
+        subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
     figures: Figures = {"stamps": count}
+    ways = {"ack": partial(_time_ack, package), "Acker": _time_ours}
     for length in LENGTHS:
-        variants = {
-            "ack": partial(_time_ack, package, length, count),
-            "Acker": partial(_time_ours, length, count),
-        }
+        variants = {name: partial(way, length, count) for name, way in ways.items()}
         of_rounds = interleaved(variants, rounds)
         figures[str(length)] = {name: median(of) for name, of in of_rounds.items()}
     return figures

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 from threading import Event, Thread
 from typing import Any
 
-from bench.harness import Figures, Goal, figure, run_process
+from bench.harness import Figures, Goal, figure, interleaved
 
 PARTS = 8
 """Files of lineitem."""
@@ -24,12 +25,9 @@ _SAMPLE_SECONDS = 0.2
 
 def make_lines(folder: Path, scale: float) -> None:
     """Write TPC-H's lineitem as Parquet files; a scale factor of 1 is 6 million lines."""
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    program = shutil.which("tpchgen-cli", path=places)
-    if program is None:
-        raise RuntimeError("tpchgen-cli is not installed: it is in pyproject.toml")
-    options = ["-s", scale, "--tables=lineitem", f"--parts={PARTS}", f"--output-dir={folder}"]
-    run_process([program, "parquet", *options])
+    program = Path(sys.executable).with_name("tpchgen-cli")
+    options = ["-s", str(scale), "--tables=lineitem", f"--parts={PARTS}", f"--output-dir={folder}"]
+    subprocess.run([program, "parquet", *options], check=True, stdout=subprocess.DEVNULL)
 
 
 class ProcessTree:
@@ -70,33 +68,11 @@ class ProcessTree:
         for process in tree & found.keys():
             key, ticks = found[process]
             self._ticks[key] = ticks
-            self.worker_mb = max(self.worker_mb, _worker_mb(process))
-
-    @contextmanager
-    def sampled(self) -> Iterator[None]:
-        """Sample from time to time while the block runs."""
-        ended = Event()
-
-        def sample() -> None:
-            while not ended.wait(_SAMPLE_SECONDS):
-                self.sample()
-
-        thread = Thread(target=sample, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
-
-def _worker_mb(process: int) -> float:
-    """Return the resident memory of a process in MB if it is a worker of Spark, else 0."""
-    with suppress(OSError):  # the process ended
-        folder = Path(f"/proc/{process}")
-        if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
-            return int((folder / "statm").read_text().split()[1]) * _PAGE / (1 << 20)
-    return 0.0
+            with suppress(OSError):
+                folder = Path(f"/proc/{process}")
+                if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
+                    resident = int((folder / "statm").read_text().split()[1]) * _PAGE / (1 << 20)
+                    self.worker_mb = max(self.worker_mb, resident)
 
 
 class Meter:
@@ -118,10 +94,21 @@ class Meter:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure what runs in the block."""
+        """Measure what runs in the block; look at the processes from time to time."""
+        ended = Event()
+
+        def sample() -> None:
+            while not ended.wait(_SAMPLE_SECONDS):
+                self._processes.sample()
+
         cpu, begun = self._processes.cpu_seconds(), time.monotonic()
-        with self._processes.sampled():
+        thread = Thread(target=sample, daemon=True)
+        thread.start()
+        try:
             yield
+        finally:
+            ended.set()
+            thread.join()
         self._wall += time.monotonic() - begun
         self._cpu[name] = round(self._processes.cpu_seconds() - cpu, 2)
 
@@ -145,6 +132,28 @@ class Meter:
         no_quantiles = self.spark.sparkContext._gateway.new_array(self.spark._jvm.double, 0)
         found = context.statusStore().stageList(None, False, False, no_quantiles, None)
         return [found.apply(number) for number in range(found.size())]
+
+
+def run_variants(
+    variants: Mapping[str, Any], run: Callable[[Any], tuple[Hashable, Figures]], turns: int
+) -> dict[str, list[Figures]]:
+    """Run all variants of a case, turn after turn; each returns its result, or None, and figures.
+
+    Raises:
+        RuntimeError: The variants have different results.
+    """
+    results = set()
+
+    def figures_of(variant: Any) -> Figures:
+        result, figures = run(variant)
+        results.add(result)
+        return figures
+
+    jobs = {name: partial(figures_of, variant) for name, variant in variants.items()}
+    runs = interleaved(jobs, turns)
+    if len(results - {None}) != 1:
+        raise RuntimeError(f"the variants have different results: {results}")
+    return runs
 
 
 def cpu(run: Figures, steps: Sequence[str] = ()) -> float:

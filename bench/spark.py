@@ -11,10 +11,9 @@ import random
 import shutil
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
@@ -23,8 +22,8 @@ from unittest.mock import patch
 
 from pyspark.sql import functions as F
 
-from bench.harness import Figures, Goal, Table, accepting_server, goal_table, interleaved
-from bench.meter import PARTS, Meter, cpu, make_lines, ratios, spread_goal
+from bench.harness import Figures, Goal, Table, accepting_server, goal_table
+from bench.meter import PARTS, Meter, cpu, make_lines, ratios, run_variants, spread_goal
 from pipeline.count import count as count_words
 from pipeline.data import words_in, write_words
 from pipeline.folder import list_files
@@ -147,16 +146,11 @@ def run_words(database: Path, tracking: Any, meter: Meter) -> tuple[Any, list[Fi
 def run_case(
     case: Case, data: Path, queue_url: str, meter_in: Callable[[Path], Meter], turns: int
 ) -> dict[str, list[Figures]]:
-    """Run a pair of jobs, turn after turn, in some variants.
-
-    Raises:
-        RuntimeError: The variants have different results.
-    """
-    results, numbers = set(), count()
+    """Run a pair of jobs in some variants."""
     files = sorted(map(str, data.glob("lineitem/*.parquet")))[: case.parts]
 
-    def run(variant: Any) -> Figures:
-        out = data / f"out-{next(numbers)}"
+    def run(variant: Any) -> tuple[Hashable, Figures]:
+        out = data / "out"
         meter, tracking = meter_in(out), None
         if variant != "untracked":
             tracking = Tracking(meter.spark, queue_url, "bench", f"{out}/records", stamps=variant)
@@ -166,18 +160,14 @@ def run_case(
             written, reports = run_words(data / "corpus", tracking, meter)
         figures = meter.figures()
         if reports:
-            figures |= {"rows": reports[1]["units"], "chains": reports[1]["chains"]}
+            figures["chains"] = reports[1]["chains"]
             figures["messages"] = sum(report["messages"] for report in reports)
             figures["sent_bytes"] = sum(report["bytes"] for report in reports)
-        summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns)))
-        results.add(tuple(summary.first() or ()))
+        summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns))).first()
         shutil.rmtree(out)
-        return figures
+        return summary, figures
 
-    runs = interleaved({variant: partial(run, variant) for variant in case.variants}, turns)
-    if len(results) != 1:
-        raise RuntimeError(f"the variants have different results: {results}")
-    return runs
+    return run_variants({variant: variant for variant in case.variants}, run, turns)
 
 
 def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:

@@ -32,7 +32,6 @@ _RESOURCES = {
     "bus": "event bus",
 }
 """The options that name resources, in the order of `StackOutputs`."""
-_WIDTH = {"max_content_width": 100}
 
 
 class _Command(click.Command):
@@ -77,7 +76,7 @@ def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(
     cls=_Command,
-    context_settings=_WIDTH,
+    context_settings={"max_content_width": 100},
     epilog="Example: python -m measure --stack test --lose 0.05",
 )
 @_with(

@@ -10,15 +10,15 @@ from measure.options import Options, Plan
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES
 
 PRICES = {
-    "SQS requests": 0.50,
-    "Lambda requests": 0.20,
-    "Lambda GB-seconds": 13.3334,
-    "DynamoDB write units": 0.625,
-    "DynamoDB read units": 0.125,
-    "EventBridge events": 1.00,
-    "log kilobytes": 0.50,
+    "queue calls": 0.50,
+    "invocations": 0.20,
+    "GB-seconds": 13.3334,
+    "write units": 0.625,
+    "read units": 0.125,
+    "events": 1.00,
+    "GB of logs": 0.50,
 }
-"""Dollars for a million."""
+"""Dollars for a million, of logs for a GB; bench.capacity has the others."""
 PRICE_LIST = "us-east-1, 2026"
 _BILLED_BYTES = 1 << 16  # SQS bills a call for each 64 KB begun
 _ITEM_BYTES = 500  # of a chain's item besides its stamp and marks, about
@@ -46,12 +46,11 @@ class Totals(NamedTuple):
     @classmethod
     def of(cls, plans: Iterable[Plan]) -> Totals:
         """Sum up."""
-        sums = [0] * len(cls._fields)
-        for p in plans:
-            spilled = max(0, p.requests - INLINE_MARKS)
-            row = (1, p.units, p.requests, spilled, p.bad is not None, p.lost > 0)
-            sums = [total + number for total, number in zip(sums, row, strict=True)]
-        return cls(*sums)
+        rows = (
+            (1, p.units, p.requests, max(0, p.requests - INLINE_MARKS), bool(p.bad), p.lost > 0)
+            for p in plans
+        )
+        return cls(*map(sum, zip(*rows, strict=True)))
 
 
 def upper_estimate(options: Options, totals: Totals) -> dict[str, float]:

@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
+from functools import partial, reduce
+from itertools import chain, islice
 from math import inf
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import SendError
 from xorack.core.message import MAX_BODY_BYTES, pack_texts
 from xorack.core.request import Request
-from xorack.core.stamp import plain, traced
+from xorack.core.stamp import plain, traced, xor_bytes
 
 _ATTEMPTS = 8
 _MOST_LATE = 1000
@@ -29,17 +29,12 @@ _MOST_LATE = 1000
 
 def texts(plan: Plan) -> Iterator[str]:
     """Yield the requests of a chain as JSON texts, in the order in which it sends them."""
-    requests = _requests(plan)
-    create = next(requests).to_json()
-    head = [create]
+    requests = (request.to_json() for request in _requests(plan))
+    head = [next(requests)]
     if plan.bad is not None and plan.bad != "not JSON":
-        head.append(_bad(plan.bad, create))
-    if not plan.reverse:
-        yield from map(_text, head)
-    for request in requests:
-        yield _text(request.to_json())
-    if plan.reverse:
-        yield from map(_text, reversed(head))
+        head.append(_bad(plan.bad, head[0]))
+    in_order = chain(requests, reversed(head)) if plan.reverse else chain(head, requests)
+    return (json.dumps(request, separators=(",", ":")) for request in in_order)
 
 
 def _requests(plan: Plan) -> Iterator[Request]:
@@ -47,10 +42,8 @@ def _requests(plan: Plan) -> Iterator[Request]:
     make = plain if options.stamps == "plain" else partial(traced, cells=options.cells)
 
     def fold(first: int, end: int) -> bytes:
-        total = 0
-        for position in range(first, end):
-            total ^= int.from_bytes(make(plan.unit(position)), "little")
-        return total.to_bytes(options.stamp_bytes, "little")
+        stamps: Iterator[bytes] = (make(plan.unit(position)) for position in range(first, end))
+        return reduce(xor_bytes, stamps)
 
     detail = {"chain": plan.number}
     yield Request.create(tag, "create", make(plan.unit(0)), timeout=options.timeout, detail=detail)
@@ -70,10 +63,6 @@ def _bad(kind: str, create: dict[str, Any]) -> dict[str, Any]:
         "second create": {**create, "id": "second create"},
         "changed create": {**create, "timeout": create["timeout"] + 1},
     }[kind]
-
-
-def _text(request: Mapping[str, Any]) -> str:
-    return json.dumps(request, separators=(",", ":"))
 
 
 def interleave(plans: Iterator[Plan], width: int) -> Iterator[str]:
@@ -140,14 +129,16 @@ class Message(NamedTuple):
     copy: bool = False
 
 
+@dataclass
 class Sender:
     """Sends the chains of a run to a queue, from several threads."""
 
-    def __init__(self, options: Options, run: str, queue_url: str, client: Any) -> None:
-        self.options, self.run = options, run
-        self.queue_url, self.client = queue_url, client
-        self.sent = Sent()
-        self._lock = threading.Lock()
+    options: Options
+    run: str
+    queue_url: str
+    client: Any
+    sent: Sent = field(default_factory=Sent)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self) -> Sent:
         """Send all messages; raise SendError if the queue does not accept them."""

@@ -97,11 +97,9 @@ class Options:
         """Plan a chain of a run by its number."""
         draw = random.Random(f"{self.seed}/chain/{number}")
         sizes, weights = zip(*self.units, strict=True)
-        units = draw.choices(sizes, weights)[0]
-        lost = 0
+        units, lost, bad = draw.choices(sizes, weights)[0], 0, None
         if draw.random() < self.lose:
             lost = draw.randint(1, min(_MOST_LOST, max(1, units - 1)))
-        bad = None
         if draw.random() < self.malformed:
             bad = draw.choice(list(MALFORMED))
         elif draw.random() < self.reject:

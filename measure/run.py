@@ -39,25 +39,26 @@ class DeployedStack:
     client: Callable[[str], Any]
 
 
+@dataclass
 class Measurement:
     """A measurement of a stack.
 
     Attributes:
         run: Its name, the beginning of all of its tags.
+        say: Shows a line to the user.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        run: str,
-        target: DeployedStack,
-        say: Callable[[str], Any],
-    ) -> None:
-        self.options, self.run, self.target, self.say = options, run, target, say
-        self.plans = list(options.plans(run))
-        outputs = target.outputs
-        self._queue_url, self._sqs = outputs.queue_url, target.client("sqs")
-        self._store = open_table(outputs.table_name, target.client("dynamodb"), outputs.retention)
+    options: Options
+    run: str
+    target: DeployedStack
+    say: Callable[[str], Any]
+
+    def __post_init__(self) -> None:
+        """Plan the chains and find the table."""
+        self.plans = list(self.options.plans(self.run))
+        outputs, client = self.target.outputs, self.target.client
+        self._queue_url, self._sqs = outputs.queue_url, client("sqs")
+        self._store = open_table(outputs.table_name, client("dynamodb"), outputs.retention)
         self._leftovers = Leftovers()
         self._events = Events()
         self._dead: list[tuple[str, str]] = []
@@ -73,10 +74,8 @@ class Measurement:
         outputs = self.target.outputs
         with ExitStack() as stack:
             stack.callback(self._clean_dead_letters)
-            subscription = subscribed(
-                self.run, outputs.bus_name, self.target.client, self._leftovers
-            )
-            self._events = stack.enter_context(subscription)
+            events = subscribed(self.run, outputs.bus_name, self.target.client, self._leftovers)
+            self._events = stack.enter_context(events)
             self.say(f"sending {len(self.plans):,} chains")
             self._chains_left = True
             sender = Sender(self.options, self.run, self._queue_url, self._sqs)

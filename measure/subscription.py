@@ -18,11 +18,12 @@ from xorack.aws.client import error_code
 from xorack.core.errors import XorAckError
 from xorack.core.event import SOURCE
 from xorack.ops.dead_letters import DeadMessage
+from xorack.ops.redrive import Redrive
 
 _RECEIVERS = 4
 _WAIT_SECONDS = 1
-_HOLD_SECONDS = 300
 _PROBE_SECONDS = 90
+_MOST_DEAD_LETTERS = 1_000_000
 
 
 class MeasureFailed(XorAckError):
@@ -64,11 +65,11 @@ class Events:
             events.append(Event(kind, detail, received_at))
 
 
+@dataclass
 class Leftovers:
     """Names of what a clean-up could not remove, each with the command that does."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
+    lines: list[str] = field(default_factory=list)
 
     def remove(self, name: str, remove: Callable[[], object], command: str) -> None:
         """Remove a thing unless it does not exist; remember its name if that fails."""
@@ -86,11 +87,7 @@ def subscribed(
 ) -> Iterator[Events]:
     """Subscribe to the events of a run by a rule and a queue of its name, and receive them.
 
-    Args:
-        run: The run's name.
-        bus_name: The event bus.
-        client: Makes the boto3 client of a service.
-        leftovers: Gets what cannot be removed at the end.
+    ``leftovers`` gets what cannot be removed at the end.
 
     Raises:
         MeasureFailed: The rule does not deliver.
@@ -127,7 +124,7 @@ def subscribed(
         )
         # The policy is there from the beginning: a later one may take a minute.
         attributes = {
-            "Policy": json.dumps(_policy(queue_arn, rule_arn)),
+            "Policy": _policy(queue_arn, rule_arn),
             "MessageRetentionPeriod": "86400",
             "VisibilityTimeout": "60",
         }
@@ -145,7 +142,7 @@ def subscribed(
         yield events
 
 
-def _policy(queue_arn: str, rule_arn: str) -> dict[str, Any]:
+def _policy(queue_arn: str, rule_arn: str) -> str:
     statement = {
         "Effect": "Allow",
         "Principal": {"Service": "events.amazonaws.com"},
@@ -153,7 +150,7 @@ def _policy(queue_arn: str, rule_arn: str) -> dict[str, Any]:
         "Resource": queue_arn,
         "Condition": {"ArnEquals": {"aws:SourceArn": rule_arn}},
     }
-    return {"Version": "2012-10-17", "Statement": [statement]}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
 def _probe(run: str, bus_name: str, bus: Any, sqs: Any, url: str) -> None:
@@ -176,12 +173,10 @@ def _probe(run: str, bus_name: str, bus: Any, sqs: Any, url: str) -> None:
     )
 
 
-def _poll(sqs: Any, url: str, **options: Any) -> list[Any]:
+def _poll(sqs: Any, url: str) -> list[Any]:
     """Receive up to ten messages."""
-    response = sqs.receive_message(
-        QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=_WAIT_SECONDS, **options
-    )
-    return list(response.get("Messages", []))
+    limits = {"MaxNumberOfMessages": 10, "WaitTimeSeconds": _WAIT_SECONDS}
+    return list(sqs.receive_message(QueueUrl=url, **limits).get("Messages", []))
 
 
 def _receive(events: Events, stop: threading.Event, sqs: Any, url: str) -> None:
@@ -192,55 +187,30 @@ def _receive(events: Events, stop: threading.Event, sqs: Any, url: str) -> None:
                 event = json.loads(message["Body"])
                 if event["source"] == SOURCE:
                     events.add(event["detail-type"], event["detail"], now)
-            if messages:
-                _in_tens(sqs.delete_message_batch, url, messages)
+            entries = [
+                {"Id": str(n), "ReceiptHandle": message["ReceiptHandle"]}
+                for n, message in enumerate(messages)
+            ]
+            if entries:
+                sqs.delete_message_batch(QueueUrl=url, Entries=entries)
         except (ClientError, BotoCoreError):
             stop.wait(1)  # the events stay in the queue
 
 
-def _in_tens(call: Callable[..., Any], url: str, messages: list[Any], **fields: Any) -> None:
-    for at in range(0, len(messages), 10):
-        entries = [
-            {"Id": str(n), "ReceiptHandle": message["ReceiptHandle"], **fields}
-            for n, message in enumerate(messages[at : at + 10])
-        ]
-        call(QueueUrl=url, Entries=entries)
-
-
 def take_dead_letters(run: str, queue_url: str, sqs: Any) -> list[tuple[str, str]]:
-    """Remove the dead-lettered messages of a run; show the others to other readers again.
+    """Remove the dead-lettered messages of a run; the others stay.
 
     Returns:
         The tag and the reason of each.
     """
-    taken, others = [], []
-    try:
-        while True:
-            messages = _poll(
-                sqs,
-                queue_url,
-                VisibilityTimeout=_HOLD_SECONDS,
-                MessageAttributeNames=["All"],
-                AttributeNames=["SentTimestamp"],
-            )
-            mine = [m for m in messages if f'"tag":"{run}/' in _text(m)]
-            others += [m for m in messages if m not in mine]
-            if mine:
-                _in_tens(sqs.delete_message_batch, queue_url, mine)
-            taken += [(tag, _reason(m)) for m in mine for tag in sorted({*TAG.findall(_text(m))})]
-            if not messages:
-                return taken
-    finally:
-        if others:
-            with suppress(ClientError, BotoCoreError):
-                call = sqs.change_message_visibility_batch
-                _in_tens(call, queue_url, others, VisibilityTimeout=0)
-
-
-def _text(message: Mapping[str, Any]) -> str:
-    return "".join(DeadMessage.read(dict(message)).bodies)
-
-
-def _reason(message: Mapping[str, Any]) -> str:
-    attribute = message.get("MessageAttributes", {}).get("error", {})
-    return str(attribute.get("StringValue") or DeadMessage.read(dict(message)).reason)
+    queue, taken = Redrive(queue_url, "", sqs), list[DeadMessage]()
+    survey = queue.survey(limit=_MOST_DEAD_LETTERS, keep=_MOST_DEAD_LETTERS)
+    # Not by a prefix of tags: a body that is not JSON has none.
+    survey.ids = {message.id for message in survey.messages if f'"tag":"{run}/' in message.body}
+    if survey.ids:
+        queue.delete(survey, taken.extend)
+    return [
+        (tag, message.error or message.reason)
+        for message in taken
+        for tag in dict.fromkeys(TAG.findall(message.body))
+    ]

@@ -185,7 +185,7 @@ def test_an_invalid_argument_is_one_line_on_stderr(
     database, queue, tmp_path, check_error, more, message
 ):
     root, _ = database
-    given = [argument.format(endpoint=queue.endpoint) for argument in more]
+    given = [argument.format(endpoint=queue.endpoint_url) for argument in more]
     assert run_split(queue, root, tmp_path / "w", *given) == 1
     check_error(message, tmp_path / "w")
 

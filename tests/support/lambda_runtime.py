@@ -14,15 +14,17 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.http_server import Handler, Server
+
 ROOT = Path(__file__).resolve().parents[2]
 DENIED = b'{"__type": "com.amazon.coral.service#AccessDeniedException", "message": "denied"}'
 TRACE = "Root=1-58406520-a006649127e371903a2de979;Parent=53995c3f42cd8ad8;Sampled=1"
+JSON = {"Content-Type": "application/json"}
 _INVOCATION = "/2018-06-01/runtime/invocation/"
 
 
@@ -52,15 +54,14 @@ def run_function(
     pytest.importorskip("awslambdaric", reason="AWS has built it for Linux only")
     result = Run()
     with _Server(events, result) as server:
-        address = f"127.0.0.1:{server.server_port}"
-        endpoint = f"http://{address}"
+        endpoint = server.endpoint_url
         process = subprocess.Popen(
             [sys.executable, "-B", "-m", "awslambdaric", f"lambda_src.{name}.handler"],
             cwd=folder,
             env={
                 "PATH": os.environ["PATH"],
                 "PYTHONPATH": str(folder),
-                "AWS_LAMBDA_RUNTIME_API": address,
+                "AWS_LAMBDA_RUNTIME_API": endpoint.removeprefix("http://"),
                 "AWS_LAMBDA_FUNCTION_NAME": name,
                 "AWS_LAMBDA_LOG_FORMAT": "JSON",
                 "AWS_LAMBDA_LOG_LEVEL": level,
@@ -93,28 +94,19 @@ def _end(process: subprocess.Popen[str], done: threading.Event) -> None:
     process.kill()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _Server(Server):
     def __init__(self, events: Sequence[Any], result: Run) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.events = list(enumerate(events))
         self.result = result
         self.done = threading.Event()
-        self.thread = threading.Thread(target=self.serve_forever, daemon=True)
-
-    def __enter__(self) -> _Server:
-        self.thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.done.set()
-        self.shutdown()
-        self.server_close()
+        super().__exit__()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Handler):
     server: _Server
 
     def do_GET(self) -> None:
@@ -123,33 +115,18 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(60)
             return
         number, event = self.server.events.pop(0)
-        self._respond(
-            200,
-            json.dumps(event).encode(),
-            {
-                "Lambda-Runtime-Aws-Request-Id": f"request-{number}",
-                "Lambda-Runtime-Deadline-Ms": str(int(time.time() * 1000) + 30_000),
-                "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:eu-west-1:1:function:f",
-                "Lambda-Runtime-Trace-Id": TRACE,
-            },
-        )
+        headers = {
+            "Lambda-Runtime-Aws-Request-Id": f"request-{number}",
+            "Lambda-Runtime-Deadline-Ms": str(int(time.time() * 1000) + 30_000),
+            "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:eu-west-1:1:function:f",
+            "Lambda-Runtime-Trace-Id": TRACE,
+        }
+        self.respond(200, json.dumps(event).encode(), {**JSON, **headers})
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.body()
         if self.path.startswith(_INVOCATION):
             self.server.result.responses.append(json.loads(body))
-            self._respond(202, b"{}", {})
+            self.respond(202, b"{}", JSON)
         else:
-            self._respond(400, DENIED, {"x-amzn-RequestId": "id-of-the-call"})
-
-    def _respond(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
+            self.respond(400, DENIED, {**JSON, "x-amzn-RequestId": "id-of-the-call"})

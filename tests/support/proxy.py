@@ -15,14 +15,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 import urllib3
 from botocore import xform_name
 
 from tests.support.fault_kinds import CALLS, FAULTS
-from xorack.local.embedded import HOST
+from tests.support.http_server import Handler, Server
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "expect", "content-length"}
 _REJECTIONS = {
@@ -63,7 +62,7 @@ class _Response(NamedTuple):
     body: bytes
 
 
-class FaultProxy:
+class FaultProxy(Server):
     """The proxy, a context manager; tests/e2e/test_faults.py shows its use.
 
     Attributes:
@@ -74,6 +73,7 @@ class FaultProxy:
     """
 
     def __init__(self, target: str | None = None, *, seed: int = 0) -> None:
+        super().__init__(_Handler)
         self.target = target
         self.rates: Mapping[str, float] = {}
         self.happened: Counter[tuple[str, str]] = Counter()
@@ -81,17 +81,9 @@ class FaultProxy:
         self._calls: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._upstream = urllib3.PoolManager(maxsize=64, retries=False, timeout=60)
-        self._server = _Server((HOST, 0), type("Handler", (_Handler,), {"proxy": self}))
-        self.endpoint_url = f"http://{HOST}:{self._server.server_address[1]}"
-
-    def __enter__(self) -> FaultProxy:
-        serve = self._server.serve_forever
-        threading.Thread(target=serve, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__()
         self._upstream.clear()
 
     def respond(self, call: _Call) -> _Response | None:
@@ -185,44 +177,23 @@ def total(happened: Mapping[tuple[str, str], int]) -> int:
     return sum(count for (_, fault), count in happened.items() if fault)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Log nothing: broken connections are normal here."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    proxy: FaultProxy
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1  # a response leaves in one piece
+class _Handler(Handler):
+    server: FaultProxy
 
     def do_POST(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        body = self.rfile.read(int(headers["content-length"]))
         try:
-            response = self.proxy.respond(_Call(self.path, headers, body))
+            response = self.server.respond(_Call(self.path, headers, self.body()))
         except urllib3.exceptions.HTTPError as error:
             self.send_error(502, f"cannot reach the target: {error}")
             return
         if response is None:
             self._reset()
-            return
-        self.send_response_only(response.status)
-        for name, value in response.headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(response.body)))
-        self.end_headers()
-        self.wfile.write(response.body)
-        self.wfile.flush()
+        else:
+            self.respond(response.status, response.body, response.headers)
 
     def _reset(self) -> None:
         """Break the connection with a reset, as a dying peer does."""
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: `FaultProxy.happened` has the counts."""

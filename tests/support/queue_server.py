@@ -9,61 +9,39 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.http_server import Handler, Server
 from xorack.core.message import parse
 from xorack.core.request import Request
 
+JSON = {"Content-Type": "application/x-amz-json-1.0"}
 
-class QueueServer:
+
+class _Handler(Handler):
+    def do_POST(self) -> None:
+        operation = self.headers["X-Amz-Target"].partition(".")[2]
+        status, response = self.server.answer(operation, json.loads(self.body()))
+        self.respond(status, json.dumps(response).encode(), JSON)
+
+
+class QueueServer(Server):
     """A queue named ``stamps`` in any account.
 
-    It counts the messages that it received, and unless told otherwise keeps their bodies, in order.
+    It counts the messages that it received, and keeps their bodies, in order.
     """
 
-    def __init__(self, *, keep: bool = True) -> None:
+    def __init__(self) -> None:
+        super().__init__(_Handler)
+        self.queue_url = f"{self.endpoint_url}/123456789012/stamps"
         self.messages = 0
         self.bodies: list[str] = []
         self.groups: set[str | None] = set()
         self.refuse: Callable[[int], bool] = lambda count: False
         """Gets the number of messages so far; True fails the batch for good."""
-        self._keep = keep
         self._lock = threading.Lock()
-        server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                operation = self.headers["X-Amz-Target"].partition(".")[2]
-                status, response = server.respond(operation, request)
-                data = json.dumps(response).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/x-amz-json-1.0")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self._http.server_port}"
-        self.queue_url = f"{self.endpoint}/123456789012/stamps"
-        # stop() waits for the next poll: the default of half a second would be most of a test.
-        threading.Thread(target=self._http.serve_forever, args=[0.01], daemon=True).start()
-
-    def __enter__(self) -> QueueServer:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-    def respond(self, operation: str, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def answer(self, operation: str, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if not request["QueueUrl"].endswith("/stamps"):
             message = "The specified queue does not exist."
             return 400, {"__type": "com.amazonaws.sqs#QueueDoesNotExist", "message": message}
@@ -78,7 +56,7 @@ class QueueServer:
                 return 403, {"__type": "AccessDeniedException", "message": "not you"}
             self.messages += len(bodies)
             self.groups |= {entry.get("MessageGroupId") for entry in request["Entries"]}
-            self.bodies += bodies.values() if self._keep else ()
+            self.bodies += bodies.values()
         digests = {id: hashlib.md5(body.encode()).hexdigest() for id, body in bodies.items()}
         sent = [{"Id": id, "MessageId": id, "MD5OfMessageBody": md5} for id, md5 in digests.items()]
         return 200, {"Successful": sent, "Failed": []}

@@ -42,7 +42,8 @@ class Shell:
         """Run one command."""
         name, _, value = line.partition("=")
         if not re.fullmatch("[A-Z_]+", name):
-            program, *words = (Template(word).substitute(self.variables) for word in split(line))
+            words = shlex.split(line, comments=True)
+            program, *words = (Template(word).substitute(self.variables) for word in words)
             if program == "aws":
                 self.printed = self._aws(words)
             else:
@@ -87,11 +88,6 @@ class Shell:
         if cli.get("output") == "text":
             return "\t".join(found) if isinstance(found, list) else str(found)
         return json.dumps(found)
-
-
-def split(line: str) -> list[str]:
-    """Split a line into words as a shell does, without its comment."""
-    return shlex.split(line, comments=True)
 
 
 def _value(shape: Any, text: str) -> Any:

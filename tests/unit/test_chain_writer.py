@@ -357,3 +357,15 @@ def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
     assert store.kept[1:] == [NOW + (80 + 60) * DAY]
     assert store.chains["t"] == ended
     assert ended.marks_until == store.kept[-1]
+
+
+def test_late_requests_are_counted_on_the_same_chain_alone_and_at_most_once(store):
+    chains, old = writer(store, now=lambda: NOW, policy=NO_WAIT), store.chains["t"]
+    store.chains["t"] = replace(old, version=old.version + 1, repeated=2)
+    counted = chains.count_late(old, 1, 3)
+    assert (counted.repeated, counted.late, counted) == (3, 3, store.chains["t"])
+    store.write_faults = ["drop"]
+    assert chains.count_late(counted, 1, 1) == counted == store.chains["t"]
+    store.chains["t"] = later = replace(counted, nonce=5)
+    assert chains.count_late(counted, 1, 1) == counted
+    assert store.chains["t"] == later

@@ -3,6 +3,7 @@
 import io
 import json
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,27 +25,22 @@ ID = "00000000000000aa"
 def summary(*words, missing, unknown=(), by_events=0):
     """The summary of a repair of two chains."""
     named = [{"id": ID, **word._asdict()} for word in words]
-    repaired = ["demo/file/a", "demo/file/b"]
-    return {
-        **{"missing": missing, "named": named, "repaired": repaired},
-        **{"unknown": unknown, "by_events": by_events},
-    }
+    counts = {"missing": missing, "unknown": unknown, "by_events": by_events}
+    return {**counts, "named": named, "repaired": ["demo/file/a", "demo/file/b"]}
 
 
 def result(*, words=12_345, repair=None, errors=0, **fields):
-    return Result(
-        **{
-            "split": {"files": 3, "words": 12_345},
-            "count": {"words": words, "distinct": 678, **(repair or {})},
-            "acked": 3,
-            "unacked": [],
-            "usage": Usage(messages=2, invocations=4, errors=errors, writes=9),
-            "counts": Path.cwd() / ".demo" / "counts",
-            "commonest": [("self", 1000), ("is", 20)],
-            "seconds": {"set up": 1.0, "split": 2.0, "count": 3.0, "all": 6.54},
-            **fields,
-        }
+    good = Result(
+        split={"files": 3, "words": 12_345},
+        count={"words": words, "distinct": 678, **(repair or {})},
+        acked=3,
+        unacked=[],
+        usage=Usage(messages=2, invocations=4, errors=errors, writes=9),
+        counts=Path.cwd() / ".demo" / "counts",
+        commonest=[("self", 1000), ("is", 20)],
+        seconds={"set up": 1.0, "split": 2.0, "count": 3.0, "all": 6.54},
     )
+    return replace(good, **fields)
 
 
 def printed(result):

@@ -7,13 +7,9 @@ from xorack import errors
 
 LIBRARY = Path(errors.__file__).parent
 NAMED_ELSEWHERE = {
-    "BufferLengthsUnequal",
-    "LessThanTwoBuffers",
-    "StaleLocalData",
-    "TagExists",
-    "TagNotFound",
-}
-NAMED_ELSEWHERE |= {"RequestIdReused", "ZeroBufferNoOp"}
+    "BufferLengthsUnequal", "LessThanTwoBuffers", "RequestIdReused", "StaleLocalData", "TagExists",
+    "TagNotFound", "ZeroBufferNoOp",
+}  # fmt: skip
 
 
 def error_classes():

@@ -340,8 +340,8 @@ def test_the_estimate_is_above_what_a_load_takes(options):
         reads += chain.version * math.ceil(item / 4096)
     queue_calls = 3 * sent.messages + 100
     amounts = dict.fromkeys(PRICES, 0) | {
-        "SQS requests": queue_calls, "DynamoDB write units": writes, "DynamoDB read units": reads,
-        "EventBridge events": len(outcome.events),
+        "queue calls": queue_calls, "write units": writes, "read units": reads,
+        "events": len(outcome.events),
     }  # fmt: skip
     most = upper_estimate(options, Totals.of(outcome.plans))
     assert most.keys() == PRICES.keys()
@@ -373,10 +373,6 @@ def test_percentiles_are_by_nearest_rank():
 
 
 def test_the_prices_are_those_of_the_capacity_page():
-    names = (
-        "queue calls", "invocations", "GB-seconds", "write units", "read units", "events",
-        "GB of logs",
-    )  # fmt: skip
-    assert list(PRICES.values()) == [capacity.PRICES[name] for name in names]
+    assert capacity.PRICES.items() >= PRICES.items()
     region, date = PRICE_LIST.split(", ")
     assert f"{region} ({date})" in (ROOT / "docs" / "capacity.md").read_text()

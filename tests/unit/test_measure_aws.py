@@ -2,7 +2,6 @@
 
 import json
 import time
-from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError
@@ -11,6 +10,7 @@ from measure import subscription
 from measure.__main__ import measure
 from measure.subscription import Leftovers, subscribed, take_dead_letters
 from xorack.cli.commands import run
+from xorack.ops import redrive
 
 RUN = "measure-20260131-00000001"
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteQueue")
@@ -20,6 +20,7 @@ DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "Dele
 def _no_long_polling(monkeypatch):
     """moto delivers at once."""
     monkeypatch.setattr(subscription, "_WAIT_SECONDS", 0)
+    monkeypatch.setattr(redrive, "_WAIT_SECONDS", 0)
 
 
 def present(aws):
@@ -65,25 +66,18 @@ def test_a_subscription_is_removed_whatever_happens(aws, error):
     assert present(aws) == ([], [])
 
 
-@pytest.mark.parametrize("service", ["events", "sqs"])
-def test_an_interrupt_while_a_thing_is_made_removes_it(aws, service):
+@pytest.mark.parametrize(("service", "name"), [("events", "put_rule"), ("sqs", "create_queue")])
+def test_an_interrupt_while_a_thing_is_made_removes_it(aws, monkeypatch, service, name):
     """The call takes effect, and its response does not arrive."""
-    name = {"events": "put_rule", "sqs": "create_queue"}[service]
-    real = aws.client(service)
+    client = aws.client(service)
+    real = getattr(client, name)
 
     def interrupted(**arguments):
-        getattr(real, name)(**arguments)
+        real(**arguments)
         raise KeyboardInterrupt
 
-    fake = SimpleNamespace(
-        **{n: getattr(real, n) for n in dir(real) if not n.startswith("_") and n != name},
-        **{name: interrupted},
-    )
-    clients = {"events": aws.client("events"), "sqs": aws.client("sqs"), service: fake}
-    with (
-        pytest.raises(KeyboardInterrupt),
-        subscribed(RUN, aws.bus_name, clients.__getitem__, Leftovers()),
-    ):
+    monkeypatch.setattr(client, name, interrupted)
+    with pytest.raises(KeyboardInterrupt), subscribed(RUN, aws.bus_name, aws.client, Leftovers()):
         pass
     assert present(aws) == ([], [])
 

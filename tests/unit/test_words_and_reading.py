@@ -13,7 +13,7 @@ from pipeline import reading
 from pipeline.folder import JobError, UnreadableFile
 from pipeline.reading import encoding_named, read_words
 from pipeline.words import leading_run, normalized
-from tests.support.plain_words import counted, words
+from tests.support.plain_words import words
 
 ALPHABET = "abcXYZ  \n\t.,-'_09éßΣσςİ–“”日本語한글\U0001f600\U00010400\u200d\ufeff"
 ENCODINGS = (
@@ -31,7 +31,6 @@ def test_words_are_runs_of_letters_and_digits():
     assert words("The don't_x: 3.14, naïve—STRASSE Straße") == (
         ["the", "don", "t", "x", "3", "14", "naïve", "strasse", "strasse"]
     )
-    assert counted("a b A\n") == {"a": 2, "b": 1}
     assert words(" \n--- \ufeff") == []
 
 
