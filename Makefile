@@ -31,7 +31,8 @@ GIVEN = $(filter command,$(origin $(1)))
 .PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth deploy clean distclean measure docs diff
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@"$(PYTHON)" -c 'import re, sys; targets = re.findall("^([a-z0-9-]+):.*?## (.*)", open(sys.argv[1]).read(), re.M); \
+	  print(*(f"  make {name:12} {does}" for name, does in targets), sep="\n")' $(firstword $(MAKEFILE_LIST))
 
 # Check PYTHON before a target runs it.
 .PHONY: python

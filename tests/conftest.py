@@ -51,6 +51,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(mark)
         if folder(item) == "simulation":
             item.add_marker("simulation")
+        # A time-out in a call to Spark's JVM would fail all later tests of the session.
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(1200))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.conftest import ROOT, item_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
+from tests.support.processes import members
 from xorack.errors import LocalError
 from xorack.local.deploy import deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
@@ -338,13 +339,6 @@ def test_nothing_remains_however_the_parent_ends(template, number):
         parent.communicate()
     assert eventually(lambda: not members(int(group)), seconds=30)
     assert not Path(directory).exists()
-
-
-def members(group):
-    """The running processes of a group."""
-    listed = subprocess.check_output(["ps", "-A", "-o", "pgid=,stat=,pid="], text=True)
-    lines = [line.split() for line in listed.splitlines()]
-    return [pid for pgid, stat, pid in lines if int(pgid) == group and not stat.startswith("Z")]
 
 
 BROKEN = {"Type": "AWS::SQS::Queue", "Properties": {"RedrivePolicy": {"maxReceiveCount": "x"}}}

@@ -9,7 +9,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from contextlib import suppress
 import pytest
 
 from tests.e2e.conftest import assert_acked, chain, events_of
+from tests.support.processes import processes
 from tests.support.proxy import RATES, FaultProxy, total
 from xorack.aws.sqs import send
 from xorack.core.errors import SendError
@@ -45,12 +45,10 @@ def kill_workers(aws, stopped):
     """Kill the processes that run Lambda functions, in the middle of their work."""
     end = time.monotonic() + KILLING_SECONDS
     while time.monotonic() < end and not stopped.wait(2):
-        parents = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid="], text=True)
-        for line in parents.splitlines():
-            pid, parent = map(int, line.split())
-            if parent == aws._process.pid:
+        for process in processes():
+            if process.parent == aws._process.pid:
                 with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(process.id, signal.SIGKILL)
 
 
 @pytest.fixture

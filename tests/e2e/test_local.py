@@ -13,9 +13,9 @@ import urllib.request
 import pytest
 
 from tests.e2e.conftest import ROOT, item_of
-from tests.e2e.test_embedded import members
 from tests.support.dead_letters import put_messages
 from tests.support.events import eventually
+from tests.support.processes import members
 from xorack.aws.sqs import send
 from xorack.cli import main
 from xorack.core.request import Request

@@ -13,6 +13,7 @@ import pytest
 from tests.spark.conftest import CONNECT
 from tests.spark.helpers import ROOT, write_files
 from tests.spark.test_diff_command import NEW, OLD
+from tests.support.processes import members
 
 pytestmark = pytest.mark.slow
 ARGUMENTS = ("old.csv", "new.csv", "--key", "order,line")
@@ -43,15 +44,6 @@ def start(tmp_path):
 
 def folders(tmp_path):
     return {path.name for path in tmp_path.iterdir()}, list((tmp_path / "tmp").glob("xorack-*"))
-
-
-def processes_of(group):
-    """List the live processes of a process group."""
-    listed = subprocess.run(
-        ["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True, check=True
-    )
-    lines = (line.split() for line in listed.stdout.splitlines())
-    return [stat for pgid, stat in lines if int(pgid) == group and not stat.startswith("Z")]
 
 
 def test_on_a_spark_of_its_own(start, tmp_path):
@@ -89,7 +81,7 @@ def test_an_interrupt_leaves_nothing(start, tmp_path, seconds):
     out, err = process.communicate(timeout=250)
     assert (process.returncode, out, err.strip()) == (130, "", "interrupted")
     deadline = time.monotonic() + 60
-    while processes_of(process.pid) and time.monotonic() < deadline:
+    while members(process.pid) and time.monotonic() < deadline:
         time.sleep(0.5)
-    assert processes_of(process.pid) == []
+    assert members(process.pid) == []
     assert folders(tmp_path)[1] == []
