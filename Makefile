@@ -13,6 +13,9 @@ VENV = "$(PYTHON)" tools/venv.py
 # Without bytecode each worker compiles some thousand modules: a quarter of the quick tests' time.
 unexport PYTHONDONTWRITEBYTECODE
 
+# npm trusts the certificates that the machine trusts, as pip and uv do.
+export NODE_USE_SYSTEM_CA := 1
+
 # A PYTHON given by the caller replaces the Python of an existing .venv.
 SAME_PYTHON := $(if $(filter command line environment,$(origin PYTHON)),--same-python)
 
