@@ -402,3 +402,12 @@ def test_a_new_request_is_validated(arguments, options, field):
     with pytest.raises(ArgumentError) as caught:
         Request(*arguments, **options)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("ids", "problem"),
+    [([5, 5], "a list of 2, expected each id once"), ([7, "x"], "'x', expected ids, each an int")],
+)
+def test_the_wrong_one_of_a_requests_ids_is_named(ids, problem):
+    with pytest.raises(ArgumentError, match=f"^starts: {problem}$"):
+        Request("stamp", "t", "id", starts=ids)

@@ -89,10 +89,13 @@ _HEX_ID = re.compile("[0-9a-f]{16}")
 def _ids(field: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, Iterable):
         raise ArgumentError(field, value, "a list of units' ids")
-    try:
-        return _distinct_ids(field, [check_unit(unit) for unit in value])
-    except ArgumentError as error:
-        raise ArgumentError(field, value, f"ids, each {error.expected}") from None
+    ids = []
+    for unit in value:
+        try:
+            ids.append(check_unit(unit))
+        except ArgumentError as error:
+            raise ArgumentError(field, unit, f"ids, each {error.expected}") from None
+    return _distinct_ids(field, ids)
 
 
 def _hex_ids(field: str, value: Any) -> tuple[int, ...]:
