@@ -77,7 +77,7 @@ def runs(spark, tmp_path_factory):
     root = tmp_path_factory.mktemp("repair")
     write_files(root / "db", {**TEXTS, "bad.txt": b"caf\xe9"})
     with QueueServer() as server:
-        assert run_split(server, root / "db", root / "w") == 0
+        assert run_split(server, root / "db", root / "w", "--keep-units") == 0
         split_sent, server.bodies = server.bodies, []
         gone = delete_rows(root / "w" / "words", lambda row: row["word"] in (FEW, MANY))
         lost = {(row["file"], row["position"], row["word"]) for row in gone}
