@@ -119,7 +119,7 @@ def test_events_that_take_long_to_make_leave_time_to_send_those_that_are_made(
 
     sizes: list[int] = []
     monkeypatch.setattr(EventBus, "entry", slow_entry)
-    policy = RetryPolicy(attempts=attempts, base=0, time_left=lambda: left[0])
+    policy = RetryPolicy(attempts=attempts, base_seconds=0, time_left=lambda: left[0])
     chains = [replace(ACKED, tag=f"t{n}") for n in range(9)]
     reasons = EventBus("bus", Client(), policy=policy).publish(chains)
     assert sizes == sent

@@ -9,7 +9,7 @@ def waits_of(**options):
     options.setdefault("draw", lambda: 1.0)
     retry = RetryPolicy(sleep=waits.append, **options).start()
     while retry.again():
-        assert retry.waited == waits[-1]
+        assert retry.waited_seconds == waits[-1]
     assert retry.attempt == len(waits) + 1
     return waits
 
