@@ -92,6 +92,7 @@ class _Batch:
         self.messages = messages
         self.requests: dict[str, list[Request]] = defaultdict(list)
         self.sources: dict[str, list[int]] = defaultdict(list)
+        self.chain_counts: Counter[int] = Counter()
         self.rejected: list[tuple[Rejected, int]] = []
         self.rejected_requests: dict[int, list[tuple[Request, str]]] = defaultdict(list)
         self.failed: dict[int, str] = {}
@@ -111,10 +112,20 @@ class _Batch:
                 self.sources[tag].append(index)
             if rejected:
                 self.rejected += [(entry, index) for entry in rejected]
+            self.chain_counts[index] = len({request.tag for request in requests})
 
     def receives(self, tag: str) -> int:
         """Return how often a message that holds requests for a chain was delivered at most."""
         return max(self.messages[index].receives for index in self.sources[tag])
+
+    def rank(self, tag: str) -> tuple[int, int]:
+        """Return the rank of a chain in the order of writes, the lowest first.
+
+        A message that was delivered more often has fewer attempts left. Among equals, one of few
+        chains would wait for the writes of thousands.
+        """
+        chain_counts = [self.chain_counts[index] for index in self.sources[tag]]
+        return -self.receives(tag), min(chain_counts)
 
     def fail(self, tag: str, reason: str) -> None:
         """Fail the messages that hold requests for a chain."""
@@ -201,11 +212,8 @@ class Consumer:
         return result
 
     def _write_chains(self, batch: _Batch, result: BatchResult) -> list[Chain]:
-        """Write all chains of a batch; return those whose event is pending.
-
-        Messages that were delivered most often go first: they have the fewest attempts left.
-        """
-        tags = sorted(batch.requests, key=batch.receives, reverse=True)
+        """Write all chains of a batch; return those whose event is pending."""
+        tags = sorted(batch.requests, key=batch.rank)
         slices = self._slices(batch, tags)
 
         def write(tag: str) -> Applied | str:

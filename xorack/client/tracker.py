@@ -27,7 +27,7 @@ from xorack.aws.sqs import queue_client, send_grouped
 from xorack.client.names import Candidate, Part, names_of
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.hashing import child_id, unit_id
-from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
+from xorack.core.request import MAX_REASON_BYTES, Op, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
 __all__ = ["StampKind", "Step", "Token", "Tracker"]
@@ -125,6 +125,18 @@ def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) 
         return {"starts": starts, "finishes": finishes, "cells": cells}
     stamp = sum_of((*starts, *finishes), cells)
     return {"stamp": stamp, "started": len(starts), "finished": len(finishes)}
+
+
+def _told(name: str, value: Any) -> Any:
+    """Return a field of a fail or a note as the protocol takes it: no NUL, no surrogates."""
+    if name == "missing":
+        return tuple(value)
+    if name == "missing_count" or (value is None and name == "text"):
+        return value
+    if not isinstance(value, str):
+        raise ArgumentError(name, value, "a string")
+    data = value.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
+    return data.decode("utf-8", "ignore")
 
 
 AnyToken = Token | Mapping[str, Any] | str
@@ -251,24 +263,61 @@ class Tracker:
         """
         return Step(self, tuple(map(Token.from_json, tokens)), fail=fail)
 
-    def fail(self, chain: AnyToken, reason: str, *, request_id: str | None = None) -> None:
+    def fail(
+        self,
+        chain: AnyToken,
+        reason: str,
+        *,
+        note: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> None:
         """Fail the chains of a token, for a reason that is cut off after 1,024 bytes.
 
-        The id of the request is by default a hash of the unit and the reason.
+        The id of the request is by default a hash of the unit and the other arguments. ``note`` has
+        ``text``, ``missing`` and ``missing_count``: see `note`.
 
         Raises:
-            ArgumentError: The token is invalid, or the reason is not a string.
+            ArgumentError: An argument is invalid.
             SendError: The queue did not accept the request.
         """
+        self._tell("fail", chain, {"reason": reason, **(note or {})}, request_id)
+
+    def note(
+        self,
+        chain: AnyToken,
+        text: str | None = None,
+        *,
+        missing: Iterable[int] = (),
+        missing_count: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Tell what was found out of a token's chains: their events have it if they fail.
+
+        It changes neither state nor deadline; the last note of a chain stands.
+
+        Args:
+            chain: The token.
+            text: What was found out, cut off after 1,024 bytes.
+            missing: The ids of at most 100 units that are missing.
+            missing_count: How many units are missing.
+            request_id: The request's id, by default a hash of the unit and the other arguments.
+
+        Raises:
+            ArgumentError: An argument is invalid, or there is neither a text nor a missing unit.
+            SendError: The queue did not accept the request.
+        """
+        found = {"text": text, "missing": missing, "missing_count": missing_count}
+        self._tell("note", chain, found, request_id)
+
+    def _tell(
+        self, op: Op, chain: AnyToken, fields: Mapping[str, Any], request_id: str | None
+    ) -> None:
         token = Token.from_json(chain)
-        if not isinstance(reason, str):
-            raise ArgumentError("reason", reason, "a string")
-        # The protocol allows neither NUL nor surrogates.
-        data = reason.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
-        reason = data.decode("utf-8", "ignore")
-        digest = hashlib.blake2b(reason.encode(), digest_size=8).hexdigest()
-        id = request_id or f"fail-{token.unit:016x}-{digest}"
-        self._send(*(Request.fail(tag, id, reason) for tag in token.tags))
+        content = {name: _told(name, value) for name, value in fields.items()}
+        text = "\0".join(str(value) for value in content.values() if value)
+        digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        id = request_id or f"{op}-{token.unit:016x}-{digest}"
+        self._send(*(Request(op, tag, id, **content) for tag in token.tags))
 
     def extend(
         self, chain: AnyToken, timeout: float | timedelta, *, request_id: str | None = None
