@@ -74,6 +74,12 @@ export class Tracker {
     await this.send(...tags.map((tag) => ({ op: "stamp", tag, id: `step-${unit}`, ...ids })));
     return result;
   }
+
+  // Tell what was found out: `text`, `missing` (ids) and `missing_count`. The last note of a chain stands.
+  async note({ unit, tags }, found) {
+    const id = `note-${unit}-${hex(xxh64(Buffer.from(JSON.stringify(found)), 42n))}`;
+    await this.send(...tags.map((tag) => ({ op: "note", tag, id, ...found })));
+  }
 }
 
 // Send to the queue of `xorack local`, which asks for no signature. On AWS, use its SDK.

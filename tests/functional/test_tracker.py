@@ -309,6 +309,20 @@ def test_extend_and_fail(tracker, functions):
         tracker.extend("x", 5)
 
 
+def test_the_event_of_a_failed_chain_has_the_note(tracker, functions):
+    token = tracker.start("t")
+    tracker.note(token, "a lone \ud800", missing_count=3)
+    tracker.note(token, "a lone \ud800", missing_count=3)
+    functions.deliver()
+    noted = json.loads(functions.item("t")["note"]["S"])
+    assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 3}
+    tracker.fail(token, "rows lack", note={"missing": iter([255]), "missing_count": 1})
+    functions.deliver()
+    event = functions.events()["t"]
+    found = {"text": None, "missing": ["00000000000000ff"], "missing_count": 1}
+    assert (event["reason"], event["note"]) == ("rows lack", found)
+
+
 def test_a_request_that_is_not_accepted_raises(tracker):
     with (
         failing("SendMessageBatch", "ServiceUnavailable", status=503),
@@ -326,6 +340,9 @@ INVALID_CALLS = {
     "timeout: 0": lambda tracker, token: tracker.extend(token, 0),
     "timeout: -5": lambda tracker, token: tracker.extend(token, -5),
     "reason": lambda tracker, token: tracker.fail(token, 5),
+    "text: 'missing'": lambda tracker, token: tracker.note(token),
+    "text: 5": lambda tracker, token: tracker.note(token, 5),
+    "no such field: fail has": lambda tracker, token: tracker.fail(token, "x", note={"txt": "y"}),
     "stamps: 'opaque'": lambda *_: Tracker("q", stamps="opaque"),
     "one kind and size": lambda tracker, token: tracker.step(token, Token(5, ("u",), cells=64)),
     "cells: 32, expected 16, 64, 256 or 1024": lambda *_: Tracker("q", cells=32),

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from datetime import timedelta
 from typing import Any, get_args
 
 from xorack.aws.client import PerProcess
@@ -27,7 +28,7 @@ from xorack.client.names import Candidate, Part, names_of
 from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.hashing import child_id, unit_id
-from xorack.core.request import MAX_REASON_BYTES, Request, validate_tag
+from xorack.core.request import MAX_REASON_BYTES, Op, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
 __all__ = ["Step", "Tracker"]
@@ -50,6 +51,18 @@ def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) 
     return {"stamp": stamp, "started": len(starts), "finished": len(finishes)}
 
 
+def _told(name: str, value: Any) -> Any:
+    """Return a field of a fail or a note as the protocol takes it: no NUL, no surrogates."""
+    if name == "missing":
+        return tuple(value)
+    if name == "missing_count" or (value is None and name == "text"):
+        return value
+    if not isinstance(value, str):
+        raise ArgumentError(name, value, "a string")
+    data = value.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
+    return data.decode("utf-8", "ignore")
+
+
 class _Collected:
     """The requests of a batch. Tasks that were started in its block may outlive it."""
 
@@ -65,10 +78,9 @@ class _Collected:
     def add(self, requests: Sequence[Request]) -> bool:
         """Add requests; return False if the batch was sent."""
         with self._lock:
-            if self._requests is None:
-                return False
-            self._requests += requests
-            return True
+            if self._requests is not None:
+                self._requests += requests
+            return self._requests is not None
 
     def close(self) -> list[Request]:
         """Return the requests, and take no more."""
@@ -139,8 +151,8 @@ class Tracker:
         self,
         tag: str,
         *parts: str | bytes | int,
-        timeout: float | None = None,
-        idle_timeout: float | None = None,
+        timeout: float | timedelta | None = None,
+        idle_timeout: float | timedelta | None = None,
         detail: Mapping[str, Any] | None = None,
         resume: Mapping[str, str] | None = None,
     ) -> Token:
@@ -152,8 +164,9 @@ class Tracker:
         Args:
             tag: The chain's name.
             *parts: The name of the root unit; by default the tag.
-            timeout: Seconds until the chain fails if it is not acked; by default the acker's.
-            idle_timeout: Seconds without a stamp until it fails; by default no limit.
+            timeout: Seconds, or a timedelta, until the chain fails if it is not acked; by default
+                the acker's.
+            idle_timeout: The same without a stamp; by default no limit.
             detail: A JSON object of at most 4 KiB, returned in the chain's events.
             resume: Who waits for the chain's end: ``{"step_functions": task token}`` or
                 ``{"lambda": callback id of a durable execution}``.
@@ -198,27 +211,66 @@ class Tracker:
         """
         return Step(self, tuple(map(self.keys.verified, tokens)), fail=fail)
 
-    def fail(self, chain: AnyToken, reason: str, *, request_id: str | None = None) -> None:
+    def fail(
+        self,
+        chain: AnyToken,
+        reason: str,
+        *,
+        note: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> None:
         """Fail the chains of a token, for a reason that is cut off after 1,024 bytes.
 
-        The id of the request is by default a hash of the unit and the reason.
+        The id of the request is by default a hash of the unit and the other arguments. ``note`` has
+        ``text``, ``missing`` and ``missing_count``: see `note`.
 
         Raises:
-            ArgumentError: The token is invalid, or the reason is not a string.
+            ArgumentError: An argument is invalid.
             SendError: The queue did not accept the request.
         """
-        token = self.keys.verified(chain)
-        if not isinstance(reason, str):
-            raise ArgumentError("reason", reason, "a string")
-        # The protocol allows neither NUL nor surrogates.
-        data = reason.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
-        reason = data.decode("utf-8", "ignore")
-        digest = hashlib.blake2b(reason.encode(), digest_size=8).hexdigest()
-        id = request_id or f"fail-{token.unit:016x}-{digest}"
-        self._send(*(Request.fail(tag, id, reason) for tag in token.tags))
+        self._tell("fail", chain, {"reason": reason, **(note or {})}, request_id)
 
-    def extend(self, chain: AnyToken, timeout: float, *, request_id: str | None = None) -> None:
-        """Move the deadline of a token's chains to ``timeout`` seconds from now.
+    def note(
+        self,
+        chain: AnyToken,
+        text: str | None = None,
+        *,
+        missing: Iterable[int] = (),
+        missing_count: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Tell what was found out of a token's chains: their events have it if they fail.
+
+        It changes neither state nor deadline; the last note of a chain stands.
+
+        Args:
+            chain: The token.
+            text: What was found out, cut off after 1,024 bytes.
+            missing: The ids of at most 100 units that are missing.
+            missing_count: How many units are missing.
+            request_id: The request's id, by default a hash of the unit and the other arguments.
+
+        Raises:
+            ArgumentError: An argument is invalid, or there is neither a text nor a missing unit.
+            SendError: The queue did not accept the request.
+        """
+        found = {"text": text, "missing": missing, "missing_count": missing_count}
+        self._tell("note", chain, found, request_id)
+
+    def _tell(
+        self, op: Op, chain: AnyToken, fields: Mapping[str, Any], request_id: str | None
+    ) -> None:
+        token = self.keys.verified(chain)
+        content = {name: _told(name, value) for name, value in fields.items()}
+        text = "\0".join(str(value) for value in content.values() if value)
+        digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        id = request_id or f"{op}-{token.unit:016x}-{digest}"
+        self._send(*(Request(op, tag, id, **content) for tag in token.tags))
+
+    def extend(
+        self, chain: AnyToken, timeout: float | timedelta, *, request_id: str | None = None
+    ) -> None:
+        """Move the deadline of a token's chains to ``timeout`` from now: seconds, or a timedelta.
 
         The id of the request is random by default: each call is a separate request.
 
@@ -243,11 +295,9 @@ class Tracker:
     def batch(self) -> Iterator[None]:
         """Collect what this thread or task of asyncio sends in the block; send it at the end.
 
-        A worker that takes several events at a time turns hundreds of steps into one message for
-        each group of chains.
-        Steps that ended are sent even if the block raises. Nothing is sent before the end of the
-        block, so acknowledge the events after it. Tasks that are started in the block share it,
-        and so do blocks inside it; another thread does not.
+        A worker of several events turns hundreds of steps into one message a group of chains.
+        Steps that ended are sent even if the block raises. Acknowledge the events after the block:
+        nothing is sent before. Tasks that start in it share it, blocks inside it too, threads not.
 
         Raises:
             SendError: The queue did not accept some requests.

@@ -13,8 +13,7 @@ from typing import Any
 import boto3
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from xorack import Tracker, event_tag, fan_in, fan_out, names_of
-from xorack.client.tracker import Step
+from xorack import Step, Tracker, event_tag, fan_in, fan_out, names_of
 
 BUCKET, WORK_QUEUE_URL = os.environ["BUCKET"], os.environ["WORK_QUEUE_URL"]
 TIMEOUT, FAILURE_RATE = float(os.environ["TIMEOUT"]), float(os.environ["FAILURE_RATE"])
