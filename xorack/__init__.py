@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from xorack.client.fan_in import step_of as step_of
     from xorack.client.fan_in import token_of as token_of
     from xorack.client.names import names_of as names_of
+    from xorack.client.token import Token as Token
     from xorack.client.tracker import Step as Step
-    from xorack.client.tracker import Token as Token
     from xorack.client.tracker import Tracker as Tracker
     from xorack.compat.dynamodb_acker import DynamoDBAcker as DynamoDBAcker
     from xorack.compat.memory_acker import Acker as Acker
@@ -49,7 +49,7 @@ _HOMES = {
     "SendReport": "xorack.aws.sqs",
     "Stamp": "xorack.core.stamp",
     "Step": "xorack.client.tracker",
-    "Token": "xorack.client.tracker",
+    "Token": "xorack.client.token",
     "Tracker": "xorack.client.tracker",
     "event_tag": "xorack.client.event_tag",
     "fan_in": "xorack.client.fan_in",

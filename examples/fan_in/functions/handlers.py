@@ -36,7 +36,7 @@ def split(event: dict[str, Any], context: Any) -> None:
         fan_out(step, lines_of(key), WORK_QUEUE_URL)
 
 
-@fan_in(tracker)
+@fan_in(tracker, tags=f"{BUCKET}/")
 def work(record: SQSRecord, step: Step | None) -> None:
     """Handle a line. Lines that say so are broken; others fail now and then."""
     if "broken" in record.body or random.random() < FAILURE_RATE:
