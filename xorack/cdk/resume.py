@@ -21,10 +21,10 @@ _ACTIONS: Final = {
     ),
 }
 _ANY: Final = {
-    "step_functions": ("states", "stateMachine"),
-    "lambda": ("lambda", "function"),
+    "step_functions": ("states", "stateMachine", "state_machine"),
+    "lambda": ("lambda", "function", "function"),
 }
-"""Kind -> service and resource, for the ARN of all of this account and region."""
+"""Kind -> service and resource of an ARN, and the name of the construct's attribute."""
 
 
 class ResumeAccess:
@@ -52,13 +52,9 @@ class ResumeAccess:
             TypeError: It is neither.
             ValueError: It is of another account or region: AWS takes no token from there.
         """
-        for kind, attribute in (
-            ("step_functions", "state_machine_arn"),
-            ("lambda", "function_arn"),
-        ):
-            if hasattr(waiting, attribute):
-                break
-        else:
+        kind = "step_functions" if hasattr(waiting, "state_machine_arn") else "lambda"
+        arn = getattr(waiting, f"{_ANY[kind][2]}_arn", None)
+        if arn is None:
             raise TypeError(f"waiting is {waiting!r}: expected an IStateMachine or an IFunction")
         stack = Stack.of(self._scope)
         for what, here in (("account", stack.account), ("region", stack.region)):
@@ -68,7 +64,6 @@ class ResumeAccess:
                     f"grant_resume: {waiting.node.path} is in the {what} {there}, expected {here}: "
                     "its tokens are valid there only"
                 )
-        arn = getattr(waiting, attribute)
         self._arns[kind].append(arn)
         for function, access in self._members:
             access.add_statements(_statement(kind, arn))
@@ -85,7 +80,7 @@ class ResumeAccess:
             )
 
     def _all(self, kind: str) -> str:
-        service, resource = _ANY[kind]
+        service, resource, _ = _ANY[kind]
         arn = Stack.of(self._scope).format_arn(
             service=service,
             resource=resource,
