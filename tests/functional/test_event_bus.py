@@ -14,7 +14,6 @@ from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail, event_id
 from xorack.core.hashing import xxh64_long_inverse
-from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
 
 ACKED = Chain("t", b"\0", "acked", 1, 1, first_seen_at=1000, created_at=1000, ended_at=61_500)
@@ -97,33 +96,6 @@ def test_an_event_names_the_table(aws):
     assert asked == [1]
     table = DynamoDBStore(aws.table_name, client=aws.client("dynamodb")).table
     assert table.find_arn().endswith(f":table/{aws.table_name}")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "attempts", "sent"), [(0, 1, []), (10, 1, [4]), (10, 2, [4, 2])]
-)
-def test_events_that_take_long_to_make_leave_time_to_send_those_that_are_made(
-    monkeypatch, seconds, attempts, sent
-):
-    left = [float(seconds)]
-
-    class Client:
-        def put_events(self, Entries):
-            assert left[0] > 0
-            sizes.append(len(Entries))
-            return {"FailedEntryCount": 0}
-
-    def slow_entry(self, chain):
-        left[0] -= 1.5
-        return {}
-
-    sizes: list[int] = []
-    monkeypatch.setattr(EventBus, "entry", slow_entry)
-    policy = RetryPolicy(attempts=attempts, base=0, time_left=lambda: left[0])
-    chains = [replace(ACKED, tag=f"t{n}") for n in range(9)]
-    reasons = EventBus("bus", Client(), policy=policy).publish(chains)
-    assert sizes == sent
-    assert reasons == {f"t{n}": NO_TIME for n in range(sum(sent), 9)}
 
 
 def test_an_event_has_at_most_a_hundred_ids():

@@ -9,10 +9,11 @@ import pytest
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from tests.support.memory_store import MemoryStore
 from tests.support.services import Message, consume, sweep
+from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
-from xorack.core.message import pack, parse
+from xorack.core.message import MAX_BODY_BYTES, pack, pack_texts, parse
 from xorack.core.request import Request
 from xorack.core.stamp import traced, xor
 from xorack.errors import ConflictError, UnavailableError
@@ -32,7 +33,7 @@ class World:
         messages = [Message(f"m{i}", body, receives) for i, body in enumerate(bodies)]
         ports = self.store, self.bus, self.dead_letters
         options = {"policy": policy, "workers": workers, "now": lambda: self.now}
-        return consume(messages, *ports, default_timeout=DAY, **options)
+        return consume(messages, *ports, default_timeout_ms=DAY, **options)
 
     def sweep(self, policy=NO_WAIT):
         return sweep(self.store, self.bus, policy=policy, now=lambda: self.now, workers=1)
@@ -168,7 +169,7 @@ def test_from_messages_to_an_event(world):
     # One write for each of the two chains, one to mark the event as published.
     assert result.stats.writes == 3
     world.now += 1500
-    assert world.consume(message(finish("a", 3))).latencies == [1500]
+    assert world.consume(message(finish("a", 3))).latencies_ms == [1500]
     event = world.bus.events[-1]
     assert event == {
         "version": 1,
@@ -255,7 +256,7 @@ def test_a_message_older_than_the_tombstones_is_rejected_whole(world):
     messages = [
         Message(f"m{n}", message(create(f"t{n}")), 1, NOW - age) for n, age in enumerate(ages)
     ]
-    result = consume(messages, *ports, now=lambda: NOW, default_timeout=DAY)
+    result = consume(messages, *ports, now=lambda: NOW, default_timeout_ms=DAY)
     assert (result.failed, list(world.store.chains)) == ({}, ["t0"])
     (letter,) = world.dead_letters.letters
     assert (letter.body, letter.sent_at) == (messages[1].body, NOW - ages[1])
@@ -371,6 +372,64 @@ def test_without_time_the_messages_are_delivered_again(world):
     assert list(result.failed) == [f"m{i}" for i in range(4, 10)]
     assert set(result.failed.values()) == {"no time left in this invocation"}
     assert len(world.store.chains) == 4
+
+
+def test_a_message_of_few_chains_does_not_wait_for_messages_of_thousands(world):
+    """At 20 ms a write, an invocation of a minute writes some 3,000 chains of 87,000."""
+    fails = [f'{{"op":"fail","tag":"{n:x}","id":"f"}}' for n in range(87_000)]
+    bodies = [*pack_texts(fails, MAX_BODY_BYTES)][:3]
+    result = world.consume(*bodies, message(create("small")), policy=hurried(3_000))
+    assert sorted(result.failed) == ["m0", "m1", "m2"]
+    assert "small" in world.store.chains
+
+
+class SlowBus(EventBus):
+    """A bus of an invocation with a clock; an event of a failed chain takes 22 ms to make."""
+
+    def __init__(self, seconds, sent):
+        self.left = seconds
+        super().__init__("bus", self, policy=RetryPolicy(2, 0, time_left=lambda: self.left))
+        self.sent = sent
+
+    def entry(self, chain):
+        self.left -= 0.022 if chain.status == "failed" else 0
+        return {"tag": chain.tag}
+
+    def put_events(self, Entries):
+        self.sent += [entry["tag"] for entry in Entries]
+        return {}
+
+
+@pytest.mark.parametrize(("chains", "workers"), [(0, 1), (1_107, 1), (1_107, 8)])
+def test_naming_outstanding_units_takes_a_quarter_of_an_invocation(world, chains, workers):
+    """1 MiB of chains that failed, whose ids were chosen to be hard to name, took 25 s."""
+    tags, sent = [f"{n:04}" for n in range(chains)], []
+    failed = (request for tag in tags for request in (create(tag), Request.fail(tag, "f")))
+    bodies = pack([*failed, create("acked"), finish("acked")])
+    world.bus = SlowBus(60, sent)
+    result = world.consume(*bodies, workers=workers)
+    assert (sent[0], result.failed, world.bus.left >= 60 * 0.75 - 0.022) == ("acked", {}, True)
+    assert result.events + result.events_pending == 1 + chains
+    for _ in range(2 if chains else 0):
+        world.now += 60_000
+        world.bus = SlowBus(60, sent)
+        world.sweep()
+    assert sorted(sent) == [*tags, "acked"]
+    assert world.bus.left >= 60 * 0.75 - 0.022
+
+
+def test_the_sweeper_publishes_acked_chains_first(world):
+    requests = (
+        request
+        for tag in [f"{n:03}" for n in range(250)]
+        for request in (create(tag), Request.fail(tag, "f"))
+    )
+    world.bus.rejects = {f"{n:03}" for n in range(250)} | {"z"}
+    world.consume(*pack([*requests, create("z"), finish("z")]))
+    world.bus.rejects = set()
+    world.now += 60_000
+    world.sweep()
+    assert (world.tags()[0], len(world.tags())) == ("z", 251)
 
 
 def test_the_sweeper_publishes_the_event_after_a_crash(world):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import subprocess
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import xorack.aws
+from xorack.client.token import Keys, Token
 from xorack.client.tracker import Tracker
 from xorack.core.event import event_detail
 from xorack.core.hashing import unit_id, xxh64_long, xxh64_long_inverse
@@ -25,8 +27,8 @@ PATH = Path(__file__).parents[2] / "docs" / "vectors.json"
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
 JAVASCRIPT = Path(__file__).parents[1] / "vectors" / "vectors.mjs"
 LIMITS = Limits(
-    default_timeout=VECTORS["limits"]["default_timeout"] * 1000,
-    pending_timeout=VECTORS["limits"]["pending_timeout"] * 1000,
+    default_timeout_ms=VECTORS["limits"]["default_timeout"] * 1000,
+    pending_timeout_ms=VECTORS["limits"]["pending_timeout"] * 1000,
 )
 PARTS = {
     "str": str,
@@ -53,7 +55,7 @@ def dense(stamp):
 def test_the_format_is_frozen():
     """A changed line is a change of the protocol."""
     digest = hashlib.sha256(PATH.read_bytes()).hexdigest()
-    assert digest == "bb7db2b8a86891cba59a4c4ec1a59bf079a232b4e8aeca012cde3e5f9531af7e"
+    assert digest == "a10252612291c21bf31ddaded4fb0b780e41e0515cdefe3efd52bcb90f9a64bd"
 
 
 def test_the_docs_have_the_schema_of_events():
@@ -149,6 +151,13 @@ def test_trackers(case):
         children = [step.child(*parts_of(parts)) for parts in case["children"]]
     assert [token.to_json() for token in (root, *children)] == case["tokens"]
     assert queue.requests == case["requests"]
+
+
+@pytest.mark.parametrize("case", VECTORS["tokens"])
+def test_tokens(case):
+    keys, token = Keys(case["key"]), Token.from_json(case["token"])
+    assert keys.sign(replace(token, mac=None)) == keys.verified(case["token"]) == token
+    assert token.to_json() == case["token"]
 
 
 def test_a_client_in_javascript():

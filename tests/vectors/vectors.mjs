@@ -2,7 +2,7 @@
 // Usage: node vectors.mjs PATH; prints the number of cases by section, or throws.
 import assert from "node:assert";
 import { readFileSync } from "node:fs";
-import { Tracker, hex, long, number, unitId, xxh64 } from "../../examples/javascript/tracker.mjs";
+import { Tracker, hex, long, macOf, number, unitId, xxh64 } from "../../examples/javascript/tracker.mjs";
 
 const hash = (id) => xxh64(long(id), 42n);
 const days = (text) => BigInt(Date.parse(text.slice(0, 10)) / 86_400_000);
@@ -49,17 +49,20 @@ const isObject = (x) => typeof x === "object" && x !== null && !Array.isArray(x)
 const size = (x) => Buffer.byteLength(JSON.stringify(x));
 const base64 = (x) => typeof x === "string" && Buffer.from(x, "base64").toString("base64") === x;
 const stamp = (x) => base64(x) && Buffer.from(x, "base64").some(Boolean);
+const count = (x) => Number.isInteger(x) && x >= 0 && x < 2 ** 63;
 const ids = (x) => Array.isArray(x) && x.every((id) => /^[0-9a-f]{16}$/.test(id) && number(id)) && new Set(x).size === x.length;
 const FIELDS = {
-  op: (x) => Object.hasOwn(FIELDS_OF, x), tag: text(1, 1024), id: text(1, 128), stamp, started: (x) => Number.isInteger(x) && x >= 0,
-  finished: (x) => Number.isInteger(x) && x >= 0, timeout: seconds, idle_timeout: seconds,
+  op: (x) => Object.hasOwn(FIELDS_OF, x), tag: text(1, 1024), id: text(1, 128), stamp, started: count,
+  finished: count, timeout: seconds, idle_timeout: seconds,
   starts: ids, finishes: ids, cells: (x) => [0, 16, 64, 256, 1024].includes(x),
   detail: (x) => isObject(x) && size(x) <= 4096, reason: text(0, 1024),
+  text: text(1, 1024), missing: (x) => ids(x) && x.length > 0 && x.length <= 100, missing_count: count,
   resume: (x) => isObject(x) && Object.keys(x).length === 1 && (text(1, 2048)(x.step_functions) || text(1, 1024)(x.lambda)),
 };
+const NOTED = ["text", "missing", "missing_count"];
 const FIELDS_OF = {
   create: ["stamp", "started", "finished", "starts", "finishes", "cells", "timeout", "idle_timeout", "detail", "resume"],
-  stamp: ["stamp", "started", "finished", "starts", "finishes", "cells"], fail: ["reason"], extend: ["timeout"],
+  stamp: ["stamp", "started", "finished", "starts", "finishes", "cells"], fail: ["reason", ...NOTED], extend: ["timeout"], note: NOTED,
 };
 const hasIds = (request) => ["starts", "finishes", "cells"].some((name) => name in request);
 
@@ -87,6 +90,7 @@ function invalidField(request) {
   const wrong = Object.keys(request).find((name) => !allowed.includes(name) || !FIELDS[name](request[name]));
   if (wrong) return wrong;
   if (hasIds(request)) return invalidIds(request) ?? ["tag", "id"].find((name) => !(name in request));
+  if ((request.op === "note" || "missing_count" in request) && !("text" in request || "missing" in request)) return "text";
   return ["tag", "id", "stamp"].find((name) => allowed.includes(name) && !(name in request));
 }
 
@@ -124,8 +128,8 @@ class Chain {
   }
   apply(at, given) { // creates, then fails, then the rest; a create decides the length of stamps
     const requests = given.map(meaning), outcomes = [];
-    const ranked = ["create", "fail", "stamp", "extend"].map((op) => [...requests.keys()].filter((n) => requests[n].op === op));
-    const order = [...ranked[0], ...ranked[1], ...[...ranked[2], ...ranked[3]].sort((a, b) => a - b)];
+    const rank = ({ op }) => (op === "create" ? 0 : op === "fail" ? 1 : 2);
+    const order = [...requests.keys()].sort((a, b) => rank(requests[a]) - rank(requests[b]) || a - b);
     let length = this.stamp.length;
     for (const n of order) {
       outcomes[n] = this.outcome(requests[n], length);
@@ -139,7 +143,7 @@ class Chain {
     else if (this.status === "open" && this.zero && this.started === this.finished) this.end(at, "acked");
     return outcomes;
   }
-  add(at, { op, stamp: text, started = 0, finished = 0, timeout, idle_timeout: idle, detail, reason }) {
+  add(at, { op, stamp: text, started = 0, finished = 0, timeout, idle_timeout: idle, detail, reason, ...found }) {
     const stamp = bytes(text);
     if (stamp.length) {
       const old = this.stamp;
@@ -150,6 +154,8 @@ class Chain {
     }
     this.started += started;
     this.finished += finished;
+    const { text: said = null, missing = [], missing_count: lacking = null } = found;
+    if (said ?? missing.length) this.note = { text: said, missing, missing_count: lacking };
     if (op === "fail") this.failing ??= reason ?? "fail was asked";
     if (op === "extend") Object.assign(this, { deadline: at + (timeout ?? this.limits.default_timeout), extended: true });
     if (op !== "create") return;
@@ -166,16 +172,19 @@ class Chain {
   end(at, status, reason) { Object.assign(this, { status, reason, ended: at }); }
   event(tag, first) {
     if (this.ended === undefined) return null;
-    const { status, started, finished, detail = {}, reason, ended, stamp } = this;
+    const { status, started, finished, detail = {}, reason, ended, stamp, note } = this;
     const from = this.createdAt ?? first;
     const times = { created_at: time(from, this.limits.start), ended_at: time(ended, this.limits.start) };
     const event = { version: 1, tag, status, ...times, duration_ms: 1000 * (ended - from), started, finished, detail };
     if (status === "acked") return event;
-    if (![8, 648, 2568, 10_248, 40_968].includes(stamp.length)) return { ...event, reason };
-    const words = zeros(stamp.length).map((_, at) => stamp.readBigUInt64LE(8 * at));
+    const failed = { ...event, reason, ...(note && { note }) }, noted = note?.missing ?? [];
+    if (!noted.length && ![8, 648, 2568, 10_248, 40_968].includes(stamp.length)) return failed;
+    const words = stamp.length < 8 ? [1n] : zeros(stamp.length).map((_, at) => stamp.readBigUInt64LE(8 * at));
     const [found, complete] = peel(words);
     const units = started > 0 && started >= finished ? started - finished : null;
-    return { ...event, reason, outstanding: [...found].map((y) => NAMES.get(y)).sort(), outstanding_units: units, outstanding_named: found.size, outstanding_complete: complete && found.size >= (units ?? 0) };
+    const all = complete && found.size >= (units ?? 0) && (found.size > 0 || !noted.length);
+    const named = found.size ? [...found].map((y) => NAMES.get(y)).sort() : noted;
+    return { ...failed, outstanding: named, outstanding_units: units, outstanding_named: found.size, outstanding_complete: all };
   }
 }
 const NAMES = new Map([5n, 6n].map((id) => [hash(id), hex(id)])); // of the vectors' traced units: no inverse is needed
@@ -210,6 +219,13 @@ const CHECKS = {
     const made = await tracker.step(root, (child) => children.map((names) => child(...names.map(bytesOf))));
     assert.deepEqual([root, ...made].map((token) => ({ ...token, kind })), tokens);
     assert.deepEqual(sent.map((one) => (kind === "plain" ? meaning({ ...one, cells: 0 }) : one)), requests);
+  },
+  tokens: async ({ key, token }) => {
+    assert.equal(macOf(key, token), token.mac);
+    const step = (keys, given) => new Tracker(() => {}, keys).step(given, (child) => child());
+    const child = await step(`a new key,${key}`, token);
+    assert.equal(child.mac, macOf("a new key", child));
+    for (const forged of [{ ...token, unit: hex(7n) }, { ...token, mac: undefined }]) await assert.rejects(step(key, forged));
   },
 };
 for (const [section, check] of Object.entries(CHECKS)) {

@@ -69,7 +69,7 @@ class BatchResult:
             creates of chains that had ended.
         created: Chains created.
         ended: Chains ended, by status.
-        latencies: Milliseconds from create to ack of each chain that was acked here.
+        latencies_ms: Milliseconds from create to ack of each chain that was acked here.
         events: Events published.
         events_pending: Events that were not published: the sweeper publishes them.
         stats: Write statistics.
@@ -79,7 +79,7 @@ class BatchResult:
     outcomes: Counter[str] = field(default_factory=Counter)
     created: int = 0
     ended: Counter[str] = field(default_factory=Counter)
-    latencies: list[int] = field(default_factory=list)
+    latencies_ms: list[int] = field(default_factory=list)
     events: int = 0
     events_pending: int = 0
     stats: WriteStats = field(default_factory=WriteStats)
@@ -92,6 +92,7 @@ class _Batch:
         self.messages = messages
         self.requests: dict[str, list[Request]] = defaultdict(list)
         self.sources: dict[str, list[int]] = defaultdict(list)
+        self.chain_counts: Counter[int] = Counter()
         self.rejected: list[tuple[Rejected, int]] = []
         self.rejected_requests: dict[int, list[tuple[Request, str]]] = defaultdict(list)
         self.failed: dict[int, str] = {}
@@ -111,10 +112,20 @@ class _Batch:
                 self.sources[tag].append(index)
             if rejected:
                 self.rejected += [(entry, index) for entry in rejected]
+            self.chain_counts[index] = len({request.tag for request in requests})
 
     def receives(self, tag: str) -> int:
         """Return how often a message that holds requests for a chain was delivered at most."""
         return max(self.messages[index].receives for index in self.sources[tag])
+
+    def rank(self, tag: str) -> tuple[int, int]:
+        """Return the rank of a chain in the order of writes, the lowest first.
+
+        A message that was delivered more often has fewer attempts left. Among equals, one of few
+        chains would wait for the writes of thousands.
+        """
+        chain_counts = [self.chain_counts[index] for index in self.sources[tag]]
+        return -self.receives(tag), min(chain_counts)
 
     def fail(self, tag: str, reason: str) -> None:
         """Fail the messages that hold requests for a chain."""
@@ -189,7 +200,7 @@ class Consumer:
         Returns:
             The result. Messages that are not in ``failed`` may be deleted.
         """
-        batch = _Batch(messages, self.writer.clock() - self.writer.limits.retention)
+        batch = _Batch(messages, self.writer.clock() - self.writer.limits.retention_ms)
         result = BatchResult(stats=self.writer.stats)
         result.outcomes["rejected"] += sum(entry.request_count for entry, _ in batch.rejected)
         pending = self._write_chains(batch, result)
@@ -201,11 +212,8 @@ class Consumer:
         return result
 
     def _write_chains(self, batch: _Batch, result: BatchResult) -> list[Chain]:
-        """Write all chains of a batch; return those whose event is pending.
-
-        Messages that were delivered most often go first: they have the fewest attempts left.
-        """
-        tags = sorted(batch.requests, key=batch.receives, reverse=True)
+        """Write all chains of a batch; return those whose event is pending."""
+        tags = sorted(batch.requests, key=batch.rank)
         slices = self._slices(batch, tags)
 
         def write(tag: str) -> Applied | str:
@@ -301,7 +309,7 @@ class Consumer:
             result.ended[chain.status] += 1
             created_at, ended_at = chain.created_at, chain.ended_at
             if chain.status == "acked" and created_at is not None and ended_at is not None:
-                result.latencies.append(max(0, ended_at - created_at))
+                result.latencies_ms.append(max(0, ended_at - created_at))
             level, message = logging.INFO, "chain ended"
         else:
             level, message = logging.DEBUG, "chain written"

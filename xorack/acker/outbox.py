@@ -55,13 +55,14 @@ class Outbox:
         """Report ends and mark what was delivered, as long as there is time.
 
         Args:
-            chains: Finished chains with pending deliveries.
+            chains: Finished chains with pending deliveries. Acked ones go first: it takes long to
+                name the outstanding units of failed ones.
 
         Returns:
             The chains of which something is still pending: tag to reason.
         """
         waiting: dict[str, list[Chain]] = {}
-        for chain in chains:
+        for chain in sorted(chains, key=lambda chain: chain.status == "failed"):
             for channel in chain.undelivered:
                 waiting.setdefault(channel, []).append(chain)
         failures: dict[str, str] = {}

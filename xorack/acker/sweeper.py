@@ -88,14 +88,14 @@ class Sweeper:
             Exception: The index or the table cannot be read.
         """
         result = SweepResult(stats=self.writer.stats)
-        pending: dict[str, int] = {}  # tag to end
+        pending: dict[str, tuple[bool, int]] = {}  # tag to whether it failed, and its end
         try:
             for tags in self._due_pages():
                 self._judge(tags, pending, result)
         except _TimeOver:
             result.complete = False
         self._publish(pending, result)
-        result.add_pending(*pending.values())
+        result.add_pending(*(ended_at for _, ended_at in pending.values()))
         return result
 
     def _due_pages(self) -> Iterator[list[str]]:
@@ -114,7 +114,9 @@ class Sweeper:
             else:
                 return
 
-    def _judge(self, tags: list[str], pending: dict[str, int], result: SweepResult) -> None:
+    def _judge(
+        self, tags: list[str], pending: dict[str, tuple[bool, int]], result: SweepResult
+    ) -> None:
         """End the chains of a page that are complete or late; collect pending events."""
         if self.writer.retry_policy.time_left() <= 0:
             raise _TimeOver
@@ -136,15 +138,18 @@ class Sweeper:
             if after.undelivered:
                 ended_at = after.ended_at or self.writer.clock()
                 if after.tag in pending or len(pending) < _MAX_PENDING:
-                    pending[after.tag] = ended_at
+                    pending[after.tag] = (after.status == "failed", ended_at)
                 else:
                     result.add_pending(ended_at)
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not ended", problems)
 
-    def _publish(self, pending: dict[str, int], result: SweepResult) -> None:
-        """Publish pending events as long as the bus accepts some; remove those from ``pending``."""
-        tags = list(pending)
+    def _publish(self, pending: dict[str, tuple[bool, int]], result: SweepResult) -> None:
+        """Publish pending events as long as the bus accepts some; remove those from ``pending``.
+
+        Those of acked chains and of the longest ended go first.
+        """
+        tags = sorted(pending, key=pending.__getitem__)
         for at in range(0, len(tags), _SLICE):
             part = tags[at : at + _SLICE]
             try:

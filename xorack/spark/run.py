@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from xorack.core.errors import ArgumentError
@@ -30,8 +31,8 @@ class Run:
         run_id: The run's name, the first part of every tag. Repeat it to repeat the run: what is
             sent twice counts once. Another run has other chains.
         records: A folder that Spark can write to, where the record of each start is kept.
-        timeout: Seconds from the start of a chain to its failure, if it is not acked. By default
-            that of the stack.
+        timeout: Seconds, or a timedelta, from the start of a chain to its failure, if it is not
+            acked. By default that of the stack.
         idle_timeout: The same, from the last stamp.
         keep_units: Keep the id of each unit in the record, 8 bytes a row and the chain's columns.
             Rows that vanish from storage between the jobs have names then.
@@ -46,8 +47,8 @@ class Run:
     queue_url: str
     run_id: str
     records: str
-    timeout: float | None = None
-    idle_timeout: float | None = None
+    timeout: float | timedelta | None = None
+    idle_timeout: float | timedelta | None = None
     keep_units: bool = False
     region: str | None = None
     endpoint_url: str | None = None
@@ -65,8 +66,9 @@ class Run:
         if not isinstance(self.keep_units, bool):
             raise ArgumentError("keep_units", self.keep_units, "True or False")
         times = {"timeout": self.timeout, "idle_timeout": self.idle_timeout}
-        given = {name: seconds for name, seconds in times.items() if seconds is not None}
-        Request("create", self.run_id, "id", stamp=plain(1), **given)  # type: ignore[arg-type]
+        checked = Request("create", self.run_id, "id", stamp=plain(1), **times)  # type: ignore[arg-type]
+        for name in times:  # a timedelta becomes seconds
+            object.__setattr__(self, name, getattr(checked, name))
 
     @property
     def queue(self) -> Queue:
