@@ -241,6 +241,7 @@ class Proof(NamedTuple):
         frames: The frames that read the output; none if it was observed.
         files: The files that they read, with their bytes and times.
         outputs: A summary of these for the report.
+        problem: Why nothing may be sent, unless the output differs: it is what was started.
     """
 
     kind: str
@@ -248,6 +249,7 @@ class Proof(NamedTuple):
     frames: Sequence[DataFrame] = ()
     files: Files | None = None
     outputs: tuple[Stored, ...] = ()
+    problem: ArgumentError | None = None
 
 
 def proof_of(
@@ -270,10 +272,11 @@ def proof_of(
     if written is None:
         return Proof("read", total(rows, frames), frames)
     files: Files = {}
-    stored = [_stored(one, frame, line, files) for one, frame in zip(outputs, frames, strict=True)]
+    stored = [_stored(one, frame, files) for one, frame in zip(outputs, frames, strict=True)]
     kind = "written" if None not in stored else "read"
-    totals = total(rows, frames)
-    return Proof(kind, totals, frames, files, tuple(one for one in stored if one is not None))
+    kept = tuple(one for one in stored if one is not None)
+    problem = _started(line, outputs, frames)
+    return Proof(kind, total(rows, frames), frames, files, kept, problem)
 
 
 def as_list(outputs: Any, option: str) -> list[Output]:
@@ -284,27 +287,30 @@ def as_list(outputs: Any, option: str) -> list[Output]:
     return given
 
 
-def _stored(output: Output, frame: DataFrame, line: Line, files: Files) -> Stored | None:
-    """Add the files of an output; return them summed up, or None if nothing shows what is stored.
+def _started(
+    line: Line, outputs: Sequence[Output], frames: Sequence[DataFrame]
+) -> ArgumentError | None:
+    """Return an error if an output is what was started."""
+    for output, frame in zip(outputs, frames, strict=True):
+        places = folders(names_of(frame))
+        if output == line["source"] or set(places) & set(line["folders"]):
+            return ArgumentError(
+                "written",
+                problem=f"it reads what was started, {(*places, output)[0]}: give what this job "
+                "wrote, or read= to prove the reading alone",
+            )
+    return None
 
-    Raises:
-        ArgumentError: The output is what was started.
-    """
+
+def _stored(output: Output, frame: DataFrame, files: Files) -> Stored | None:
+    """Add the files of an output; return them summed up, or None if it shows nothing stored."""
     spark, names = frame.sparkSession, names_of(frame)
-    places = folders(names)
-    if output == line["source"] or set(places) & set(line["folders"]):
-        raise ArgumentError(
-            "written",
-            problem=f"it reads what was started, {(*places, output)[0]}: give what this job wrote, "
-            "or read= to prove the reading alone",
-        )
     found = files_of(spark, names) if names else {}
     files |= found
-    if not reads_plainly(frame) and not _is_table(spark, output):
+    is_table = _is_table(spark, output)
+    if not is_table and (not names or not reads_plainly(frame)):
         return None
-    if not names and not isinstance(output, str):
-        return None
-    place = places[0] if places else str(output)
+    place = folders(names)[0] if names else str(output)
     return Stored(place, len(names), sum(size for size, _ in found.values()))
 
 
@@ -316,11 +322,14 @@ def _is_table(spark: SparkSession, output: Output) -> bool:
 
 
 def check_unchanged(spark: SparkSession, proof: Proof) -> None:
-    """Compare the files of an output with those that were read.
+    """Check that an output is one, and compare its files with those that were read.
 
     Raises:
-        StateError: Some are gone, or were written again.
+        ArgumentError: It is what was started.
+        StateError: Some files are gone, or were written again.
     """
+    if proof.problem is not None:
+        raise proof.problem
     if not proof.files:
         return
     now = files_of(spark, list(proof.files))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, ColumnsError
+from xorack.core.errors import ArgumentError, ColumnsError, XorAckError
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
@@ -236,7 +236,10 @@ class TrackedRows(Rows):
     def _send(self, proof: Proof, settled: Settled, stamps: DataFrame) -> Report:
         """Send the requests that finish chains, and the notes for those that do not."""
         queue, sent = self.tracking.queue, Sent()
-        check_unchanged(self.tracking.spark, proof)
+        try:
+            check_unchanged(self.tracking.spark, proof)
+        except XorAckError as problem:
+            raise settled.error or problem from None
         if settled.chains:
             sent = send(stamps, queue, settled.chains)
         if settled.notes is not None and settled.noted:
