@@ -70,7 +70,7 @@ def make_event(batch: int, chains: int, size: int, *, ended: bool = False) -> di
     for number in range(size):
         tag, stamp = f"{batch}/chain-{number % chains}", traced((batch << 32) + number + 1)
         op = "create" if number < chains else "stamp"
-        requests = [Request(op, tag, f"r{number}", stamp, 1)]
+        requests = [Request(op, tag, f"r{number}", stamp, started=1)]
         if ended:
             requests.append(Request.stamp_(tag, "s", stamp, finished=1))
         (body,) = pack(requests)

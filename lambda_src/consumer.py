@@ -108,7 +108,7 @@ def _emit_metrics(result: BatchResult) -> dict[str, int]:
         Metric.MESSAGES_FAILED: len(result.failed),
     }
     # Powertools emits a metric of 100 values at once, and goes on.
-    for latency in result.latencies:
+    for latency in result.latencies_ms:
         metrics.add_metric(Metric.ACK_LATENCY, MetricUnit.Milliseconds, latency)
     for name, count in counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)

@@ -99,9 +99,9 @@ class Services:
     def limits(self) -> Limits:
         """Time-outs and retention of chains."""
         return Limits(
-            default_timeout=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
-            pending_timeout=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY),
-            retention=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
+            default_timeout_ms=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
+            pending_timeout_ms=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY),
+            retention_ms=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
             resumes=self.resumes,
         )
 
@@ -179,7 +179,7 @@ class Services:
             self._text("TABLE_NAME"),
             self._variables["PARTITION_KEY"] or schema.TAG,
             client,
-            retention=self.limits.retention,
+            retention_ms=self.limits.retention_ms,
             policy=policy,
         )
 
@@ -245,7 +245,7 @@ class Invocation:
         services = self._services
         writer = self._writer(1)
         writer.stats = self.writer.stats
-        policy = RetryPolicy(attempts=2, cap=1.0, time_left=self.time_left(1))
+        policy = RetryPolicy(attempts=2, cap_seconds=1.0, time_left=self.time_left(1))
         find_table = services.find_table(self.store(1))
         client = self.client("events", 1)
         bus = EventBus(services.bus_name, client, find_table=find_table, policy=policy)
@@ -262,7 +262,7 @@ class Invocation:
     @property
     def dead_letter_queue(self) -> tuple[str, int]:
         """The URL of the dead-letter queue, and the retention of chains in milliseconds."""
-        return self._services.dead_letter_queue_url, self._services.limits.retention
+        return self._services.dead_letter_queue_url, self._services.limits.retention_ms
 
     @cached_property
     def dead_letters(self) -> LazyDeadLetters:
@@ -293,7 +293,7 @@ class LazyDeadLetters:
             return []
         from xorack.aws.sqs import DeadLetterQueue
 
-        policy = RetryPolicy(attempts=5, cap=1.0, time_left=self._invocation.time_left(0))
+        policy = RetryPolicy(attempts=5, cap_seconds=1.0, time_left=self._invocation.time_left(0))
         client = self._invocation.client("sqs", 0)
         return DeadLetterQueue(self._queue_url, client, policy=policy).send(rejected)
 

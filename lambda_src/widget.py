@@ -82,9 +82,9 @@ def _render_chains(invocation: Invocation, limit: int, theme: Theme) -> str:
 def _render_dead_letters(invocation: Invocation, limit: int, theme: Theme) -> str:
     from xorack.web.dead_letter_page import read_sample, render_sample  # few calls show this page
 
-    queue_url, retention = invocation.dead_letter_queue
+    queue_url, retention_ms = invocation.dead_letter_queue
     try:
-        sample = read_sample(queue_url, invocation.client("sqs", 0), retention)
+        sample = read_sample(queue_url, invocation.client("sqs", 0), retention_ms)
         return render_sample(sample, limit, theme)
     except (UnavailableError, BotoCoreError, ClientError) as trouble:
         _LOG.error("dead-lettered messages not read: %s", trouble)

@@ -58,7 +58,7 @@ class Measurement:
         self.plans = list(self.options.plans(self.run))
         outputs, client = self.target.outputs, self.target.client
         self._queue_url, self._sqs = outputs.queue_url, client("sqs")
-        self._store = open_table(outputs.table_name, client("dynamodb"), outputs.retention)
+        self._store = open_table(outputs.table_name, client("dynamodb"), outputs.retention_ms)
         self._leftovers = Leftovers()
         self._events = Events()
         self._dead: list[tuple[str, str]] = []

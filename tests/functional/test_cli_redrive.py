@@ -152,7 +152,7 @@ def test_the_time_of_the_first_send_survives_every_redrive(stack, xorack, sqs):
     one.sent_timestamp = two.sent_timestamp = int(first)
     put(stack, *bodies(3), error="tag: 'books/3' already exists", sent_at=first)
     urls = stack.dead_letter_queue_url, stack.queue_url
-    short = redrive.Redrive(*urls, stack.client("sqs"), retention=DAY // 4)
+    short = redrive.Redrive(*urls, stack.client("sqs"), retention_ms=DAY // 4)
     assert short.survey().count("expired") == 3
     for _ in range(2):
         assert xorack("redrive", "--yes", "--all")[1][-1] == "3 messages sent back"

@@ -25,7 +25,7 @@ def client(aws):
 @pytest.fixture
 def make_acker(aws, client):
     def make_acker(**options):
-        policy = RetryPolicy(base=0.001, cap=0.01, **options)
+        policy = RetryPolicy(base_seconds=0.001, cap_seconds=0.01, **options)
         return DynamoDBAcker(aws.table_name, client=client, policy=policy)
 
     return make_acker

@@ -36,7 +36,7 @@ def store(aws):
 def test_the_last_writer_decides_how_long_a_finished_chain_is_kept(aws, store):
     """The stack's sweeper, if a client with another retention ended the chain."""
     ended = Chain("t", b"\0", "acked", version=1, ended_at=DAY, event_pending=True)
-    DynamoDBStore(aws.table_name, client=store.table.client, retention=DAY).write(None, ended)
+    DynamoDBStore(aws.table_name, client=store.table.client, retention_ms=DAY).write(None, ended)
     store.write(ended, mark_delivered(ended, ["event"]))
     assert aws.item("t")["expires_at"] == {"N": str(31 * DAY // 1000 + 1)}
 

@@ -30,7 +30,7 @@ def store(aws):
 @pytest.fixture
 def make_acker(aws, store):
     def make_acker():
-        policy = RetryPolicy(attempts=3, base=0.001)
+        policy = RetryPolicy(attempts=3, base_seconds=0.001)
         return DynamoDBAcker(aws.table_name, client=store.table.client, policy=policy)
 
     return make_acker

@@ -215,7 +215,7 @@ def test_metrics_are_those_of_powertools(functions, metrics):
 def test_all_latencies_are_emitted(functions, monkeypatch, capsys):
     from lambda_src import consumer
 
-    result = BatchResult(latencies=list(range(1000)))
+    result = BatchResult(latencies_ms=list(range(1000)))
     monkeypatch.setattr(consumer.Consumer, "consume", lambda *_: result)
     capsys.readouterr()
     assert functions.consume("ignored") == []
@@ -223,7 +223,7 @@ def test_all_latencies_are_emitted(functions, monkeypatch, capsys):
     # CloudWatch takes a hundred values of a metric at once.
     latencies = [line.get("AckLatency", []) for line in printed]
     assert max(map(len, latencies)) == 100
-    assert [value for values in latencies for value in values] == result.latencies
+    assert [value for values in latencies for value in values] == result.latencies_ms
     assert sum(line.get("MessagesFailed", []) == [0.0] for line in printed) == 1
 
 

@@ -48,7 +48,7 @@ class Code:
 
     def __init__(self, store, bus, now):
         self.store = store
-        self.options = {"now": lambda: now, "policy": NO_WAIT, "default_timeout": 24 * HOUR}
+        self.options = {"now": lambda: now, "policy": NO_WAIT, "default_timeout_ms": 24 * HOUR}
         self.bus = bus
         self.dead = FakeDeadLetters()
 

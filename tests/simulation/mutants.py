@@ -326,7 +326,7 @@ _BY_DAY: tuple[_Row, ...] = (
     ("two lengths of stamps do not fail the chain", transitions._fold_stamps,
      lambda fold, *call: {n: value for n, value in fold(*call).items() if n != "failing"}),
     ("tombstones expire at once", item.encode,
-     lambda encode, chain, key, retention: encode(chain, key, 0)),
+     lambda encode, chain, key, retention_ms: encode(chain, key, 0)),
     ("a newer format is read as this one", item.decode,
      lambda decode, stored, key: decode(
          {n: value for n, value in stored.items() if n != schema.FORMAT_NAME}, key)),

@@ -87,7 +87,7 @@ class Sender:
         self.client = client
 
     def send(self, requests: list[Request], max_bytes: int) -> None:
-        policy = RetryPolicy(attempts=3, cap=1.0)
+        policy = RetryPolicy(attempts=3, cap_seconds=1.0)
         send(QUEUE, requests, self.client, max_bytes=max_bytes, policy=policy)
 
     def redrive(self) -> None:
@@ -96,8 +96,8 @@ class Sender:
         tool.move(KINDS, Survey([], 0, complete=True))
 
     def acker(self, attempts: int) -> DynamoDBAcker:
-        policy = RetryPolicy(attempts=attempts, cap=1.0)
-        return DynamoDBAcker(TABLE, KEY, self.client, policy=policy, retention=RETENTION)
+        policy = RetryPolicy(attempts=attempts, cap_seconds=1.0)
+        return DynamoDBAcker(TABLE, KEY, self.client, policy=policy, retention_ms=RETENTION)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def apply(aws, *requests):
         store(aws),
         EventBus(aws.bus_name, aws.client("events")),
         DeadLetterQueue(aws.dead_letter_queue_url, aws.client("sqs")),
-        default_timeout=86_400_000,
+        default_timeout_ms=86_400_000,
     )
     assert not result.failed
     assert result.outcomes["rejected"] == 0

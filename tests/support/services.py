@@ -16,9 +16,16 @@ __all__ = ["BatchResult", "Message", "SweepResult", "apply_requests", "consume",
 
 
 def writer(
-    store, *, now=milliseconds, policy=None, default_timeout=None, retention=DEFAULT_RETENTION_MS
+    store,
+    *,
+    now=milliseconds,
+    policy=None,
+    default_timeout_ms=None,
+    retention_ms=DEFAULT_RETENTION_MS,
 ) -> ChainWriter:
-    limits = Limits(default_timeout, pending_timeout=default_timeout, retention=retention)
+    limits = Limits(
+        default_timeout_ms, pending_timeout_ms=default_timeout_ms, retention_ms=retention_ms
+    )
     return ChainWriter(store, clock=now, retry_policy=policy, limits=limits)
 
 

@@ -90,7 +90,9 @@ def kinds(applied):
 
 
 def policy(wait=0.0, **options):
-    return RetryPolicy(base=wait, cap=wait, sleep=lambda s: None, draw=lambda: 1.0, **options)
+    return RetryPolicy(
+        base_seconds=wait, cap_seconds=wait, sleep=lambda s: None, draw=lambda: 1.0, **options
+    )
 
 
 @pytest.fixture
@@ -346,7 +348,7 @@ def test_spilled_marks_outlive_a_chain_that_is_extended(daily):
 
 def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
     store = FaultyStore()
-    limits = {"policy": NO_WAIT, "default_timeout": DAY}
+    limits = {"policy": NO_WAIT, "default_timeout_ms": DAY}
     apply_requests(store, "t", stamps(70), now=lambda: NOW, **limits)
     apply_requests(store, "t", stamps(70, "more"), now=lambda: NOW, **limits)
     create = Request.create("t", "c", bytes(7) + b"\1", timeout=40 * DAY // 1000)

@@ -33,7 +33,7 @@ class World:
         messages = [Message(f"m{i}", body, receives) for i, body in enumerate(bodies)]
         ports = self.store, self.bus, self.dead_letters
         options = {"policy": policy, "workers": workers, "now": lambda: self.now}
-        return consume(messages, *ports, default_timeout=DAY, **options)
+        return consume(messages, *ports, default_timeout_ms=DAY, **options)
 
     def sweep(self, policy=NO_WAIT):
         return sweep(self.store, self.bus, policy=policy, now=lambda: self.now, workers=1)
@@ -169,7 +169,7 @@ def test_from_messages_to_an_event(world):
     # One write for each of the two chains, one to mark the event as published.
     assert result.stats.writes == 3
     world.now += 1500
-    assert world.consume(message(finish("a", 3))).latencies == [1500]
+    assert world.consume(message(finish("a", 3))).latencies_ms == [1500]
     event = world.bus.events[-1]
     assert event == {
         "version": 1,
@@ -256,7 +256,7 @@ def test_a_message_older_than_the_tombstones_is_rejected_whole(world):
     messages = [
         Message(f"m{n}", message(create(f"t{n}")), 1, NOW - age) for n, age in enumerate(ages)
     ]
-    result = consume(messages, *ports, now=lambda: NOW, default_timeout=DAY)
+    result = consume(messages, *ports, now=lambda: NOW, default_timeout_ms=DAY)
     assert (result.failed, list(world.store.chains)) == ({}, ["t0"])
     (letter,) = world.dead_letters.letters
     assert (letter.body, letter.sent_at) == (messages[1].body, NOW - ages[1])

@@ -5,6 +5,7 @@ import json
 import pickle
 import tracemalloc
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -46,7 +47,7 @@ def test_the_example_of_the_protocol():
         Request.create("t", "i", b"\1", **times, detail=detail),
         Request.stamp_("t", "i", b"\1", started=3, finished=1),
         Request.fail("t", "i", "why"),
-        Request.extend("t", "3", 7200),
+        Request.extend("t", "3", timedelta(hours=2)),
         Request.stamp_("t", "i", b"\1", started=0, finished=0),
     ]
     assert [request.to_json() for request in requests] == raw

@@ -9,23 +9,27 @@ def waits_of(**options):
     options.setdefault("draw", lambda: 1.0)
     retry = RetryPolicy(sleep=waits.append, **options).start()
     while retry.again():
-        assert retry.waited == waits[-1]
+        assert retry.waited_seconds == waits[-1]
     assert retry.attempt == len(waits) + 1
     return waits
 
 
 def test_waits_grow_up_to_the_cap():
-    assert waits_of(attempts=6, base=0.1, cap=0.5) == [0.1, 0.2, 0.4, 0.5, 0.5]
+    assert waits_of(attempts=6, base_seconds=0.1, cap_seconds=0.5) == [0.1, 0.2, 0.4, 0.5, 0.5]
 
 
 def test_a_wait_is_a_random_part():
     draws = iter([0.5, 0.25])
-    assert waits_of(attempts=3, base=1, draw=lambda: next(draws)) == [0.5, 0.5]
+    assert waits_of(attempts=3, base_seconds=1, draw=lambda: next(draws)) == [0.5, 0.5]
 
 
 def test_a_wait_leaves_time_for_an_attempt():
     left = iter([1.0, 0.5, 0.2, 0.0])
-    assert waits_of(base=0.1, cap=9, time_left=lambda: next(left)) == [0.1, 0.2, 0.1]
+    assert waits_of(base_seconds=0.1, cap_seconds=9, time_left=lambda: next(left)) == [
+        0.1,
+        0.2,
+        0.1,
+    ]
 
 
 def test_many_attempts_do_not_overflow():

@@ -16,7 +16,7 @@ from xorack.ops.status import ChainStatus
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
-LIMITS = Limits(DAY, pending_timeout=4 * DAY)
+LIMITS = Limits(DAY, pending_timeout_ms=4 * DAY)
 
 
 def create(id="c", stamp=b"\x01", **options):

@@ -25,8 +25,8 @@ PATH = Path(__file__).parents[2] / "docs" / "vectors.json"
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
 JAVASCRIPT = Path(__file__).parents[1] / "vectors" / "vectors.mjs"
 LIMITS = Limits(
-    default_timeout=VECTORS["limits"]["default_timeout"] * 1000,
-    pending_timeout=VECTORS["limits"]["pending_timeout"] * 1000,
+    default_timeout_ms=VECTORS["limits"]["default_timeout"] * 1000,
+    pending_timeout_ms=VECTORS["limits"]["pending_timeout"] * 1000,
 )
 PARTS = {
     "str": str,

@@ -20,18 +20,18 @@ class CircuitBreaker:
         self,
         *,
         failures: int = 3,
-        pause: float = 30.0,
+        pause_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start closed.
 
         Args:
             failures: Failed calls in a row that open it.
-            pause: Seconds from a failure to the next probe.
+            pause_seconds: Time from a failure to the next probe.
             clock: Returns seconds.
         """
         self._limit = failures
-        self._pause = pause
+        self._pause_seconds = pause_seconds
         self._clock = clock
         self._failures = 0
         self._next_probe = 0.0
@@ -45,11 +45,11 @@ class CircuitBreaker:
             now = self._clock()
             if now < self._next_probe:
                 return False
-            self._next_probe = now + self._pause
+            self._next_probe = now + self._pause_seconds
             return True
 
     def record(self, *, success: bool) -> None:
         """Record the result of a call."""
         with self._lock:
             self._failures = 0 if success else self._failures + 1
-            self._next_probe = self._clock() + self._pause
+            self._next_probe = self._clock() + self._pause_seconds

@@ -176,7 +176,7 @@ class ChainWriter:
                 problem = unavailable.cause
             if not retry.again():
                 raise problem
-            stale = stale or retry.waited > _STALE_AFTER
+            stale = stale or retry.waited_seconds > _STALE_AFTER
 
     def count_late(self, chain: Chain, repeated: int, late: int) -> Chain:
         """Count what came after a chain's end; return the chain as last read or written.
@@ -209,11 +209,11 @@ class ChainWriter:
         Returns:
             The chain to write instead.
         """
-        needed = min(after.latest_end + self.limits.retention, END_OF_TIME)
+        needed = min(after.latest_end + self.limits.retention_ms, END_OF_TIME)
         if after.marks_until is None or after.marks_until >= needed:
             return after
         # Further than needed: a chain that is extended every minute does this once a retention.
-        until = min(needed + self.limits.retention, END_OF_TIME)
+        until = min(needed + self.limits.retention_ms, END_OF_TIME)
         self.store.keep_spilled_marks(after, until)
         return replace(after, marks_until=until)
 
@@ -300,7 +300,7 @@ class _Part:
         if not self.retry.again():
             # The stored state may be our own write: apply once more, without a write.
             self.exhausted = StaleLocalData(self.tag, self.retry.attempt)
-        elif self.retry.waited > _STALE_AFTER:
+        elif self.retry.waited_seconds > _STALE_AFTER:
             self.cached = None
 
     def _spilled_marks(self, chain: Chain | None, marks: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -324,7 +324,7 @@ class _Part:
             return after
         # Copies first, then the write without them: a crash between leaves a mark twice.
         end = max(self.writer.clock(), after.latest_end)
-        until = min(end + self.writer.limits.retention + _LATE_SWEEP, END_OF_TIME)
+        until = min(end + self.writer.limits.retention_ms + _LATE_SWEEP, END_OF_TIME)
         # As long as the others: all buckets are prolonged if one of them must be.
         until = max(until, after.marks_until or 0)
         self.store.put_spilled_marks(before, marks, until)

@@ -69,7 +69,7 @@ class BatchResult:
             creates of chains that had ended.
         created: Chains created.
         ended: Chains ended, by status.
-        latencies: Milliseconds from create to ack of each chain that was acked here.
+        latencies_ms: Milliseconds from create to ack of each chain that was acked here.
         events: Events published.
         events_pending: Events that were not published: the sweeper publishes them.
         stats: Write statistics.
@@ -79,7 +79,7 @@ class BatchResult:
     outcomes: Counter[str] = field(default_factory=Counter)
     created: int = 0
     ended: Counter[str] = field(default_factory=Counter)
-    latencies: list[int] = field(default_factory=list)
+    latencies_ms: list[int] = field(default_factory=list)
     events: int = 0
     events_pending: int = 0
     stats: WriteStats = field(default_factory=WriteStats)
@@ -200,7 +200,7 @@ class Consumer:
         Returns:
             The result. Messages that are not in ``failed`` may be deleted.
         """
-        batch = _Batch(messages, self.writer.clock() - self.writer.limits.retention)
+        batch = _Batch(messages, self.writer.clock() - self.writer.limits.retention_ms)
         result = BatchResult(stats=self.writer.stats)
         result.outcomes["rejected"] += sum(entry.request_count for entry, _ in batch.rejected)
         pending = self._write_chains(batch, result)
@@ -309,7 +309,7 @@ class Consumer:
             result.ended[chain.status] += 1
             created_at, ended_at = chain.created_at, chain.ended_at
             if chain.status == "acked" and created_at is not None and ended_at is not None:
-                result.latencies.append(max(0, ended_at - created_at))
+                result.latencies_ms.append(max(0, ended_at - created_at))
             level, message = logging.INFO, "chain ended"
         else:
             level, message = logging.DEBUG, "chain written"

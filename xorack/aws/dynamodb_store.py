@@ -49,7 +49,7 @@ class DynamoDBStore:
         partition_key: str = schema.TAG,
         client: Any = None,
         *,
-        retention: int = DEFAULT_RETENTION_MS,
+        retention_ms: int = DEFAULT_RETENTION_MS,
         policy: RetryPolicy | None = None,
     ) -> None:
         """Use a table.
@@ -58,14 +58,14 @@ class DynamoDBStore:
             table_name: The name of the table.
             partition_key: The name of its partition key, a string attribute.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
-            retention: Milliseconds that the tombstone of a finished chain is kept.
+            retention_ms: Milliseconds that the tombstone of a finished chain is kept.
             policy: The limits of retries of reads of many items.
 
         Raises:
             ArgumentError: The table name is empty, or the partition key is an attribute of chains.
         """
         self.table = Table(table_name, partition_key, client, policy)
-        self.retention = retention
+        self.retention_ms = retention_ms
         self._marks = MarkBuckets(self.table)
 
     # -- chains --------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class DynamoDBStore:
             if tag not in stored:
                 raise TagNotFound(tag)
             generation = _generation_of(stored[tag]) or self._give_generation(tag)
-            until = ttl(milliseconds() + self.retention)
+            until = ttl(milliseconds() + self.retention_ms)
             return self._set_once(record, generation, until=until)
         return _generation_of(stored[record])
 
@@ -315,7 +315,7 @@ class DynamoDBStore:
             yield from decode_valid(page["Items"], key, on_invalid)
 
     def _encode(self, chain: Chain) -> Item:
-        return encode(chain, self.table.partition_key, self.retention)
+        return encode(chain, self.table.partition_key, self.retention_ms)
 
     def _decode(self, item: Item) -> Chain:
         return decode(item, self.table.partition_key)

@@ -30,13 +30,13 @@ def due_shard(tag: str) -> int:
     return zlib.crc32(tag.encode()) % schema.DUE_SHARDS
 
 
-def encode(chain: Chain, partition_key: str, retention: int) -> Item:
+def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
     """Encode a chain as an item, without attributes that are None, empty or false.
 
     Args:
         chain: The chain.
         partition_key: The name of the key attribute.
-        retention: Milliseconds that the tombstone of a finished chain is kept.
+        retention_ms: Milliseconds that the tombstone of a finished chain is kept.
     """
     item: Item = {partition_key: {"S": chain.tag}}
     if chain.version:
@@ -53,7 +53,7 @@ def encode(chain: Chain, partition_key: str, retention: int) -> Item:
         item[schema.DUE_SHARD] = {"N": str(due_shard(chain.tag))}
     if chain.ended_at is not None:
         # Seconds. Only a finished chain expires: an open chain that disappears is a loss.
-        item[schema.EXPIRES_AT] = ttl(chain.ended_at + retention)
+        item[schema.EXPIRES_AT] = ttl(chain.ended_at + retention_ms)
     return item
 
 

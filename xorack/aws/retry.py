@@ -24,16 +24,16 @@ class RetryPolicy:
 
     Attributes:
         attempts: Most attempts, the first included.
-        base: Seconds. The n-th wait is random, from 0 to ``base * 2**n``.
-        cap: Seconds; the bound of one wait. It leaves room for some hundred writers of one item.
+        base_seconds: The n-th wait is random, from 0 to ``base_seconds * 2**n``.
+        cap_seconds: The bound of one wait. It leaves room for some hundred writers of one item.
         sleep: Waits for a number of seconds.
         draw: Returns a random number from 0 to 1.
         time_left: Returns the seconds left for everything; no wait takes more than half of them.
     """
 
     attempts: int = 50
-    base: float = 0.01
-    cap: float = 5.0
+    base_seconds: float = 0.01
+    cap_seconds: float = 5.0
     sleep: Callable[[float], None] = time.sleep
     draw: Callable[[], float] = random.random
     time_left: Callable[[], float] = _unlimited
@@ -48,13 +48,13 @@ class Retry:
 
     Attributes:
         attempt: The number of the current attempt, from 1.
-        waited: Seconds waited before it.
+        waited_seconds: Length of the wait before it.
     """
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy
         self.attempt = 1
-        self.waited = 0.0
+        self.waited_seconds = 0.0
 
     def again(self) -> bool:
         """Wait before the next attempt.
@@ -65,13 +65,15 @@ class Retry:
         policy = self.policy
         if self.attempt >= policy.attempts:
             return False
-        wait = policy.draw() * min(policy.cap, policy.base * 2.0 ** min(self.attempt - 1, 64))
+        wait = policy.draw() * min(
+            policy.cap_seconds, policy.base_seconds * 2.0 ** min(self.attempt - 1, 64)
+        )
         left = policy.time_left()
         if left <= 0:
             return False
         # A long wait would use up the time that another attempt still has.
         wait = min(wait, left / 2)
         self.attempt += 1
-        self.waited = wait
+        self.waited_seconds = wait
         policy.sleep(wait)
         return True

@@ -38,7 +38,7 @@ class _Row:
 
     Attributes:
         group: `PAGE` or `TICKET`, the composite alarm that it belongs to.
-        unit: Length of a period in minutes.
+        period_minutes: Length of a period.
         problem: The meaning of the alarm.
         first: The first thing to do.
     """
@@ -49,7 +49,7 @@ class _Row:
     metrics: Mapping[str, aws_cloudwatch.IMetric] | None = None
     threshold: float = 0
     comparison: aws_cloudwatch.ComparisonOperator = _COMPARISON.GREATER_THAN_THRESHOLD
-    unit: int = 1
+    period_minutes: int = 1
     datapoints: int
     periods: int
     problem: str
@@ -64,7 +64,7 @@ class _Row:
 
     def measured(self) -> aws_cloudwatch.IMetric:
         """Return the metric, or the expression, over the row's periods."""
-        period = Duration.minutes(self.unit)
+        period = Duration.minutes(self.period_minutes)
         if isinstance(self.metric, str):
             return aws_cloudwatch.MathExpression(
                 expression=self.metric,
@@ -198,7 +198,7 @@ def _rows_of_queue(resources: Resources) -> list[_Row]:
                 "deleted": queue.metric_number_of_messages_deleted(),
             },
             threshold=50,
-            unit=5,
+            period_minutes=5,
             datapoints=datapoints,
             periods=datapoints + 2,
             problem="The consumer received messages and finished less than half of them.",
@@ -304,7 +304,7 @@ def _rows_of_dead_letters(resources: Resources) -> list[_Row]:
             group=TICKET,
             metric=queue.metric_approximate_age_of_oldest_message(),
             threshold=least_left * _DAY // 2,
-            unit=60,
+            period_minutes=60,
             datapoints=1,
             periods=1,
             problem="Dead letters wait to be handled, and SQS deletes them when their retention "
@@ -323,7 +323,7 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
             group=TICKET,
             metric=resources.metric(Metric.CHAINS_FAILED),
             threshold=failures,
-            unit=5,
+            period_minutes=5,
             datapoints=1,
             periods=_FACT_MINUTES // 5,
             problem=f"More than {failures} chains failed within five minutes.",
@@ -333,7 +333,7 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
             name="ConsumerErrors",
             group=TICKET,
             metric=consumer.metric_errors(),
-            unit=5,
+            period_minutes=5,
             datapoints=3,
             periods=6,
             problem="Invocations of the consumer keep failing as a whole.",
@@ -345,7 +345,7 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
             metric=consumer.metric_duration(statistic="Maximum"),
             threshold=1000 * last_write_seconds(settings.function_timeout_seconds),
             comparison=_COMPARISON.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            unit=5,
+            period_minutes=5,
             datapoints=3,
             periods=6,
             problem="The consumer runs out of time, and leaves messages for another attempt.",

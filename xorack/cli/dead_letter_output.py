@@ -37,14 +37,14 @@ _STAY = {
 _NONE = "no dead-lettered messages"
 
 
-def to_json(survey: Survey, retention: int, **others: Any) -> dict[str, Any]:
+def to_json(survey: Survey, retention_ms: int, **others: Any) -> dict[str, Any]:
     """Return a survey as a JSON object; the retention is in milliseconds."""
     return {
         "messages": survey.total,
         "seen": survey.seen,
         "complete": survey.complete,
         "groups": [asdict(group) for group in survey.groups],
-        "retention_days": retention / _DAY_MS,
+        "retention_days": retention_ms / _DAY_MS,
         **others,
     }
 
@@ -141,13 +141,13 @@ def run_redrive(
         return 0
     if as_json:
         moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
-        value = to_json(survey, redrive.retention, moved=moved)
+        value = to_json(survey, redrive.retention_ms, moved=moved)
         for group in value["groups"]:
             group["chosen"] = group["kind"] in kinds
         screen.print_json(value)
         return 0
     print_groups(survey, kinds)
-    _print_stay(survey, kinds, redrive.retention / _DAY_MS)
+    _print_stay(survey, kinds, redrive.retention_ms / _DAY_MS)
     if look and survey.seen:
         screen.say("")
         print_messages(survey, as_json=False)

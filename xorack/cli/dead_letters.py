@@ -38,9 +38,9 @@ class _Source:
         else:
             outputs = self.target.find_stack()
             urls = outputs.dead_letter_queue_url, outputs.queue_url
-            queues = Redrive(*urls, self.target.client("sqs"), outputs.retention)
+            queues = Redrive(*urls, self.target.client("sqs"), outputs.retention_ms)
         if self.retention_days is not None:
-            queues.retention = self.retention_days * _DAY_MS
+            queues.retention_ms = self.retention_days * _DAY_MS
         return queues
 
 
@@ -133,7 +133,7 @@ def list_(selector: Selector, as_json: bool, source: _Source) -> None:
     queues = source.open()
     survey = queues.survey(selector, limit=_limit(selector))
     if as_json:
-        screen.print_json(output.to_json(survey, queues.retention))
+        screen.print_json(output.to_json(survey, queues.retention_ms))
     else:
         output.print_groups(survey)
 

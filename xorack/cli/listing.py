@@ -101,7 +101,7 @@ def _none(chosen: ChainFilter, run: Run | None) -> str:
     text = f"no chains of run {printable(run.name)}" if run else "no chains"
     if chosen.statuses:
         text += f" that are {' or '.join(chosen.statuses)}"
-    others = chosen.reason or chosen.older_than or (chosen.prefix and not run)
+    others = chosen.reason or chosen.older_than_ms or (chosen.prefix and not run)
     return text + (" and meet all conditions" if others else "")
 
 

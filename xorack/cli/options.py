@@ -57,7 +57,7 @@ class Target:
             return open_table(self.table, self.client("dynamodb")), None
         outputs = self.find_stack(", or its table with --table")
         client = self.client("dynamodb")
-        return open_table(outputs.table_name, client, outputs.retention), outputs.bus_name
+        return open_table(outputs.table_name, client, outputs.retention_ms), outputs.bus_name
 
 
 def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:

@@ -20,16 +20,20 @@ _PAUSE = 9
 """Least length of a pause, in lengths of the poll before: reads take a tenth of the time."""
 
 
-def run_wait(watcher: ChainWatcher, interval: float, timeout: float, *, as_json: bool) -> int:
+def run_wait(
+    watcher: ChainWatcher, interval_seconds: float, timeout_seconds: float, *, as_json: bool
+) -> int:
     """Wait until the watched chains have ended, print a summary and return the exit status.
 
     Args:
         watcher: A watcher of named chains or of a run.
-        interval: Least number of seconds between polls.
-        timeout: Seconds after which to give up.
+        interval_seconds: Least time between polls.
+        timeout_seconds: Time after which to give up.
         as_json: Print the summary as JSON.
     """
-    update = poll_to_end(watcher, interval, lambda _, error: say_retrying(error), timeout)
+    update = poll_to_end(
+        watcher, interval_seconds, lambda _, error: say_retrying(error), timeout_seconds
+    )
     print_summary(update, as_json=as_json)
     if not update.done:
         screen.say("timed out", error=True)
@@ -38,9 +42,9 @@ def run_wait(watcher: ChainWatcher, interval: float, timeout: float, *, as_json:
 
 def poll_to_end(
     watcher: ChainWatcher,
-    interval: float,
+    interval_seconds: float,
     show: Callable[[WatchUpdate, str], None],
-    timeout: float = math.inf,
+    timeout_seconds: float = math.inf,
 ) -> WatchUpdate:
     """Poll and show until the end or the time-out, and return the last update, with its counts.
 
@@ -49,7 +53,7 @@ def poll_to_end(
     """
     update: WatchUpdate | None = None
     error = ""
-    give_up = time.monotonic() + timeout
+    give_up = time.monotonic() + timeout_seconds
     while True:
         began = time.monotonic()
         last = began >= give_up
@@ -63,7 +67,7 @@ def poll_to_end(
         if update.done or last:
             return update
         now = time.monotonic()
-        pause = max(interval, _PAUSE * (now - began))
+        pause = max(interval_seconds, _PAUSE * (now - began))
         time.sleep(max(0.0, min(pause, give_up - now)))
 
 

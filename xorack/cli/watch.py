@@ -29,12 +29,12 @@ _OTHER_LINES = 4
 _URGENCY_COLOURS = {"ok": "", "soon": "yellow", "late": "red"}
 
 
-def run_watch(watcher: ChainWatcher, interval: float, *, as_json: bool) -> int:
+def run_watch(watcher: ChainWatcher, interval_seconds: float, *, as_json: bool) -> int:
     """Watch until all named chains, or those of a run, have ended; else for ever.
 
     Args:
         watcher: The watcher.
-        interval: Least number of seconds between polls.
+        interval_seconds: Least time between polls.
         as_json: Print changes as JSON.
 
     Returns:
@@ -46,12 +46,12 @@ def run_watch(watcher: ChainWatcher, interval: float, *, as_json: bool) -> int:
     out = screen.console()
     if as_json or not screen.can_redraw(out):
         show = functools.partial(_print_update, set(), as_json)
-        update = poll_to_end(watcher, interval, show)
+        update = poll_to_end(watcher, interval_seconds, show)
     else:
         with Live(console=out, auto_refresh=False) as live:
             update = poll_to_end(
                 watcher,
-                interval,
+                interval_seconds,
                 lambda update, error: live.update(_draw(update, error, *out.size), refresh=True),
             )
     if update.run:

@@ -155,7 +155,7 @@ def _dead_letters(target: Target, url: str | None = None, queue: str | None = No
         return None
     outputs = target.find_stack()
     urls = outputs.dead_letter_queue_url, outputs.queue_url
-    return DeadLetters(Redrive(*urls, client, outputs.retention), client)
+    return DeadLetters(Redrive(*urls, client, outputs.retention_ms), client)
 
 
 def _on_desktop() -> bool:

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Literal, cast, get_args
 
 from xorack.aws.retry import RetryPolicy
@@ -202,8 +203,8 @@ class Tracker:
         self,
         tag: str,
         *parts: str | bytes | int,
-        timeout: float | None = None,
-        idle_timeout: float | None = None,
+        timeout: float | timedelta | None = None,
+        idle_timeout: float | timedelta | None = None,
         detail: Mapping[str, Any] | None = None,
         resume: Mapping[str, str] | None = None,
     ) -> Token:
@@ -215,8 +216,9 @@ class Tracker:
         Args:
             tag: The chain's name.
             *parts: The name of the root unit; by default the tag.
-            timeout: Seconds until the chain fails if it is not acked; by default the acker's.
-            idle_timeout: Seconds without a stamp until it fails; by default no limit.
+            timeout: Seconds, or a timedelta, until the chain fails if it is not acked; by default
+                the acker's.
+            idle_timeout: The same without a stamp; by default no limit.
             detail: A JSON object of at most 4 KiB, returned in the chain's events.
             resume: Who waits for the chain's end: ``{"step_functions": task token}`` or
                 ``{"lambda": callback id of a durable execution}``.
@@ -317,8 +319,10 @@ class Tracker:
         id = request_id or f"{op}-{token.unit:016x}-{digest}"
         self._send(*(Request(op, tag, id, **content) for tag in token.tags))
 
-    def extend(self, chain: AnyToken, timeout: float, *, request_id: str | None = None) -> None:
-        """Move the deadline of a token's chains to ``timeout`` seconds from now.
+    def extend(
+        self, chain: AnyToken, timeout: float | timedelta, *, request_id: str | None = None
+    ) -> None:
+        """Move the deadline of a token's chains to ``timeout`` from now: seconds, or a timedelta.
 
         The id of the request is random by default: each call is a separate request.
 

@@ -69,7 +69,7 @@ class DynamoDBAcker:
         client: Any = None,
         *,
         policy: RetryPolicy | None = None,
-        retention: int = DEFAULT_RETENTION_MS,
+        retention_ms: int = DEFAULT_RETENTION_MS,
     ) -> None:
         """Use a table.
 
@@ -78,12 +78,12 @@ class DynamoDBAcker:
             partition_key: The name of its partition key, a string attribute.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             policy: The limits of retries.
-            retention: Milliseconds that the tombstone of a finished chain is kept.
+            retention_ms: Milliseconds that the tombstone of a finished chain is kept.
         """
-        self.store = DynamoDBStore(table_name, partition_key, client, retention=retention)
+        self.store = DynamoDBStore(table_name, partition_key, client, retention_ms=retention_ms)
         self.policy = policy or RetryPolicy()
         self._writer = ChainWriter(
-            self.store, retry_policy=self.policy, limits=Limits(retention=retention)
+            self.store, retry_policy=self.policy, limits=Limits(retention_ms=retention_ms)
         )
         # The state after our last write saves a read; the condition of the next write verifies it.
         self._cache: OrderedDict[str, tuple[int, Chain]] = OrderedDict()
@@ -170,7 +170,7 @@ class DynamoDBAcker:
                 return None  # an attempt whose response was lost has deleted it
 
     def _apply(
-        self, op: Any, tag: str, stamp: bytes, request_id: str | None, **counts: int
+        self, op: Any, tag: str, stamp: bytes, request_id: str | None, **counts: Any
     ) -> Stamp:
         """Apply a request, together with those of other threads that wait for the same chain."""
         validate_tag(tag)

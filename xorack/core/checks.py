@@ -7,6 +7,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from xorack.core.errors import ArgumentError, shown
@@ -138,6 +139,8 @@ def _cells(field: str, value: Any) -> int:
 
 
 def _seconds(field: str, value: Any) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))

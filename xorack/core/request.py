@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from xorack.core.checks import (
     CHECKS,
@@ -33,6 +34,9 @@ from xorack.core.stamp import (
     traced_length,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 __all__ = [
     "MAX_DETAIL_BYTES",
     "MAX_REASON_BYTES",
@@ -45,6 +49,22 @@ __all__ = [
 ]
 
 Op = Literal["create", "stamp", "fail", "extend", "note"]
+
+
+class Fields(TypedDict, total=False):
+    """The optional fields of a request, as Python gives them; `Request` describes them."""
+
+    starts: Iterable[int]
+    finishes: Iterable[int]
+    cells: int
+    timeout: float | timedelta | None
+    idle_timeout: float | timedelta | None
+    detail: Mapping[str, Any] | None
+    resume: Mapping[str, str] | None
+    reason: str | None
+    text: str | None
+    missing: Iterable[int]
+    missing_count: int | None
 
 
 class _Operation(NamedTuple):
@@ -175,8 +195,9 @@ class Request:
             stamps then, ``started`` and ``finished``.
         finishes: The same of units that this finishes.
         cells: The size of the stamps of these units; 0 for plain ones.
-        timeout: create and extend: seconds from the request's application to the deadline.
-        idle_timeout: create: seconds without any stamp until the chain fails.
+        timeout: create and extend: seconds, or a timedelta, from the request's application to the
+            deadline.
+        idle_timeout: create: seconds, or a timedelta, without any stamp until the chain fails.
         detail: create: a JSON object of at most 4 KiB, returned in the chain's events.
         resume: create: who waits for the chain's end: ``{"step_functions": task token}`` or
             ``{"lambda": callback id}``.
@@ -212,7 +233,7 @@ class Request:
         stamp: bytes | None = None,
         started: int = 0,
         finished: int = 0,
-        **optional: Any,
+        **optional: Unpack[Fields],
     ) -> None:
         """Check the fields and make the request. None stands for an optional field's default.
 
@@ -224,18 +245,35 @@ class Request:
         vars(self).update(_validated(op, {"tag": tag, "id": id, **fields}))
 
     @classmethod
-    def create(cls, tag: str, id: str, stamp: bytes | None = None, **optional: Any) -> Request:
+    def create(
+        cls,
+        tag: str,
+        id: str,
+        stamp: bytes | None = None,
+        started: int | None = None,
+        finished: int = 0,
+        **optional: Unpack[Fields],
+    ) -> Request:
         """Make a request that creates a chain with its root unit.
 
         The unit is a stamp, of which ``started`` is 1 by default, or the id in ``starts``.
         """
-        started = {} if stamp is None else {"started": 1}
-        return cls("create", tag, id, stamp, **{**started, **optional})
+        default = 0 if stamp is None else 1
+        started = default if started is None else started
+        return cls("create", tag, id, stamp, started, finished, **optional)
 
     @classmethod
-    def stamp_(cls, tag: str, id: str, stamp: bytes | None = None, **optional: Any) -> Request:
+    def stamp_(
+        cls,
+        tag: str,
+        id: str,
+        stamp: bytes | None = None,
+        started: int = 0,
+        finished: int = 0,
+        **optional: Unpack[Fields],
+    ) -> Request:
         """Make a request that XORs a stamp in. The underscore keeps the field's name free."""
-        return cls("stamp", tag, id, stamp, **optional)
+        return cls("stamp", tag, id, stamp, started, finished, **optional)
 
     @classmethod
     def fail(cls, tag: str, id: str, reason: str | None = None) -> Request:
@@ -243,8 +281,8 @@ class Request:
         return cls("fail", tag, id, reason=reason)
 
     @classmethod
-    def extend(cls, tag: str, id: str, timeout: float) -> Request:
-        """Make a request that moves the deadline to ``timeout`` seconds from its application."""
+    def extend(cls, tag: str, id: str, timeout: float | timedelta) -> Request:
+        """Make a request that sets the deadline: ``timeout`` seconds from its application."""
         return cls("extend", tag, id, timeout=timeout)
 
     @classmethod

@@ -165,15 +165,15 @@ class Limits(NamedTuple):
     """Times that all chains of an acker share, in milliseconds.
 
     Attributes:
-        default_timeout: Time until a chain fails whose create has no timeout. None for never.
-        pending_timeout: Time until a chain fails whose create does not come. None for never.
-        retention: Time that spilled marks are kept after the chain's end.
+        default_timeout_ms: Time until a chain fails whose create has no timeout. None for never.
+        pending_timeout_ms: Time until a chain fails whose create does not come. None for never.
+        retention_ms: Time that spilled marks are kept after the chain's end.
         resumes: The kinds of `Request.resume` that the acker can serve.
     """
 
-    default_timeout: int | None = None
-    pending_timeout: int | None = None
-    retention: int = DEFAULT_RETENTION_MS
+    default_timeout_ms: int | None = None
+    pending_timeout_ms: int | None = None
+    retention_ms: int = DEFAULT_RETENTION_MS
     resumes: frozenset[str] = frozenset(RESUME_KINDS)
 
 
@@ -245,8 +245,8 @@ def apply(
     if not accepted:
         return Applied(chain, in_order)
     if chain is None:
-        chain = Chain(requests[0].tag, pending_deadline=_after(now, limits.pending_timeout))
-    changes = _fold(chain, accepted, now, limits.default_timeout)
+        chain = Chain(requests[0].tag, pending_deadline=_after(now, limits.pending_timeout_ms))
+    changes = _fold(chain, accepted, now, limits.default_timeout_ms)
     changes["marks"] = chain.marks + b"".join(accepted_marks)
     return Applied(_scheduled(_run(replace(chain, **changes), "request", now)), in_order)
 
@@ -292,7 +292,7 @@ def _duplicate(request: Request, same_content: bool) -> Outcome:
 
 
 def _fold(
-    old: Chain, requests: Sequence[Request], now: int, default_timeout: int | None
+    old: Chain, requests: Sequence[Request], now: int, default_timeout_ms: int | None
 ) -> dict[str, Any]:
     """Return the attributes of a chain that accepted requests change."""
     changes: dict[str, Any] = {
@@ -308,7 +308,9 @@ def _fold(
             changes["created_at"] = now
             changes["pending_deadline"] = None
             if not old.extended and not changes.get("extended"):
-                changes["deadline"] = _after(now, _milliseconds(request.timeout, default_timeout))
+                changes["deadline"] = _after(
+                    now, _milliseconds(request.timeout, default_timeout_ms)
+                )
             if request.idle_timeout is not None:
                 changes["idle_timeout"] = _milliseconds(request.idle_timeout)
             for name, value in (("detail", request.detail), ("resume", request.resume)):
@@ -319,7 +321,7 @@ def _fold(
             changes["failing"] = reason or "fail was asked"
         elif request.op == "extend":
             # An extend overrides the create's timeout, even if it overtook the create.
-            changes["deadline"] = _after(now, _milliseconds(request.timeout, default_timeout))
+            changes["deadline"] = _after(now, _milliseconds(request.timeout, default_timeout_ms))
             changes["extended"] = True
     return changes
 

@@ -78,7 +78,7 @@ def change_chain(
         StaleLocalData: Others kept writing the chain until the retries were spent.
     """
     tag = request.tag
-    writer = ChainWriter(store, limits=Limits(retention=store.retention))
+    writer = ChainWriter(store, limits=Limits(retention_ms=store.retention_ms))
     chain, (outcome,) = writer.apply(tag, [request], must_exist=True)
     if chain is None:
         raise TagNotFound(tag)

@@ -31,14 +31,14 @@ class ChainFilter:
         statuses: Their statuses; empty for any.
         prefix: The beginning of their tags.
         reason: A part of the reason of their failure.
-        older_than: Least age in milliseconds, since the create or else the first request. The age
+        older_than_ms: Least age since the create, or else the first request. The age
             of chains of another program is unknown: they do not meet this condition.
     """
 
     statuses: Collection[str] = STATUSES
     prefix: str = ""
     reason: str = ""
-    older_than: int = 0
+    older_than_ms: int = 0
 
     def matches(self, status: ChainStatus) -> bool:
         """Return True if the chain meets all conditions but that of the tag."""
@@ -46,8 +46,8 @@ class ChainFilter:
         return (
             (not self.statuses or status.chain.status in self.statuses)
             and self.reason in (status.reason or "")
-            and (not self.older_than or begin is not None)
-            and (begin is None or status.now - begin >= self.older_than)
+            and (not self.older_than_ms or begin is not None)
+            and (begin is None or status.now - begin >= self.older_than_ms)
         )
 
 

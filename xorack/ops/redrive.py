@@ -107,7 +107,7 @@ class Redrive:
         dead_letters_url: str,
         queue_url: str,
         client: Any,
-        retention: int = DEFAULT_RETENTION_MS,
+        retention_ms: int = DEFAULT_RETENTION_MS,
     ) -> None:
         """Use these queues.
 
@@ -115,12 +115,12 @@ class Redrive:
             dead_letters_url: The dead-letter queue.
             queue_url: The acker's queue.
             client: A boto3 SQS client.
-            retention: Milliseconds for which the acker keeps finished chains. Messages that were
+            retention_ms: Milliseconds for which the acker keeps finished chains. Messages that were
                 first sent longer ago are never sent back.
         """
         self.dead_letters_url = dead_letters_url
         self.queue_url = queue_url
-        self.retention = retention
+        self.retention_ms = retention_ms
         self._client = client
 
     def swapped(self) -> bool:
@@ -249,7 +249,7 @@ class Redrive:
 
     def _receive(self) -> Iterator[list[DeadMessage]]:
         """Receive pages of messages until all are hidden."""
-        oldest = self._server_time() - self.retention
+        oldest = self._server_time() - self.retention_ms
 
         def receive(_: int) -> list[dict[str, Any]]:
             response = self._client.receive_message(

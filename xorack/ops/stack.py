@@ -19,14 +19,14 @@ class StackOutputs(NamedTuple):
     """The outputs of a stack.
 
     Attributes:
-        retention: Milliseconds for which it keeps finished chains.
+        retention_ms: Milliseconds for which it keeps finished chains.
     """
 
     table_name: str
     queue_url: str
     dead_letter_queue_url: str
     bus_name: str
-    retention: int = DEFAULT_RETENTION_MS
+    retention_ms: int = DEFAULT_RETENTION_MS
 
 
 def find_stack(name: str, client: Any) -> StackOutputs:
@@ -56,13 +56,13 @@ def find_stack(name: str, client: Any) -> StackOutputs:
     return StackOutputs(table, queue, dead_letters, bus, int(seconds) * 1000)
 
 
-def open_table(name: str, client: Any, retention: int = DEFAULT_RETENTION_MS) -> DynamoDBStore:
+def open_table(name: str, client: Any, retention_ms: int = DEFAULT_RETENTION_MS) -> DynamoDBStore:
     """Open a table of chains, whatever the name of its partition key.
 
     Args:
         name: The table.
         client: A boto3 DynamoDB client.
-        retention: Milliseconds for which a chain is kept that ends here.
+        retention_ms: Milliseconds for which a chain is kept that ends here.
 
     Raises:
         StateError: The account and region have no such table.
@@ -74,4 +74,4 @@ def open_table(name: str, client: Any, retention: int = DEFAULT_RETENTION_MS) ->
             raise
         raise StateError(f"there is no table {name} in {client.meta.region_name}") from error
     key = next(key["AttributeName"] for key in schema if key["KeyType"] == "HASH")
-    return DynamoDBStore(name, str(key), client, retention=retention)
+    return DynamoDBStore(name, str(key), client, retention_ms=retention_ms)

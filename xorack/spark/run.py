@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from xorack.core.errors import ArgumentError
@@ -30,8 +31,8 @@ class Run:
         run_id: The run's name, the first part of every tag. Repeat it to repeat the run: what is
             sent twice counts once. Another run has other chains.
         records: A folder that Spark can write to, where the record of each start is kept.
-        timeout: Seconds from the start of a chain to its failure, if it is not acked. By default
-            that of the stack.
+        timeout: Seconds, or a timedelta, from the start of a chain to its failure, if it is not
+            acked. By default that of the stack.
         idle_timeout: The same, from the last stamp.
         stamps: ``traced`` stamps name outstanding units; ``plain`` ones, of 8 bytes, do not.
         cells: The size of traced stamps; see `xorack.traced`.
@@ -46,8 +47,8 @@ class Run:
     queue_url: str
     run_id: str
     records: str
-    timeout: float | None = None
-    idle_timeout: float | None = None
+    timeout: float | timedelta | None = None
+    idle_timeout: float | timedelta | None = None
     stamps: Literal["traced", "plain"] = "traced"
     cells: int = TRACED_CELLS
     region: str | None = None
@@ -67,8 +68,9 @@ class Run:
             raise ArgumentError("stamps", self.stamps, "'traced' or 'plain'")
         check_cells(self.cells)
         times = {"timeout": self.timeout, "idle_timeout": self.idle_timeout}
-        given = {name: seconds for name, seconds in times.items() if seconds is not None}
-        Request("create", self.run_id, "id", stamp=plain(1), **given)  # type: ignore[arg-type]
+        checked = Request("create", self.run_id, "id", stamp=plain(1), **times)  # type: ignore[arg-type]
+        for name in times:  # a timedelta becomes seconds
+            object.__setattr__(self, name, getattr(checked, name))
 
     @property
     def queue(self) -> Queue:

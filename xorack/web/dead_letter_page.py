@@ -43,13 +43,13 @@ class Sample:
     total: int
 
 
-def read_sample(queue_url: str, client: Any, retention: int) -> Sample:
+def read_sample(queue_url: str, client: Any, retention_ms: int) -> Sample:
     """Read some messages and hide none of them from others; SQS counts it as a receive.
 
     Args:
         queue_url: The dead-letter queue.
         client: A boto3 SQS client.
-        retention: Milliseconds for which finished chains are kept: older messages are expired.
+        retention_ms: Milliseconds for which finished chains are kept: older messages are expired.
     """
     at = milliseconds()
     messages: dict[str, DeadMessage] = {}
@@ -63,7 +63,9 @@ def read_sample(queue_url: str, client: Any, retention: int) -> Sample:
             MessageAttributeNames=["All"],
             AttributeNames=["All"],
         )
-        received = [DeadMessage.read(one, at - retention) for one in response.get("Messages", [])]
+        received = [
+            DeadMessage.read(one, at - retention_ms) for one in response.get("Messages", [])
+        ]
         if all(message.id in messages for message in received):
             break
         messages.update((message.id, message) for message in received)
