@@ -103,8 +103,8 @@ class Write(NamedTuple):
     def check_status(self):
         """The status follows from the applied requests, unless the chain ends by time."""
         expected = self.model.status
-        if expected == "acked" and self.by == "other tool":
-            return self.status == "open"  # until a sweep or a request
+        if expected == "acked" and self.by != "code":
+            return self.status == "open"  # until our code looks at it
         by_time = self.expired and expected != "acked"
         return by_time or self.status == expected or f"{self.status}, expected {expected}"
 

@@ -5,10 +5,11 @@ from copy import deepcopy
 import pytest
 
 from tests.simulation.campaign import campaign
-from tests.simulation.mutants import BY_DAY, MUTANTS, mutated
+from tests.simulation.mutants import BY_DAY, MUTANTS, frozen_first_seen, mutated
 from tests.simulation.test_schedules import SEEDS
 from tests.support.mutants import Replaced
 from xorack.aws.resume import SERVICES
+from xorack.core import transitions
 from xorack.core.transitions import VERDICTS
 
 CATCHING = (31, 32, 37, 43, 45, 52, 58, 66, 75, 95, 123, 157, 493)
@@ -24,6 +25,11 @@ ORDER = sorted(range(SEEDS), key=lambda seed: seed > 15 and seed not in CATCHING
 def test_a_mutant_is_caught(name):
     with mutated(name):
         assert campaign(ORDER).failing, f"not caught by {SEEDS} schedules: {name}"
+
+
+def test_chains_of_one_tag_and_millisecond_are_told_apart():
+    with Replaced(transitions._fold, frozen_first_seen):
+        assert not campaign(CATCHING).failing
 
 
 def test_every_mutant_changes_the_code_and_is_removed():

@@ -194,6 +194,8 @@ class ChainWriter:
                 if conflict.chain is None or conflict.chain.generation != ended:
                     return chain
                 chain = conflict.chain
+                if conflict.maybe_ours:
+                    return chain  # an SDK's retry met its own write
             except Exception:  # noqa: BLE001 - see above
                 return chain
             else:
