@@ -247,7 +247,7 @@ class Oracle:
 
     @staticmethod
     def _after_the_end(machine: Machine, model: Model, sent_after: int = 0) -> list[int]:
-        """Return how many copies of the create, and late requests, a batch had for the first time."""
+        """Count the copies of the create, and the late requests, that a batch had first."""
         tag, create = model.workload.tag, model.create and model.create.text
         mine = [one for one, sent_at in machine.first if one.tag == tag and sent_at > sent_after]
         late = [one for one in mine if not model.conflicts_with(one) and not model.has(one)]

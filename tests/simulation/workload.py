@@ -145,7 +145,9 @@ class _ChainBuilder:
         elif spilling:
             # The direct API looks up only the marks of its own attempts.
             route, size = random.choice(("mixed", "direct")), random.choice((100, 140, 260))
-        self._add_tree(size, counted=route not in ("foreign", "handover") and self.happens(options.unit_counts))
+        self._add_tree(
+            size, counted=route not in ("foreign", "handover") and self.happens(options.unit_counts)
+        )
         if months:
             self._add_months()
         elif self.happens(options.missing_work):
@@ -284,7 +286,9 @@ class _ChainBuilder:
             changed = {*started} ^ {*finished}
             counts = {"started": len(started) * counted, "finished": len(finished) * counted}
             request = Request.stamp_(self.tag, f"r{number}", self.stamp(changed), **counts)
-            self.add(request, changed, **({"starts": started, "finishes": finished} if counted else {}))
+            self.add(
+                request, changed, **({"starts": started, "finishes": finished} if counted else {})
+            )
             number += 1
             finished = []
 

@@ -315,7 +315,7 @@ def test_a_change_is_repeated_until_it_is_stored(store):
     assert chains.change(store.chains["t"], change).event_pending
     assert store.chains["t"].event_pending
     deleted = store.chains.pop("t")
-    changed = replace(deleted, version=9)
+    changed = replace(deleted, version=deleted.version + 1)
     assert chains.change(deleted, lambda chain: changed) is None
     store.write_faults = ["drop"]
     with pytest.raises(LostResponse):
@@ -362,7 +362,8 @@ def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
 
 
 def test_late_requests_are_counted_on_the_same_chain_alone_and_at_most_once(store):
-    chains, old = writer(store, now=lambda: NOW, policy=NO_WAIT), store.chains["t"]
+    chains = writer(store, now=lambda: NOW, policy=NO_WAIT)
+    old = replace(store.chains["t"], status="failed", ended_at=NOW)
     store.chains["t"] = replace(old, version=old.version + 1, repeated=2)
     counted = chains.count_late(old, 1, 3)
     assert (counted.repeated, counted.late, counted) == (3, 3, store.chains["t"])

@@ -134,6 +134,7 @@ class ChainWriter:
             chain, part_outcomes = part.write(must_exist, fresh_ids)
             cached = CachedChain(chain, verified=True)
             outcomes.update(zip(positions, part_outcomes, strict=True))
+        assert len(outcomes) == len(requests), "each request has an outcome"
         return Applied(chain, [outcomes[index] for index in range(len(requests))])
 
     def change(self, chain: Chain, change: Callable[[Chain], Chain]) -> Chain | None:
@@ -164,6 +165,8 @@ class ChainWriter:
                 after = change(current)
                 if after is not current:
                     after = self.keep_marks(after)
+                    assert after.version == current.version + 1, "each write is counted"
+                    assert after.generation == current.generation, "a change keeps the generation"
                     self.stats.add(writes=1)
                     self.store.write(current, after)
                 return after
@@ -216,6 +219,7 @@ class ChainWriter:
             return after
         # Further than needed: a chain that is extended every minute does this once a retention.
         until = min(needed + self.limits.retention_ms, END_OF_TIME)
+        assert until >= needed, "marks outlive the chain"
         self.store.keep_spilled_marks(after, until)
         return replace(after, marks_until=until)
 
@@ -287,6 +291,7 @@ class _Part:
         if chain is None or chain.first_seen_at is None:
             after = replace(after, nonce=secrets.randbits(32))
         self.in_flight = {i for i, (_, kind, _) in enumerate(applied.outcomes) if kind == "applied"}
+        _check_write(chain, after, len(self.in_flight))
         self.writer.stats.add(writes=1)
         self.store.write(chain, after)
         return Applied(after, self._credited(applied.outcomes))
@@ -343,3 +348,13 @@ class _Part:
             else outcome
             for index, outcome in enumerate(outcomes)
         ]
+
+
+def _check_write(before: Chain | None, after: Chain, applied: int) -> None:
+    """Stop a write of ours that would break the chain: a request is a mark, in one generation."""
+    old = before or Chain(after.tag)
+    added = len(after.marks) + MARK_BYTES * after.spilled
+    added -= len(old.marks) + MARK_BYTES * old.spilled
+    assert added == MARK_BYTES * applied > 0, "each request that takes effect adds its mark"
+    assert after.version == old.version + 1, "each write is counted"
+    assert old.first_seen_at is None or after.generation == old.generation
