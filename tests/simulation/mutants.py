@@ -307,9 +307,11 @@ def _count_own_write_again(count, writer, *call):
     return count(other, *call)
 
 
-def frozen_first_seen(fold, *call):
-    """All chains begin in one millisecond: only the nonce tells those of one tag apart."""
-    return {**fold(*call), "first_seen_at": EPOCH}
+def frozen_first_seen(fold, old, *call):
+    """Begin all chains in one millisecond: only the nonce tells those of one tag apart."""
+    changes = fold(old, *call)
+    first = old.first_seen_at is None and "created_at" in changes
+    return {**changes, "first_seen_at": EPOCH} if first else changes
 
 
 def _mark_form(mark_of, request):
