@@ -16,9 +16,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from xorack import traced, unit_id, xor
-from xorack.aws.sqs import send
-from xorack.core.request import Request
+from xorack import Request, send, traced, unit_id, xor
 
 PATTERN = {
     "source": ["xorack"],

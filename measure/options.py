@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from math import ceil
 from typing import Any, get_args
 
-from xorack.client.tracker import StampKind
+from xorack.client.token import StampKind
 from xorack.core.errors import ArgumentError, shown
 from xorack.core.hashing import unit_id
 from xorack.core.stamp import PLAIN_LENGTH, TRACED_CELLS, check_cells, traced_length

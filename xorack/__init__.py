@@ -2,6 +2,9 @@
 
 XOR acking, as Apache Storm does it, for AWS: durable, serverless, exactly once. The names below
 are loaded when they are first used, so that importing the package costs nothing.
+
+Public is what `xorack`, `xorack.spark`, `xorack.cdk` and `xorack.errors` export. All other modules
+are private: they may change with each release.
 """
 
 from __future__ import annotations
@@ -12,19 +15,24 @@ from xorack import errors as errors
 from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from xorack.aws.retry import RetryPolicy as RetryPolicy
+    from xorack.aws.sqs import SendReport as SendReport
+    from xorack.aws.sqs import send as send
     from xorack.client.event_tag import event_tag as event_tag
     from xorack.client.fan_in import fan_in as fan_in
     from xorack.client.fan_in import fan_out as fan_out
     from xorack.client.fan_in import step_of as step_of
     from xorack.client.fan_in import token_of as token_of
     from xorack.client.names import names_of as names_of
-    from xorack.client.tracker import Token as Token
+    from xorack.client.token import Token as Token
+    from xorack.client.tracker import Step as Step
     from xorack.client.tracker import Tracker as Tracker
     from xorack.compat.dynamodb_acker import DynamoDBAcker as DynamoDBAcker
     from xorack.compat.memory_acker import Acker as Acker
     from xorack.core.hashing import unit_id as unit_id
     from xorack.core.peeling import Outstanding as Outstanding
     from xorack.core.peeling import peel as peel
+    from xorack.core.request import Request as Request
     from xorack.core.stamp import Stamp as Stamp
     from xorack.core.stamp import plain as plain
     from xorack.core.stamp import traced as traced
@@ -36,8 +44,12 @@ _HOMES = {
     "Acker": "xorack.compat.memory_acker",
     "DynamoDBAcker": "xorack.compat.dynamodb_acker",
     "Outstanding": "xorack.core.peeling",
+    "Request": "xorack.core.request",
+    "RetryPolicy": "xorack.aws.retry",
+    "SendReport": "xorack.aws.sqs",
     "Stamp": "xorack.core.stamp",
-    "Token": "xorack.client.tracker",
+    "Step": "xorack.client.tracker",
+    "Token": "xorack.client.token",
     "Tracker": "xorack.client.tracker",
     "event_tag": "xorack.client.event_tag",
     "fan_in": "xorack.client.fan_in",
@@ -45,6 +57,7 @@ _HOMES = {
     "names_of": "xorack.client.names",
     "peel": "xorack.core.peeling",
     "plain": "xorack.core.stamp",
+    "send": "xorack.aws.sqs",
     "step_of": "xorack.client.fan_in",
     "token_of": "xorack.client.fan_in",
     "traced": "xorack.core.stamp",

@@ -1,5 +1,6 @@
 // A sender in JavaScript, written from docs/protocol.md: XXH64 and JSON, no tables and no stamps.
 // Usage on this machine: xorack local start; eval "$(xorack local env)"; node tracker.mjs order/17 harpoon rope
+import { createHmac } from "node:crypto";
 import { request } from "node:http";
 import { pathToFileURL } from "node:url";
 
@@ -37,9 +38,18 @@ export function unitId(...parts) {
   return parts.map(bytesOf).reduce((seed, bytes) => xxh64(bytes, seed), 42n) || 1n;
 }
 
+// The MAC of a token: HMAC-SHA256 over its canonical form, 16 bytes.
+export function macOf(key, { unit, tags, kind, cells = 16 }) {
+  const canonical = ["xorack-token", "1", unit, kind === "plain" ? "0" : cells, ...tags].join("\0");
+  return createHmac("sha256", key).update(canonical).digest("hex").slice(0, 32);
+}
+
 export class Tracker {
-  // `send` takes the body of a message for the acker's queue and returns a promise.
-  constructor(send) {
+  // `send` takes the body of a message for the acker's queue and returns a promise. Of two keys
+  // with a comma between them, the first signs tokens, and both are accepted.
+  constructor(send, keys = process.env.XORACK_TOKEN_KEY) {
+    this.keys = keys ? keys.split(",").map((key) => key.trim()) : [];
+    this.signed = ({ mac, ...token }) => (keys ? { ...token, mac: macOf(this.keys[0], token) } : token);
     this.send = (...requests) => send(JSON.stringify({ version: 1, requests }));
   }
 
@@ -47,16 +57,17 @@ export class Tracker {
   async start(tag, { parts = [tag], ...options } = {}) {
     const unit = hex(unitId(...parts));
     await this.send({ op: "create", tag, id: `create-${unit}`, starts: [unit], ...options });
-    return { v: 1, unit, tags: [tag], kind: "traced" };
+    return this.signed({ v: 1, unit, tags: [tag], kind: "traced" });
   }
 
   // Do the work of a token's unit. `work` gets a function that starts a child and returns its token.
   // If it throws, nothing is sent: the unit stays outstanding until the work is done again.
   async step(token, work) {
     const { unit, tags } = token, starts = [];
+    if (this.keys.length && !this.keys.some((key) => macOf(key, token) === token.mac)) throw new Error("a token of another key");
     const child = (...parts) => {
       starts.push(hex(unitId(number(unit), ...(parts.length ? parts : [starts.length]))));
-      return { ...token, unit: starts.at(-1) };
+      return this.signed({ ...token, unit: starts.at(-1) });
     };
     const result = await work(child);
     const ids = { ...(starts.length && { starts }), finishes: [unit], ...(token.cells && { cells: token.cells }) };

@@ -79,14 +79,3 @@ def test_a_thousand_lines_are_handled_and_the_one_that_was_lost_is_named(stack):
     bad = eventually(swept)
     assert bad == {"status": "failed", "units": LINES, "lost": {f"line {BROKEN}": "broken"}}
     assert list(drain(stack.dead_letter_queue_url, sqs)) == []
-
-
-def test_track_orders_names_the_line_that_is_missing():
-    done = python("-m", "examples.track_orders")
-    assert done.returncode == 0, done.stderr
-    lines = [line.rstrip() for line in done.stdout.splitlines()]
-    assert lines[-3:] == [
-        "a worker: oil is out of stock",
-        "order/17 acked",
-        "order/18 failed timed out oil",
-    ]

@@ -87,6 +87,16 @@ def test_a_second_shell_produces_and_looks(running, tmp_path):
     )  # fmt: skip
 
 
+@pytest.mark.slow
+def test_the_example_names_the_line_that_is_missing(running):
+    out = shell('eval "$(xorack local env)"', "python -m examples.track_orders")
+    assert [line.rstrip() for line in out.splitlines()] == [
+        "a worker: oil is out of stock",
+        "order/17 acked",
+        "order/18 failed timed out oil",
+    ]
+
+
 def test_a_reader_follows_until_it_is_interrupted_or_the_stack_ends(running):
     # A background job of a shell ignores the signal.
     program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "

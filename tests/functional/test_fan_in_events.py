@@ -31,7 +31,7 @@ def by_sns(token):
 
 def once(tracker, event, *, fails=False):
     """Handle an event as the function in docs/fan-in.md does."""
-    with step_of(tracker, event) as step:
+    with step_of(tracker, event, bodies=True) as step:
         if fails:
             raise ZeroDivisionError
         assert step is not None

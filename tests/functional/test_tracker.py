@@ -1,13 +1,16 @@
 """The tracker: from plain Python through the queue and the consumer to acked events."""
 
+import asyncio
 import json
+import os
 import threading
 from functools import reduce
+from types import SimpleNamespace
 
 import pytest
 
 from tests.support.faults import failing
-from xorack import Token, Tracker, traced, unit_id, xor
+from xorack import DynamoDBAcker, Token, Tracker, traced, unit_id, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
@@ -78,7 +81,7 @@ def test_a_step_that_raises_sends_nothing_and_may_run_again(tracker, functions):
 
 def test_a_step_that_raises_can_fail_its_chains(tracker, functions):
     token = tracker.start("t")
-    with pytest.raises(ValueError, match="worse"), tracker.step(token, fail=True):
+    with pytest.raises(ValueError, match="worse"), tracker.step(token, fail_on_error=True):
         raise ValueError("worse\0 and " + "é" * 2000)
     functions.deliver()
     failed = functions.events()["t"]
@@ -212,6 +215,73 @@ def test_a_batch_belongs_to_its_thread(tracker, functions):
         (body,) = functions.deliver()
         assert parse(body).requests[0].tag == "at once"
     assert len(functions.deliver()) == 1
+
+
+def test_a_batch_belongs_to_its_task_of_asyncio(tracker, functions):
+    """One task's batch must neither send nor keep what another one collects."""
+    sent = []
+
+    async def worker(name, before, after):
+        await before.wait()
+        with tracker.batch():
+            tracker.start(f"{name}/1")
+            after.set()
+            await asyncio.sleep(0)  # the other task runs
+            tracker.start(f"{name}/2")
+        sent.append(sorted(r.tag for body in functions.deliver() for r in parse(body).requests))
+
+    async def both():
+        first, second, third = (asyncio.Event() for _ in range(3))
+        first.set()
+        await asyncio.gather(worker("a", first, second), worker("b", second, third))
+
+    asyncio.run(both())
+    assert sent == [["a/1", "a/2"], ["b/1", "b/2"]]
+
+
+def test_a_task_shares_the_batch_in_which_it_started_and_may_outlive_it(tracker, functions):
+    async def late(go):
+        tracker.start("in the batch")
+        await go.wait()
+        tracker.start("after it")
+        with tracker.batch():
+            tracker.start("in its own")
+            assert len(functions.deliver()) == 1
+
+    async def main():
+        go = asyncio.Event()
+        with tracker.batch():
+            task = asyncio.create_task(late(go))
+            await asyncio.sleep(0)
+            assert functions.deliver() == []
+        (body,) = functions.deliver()
+        assert parse(body).requests[0].tag == "in the batch"
+        go.set()
+        await task
+
+    asyncio.run(main())
+    (body,) = functions.deliver()
+    assert parse(body).requests[0].tag == "in its own"
+
+
+@pytest.mark.parametrize("kind", ["tracker", "table"])
+def test_a_forked_process_makes_a_client_of_its_own(kind, monkeypatch):
+    """Two processes on one connection would read each other's responses."""
+    made = []
+
+    def make(*arguments, **options):
+        made.append(os.getpid())
+        return SimpleNamespace(send_message_batch=lambda **call: {}, delete_item=lambda **call: {})
+
+    monkeypatch.setattr("xorack.client.tracker.queue_client", make)
+    monkeypatch.setattr("xorack.aws.table.make_client", make)
+    tracker, acker = Tracker("https://queue"), DynamoDBAcker("table")
+    use = (lambda: tracker.start("t")) if kind == "tracker" else (lambda: acker.delete("t"))
+    assert made == []
+    for pid in (1, 1, 2, 2):
+        monkeypatch.setattr("os.getpid", lambda pid=pid: pid)
+        use()
+    assert made == [1, 2]
 
 
 def test_plain_stamps(aws, functions, monkeypatch):

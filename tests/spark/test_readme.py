@@ -62,9 +62,15 @@ def test_tracker(aws, functions):
 def test_fan_in(aws, functions):
     names, published = started(aws)
     exec(snippet("@fan_in"), names)
-    bodies = [{"line": event["line"], "xorack": event["token"]} for event in published]
+    bodies = [{"line": event["line"]} for event in published]
+    tokens = [{"StringValue": json.dumps(event["token"])} for event in published]
     messages = [
-        {"MessageId": str(n), "ReceiptHandle": "h", "Body": json.dumps(body)}
+        {
+            "MessageId": str(n),
+            "ReceiptHandle": "h",
+            "Body": json.dumps(body),
+            "MessageAttributes": {"xorack": {**tokens[n], "DataType": "String"}},
+        }
         for n, body in enumerate(bodies)
     ]
     records = [record_of(message) for message in messages]

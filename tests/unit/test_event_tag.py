@@ -117,25 +117,44 @@ def token():
     return tracker.start("t")
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        lambda token: sqs("text", xorack=str(token)),
-        lambda token: received("text", xorack=str(token)),
-        lambda token: sqs({"xorack": token.to_json()}),
-        lambda token: sqs({"xorack": str(token)}),
-        lambda token: received(json.dumps({"xorack": str(token)})),
-        lambda token: sqs({"xorack": "not looked at"}, xorack=str(token)),
-        lambda token: sns("text", xorack=str(token)),
-        lambda token: records(sns({"xorack": token.to_json()})),
-        lambda token: sqs(envelope("text", xorack=str(token))),
-        lambda token: sqs(envelope({"xorack": token.to_json()})),
-        lambda token: event(order=1, xorack=token.to_json()),
-        lambda token: sqs(event(order=1, xorack=str(token))),
-        lambda token: {"xorack": token.to_json()},
-    ],
-)
+ATTRIBUTES = [
+    lambda token: sqs("text", xorack=str(token)),
+    lambda token: received("text", xorack=str(token)),
+    lambda token: sqs({"xorack": "not looked at"}, xorack=str(token)),
+    lambda token: sns("text", xorack=str(token)),
+    lambda token: records(sns("text", xorack=str(token))),
+    lambda token: {"Sns": sns("text", xorack=str(token))},
+]
+BODIES = [
+    lambda token: sqs({"xorack": token.to_json()}),
+    lambda token: sqs({"xorack": str(token)}),
+    lambda token: received(json.dumps({"xorack": str(token)})),
+    lambda token: records(sns({"xorack": token.to_json()})),
+    lambda token: sqs(envelope("text", xorack=str(token))),
+    lambda token: sqs(envelope({"xorack": token.to_json()})),
+    lambda token: event(order=1, xorack=token.to_json()),
+    lambda token: sqs(event(order=1, xorack=str(token))),
+    lambda token: sqs(envelope(event(xorack=str(token)))),
+    lambda token: sqs(records(sns("text", xorack=str(token)))),
+    lambda token: sqs({"Sns": sns("text", xorack=str(token))}),
+    lambda token: {"xorack": token.to_json()},
+]
+
+
+@pytest.mark.parametrize("form", [*ATTRIBUTES, *BODIES])
 def test_a_token_is_found_in_the_attribute_or_else_in_the_body(token, form):
+    assert token_of(form(token), bodies=True) == token
+
+
+@pytest.mark.parametrize("form", BODIES)
+def test_bodies_are_read_only_where_the_caller_asks_for_it(token, form):
+    assert token_of(form(token)) is None
+    with step_of(Tracker("https://queue"), form(token)) as step:
+        assert step is None
+
+
+@pytest.mark.parametrize("form", ATTRIBUTES)
+def test_attributes_are_read_by_default(token, form):
     assert token_of(form(token)) == token
 
 
@@ -154,12 +173,12 @@ def test_a_token_is_found_in_the_attribute_or_else_in_the_body(token, form):
     ],
 )
 def test_a_token_elsewhere_is_not_this_messages(token, form):
-    assert token_of(form(token)) is None
+    assert token_of(form(token), bodies=True) is None
 
 
 def test_the_attribute_may_have_another_name(token):
     assert token_of(sqs("text", trace=str(token)), "trace") == token
-    assert token_of(sqs({"trace": str(token)}), "trace") == token
+    assert token_of(sqs({"trace": str(token)}), "trace", bodies=True) == token
 
 
 @pytest.mark.parametrize(
@@ -173,7 +192,7 @@ def test_the_attribute_may_have_another_name(token):
 )
 def test_an_invalid_token_is_an_error(message):
     with pytest.raises(ArgumentError, match="expected"):
-        step_of(Tracker("https://queue"), message)
+        step_of(Tracker("https://queue"), message, bodies=True)
 
 
 def test_a_required_token_that_is_absent_is_an_error():

@@ -2,7 +2,7 @@
 // Usage: node vectors.mjs PATH; prints the number of cases by section, or throws.
 import assert from "node:assert";
 import { readFileSync } from "node:fs";
-import { Tracker, hex, long, number, unitId, xxh64 } from "../../examples/javascript/tracker.mjs";
+import { Tracker, hex, long, macOf, number, unitId, xxh64 } from "../../examples/javascript/tracker.mjs";
 
 const hash = (id) => xxh64(long(id), 42n);
 const days = (text) => BigInt(Date.parse(text.slice(0, 10)) / 86_400_000);
@@ -219,6 +219,13 @@ const CHECKS = {
     const made = await tracker.step(root, (child) => children.map((names) => child(...names.map(bytesOf))));
     assert.deepEqual([root, ...made].map((token) => ({ ...token, kind })), tokens);
     assert.deepEqual(sent.map((one) => (kind === "plain" ? meaning({ ...one, cells: 0 }) : one)), requests);
+  },
+  tokens: async ({ key, token }) => {
+    assert.equal(macOf(key, token), token.mac);
+    const step = (keys, given) => new Tracker(() => {}, keys).step(given, (child) => child());
+    const child = await step(`a new key,${key}`, token);
+    assert.equal(child.mac, macOf("a new key", child));
+    for (const forged of [{ ...token, unit: hex(7n) }, { ...token, mac: undefined }]) await assert.rejects(step(key, forged));
   },
 };
 for (const [section, check] of Object.entries(CHECKS)) {

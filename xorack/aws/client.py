@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +23,7 @@ __all__ = [
     "CONFIG",
     "BoundedClient",
     "NotAccepted",
+    "PerProcess",
     "TimeOuts",
     "error_code",
     "is_transient",
@@ -94,6 +96,22 @@ def make_client(service: str, *, config: Config = CONFIG, **settings: Any) -> An
         **settings: Other arguments of ``boto3.client``.
     """
     return boto3.client(service, config=config, **settings)
+
+
+class PerProcess:
+    """A boto3 client that each process makes at its first call: forks cannot share connections."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        """Use the clients that ``make`` returns."""
+        self._make = make
+        self._made: tuple[int, Any] = (0, None)
+
+    def __getattr__(self, operation: str) -> Any:
+        process, client = self._made
+        if process != os.getpid():
+            client = self._make()
+            self._made = (os.getpid(), client)
+        return getattr(client, operation)
 
 
 class BoundedClient:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.aws import schema
-from xorack.aws.client import error_code, is_transient, make_client
+from xorack.aws.client import PerProcess, error_code, is_transient, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.table_check import check_definition, check_state
 from xorack.core.errors import ArgumentError, UnavailableError
@@ -47,7 +48,8 @@ class Table:
             raise ArgumentError("partition_key", partition_key, expected)
         self.name = name
         self.partition_key = partition_key
-        self.client = make_client("dynamodb") if client is None else client
+        own = PerProcess(partial(make_client, "dynamodb"))
+        self.client = own if client is None else client
         self._policy = policy or RetryPolicy(attempts=6)
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:

@@ -22,12 +22,16 @@ from typing import TYPE_CHECKING, Any
 from xorack.cdk.settings import Settings
 
 if TYPE_CHECKING:
-    from xorack.cdk.acker import Acker
+    from xorack.cdk.acker import Acker, AckerProps
     from xorack.cdk.function import Network
 
-__all__ = ["Acker", "Network", "Settings"]
+__all__ = ["Acker", "AckerProps", "Network", "Settings"]
 
-_LAZY = {"Acker": "xorack.cdk.acker", "Network": "xorack.cdk.function"}
+_LAZY = {
+    "Acker": "xorack.cdk.acker",
+    "AckerProps": "xorack.cdk.acker",
+    "Network": "xorack.cdk.function",
+}
 
 
 def _point_jsii_at_node() -> None:

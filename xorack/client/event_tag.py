@@ -66,10 +66,15 @@ def _shortened(tag: str) -> str:
     return data[: MAX_TAG_BYTES - len(digest) - 1].decode(errors="ignore") + "/" + digest
 
 
-def layers(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def layers(event: Mapping[str, Any], *, bodies: bool = True) -> Iterator[Mapping[str, Any]]:
     """Yield an event and what it wraps, outermost first.
 
     A body that is no JSON object ends them, and so does an event of several records.
+
+    Args:
+        event: The event.
+        bodies: Go on into what the event's sender wrote: the body of a message of SQS or SNS, the
+            ``detail`` of an event.
     """
     layer: Any = event
     for _ in range(_DEPTH):
@@ -81,18 +86,19 @@ def layers(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         if not isinstance(layer, Mapping):
             return
         yield layer
-        layer = _inner(layer)
+        records = layer.get("Records")
+        if isinstance(records, list) and len(records) == 1:
+            layer = records[0]
+        elif "Sns" in layer and not _is_sqs(layer):
+            layer = layer["Sns"]
+        else:
+            layer = _body(layer) if bodies else None
 
 
-def _inner(layer: Mapping[str, Any]) -> Any:
-    """Return what an event wraps: text or an object; None for anything else."""
-    records = layer.get("Records")
-    if isinstance(records, list) and len(records) == 1:
-        return records[0]
+def _body(layer: Mapping[str, Any]) -> Any:
+    """Return what the sender of an event wrote: text or an object; None for anything else."""
     if _is_sqs(layer):
         return layer.get("body", layer.get("Body"))
-    if "Sns" in layer:
-        return layer["Sns"]
     if _is_sns(layer):
         return layer["Message"]
     return layer.get("detail") if {"detail-type", "source", "id"} <= layer.keys() else None

@@ -1,23 +1,27 @@
 """Fan-in for Lambda functions and workers: the tokens in messages, and steps around their handlers.
 
-A message carries its token in the message attribute ``xorack``, or in the field ``xorack`` of its
-JSON body. A handler that ends well finishes the message's unit. One that raises leaves the unit
-outstanding, and the message is delivered again.
+A message carries its token in the message attribute ``xorack``, or, if the caller reads bodies, in
+the field ``xorack`` of its JSON body. A handler that ends well finishes the message's unit. One
+that raises leaves the unit outstanding, and the message is delivered again.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
+from xorack.aws.log import LOG, log_chain
 from xorack.aws.sqs import send_with_attributes
 from xorack.client.event_tag import layers
 from xorack.client.names import Part
-from xorack.client.tracker import Step, Token, Tracker
+from xorack.client.token import Keys, Token, TokenKey
+from xorack.client.tracker import Step, Tracker
 from xorack.core.errors import ArgumentError, XorAckError
 
 __all__ = ["fan_in", "fan_out", "step_of", "token_of"]
@@ -26,9 +30,77 @@ NAME: Final = "xorack"
 """The name of the message attribute, or of the field, that holds the token."""
 
 Handler = Callable[[dict[str, Any], Any], Any]
+Tags: TypeAlias = str | Callable[[str], bool] | None
+"""The tags that a token may have: a prefix, a predicate, or None for all."""
 
 
-def token_of(message: Mapping[str, Any], name: str = NAME) -> Token | None:
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the tokens of messages: where they may be, and of which chains."""
+
+    keys: Keys
+    name: str = NAME
+    bodies: bool = False
+    tags: Tags = None
+
+    def __post_init__(self) -> None:
+        if not (
+            self.tags is None or callable(self.tags) or (self.tags and isinstance(self.tags, str))
+        ):
+            raise ArgumentError("tags", self.tags, "a prefix of tags, or a function of a tag")
+
+    def read(self, message: Mapping[str, Any]) -> Token | None:
+        """Return the token of a message; None without one."""
+        for layer in layers(message, bodies=self.bodies):
+            field = layer.get(self.name) if self.bodies else None
+            for value in (_attribute(layer, self.name), field):
+                if value is not None:
+                    return self._checked(value)
+        return None
+
+    @property
+    def place(self) -> str:
+        """Where a token may be, in words."""
+        field = f", or the field {self.name!r} of a JSON body" if self.bodies else ""
+        return f"the message attribute {self.name!r}{field}"
+
+    def step(
+        self, tracker: Tracker, message: Mapping[str, Any], required: bool
+    ) -> AbstractContextManager[Step | None]:
+        """Make the step of a message."""
+        token = self.read(message)
+        if token is None and required:
+            raise ArgumentError("token place", None, self.place)
+        return nullcontext() if token is None else tracker.step(token)
+
+    def log_untracked(self, count: int) -> None:
+        """Log that messages had no token: one that is lost on the way must not pass silently."""
+        extra = {"failures": count, "why": f"no token in {self.place}"}
+        LOG.warning("messages not tracked", extra=extra)
+
+    def _checked(self, value: Any) -> Token:
+        tag = ""
+        try:
+            token = Token.from_json(value)
+            for tag in token.tags:
+                if callable(self.tags) and not self.tags(tag):
+                    raise ArgumentError("token tags", tag, "a tag that the function `tags` accepts")
+                if isinstance(self.tags, str) and not tag.startswith(self.tags):
+                    raise ArgumentError("token tags", tag, f"a tag that begins with {self.tags!r}")
+            return self.keys.verified(token)
+        except ArgumentError as error:
+            log_chain(logging.WARNING, "token refused", tag, why=str(error))
+            raise
+
+
+def token_of(
+    message: Mapping[str, Any],
+    name: str = NAME,
+    *,
+    bodies: bool = False,
+    tags: Tags = None,
+    token_key: TokenKey | None = None,
+) -> Token | None:
     """Return the token that a message carries; None without one.
 
     Args:
@@ -36,15 +108,16 @@ def token_of(message: Mapping[str, Any], name: str = NAME) -> Token | None:
             EventBridge, also in the body of an SQS message; or any JSON object.
         name: The message attribute, or the field of the JSON body, that holds the token. Where both
             exist, the attribute counts.
+        bodies: Look into bodies, too: of messages, of what they wrap, and the ``detail`` of events.
+            Only where nobody but your own code decides what a body has as this field.
+        tags: The chains that the token may name: a prefix of their tags, or a function that takes a
+            tag. A token with any other tag is refused. By default all.
+        token_key: As in `Tracker`.
 
     Raises:
-        ArgumentError: The token is invalid.
+        ArgumentError: The token is invalid, or refused. A line of the log has the reason.
     """
-    for layer in layers(message):
-        for value in (_attribute(layer, name), layer.get(name)):
-            if value is not None:
-                return Token.from_json(value)
-    return None
+    return _Reader(Keys(token_key), name, bodies, tags).read(message)
 
 
 def _attribute(layer: Mapping[str, Any], name: str) -> Any:
@@ -58,37 +131,51 @@ def _attribute(layer: Mapping[str, Any], name: str) -> Any:
 
 
 def step_of(
-    tracker: Tracker, message: Mapping[str, Any], *, name: str = NAME, required: bool = False
+    tracker: Tracker,
+    message: Mapping[str, Any],
+    *,
+    name: str = NAME,
+    bodies: bool = False,
+    tags: Tags = None,
+    required: bool = False,
 ) -> AbstractContextManager[Step | None]:
     """Make the step that finishes a message's unit, for use with ``with``; see `Tracker.step`.
 
     Args:
-        tracker: The tracker.
+        tracker: The tracker, whose keys verify the token.
         message: As in `token_of`.
         name: As in `token_of`.
-        required: Reject a message without a token. By default it is handled untracked, and the
-            step is None: messages that were under way when tracking began must not be lost.
+        bodies: As in `token_of`.
+        tags: As in `token_of`.
+        required: Reject a message without a token. By default a line of the log tells of it, and it
+            is handled with None as the step: messages that were under way when tracking began must
+            not be lost.
 
     Raises:
-        ArgumentError: The token is invalid, or there is none and it is required.
+        ArgumentError: The token is invalid or refused, or there is none and it is required.
     """
-    token = token_of(message, name)
-    if token is not None:
-        return tracker.step(token)
-    if required:
-        expected = f"the message attribute {name!r}, or the field {name!r} of a JSON body"
-        raise ArgumentError("token place", None, expected)
-    return nullcontext()
+    reader = _Reader(tracker.keys, name, bodies, tags)
+    step = reader.step(tracker, message, required)
+    if isinstance(step, nullcontext):
+        reader.log_untracked(1)
+    return step
 
 
 def fan_in(
-    tracker: Tracker, *, processor: Any = None, name: str = NAME, required: bool = False
+    tracker: Tracker,
+    *,
+    processor: Any = None,
+    name: str = NAME,
+    bodies: bool = False,
+    tags: Tags = None,
+    required: bool = False,
 ) -> Callable[[Callable[[Any, Step | None], Any]], Handler]:
     """Turn a function of one SQS message into a Lambda handler of batches, as a decorator.
 
     The function gets Powertools' ``SQSRecord`` and the message's step, which is None for a message
     without a token. The message's unit is finished when the function returns. When it raises, the
-    unit stays outstanding, and the message is among the ``batchItemFailures``.
+    unit stays outstanding, and the message is among the ``batchItemFailures``. So is a message
+    whose token is invalid or refused.
 
     One message to the acker ends the steps of a batch, for each group of chains. It is sent before
     the handler returns. If the acker's queue does not accept it, all messages with tokens fail, so
@@ -102,13 +189,16 @@ def fan_in(
         processor: A batch processor of Powertools for SQS, without a model; by default a
             ``BatchProcessor``. For FIFO queues use a ``SqsFifoPartialProcessor``.
         name: As in `token_of`.
+        bodies: As in `token_of`.
+        tags: As in `token_of`.
         required: As in `step_of`.
 
     Examples:
-        >>> @fan_in(Tracker(queue_url))                                 # doctest: +SKIP
+        >>> @fan_in(Tracker(queue_url), tags="order/")                  # doctest: +SKIP
         ... def handler(record, step):
         ...     process(record.json_body)
     """
+    reader = _Reader(tracker.keys, name, bodies, tags)
     if processor is None:
         processor = _batch_processor()
     elif getattr(processor, "model", None) is not None:
@@ -117,13 +207,13 @@ def fan_in(
     def decorate(function: Callable[[Any, Step | None], Any]) -> Handler:
         @functools.wraps(function)
         def handler(event: dict[str, Any], context: Any) -> Any:
-            tracked = []
+            tracked: list[Any] = []
+            untracked: list[Any] = []
 
             def handle(record: Any) -> Any:
-                with step_of(tracker, record.raw_event, name=name, required=required) as step:
+                with reader.step(tracker, record.raw_event, required) as step:
                     result = function(record, step)
-                if step is not None:
-                    tracked.append(record)
+                (untracked if step is None else tracked).append(record)
                 return result
 
             with processor(_records(event), handle, context):
@@ -133,6 +223,8 @@ def fan_in(
                 except XorAckError:
                     for record in tracked:
                         processor.failure_handler(record, sys.exc_info())
+            if untracked:
+                reader.log_untracked(len(untracked))
             return processor.response()
 
         return handler

@@ -12,101 +12,28 @@ once. So a step must start the same children each time it runs for the same unit
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextvars import ContextVar
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Literal, cast, get_args
+from typing import Any, get_args
 
+from xorack.aws.client import PerProcess
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send_grouped
-from xorack.client.names import Candidate, Part, names_of
+from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.request import MAX_REASON_BYTES, Op, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
-__all__ = ["StampKind", "Step", "Token", "Tracker"]
+__all__ = ["Step", "Tracker"]
 
-StampKind = Literal["traced", "plain"]
-
-_VERSION = 1
 _MOST_IDS = 40
 """Most ids of a request. A few more take as many bytes as the smallest traced stamp."""
-
-
-@dataclass(frozen=True)
-class Token:
-    """A started unit and its chains. It travels with the event to the worker that finishes it."""
-
-    unit: int
-    tags: tuple[str, ...]
-    kind: StampKind = "traced"
-    cells: int = TRACED_CELLS
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the token as a JSON object. It names the cells unless they are the default."""
-        unit = f"{self.unit:016x}"
-        token = {"v": _VERSION, "unit": unit, "tags": list(self.tags), "kind": self.kind}
-        return token if self.cells == TRACED_CELLS else {**token, "cells": self.cells}
-
-    def __str__(self) -> str:
-        """Return the token as JSON text."""
-        return json.dumps(self.to_json(), separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, token: Token | Mapping[str, Any] | str | bytes) -> Token:
-        """Read a token: a `Token`, its JSON object, or its JSON text.
-
-        Raises:
-            ArgumentError: The token is invalid, or another version made it.
-        """
-        if isinstance(token, Token):
-            return token
-        if isinstance(token, (str, bytes)):
-            try:
-                token = json.loads(token)
-            except (ValueError, RecursionError):
-                raise ArgumentError("token text", token, "the JSON of a token") from None
-        if not isinstance(token, Mapping):
-            raise ArgumentError("token value", token, "a token, its JSON object or its JSON text")
-        version = token.get("v")
-        if isinstance(version, bool) or version != _VERSION:
-            raise ArgumentError("token v", version, f"{_VERSION}: another version made this token")
-        kind = token.get("kind")
-        if kind not in get_args(StampKind):
-            raise ArgumentError("token kind", kind, "traced or plain")
-        unit, tags = _unit_of(token.get("unit")), _tags_of(token.get("tags"))
-        return cls(unit, tags, cast(StampKind, kind), _cells_of(token, kind))
-
-
-def _unit_of(text: object) -> int:
-    if not isinstance(text, str) or not re.fullmatch("[0-9a-fA-F]{16}", text) or not int(text, 16):
-        raise ArgumentError("token unit", text, "16 hex digits, not all zero")
-    return int(text, 16)
-
-
-def _tags_of(tags: object) -> tuple[str, ...]:
-    if not isinstance(tags, list) or not tags or len(set(map(str, tags))) != len(tags):
-        raise ArgumentError("token tags", tags, "a list of different tags")
-    try:
-        return tuple(validate_tag(tag) for tag in tags)
-    except ArgumentError as error:
-        raise ArgumentError("token tags", tags, error.expected) from None
-
-
-def _cells_of(token: Mapping[str, Any], kind: object) -> int:
-    cells = token.get("cells", TRACED_CELLS)
-    if kind == "plain" and "cells" in token:
-        raise ArgumentError("token cells", cells, "absent: plain stamps have none")
-    try:
-        return check_cells(cells)
-    except ArgumentError as error:
-        raise ArgumentError("token cells", cells, error.expected) from None
 
 
 def _group_of(tag: str) -> str | None:
@@ -114,13 +41,9 @@ def _group_of(tag: str) -> str | None:
     return run if run and slash else None
 
 
-def _cells_of_stamps(token: Token) -> int:
-    return 0 if token.kind == "plain" else token.cells
-
-
 def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) -> dict[str, Any]:
     """Return the fields of a request for units: their ids if those are shorter than a stamp."""
-    cells = _cells_of_stamps(token)
+    cells = token.stamp_cells
     if cells and len(starts) + len(finishes) <= _MOST_IDS:
         return {"starts": starts, "finishes": finishes, "cells": cells}
     stamp = sum_of((*starts, *finishes), cells)
@@ -139,11 +62,54 @@ def _told(name: str, value: Any) -> Any:
     return data.decode("utf-8", "ignore")
 
 
-AnyToken = Token | Mapping[str, Any] | str
+class _Collected:
+    """The requests of a batch. Tasks that were started in its block may outlive it."""
+
+    def __init__(self) -> None:
+        self._requests: list[Request] | None = []
+        self._lock = threading.Lock()
+
+    @property
+    def open(self) -> bool:
+        """False once the batch was sent."""
+        return self._requests is not None
+
+    def add(self, requests: Sequence[Request]) -> bool:
+        """Add requests; return False if the batch was sent."""
+        with self._lock:
+            if self._requests is not None:
+                self._requests += requests
+            return self._requests is not None
+
+    def close(self) -> list[Request]:
+        """Return the requests, and take no more."""
+        with self._lock:
+            requests, self._requests = self._requests, None
+        return requests or []
 
 
+_BATCHES: ContextVar[Mapping[Tracker, _Collected]] = ContextVar("batches", default={})  # noqa: B039
+
+
+@dataclass(eq=False)
 class Tracker:
-    """Tracks work for producers in plain Python. Threads may share one.
+    """Tracks work for producers in plain Python. Threads and tasks may share one.
+
+    Attributes:
+        queue_url: The acker's queue (the stack's output ``QueueUrl``).
+        client: A boto3 SQS client; by default each process makes one of the default credential
+            chain at its first send.
+        stamps: The kind of stamps of chains started here. ``traced`` stamps name the outstanding
+            units; ``plain`` ones have 8 bytes and do not.
+        cells: The size of traced stamps, 16, 64, 256 or 1,024 cells a table; see `xorack.traced`.
+            Plain stamps have none.
+        group: The group of all messages, the name of a run or a customer: a backlog of one group
+            does not delay others. By default each chain's is its tag up to the first ``/``, and
+            chains whose tag has none have no group.
+        policy: The limits of retries for messages that were not accepted.
+        token_key: A secret of at least 16 bytes, with which tokens are signed and verified; by
+            default that of the environment variable ``XORACK_TOKEN_KEY``, or none. Of two keys,
+            the first signs and both are accepted.
 
     Examples:
         >>> tracker = Tracker(queue_url)                                # doctest: +SKIP
@@ -158,46 +124,27 @@ class Tracker:
         ...     process(event)
     """
 
-    def __init__(
-        self,
-        queue_url: str,
-        client: Any = None,
-        *,
-        stamps: StampKind = "traced",
-        cells: int = TRACED_CELLS,
-        group: str | None = None,
-        policy: RetryPolicy | None = None,
-    ) -> None:
-        """Send to a queue.
+    queue_url: str
+    client: Any = field(default=None, repr=False)
+    _: KW_ONLY
+    stamps: StampKind = "traced"
+    cells: int = TRACED_CELLS
+    group: str | None = None
+    policy: RetryPolicy | None = field(default=None, repr=False)
+    token_key: InitVar[TokenKey | None] = None
 
-        Args:
-            queue_url: The acker's queue (the stack's output ``QueueUrl``).
-            client: A boto3 SQS client; by default one of the default credential chain, created at
-                the first send.
-            stamps: The kind of stamps of chains started here. ``traced`` stamps name the
-                outstanding units; ``plain`` ones have 8 bytes and do not.
-            cells: The size of traced stamps, 16, 64, 256 or 1,024 cells a table; see
-                `xorack.traced`. Plain stamps have none.
-            group: The group of all messages, the name of a run or a customer: a backlog of one
-                group does not delay others. By default each chain's is its tag up to the first
-                ``/``, and chains whose tag has none have no group.
-            policy: The limits of retries for messages that were not accepted.
-        """
-        if not isinstance(queue_url, str) or not queue_url:
-            raise ArgumentError("queue_url", queue_url, "the URL of an SQS queue")
-        if stamps not in get_args(StampKind):
-            raise ArgumentError("stamps", stamps, "traced or plain")
-        if check_cells(cells) != TRACED_CELLS and stamps == "plain":
-            raise ArgumentError("cells", cells, "traced stamps: plain ones have no cells")
-        if group is not None and (not isinstance(group, str) or not group):
-            raise ArgumentError("group", group, "the name of a group of messages, or None")
-        self.queue_url = queue_url
-        self.stamps: StampKind = stamps
-        self.cells = cells
-        self.group = group
-        self.policy = policy
-        self._client = client
-        self._thread = threading.local()
+    def __post_init__(self, token_key: TokenKey | None) -> None:
+        if not isinstance(self.queue_url, str) or not self.queue_url:
+            raise ArgumentError("queue_url", self.queue_url, "the URL of an SQS queue")
+        if self.stamps not in get_args(StampKind):
+            raise ArgumentError("stamps", self.stamps, "traced or plain")
+        if check_cells(self.cells) != TRACED_CELLS and self.stamps == "plain":
+            raise ArgumentError("cells", self.cells, "traced stamps: plain ones have no cells")
+        if self.group is not None and (not isinstance(self.group, str) or not self.group):
+            raise ArgumentError("group", self.group, "the name of a group of messages, or None")
+        if self.client is None:
+            self.client = PerProcess(lambda: queue_client(self.queue_url))
+        self.keys = Keys(token_key)
 
     def start(
         self,
@@ -229,8 +176,8 @@ class Tracker:
         """
         validate_tag(tag)
         unit = unit_id(*parts) if parts else unit_id(tag)
-        token = Token(unit, (tag,), self.stamps, self.cells)
-        check_unit(unit, _cells_of_stamps(token))
+        token = self.keys.sign(Token(unit, (tag,), self.stamps, self.cells))
+        check_unit(unit, token.stamp_cells)
         fields = {
             **_carried(token, [unit]),
             "timeout": timeout,
@@ -241,7 +188,7 @@ class Tracker:
         self._send(Request.create(tag, f"create-{unit:016x}", **fields))
         return token
 
-    def step(self, *tokens: AnyToken, fail: bool = False) -> Step:
+    def step(self, *tokens: AnyToken, fail_on_error: bool = False) -> Step:
         """Make a step, for use with ``with``: it finishes its units and starts their children.
 
         When the block ends without an exception, one stamp is sent for each finished unit and
@@ -255,17 +202,17 @@ class Tracker:
         Args:
             *tokens: The units that the step finishes, one or more, of one or several chains.
                 Children belong to all of these chains (Storm's multi-anchoring).
-            fail: Fail the chains when the block raises, with the exception as the reason.
+            fail_on_error: Fail the chains when the block raises, with the exception as the reason.
 
         Raises:
             ArgumentError: There is no token, one is invalid or occurs twice, or the kinds of stamps
                 differ.
         """
-        return Step(self, tuple(map(Token.from_json, tokens)), fail=fail)
+        return Step(self, tuple(map(self.keys.verified, tokens)), fail_on_error)
 
     def fail(
         self,
-        chain: AnyToken,
+        token: AnyToken,
         reason: str,
         *,
         note: Mapping[str, Any] | None = None,
@@ -280,11 +227,11 @@ class Tracker:
             ArgumentError: An argument is invalid.
             SendError: The queue did not accept the request.
         """
-        self._tell("fail", chain, {"reason": reason, **(note or {})}, request_id)
+        self._tell("fail", token, {"reason": reason, **(note or {})}, request_id)
 
     def note(
         self,
-        chain: AnyToken,
+        token: AnyToken,
         text: str | None = None,
         *,
         missing: Iterable[int] = (),
@@ -296,7 +243,7 @@ class Tracker:
         It changes neither state nor deadline; the last note of a chain stands.
 
         Args:
-            chain: The token.
+            token: The token.
             text: What was found out, cut off after 1,024 bytes.
             missing: The ids of at most 100 units that are missing.
             missing_count: How many units are missing.
@@ -307,12 +254,12 @@ class Tracker:
             SendError: The queue did not accept the request.
         """
         found = {"text": text, "missing": missing, "missing_count": missing_count}
-        self._tell("note", chain, found, request_id)
+        self._tell("note", token, found, request_id)
 
     def _tell(
-        self, op: Op, chain: AnyToken, fields: Mapping[str, Any], request_id: str | None
+        self, op: Op, token: AnyToken, fields: Mapping[str, Any], request_id: str | None
     ) -> None:
-        token = Token.from_json(chain)
+        token = self.keys.verified(token)
         content = {name: _told(name, value) for name, value in fields.items()}
         text = "\0".join(str(value) for value in content.values() if value)
         digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -320,7 +267,7 @@ class Tracker:
         self._send(*(Request(op, tag, id, **content) for tag in token.tags))
 
     def extend(
-        self, chain: AnyToken, timeout: float | timedelta, *, request_id: str | None = None
+        self, token: AnyToken, timeout: float | timedelta, *, request_id: str | None = None
     ) -> None:
         """Move the deadline of a token's chains to ``timeout`` from now: seconds, or a timedelta.
 
@@ -330,59 +277,47 @@ class Tracker:
             ArgumentError: The token is invalid, or the time-out is not above 0.
             SendError: The queue did not accept the request.
         """
-        token = Token.from_json(chain)
+        token = self.keys.verified(token)
         id = request_id or f"extend-{uuid.uuid4().hex}"
         self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
 
-    @staticmethod
-    def names(
-        outstanding: Mapping[str, Any] | Iterable[str | int],
-        candidates: Iterable[Candidate],
-        *root: Part,
-    ) -> dict[str, Candidate | None]:
-        """Return what outstanding units stand for; see `xorack.names_of`."""
-        return names_of(outstanding, candidates, *root)
-
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Collect what this thread sends in the block, and send it packed at the end.
+        """Collect what this thread or task of asyncio sends in the block; send it at the end.
 
-        A worker that takes several events at a time turns hundreds of steps into one message for
-        each group of chains.
-        Steps that ended are sent even if the block raises. Nothing is sent before the end of the
-        block, so acknowledge the events after it.
+        A worker of several events turns hundreds of steps into one message a group of chains.
+        Steps that ended are sent even if the block raises. Acknowledge the events after the block:
+        nothing is sent before. Tasks that start in it share it, blocks inside it too, threads not.
 
         Raises:
             SendError: The queue did not accept some requests.
         """
-        if getattr(self._thread, "requests", None) is not None:
+        outer = _BATCHES.get()
+        if self in outer and outer[self].open:
             yield  # nested: the outer block sends
             return
-        requests: list[Request] = []
-        self._thread.requests = requests
+        collected = _Collected()
+        reset = _BATCHES.set({**outer, self: collected})
         try:
             yield
         finally:
-            self._thread.requests = None
-            self._send(*requests)
+            _BATCHES.reset(reset)
+            self._send(*collected.close())
 
     def _send(self, *requests: Request) -> None:
-        collected: list[Request] | None = getattr(self._thread, "requests", None)
-        if collected is not None:
-            collected.extend(requests)
+        collected = _BATCHES.get().get(self)
+        if collected is not None and collected.add(requests):
             return
-        if self._client is None:
-            self._client = queue_client(self.queue_url)
         groups: dict[str | None, list[Request]] = {}
         for request in requests:
             groups.setdefault(self.group or _group_of(request.tag), []).append(request)
-        send_grouped(self.queue_url, groups, self._client, policy=self.policy)
+        send_grouped(self.queue_url, groups, self.client, policy=self.policy)
 
 
 class Step:
     """A step of the work; made by `Tracker.step`."""
 
-    def __init__(self, tracker: Tracker, tokens: tuple[Token, ...], *, fail: bool) -> None:
+    def __init__(self, tracker: Tracker, tokens: tuple[Token, ...], fail_on_error: bool) -> None:
         if not tokens:
             raise ArgumentError("tokens", tokens, "at least one token")
         if len({(token.kind, token.cells) for token in tokens}) > 1:
@@ -393,7 +328,7 @@ class Step:
         self.tokens = tokens
         self.tags = tuple(dict.fromkeys(tag for token in tokens for tag in token.tags))
         self._tracker = tracker
-        self._fail = fail
+        self._fail_on_error = fail_on_error
         self._children: dict[int, Token] = {}
         self._ended = False
 
@@ -410,16 +345,19 @@ class Step:
             unit: The unit's id, signed or unsigned, instead of parts.
 
         Raises:
-            ArgumentError: The step has a unit of this name already: they would cancel out.
+            ArgumentError: The step has a unit of this name already: they would cancel out. Or
+                its units have more than 16 chains together.
             XorAckError: The step has ended.
         """
+        if len(self.tags) > MAX_TAGS:
+            raise ArgumentError("tokens", self.tags, f"tokens of at most {MAX_TAGS} chains")
         if self._ended:
             raise XorAckError("the step has ended: its stamp is sent, no child can be started")
         parents = [token.unit for token in self.tokens]
         if unit is None:
             unit = child_id(parents[0], *(parts or (len(self._children),)))
-        unit = check_unit(unit, _cells_of_stamps(self.tokens[0]))
-        token = replace(self.tokens[0], unit=unit, tags=self.tags)
+        unit = check_unit(unit, self.tokens[0].stamp_cells)
+        token = self._tracker.keys.sign(replace(self.tokens[0], unit=unit, tags=self.tags))
         if unit in self._children or unit in parents:
             raise ArgumentError("child", parts or unit, "another unit than those of the step")
         self._children[unit] = token
@@ -446,6 +384,6 @@ class Step:
         self._ended = True
         if error is None:
             self._tracker._send(*self.requests())
-        elif self._fail and isinstance(error, Exception):
+        elif self._fail_on_error and isinstance(error, Exception):
             for token in self.tokens:
                 self._tracker.fail(token, f"{type(error).__name__}: {error}")

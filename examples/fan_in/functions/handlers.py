@@ -13,8 +13,7 @@ from typing import Any
 import boto3
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from xorack import Tracker, event_tag, fan_in, fan_out, names_of
-from xorack.client.tracker import Step
+from xorack import Step, Tracker, event_tag, fan_in, fan_out, names_of
 
 BUCKET, WORK_QUEUE_URL = os.environ["BUCKET"], os.environ["WORK_QUEUE_URL"]
 TIMEOUT, FAILURE_RATE = float(os.environ["TIMEOUT"]), float(os.environ["FAILURE_RATE"])
@@ -37,7 +36,7 @@ def split(event: dict[str, Any], context: Any) -> None:
         fan_out(step, lines_of(key), WORK_QUEUE_URL)
 
 
-@fan_in(tracker)
+@fan_in(tracker, tags=f"{BUCKET}/")
 def work(record: SQSRecord, step: Step | None) -> None:
     """Handle a line. Lines that say so are broken; others fail now and then."""
     if "broken" in record.body or random.random() < FAILURE_RATE:

@@ -1,0 +1,187 @@
+"""Tokens: a started unit and its chains, as JSON that travels with the work.
+
+A token may carry a MAC, so that nobody without the key can name a unit of a chain that is not his.
+docs/protocol.md has the format.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from xorack.core.errors import ArgumentError
+from xorack.core.request import validate_tag
+from xorack.core.stamp import TRACED_CELLS, check_cells
+
+__all__ = ["KEY_VARIABLE", "MAX_TAGS", "AnyToken", "Keys", "StampKind", "Token", "TokenKey"]
+
+StampKind = Literal["traced", "plain"]
+TokenKey: TypeAlias = str | bytes | Sequence[str | bytes]
+"""A key of at least 16 bytes, or two: the first signs tokens, both are accepted."""
+
+KEY_VARIABLE = "XORACK_TOKEN_KEY"
+"""The environment variable that holds a key, or two separated by a comma."""
+MAX_TAGS = 16
+"""Most chains of a token: its unit is a request to each."""
+_VERSION = 1
+_MAC_BYTES = 16
+_LEAST_KEY_BYTES = 16
+_MOST_KEYS = 2
+
+
+@dataclass(frozen=True)
+class Token:
+    """A started unit and its chains. It travels with the event to the worker that finishes it."""
+
+    unit: int
+    tags: tuple[str, ...]
+    kind: StampKind = "traced"
+    cells: int = TRACED_CELLS
+    mac: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the token as a JSON object, without what is at its default."""
+        token = {
+            "v": _VERSION,
+            "unit": f"{self.unit:016x}",
+            "tags": list(self.tags),
+            "kind": self.kind,
+            "cells": None if self.cells == TRACED_CELLS else self.cells,
+            "mac": self.mac,
+        }
+        return {name: value for name, value in token.items() if value is not None}
+
+    def __str__(self) -> str:
+        """Return the token as JSON text."""
+        return json.dumps(self.to_json(), separators=(",", ":"))
+
+    @property
+    def stamp_cells(self) -> int:
+        """The cells of its stamps; 0 for plain ones."""
+        return 0 if self.kind == "plain" else self.cells
+
+    @property
+    def canonical(self) -> bytes:
+        """The canonical form, which the MAC is of: no tag holds a NUL."""
+        head = ("xorack-token", str(_VERSION), f"{self.unit:016x}", str(self.stamp_cells))
+        return "\0".join((*head, *self.tags)).encode()
+
+    @classmethod
+    def from_json(cls, token: AnyToken) -> Token:
+        """Read a token: a `Token`, its JSON object, or its JSON text. The MAC is not verified.
+
+        Raises:
+            ArgumentError: The token is invalid, or another version made it.
+        """
+        if isinstance(token, Token):
+            return token
+        if isinstance(token, (str, bytes)):
+            try:
+                token = json.loads(token)
+            except (ValueError, RecursionError):
+                raise ArgumentError("token text", token, "the JSON of a token") from None
+        if not isinstance(token, Mapping):
+            raise ArgumentError("token value", token, "a token, its JSON object or its JSON text")
+        version = token.get("v")
+        if isinstance(version, bool) or version != _VERSION:
+            raise ArgumentError("token v", version, f"{_VERSION}: another version made this token")
+        kind = token.get("kind")
+        if kind not in get_args(StampKind):
+            raise ArgumentError("token kind", kind, "traced or plain")
+        unit, tags = _unit_of(token.get("unit")), _tags_of(token.get("tags"))
+        return cls(unit, tags, cast(StampKind, kind), _cells_of(token, kind), _mac_of(token))
+
+
+AnyToken: TypeAlias = Token | Mapping[str, Any] | str | bytes
+
+
+def _unit_of(text: object) -> int:
+    if not isinstance(text, str) or not re.fullmatch("[0-9a-fA-F]{16}", text) or not int(text, 16):
+        raise ArgumentError("token unit", text, "16 hex digits, not all zero")
+    return int(text, 16)
+
+
+def _tags_of(tags: object) -> tuple[str, ...]:
+    if not isinstance(tags, list) or not 1 <= len(tags) <= MAX_TAGS:
+        raise ArgumentError("token tags", tags, f"a list of 1 to {MAX_TAGS} tags")
+    try:
+        valid = tuple(map(validate_tag, tags))
+    except ArgumentError as error:
+        raise ArgumentError("token tags", tags, error.expected) from None
+    if len({*valid}) != len(valid):
+        raise ArgumentError("token tags", tags, "each tag once")
+    return valid
+
+
+def _cells_of(token: Mapping[str, Any], kind: object) -> int:
+    cells = token.get("cells", TRACED_CELLS)
+    if kind == "plain" and "cells" in token:
+        raise ArgumentError("token cells", cells, "absent: plain stamps have none")
+    try:
+        return check_cells(cells)
+    except ArgumentError as error:
+        raise ArgumentError("token cells", cells, error.expected) from None
+
+
+def _mac_of(token: Mapping[str, Any]) -> str | None:
+    mac = token.get("mac")
+    if mac is None or (isinstance(mac, str) and re.fullmatch("[0-9a-f]{32}", mac)):
+        return mac
+    raise ArgumentError("token mac", mac, "32 lower-case hex digits")
+
+
+class Keys:
+    """The keys of tokens. Without any, tokens have no MAC, and none is verified."""
+
+    def __init__(self, keys: TokenKey | None = None) -> None:
+        """Use keys; by default those of the environment.
+
+        Raises:
+            ArgumentError: A key is too short, or there are more than two. The text holds no key.
+        """
+        field = "token_key"
+        if keys is None and KEY_VARIABLE in os.environ:
+            field = KEY_VARIABLE
+            keys = [key.strip() for key in os.environ[KEY_VARIABLE].split(",")]
+        given: list[Any] = [*keys] if isinstance(keys, (list, tuple)) else [keys]
+        self._keys = [key.encode() if isinstance(key, str) else key for key in given]
+        if keys is None:
+            self._keys = []
+        elif not 1 <= len(given) <= _MOST_KEYS or not all(map(_is_strong, self._keys)):
+            # A key that is lost on the way must not turn verification off.
+            expected = f"one key of at least {_LEAST_KEY_BYTES} bytes, or {_MOST_KEYS}"
+            raise ArgumentError(field, problem=f"expected {expected}: the first signs tokens")
+
+    def sign(self, token: Token) -> Token:
+        """Return the token with its MAC; without one if there is no key."""
+        return replace(token, mac=_mac(self._keys[0], token) if self._keys else None)
+
+    def verified(self, token: AnyToken) -> Token:
+        """Read a token, and verify its MAC if there is a key.
+
+        Raises:
+            ArgumentError: The token is invalid, or none of the keys made its MAC.
+        """
+        read = Token.from_json(token)
+        macs = [_mac(key, read).encode() for key in self._keys]
+        given = (read.mac or "").encode()
+        # No early end: the time must not tell which key is nearer.
+        if macs and not sum(hmac.compare_digest(mac, given) for mac in macs):
+            problem = "missing" if read.mac is None else "of another key, or the token was changed"
+            raise ArgumentError(
+                "token mac", problem=f"{problem}; all senders need one {KEY_VARIABLE}"
+            )
+        return read
+
+
+def _is_strong(key: object) -> bool:
+    return isinstance(key, bytes) and len(key) >= _LEAST_KEY_BYTES
+
+
+def _mac(key: bytes, token: Token) -> str:
+    return hmac.digest(key, token.canonical, "sha256")[:_MAC_BYTES].hex()
