@@ -3,6 +3,8 @@
 import base64
 import gzip
 import json
+import random
+import string
 from functools import partial
 
 import pytest
@@ -69,6 +71,22 @@ def test_a_rejected_body_of_one_mebibyte_is_compressed(functions, aws):
     assert "body" in attributes["error"]["StringValue"]
     assert attributes["encoding"]["StringValue"] == "gzip+base64"
     assert gzip.decompress(base64.b64decode(letter["Body"])).decode() == body
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_rejected_body_that_cannot_be_compressed_is_cut_off(functions, aws, width):
+    """It failed its message until SQS gave up and moved it, without a reason."""
+    characters = string.printable[:94] if width == 1 else [chr(n) for n in range(0x80, 0x800)]
+    body = "".join(random.Random(1).choices(characters, k=1_048_576 // width))
+    assert functions.consume(body) == []
+    (letter,) = aws.dead_letters()
+    attributes = letter["MessageAttributes"]
+    assert "encoding" not in attributes
+    assert attributes["error"]["StringValue"].endswith(" (the body is cut off)")
+    assert letter["Body"][-1] == "…"
+    assert body.startswith(letter["Body"][:-1])
+    assert 1_047_000 < len(letter["Body"].encode()) < 1_048_576
+    assert attributes["message_id"]["StringValue"] == "m0"
 
 
 def test_many_invalid_requests_do_not_hold_up_other_messages(functions, aws):

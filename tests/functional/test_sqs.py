@@ -2,7 +2,6 @@
 
 import json
 import re
-from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -76,15 +75,6 @@ def test_the_messages_of_a_call_have_at_most_one_mebibyte(size, calls):
     client.send_message_batch = lambda QueueUrl, Entries: client.batches.append(Entries) or {}
     assert send_with_attributes("url", [("x" * size, {})] * 3, client) == 3
     assert [len(batch) for batch in client.batches] == calls
-
-
-def test_a_dead_letter_that_no_message_can_hold_does_not_stop_the_others():
-    client, random = SimpleNamespace(batches=[]), Random(1)
-    client.send_message_batch = lambda QueueUrl, Entries: client.batches.append(Entries) or {}
-    huge = random.randbytes(1 << 20).hex()
-    rejected = [Rejected(huge, "why"), Rejected("small", "why")]
-    assert DeadLetterQueue("url", client, policy=FAST).send(rejected) == [0]
-    assert [[entry["Id"] for entry in batch] for batch in client.batches] == [["1"]]
 
 
 def test_nothing_to_send_makes_no_call(aws, client):

@@ -81,7 +81,7 @@ def test_a_step_that_raises_sends_nothing_and_may_run_again(tracker, functions):
 
 def test_a_step_that_raises_can_fail_its_chains(tracker, functions):
     token = tracker.start("t")
-    with pytest.raises(ValueError, match="worse"), tracker.step(token, fail=True):
+    with pytest.raises(ValueError, match="worse"), tracker.step(token, fail_on_error=True):
         raise ValueError("worse\0 and " + "é" * 2000)
     functions.deliver()
     failed = functions.events()["t"]

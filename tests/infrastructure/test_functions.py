@@ -43,13 +43,11 @@ def test_no_policy_of_a_resource_allows_anybody(template):
     assert permission["Principal"] == "events.amazonaws.com"
 
 
-def test_wildcards_are_for_x_ray_and_for_whoever_waits(varied):
+def test_wildcards_are_for_x_ray(varied):
     # By default there is none: test_least_privilege.py.
-    tasks = {"states:SendTaskFailure", "states:SendTaskSuccess"}
     for name in FUNCTIONS:
         rights = varied.allowed(name)
-        x_ray = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
-        assert rights["*"] == x_ray | (set() if name == "widget" else tasks)
+        assert rights["*"] == {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
         assert not any("*" in action for some in rights.values() for action in some)
 
 

@@ -3,10 +3,21 @@
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack, aws_ec2, aws_iam, aws_kms, aws_sns
+from aws_cdk import (
+    App,
+    Stack,
+    assertions,
+    aws_ec2,
+    aws_iam,
+    aws_kms,
+    aws_lambda,
+    aws_sns,
+    aws_stepfunctions,
+)
 
 from xorack.cdk.acker import Acker
 from xorack.cdk.function import Network
+from xorack.cdk.settings import Settings
 
 from .templates import FUNCTIONS, HERE, Template, target
 
@@ -101,3 +112,61 @@ def test_no_queue_can_use_the_queue_of_requests_for_its_dead_letters(template):
     # Its messages would be requests, and SQS asks for no permission to send.
     assert template.queue()[1]["RedriveAllowPolicy"] == {"redrivePermission": "denyAll"}
     assert "RedriveAllowPolicy" not in template.dead_letters()[1]
+
+
+ORDERS = "arn:aws:states:eu-west-1:111111111111:stateMachine:orders"
+BILLS = "arn:aws:lambda:eu-west-1:111111111111:function:bills"
+CALLBACK = "lambda:SendDurableExecutionCallback"
+
+
+def waiting(stack, arn):
+    if ":states:" in arn:
+        return aws_stepfunctions.StateMachine.from_state_machine_arn(stack, "Orders", arn)
+    return aws_lambda.Function.from_function_arn(stack, "Bills", arn)
+
+
+@pytest.mark.parametrize("by", ["grant", "setting"])
+def test_the_functions_resume_executions_of_whom_they_may_only(by):
+    stack = Stack(App(), "Mine", env=HERE)
+    settings = Settings(resume=f"{ORDERS},{BILLS}" if by == "setting" else "none")
+    acker = Acker(stack, "Acker", settings=settings)
+    if by == "grant":
+        for arn in (ORDERS, BILLS):
+            acker.grant_resume(waiting(stack, arn))
+    template = Template.of_stack(stack)
+    for name in ("consumer", "sweeper"):
+        assert template.environment(name)["RESUME"] == "step_functions,lambda"
+        statements = template.statements(name)
+        tasks = next(one for one in statements if one["Resource"] == ORDERS)
+        callbacks = next(one for one in statements if one["Resource"] == [BILLS, f"{BILLS}:*"])
+        assert tasks["Action"] == ["states:SendTaskFailure", "states:SendTaskSuccess"]
+        assert callbacks["Action"] == [f"{CALLBACK}Failure", f"{CALLBACK}Success"]
+    assert "Send" not in str(template.statements("widget"))
+
+
+def test_all_who_may_wait_are_of_this_account_and_region_and_a_network_leads_to_them():
+    stack = Stack(App(), "Mine", env=HERE)
+    network = Network(vpc=aws_ec2.Vpc(stack, "Vpc", max_azs=1))
+    Acker(stack, "Acker", settings=Settings(resume="step_functions"), network=network)
+    (one,) = (s for s in Template.of_stack(stack).statements("sweeper") if "Task" in str(s))
+    assert ":states:eu-west-1:111111111111:stateMachine:*" in str(one["Resource"])
+    warnings = assertions.Annotations.from_stack(stack).find_warning(
+        "*", assertions.Match.string_like_regexp("services that resume executions: states")
+    )
+    assert len(warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("arn", "message"),
+    [
+        (ORDERS.replace("1" * 12, "2" * 12), "is in the account 222222222222, expected 1111"),
+        (BILLS.replace("eu-west-1", "us-east-1"), "is in the region us-east-1, expected eu-west"),
+    ],
+)
+def test_tokens_of_others_are_not_resumed(arn, message):
+    stack = Stack(App(), "Mine", env=HERE)
+    acker = Acker(stack, "Acker")
+    with pytest.raises(ValueError, match=message):
+        acker.grant_resume(waiting(stack, arn))
+    with pytest.raises(TypeError, match="expected an IStateMachine or an IFunction"):
+        acker.grant_resume(stack)

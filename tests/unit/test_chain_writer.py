@@ -346,6 +346,19 @@ def test_spilled_marks_outlive_a_chain_that_is_extended(daily):
     assert chain.marks_until == store.kept[-1]
 
 
+def test_spilled_marks_of_a_chain_without_a_deadline_expire():
+    """The direct API knows none: its buckets stayed for ever, also after `delete`."""
+    store = FaultyStore()
+    run(store, Request.create("t", "c", bytes(7) + b"\1"), *stamps(70))
+    run(store, *stamps(70, "more"))
+    assert store.chains["t"].marks_until == NOW + RETENTION + DAY
+    for day in range(0, 100, 20):
+        now = NOW + day * DAY
+        apply_requests(store, "t", stamps(1, day), now=lambda n=now: n, policy=NO_WAIT)
+        assert now + RETENTION <= store.chains["t"].marks_until <= now + 2 * RETENTION
+    assert len(store.kept) == 2
+
+
 def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
     store = FaultyStore()
     limits = {"policy": NO_WAIT, "default_timeout_ms": DAY}

@@ -57,6 +57,7 @@ VALID = [
     Request.create("é" * 512, "1", traced(5), detail={"x": "\u2028"}, timeout=0.5),
     Request.create("t", "c", b"\1", detail={}),
     Request.create("t", "deep", b"\1", detail=nested(64)),
+    Request.create("t", "c", b"\1", detail={"x": [2**64 - 1, {"y": -(2**63)}], "z": 1e300}),
     Request.stamp_("t", "2", b"\1\2", started=3, finished=1),
     Request.fail("t", "3", "why"),
     Request.fail("t", "4"),
@@ -120,7 +121,7 @@ FIELDS = [
     (FAIL, "reason", [5]),
     (CREATE, "timeout", [0, -5, "5", 10**30]),
     (CREATE, "idle_timeout", [False]),
-    (CREATE, "detail", [[], {"x": "\ud800"}, nested(65)]),
+    (CREATE, "detail", [[], {"x": "\ud800"}, nested(65), {"x": [2**64]}, {"x": -(2**63) - 1}]),
     (CREATE, "resume", [{}, [], "token", {"lambda": "i", "step_functions": "t"}, {"email": "x"}]),
     (GOOD, "resume", [{"lambda": "i"}]),
 ]
@@ -341,7 +342,7 @@ def marks(*raw_requests):
 
 
 TIMES = {**CREATE, "timeout": 60, "idle_timeout": 5}
-DETAIL = {**CREATE, "detail": {"a": 1, "b": [2, {"c": 10**20}]}}
+DETAIL = {**CREATE, "detail": {"a": 1, "b": [2, {"c": 10**18}]}}
 EXTEND = {"op": "extend", "tag": "t", "id": "i", "timeout": 60}
 
 
@@ -351,8 +352,8 @@ EXTEND = {"op": "extend", "tag": "t", "id": "i", "timeout": 60}
         *((TIMES, {**TIMES, field: 61}) for field in ("timeout", "idle_timeout")),
         (TIMES, CREATE),
         (TIMES, {**TIMES, "timeout": 5, "idle_timeout": 60}),
-        (DETAIL, {**DETAIL, "detail": {"a": True, "b": [2, {"c": 10**20}]}}),
-        (DETAIL, {**DETAIL, "detail": {"a": 1, "b": [{"c": 10**20}, 2]}}),
+        (DETAIL, {**DETAIL, "detail": {"a": True, "b": [2, {"c": 10**18}]}}),
+        (DETAIL, {**DETAIL, "detail": {"a": 1, "b": [{"c": 10**18}, 2]}}),
         (CREATE, {**CREATE, "detail": {}}),
         (EXTEND, {**EXTEND, "timeout": 60.5}),
         (FAIL, {**FAIL, "reason": ""}),
@@ -367,7 +368,7 @@ def test_a_mark_tells_requests_apart_by_every_field(one, other):
     ("one", "other"),
     [
         (TIMES, {**TIMES, "timeout": 60.0, "idle_timeout": 5.0}),
-        (DETAIL, {**DETAIL, "detail": {"b": [2.0, {"c": 1e20}], "a": 1.0}}),
+        (DETAIL, {**DETAIL, "detail": {"b": [2.0, {"c": 1e18}], "a": 1.0}}),
         (EXTEND, {**EXTEND, "timeout": 6e1}),
         ({**CREATE, "detail": {"zero": -0.0}}, {**CREATE, "detail": {"zero": 0}}),
     ],

@@ -205,6 +205,14 @@ class ChainWriter:
                 return after
         return chain
 
+    def latest_end(self, chain: Chain) -> int:
+        """Return when a chain ends at the latest, as far as is known.
+
+        One without a deadline, as of the direct API, counts as ending now: each write prolongs its
+        marks. Otherwise they would never expire.
+        """
+        return self.clock() if chain.latest_end == END_OF_TIME else chain.latest_end
+
     def keep_marks(self, after: Chain) -> Chain:
         """Prolong the life of spilled marks if a write moves the chain's end beyond it.
 
@@ -214,7 +222,7 @@ class ChainWriter:
         Returns:
             The chain to write instead.
         """
-        needed = min(after.latest_end + self.limits.retention_ms, END_OF_TIME)
+        needed = min(self.latest_end(after) + self.limits.retention_ms, END_OF_TIME)
         if after.marks_until is None or after.marks_until >= needed:
             return after
         # Further than needed: a chain that is extended every minute does this once a retention.
@@ -330,7 +338,7 @@ class _Part:
         if not marks:
             return after
         # Copies first, then the write without them: a crash between leaves a mark twice.
-        end = max(self.writer.clock(), after.latest_end)
+        end = max(self.writer.clock(), self.writer.latest_end(after))
         until = min(end + self.writer.limits.retention_ms + _LATE_SWEEP, END_OF_TIME)
         # As long as the others: all buckets are prolonged if one of them must be.
         until = max(until, after.marks_until or 0)

@@ -40,6 +40,7 @@ _AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 _ENTRIES = 10
 """Most entries of one SendMessageBatch; together they hold at most 1 MiB."""
 _ERROR_BYTES = 1000
+_CUT = " (the body is cut off)"
 _GROUP_CHARACTERS = 128
 """Most characters of a message group's id; all are printable ASCII without blanks."""
 
@@ -362,11 +363,8 @@ class DeadLetterQueue:
         Batches for which the policy leaves no time are not sent, and returned: this is better
         than an invocation that is cut off.
         """
-        messages = [_dead_letter(position, entry) for position, entry in enumerate(rejected)]
-        too_large = [m.position for m in messages if m.size > MAX_BODY_BYTES]
-        unsent = dict.fromkeys(too_large, "its compressed body is larger than 1 MiB")
-        fitting = (message for message in messages if message.size <= MAX_BODY_BYTES)
-        for batch in _batches(fitting):
+        unsent: dict[int, str] = {}
+        for batch in _batches(_dead_letter(*entry) for entry in enumerate(rejected)):
             if self.policy.time_left() <= 0:
                 unsent.update({message.position: NO_TIME for message in batch})
             else:
@@ -386,6 +384,12 @@ def _dead_letter(position: int, rejected: Rejected) -> _Message:
     if message.size <= MAX_BODY_BYTES:
         return message
     # A body at SQS's limit leaves no room for the reason.
-    packed = gzip.compress(rejected.body.encode("utf-8", "surrogatepass"), mtime=0)
-    attributes |= _strings(encoding="gzip+base64")
-    return _Message(position, base64.b64encode(packed).decode(), attributes)
+    data = rejected.body.encode("utf-8", "surrogatepass")
+    text = base64.b64encode(gzip.compress(data, mtime=0)).decode()
+    packed = _Message(position, text, attributes | _strings(encoding="gzip+base64"))
+    if packed.size <= MAX_BODY_BYTES:
+        return packed
+    # SQS would keep it without a reason, after all of its attempts.
+    attributes |= _strings(error=f"{reason[: _ERROR_BYTES - len(_CUT)]}{_CUT}")
+    room = MAX_BODY_BYTES - _Message(position, "…", attributes).size
+    return _Message(position, data[:room].decode(errors="ignore") + "…", attributes)

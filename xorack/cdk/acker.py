@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import re
 
-from aws_cdk import aws_dynamodb, aws_events, aws_iam, aws_kms, aws_logs, aws_sns, aws_sqs
+from aws_cdk import (
+    aws_dynamodb,
+    aws_events,
+    aws_iam,
+    aws_kms,
+    aws_lambda,
+    aws_logs,
+    aws_sns,
+    aws_sqs,
+    aws_stepfunctions,
+)
 from constructs import Construct
 from typing_extensions import TypedDict, Unpack
 
@@ -22,6 +32,7 @@ from xorack.cdk.permissions import (
 )
 from xorack.cdk.queries import create_queries
 from xorack.cdk.queue import create_queues
+from xorack.cdk.resume import ResumeAccess
 from xorack.cdk.rollout import create_canaries
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import adopt_table, create_table, index_arn
@@ -107,6 +118,7 @@ class Acker(Construct):
         self.events = AckEvents(self, "Events", self.table, props.get("bus"))
         if key is not None:
             allow_logs_to_use(key, self)
+        self._resume = ResumeAccess(self, settings, props.get("network") is not None)
         resources = Resources(
             settings=settings,
             # Two ackers must not share metrics.
@@ -115,6 +127,7 @@ class Acker(Construct):
             queue=self.queue,
             dead_letters=self.dead_letters,
             bus=self.events.bus,
+            resume=self._resume,
             encryption_key=key,
             network=props.get("network"),
         )
@@ -194,3 +207,17 @@ class Acker(Construct):
             )
         key = self.table.encryption_key
         return grant if key is None else grant.combine(key.grant(grantee, *READ_WITH_KEY))
+
+    def grant_resume(self, waiting: aws_stepfunctions.IStateMachine | aws_lambda.IFunction) -> None:
+        """Let chains resume tasks of a state machine, or callbacks of a durable function.
+
+        A `create` may then name who waits for its chain's end: docs/resume.md.
+
+        Args:
+            waiting: A state machine or a durable function of this account and region.
+
+        Raises:
+            TypeError: It is neither.
+            ValueError: It is of another account or region: AWS takes no token from there.
+        """
+        self._resume.allow(waiting)

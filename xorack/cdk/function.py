@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aws_cdk import (
@@ -26,6 +26,7 @@ from xorack.aws.schema import METRIC_NAMESPACE
 from xorack.cdk.code import functions_code
 from xorack.cdk.permissions import allow, forbid_code
 from xorack.cdk.queue import pending_timeout_seconds
+from xorack.cdk.resume import ResumeAccess
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import removal_policy
 from xorack.cdk.validation import check_kind
@@ -72,7 +73,9 @@ class Resources:
 
     Attributes:
         service: Value of the metrics' dimension `service`.
+        resume: Whose waiting executions the functions may resume.
         encryption_key: Key of the functions' logs and environments; AWS's own if None.
+        policies: The policies of the functions' roles, by the functions' names.
     """
 
     settings: Settings
@@ -81,8 +84,10 @@ class Resources:
     queue: aws_sqs.IQueue
     dead_letters: aws_sqs.IQueue
     bus: aws_events.IEventBus
+    resume: ResumeAccess
     encryption_key: aws_kms.IKey | None = None
     network: Network | None = None
+    policies: dict[str, aws_iam.PolicyDocument] = field(default_factory=dict)
 
     def metric(self, name: str, label: str | None = None, **options: Any) -> aws_cloudwatch.Metric:
         """Return a metric that the functions emit: by default its sum over five minutes."""
@@ -119,6 +124,7 @@ def create_function(
     log = allow(logs.log_group_arn, "logs:CreateLogStream", "logs:PutLogEvents")
     on_all = _statements_on_all_resources(resources)
     access = aws_iam.PolicyDocument(statements=[log, *statements, *on_all])
+    resources.policies[name] = access
     role = aws_iam.Role(
         scope,
         "Role",
@@ -199,8 +205,7 @@ def _acknowledge_findings(scope: Construct, statements: Sequence[aws_iam.PolicyS
     }
     if any("*" in statement.resources for statement in statements):
         reasons["AwsSolutions-IAM5[Resource::*]"] = (
-            "The actions of X-Ray, those on tasks of Step Functions, and those that join a "
-            "network, accept no resource"
+            "The actions of X-Ray and those that join a network accept no resource"
         )
     for rule, reason in reasons.items():
         Validations.of(scope).acknowledge(Acknowledgment(id=rule, reason=reason))

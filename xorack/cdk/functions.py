@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from aws_cdk import (
-    Acknowledgment,
-    ArnFormat,
     Duration,
     Stack,
-    Validations,
     aws_dynamodb,
     aws_events,
     aws_events_targets,
-    aws_iam,
     aws_lambda,
 )
 from constructs import Construct
@@ -49,13 +44,12 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Alias:
             allow(queue.queue_arn, *_RECEIVE),  # Lambda polls with the function's role
             allow(dead_letters.queue_arn, "sqs:SendMessage"),
             allow(resources.bus.event_bus_arn, "events:PutEvents"),
-            *_allow_resume(scope, resources),
             *allow_key(table.encryption_key, *WRITE_WITH_KEY),
             *allow_key(queue.encryption_master_key, *READ_WITH_KEY),
             *allow_key(dead_letters.encryption_master_key, *SEND_WITH_KEY),
         ],
     )
-    _add_environment(function, resources)
+    _add_environment("consumer", function, resources)
     alias = function.add_alias(_ALIAS)
     # SqsEventSource would grant more than the poller needs.
     aws_lambda.EventSourceMapping(
@@ -88,11 +82,10 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
             allow(index_arn(table), "dynamodb:Query"),
             allow(table.table_arn, *_READ, "dynamodb:UpdateItem", *_check(table)),
             allow(resources.bus.event_bus_arn, "events:PutEvents"),
-            *_allow_resume(scope, resources),
             *allow_key(table.encryption_key, *WRITE_WITH_KEY),
         ],
     )
-    _add_environment(function, resources)
+    _add_environment("sweeper", function, resources)
     if (reserved := resources.settings.sweeper_reserved_concurrency) is not None:
         resource: Any = function.node.default_child
         resource.reserved_concurrent_executions = reserved
@@ -146,41 +139,15 @@ def _pollers(settings: Settings) -> aws_lambda.ProvisionedPollerConfig | None:
     )
 
 
-def _allow_resume(scope: Construct, resources: Resources) -> list[aws_iam.PolicyStatement]:
-    """Allow to resume the executions that the settings name. Only who has a token can use it."""
-    kinds, statements = resources.settings.resume_kinds, []
-    if "step_functions" in kinds:
-        # These actions accept no resource.
-        statements.append(allow("*", "states:SendTaskFailure", "states:SendTaskSuccess"))
-    if "lambda" in kinds:
-        functions = Stack.of(scope).format_arn(
-            service="lambda",
-            resource="function",
-            resource_name="*",
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
-        callback = "lambda:SendDurableExecutionCallback"
-        statements.append(allow(functions, f"{callback}Failure", f"{callback}Success"))
-        reason = "Any function of the account may wait; only its callback id resumes it"
-        finding = f"AwsSolutions-IAM5[Resource::{_printed(functions)}]"
-        Validations.of(scope).acknowledge(Acknowledgment(id=finding, reason=reason))
-    return statements
-
-
-def _printed(arn: str) -> str:
-    """Return an ARN as cdk-nag prints it: ``${Token[AWS.Region.13]}`` as ``<AWS::Region>``."""
-    return re.sub(r"\$\{Token\[AWS\.(\w+)\.\d+\]\}", r"<AWS::\1>", arn)
-
-
-def _add_environment(function: aws_lambda.Function, resources: Resources) -> None:
+def _add_environment(name: str, function: aws_lambda.Function, resources: Resources) -> None:
     """Add what a function needs that ends chains to its environment."""
     bus = resources.bus
     # EventBridge looks for a bare name in this account.
     same_account = bus.env.account == Stack.of(function).account
-    name = bus.event_bus_name if same_account else bus.event_bus_arn
-    function.add_environment("EVENT_BUS_NAME", name)
+    bus_name = bus.event_bus_name if same_account else bus.event_bus_arn
+    function.add_environment("EVENT_BUS_NAME", bus_name)
     function.add_environment("TABLE_ARN", resources.table.table_arn)
     function.add_environment("DEAD_LETTER_QUEUE_URL", resources.dead_letters.queue_url)
     if is_imported(resources.table):
         function.add_environment("CHECK_TABLE", "true")
-    function.add_environment("RESUME", ",".join(resources.settings.resume_kinds))
+    resources.resume.add_function(function, resources.policies[name])

@@ -30,6 +30,11 @@ _LOG_RETENTION_DAYS: Final = (
     1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545,
     731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
 )  # fmt: skip
+_ARNS: Final = {
+    "step_functions": r"arn:aws[a-z-]*:states:[a-z0-9-]+:\d{12}:stateMachine:[A-Za-z0-9_-]{1,80}",
+    "lambda": r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:function:[A-Za-z0-9_-]{1,64}",
+}
+_WAITING: Final = "|".join((*RESUME_KINDS, *_ARNS.values()))
 _TOPIC: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}"
 
 
@@ -96,9 +101,10 @@ class Settings:
         queue_retention_days: Time for which the queue keeps a message.
         dead_letter_retention_days: Time for which the dead-letter queue keeps a message. For failed
             messages it counts from the first send, so it must be longer than the queue's.
-        resume: Who may wait for a chain's end: `none`, `step_functions` (tasks with a task token),
-            `lambda` (callbacks of durable executions) or `all`. It gives the functions the
-            permission; a request with another kind is rejected.
+        resume: Who may wait for a chain's end: `none`; ARNs of state machines (tasks with a task
+            token) and of durable functions (callbacks), separated by commas; or each of the account
+            and region: `step_functions`, `lambda` or `all`. It gives the functions the permission;
+            a request with another kind is rejected. See also `Acker.grant_resume`.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
         pending_timeout_seconds: Time for which a chain waits for its `create`; by default the
             retention of the queue, since the `create` can arrive until then.
@@ -155,7 +161,12 @@ class Settings:
     max_receive_count: int = _number(5, 1, 1_000, "receives")
     queue_retention_days: int = _number(4, 1, 13, "days")
     dead_letter_retention_days: int = _number(14, 2, 14, "days")
-    resume: str = _choice("none", "none", *RESUME_KINDS, "all")
+    resume: str = _text(
+        "none",
+        rf"none|all|({_WAITING})(,({_WAITING}))*",
+        f"none, all, or some of {', '.join(RESUME_KINDS)} and ARNs of state machines and functions "
+        "of this account and region, separated by commas",
+    )
     default_timeout_seconds: int = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
     pending_timeout_seconds: int | None = _number(None, 1, _TEN_YEARS * _DAY, "seconds")
     retention_days: int = _number(30, 1, _TEN_YEARS, "days")
@@ -243,9 +254,14 @@ class Settings:
         return _VISIBILITY_FACTOR * self.function_timeout_seconds + self.batch_window_seconds
 
     @property
-    def resume_kinds(self) -> tuple[str, ...]:
-        """The kinds of waiting executions that the functions may resume."""
-        return tuple(kind for kind in RESUME_KINDS if self.resume in (kind, "all"))
+    def resume_targets(self) -> dict[str, list[str]]:
+        """The kinds of waiting executions, each with the ARNs of who waits; none for all."""
+        targets: dict[str, list[str]] = {}
+        for one in RESUME_KINDS if self.resume == "all" else self.resume.split(","):
+            for kind, pattern in _ARNS.items():
+                if one == kind or re.fullmatch(pattern, one):
+                    targets.setdefault(kind, []).extend([] if one == kind else [one])
+        return targets
 
     @property
     def retention_seconds(self) -> int:

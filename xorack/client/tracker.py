@@ -24,7 +24,6 @@ from typing import Any, get_args
 from xorack.aws.client import PerProcess
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send_grouped
-from xorack.client.names import Candidate, Part, names_of
 from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.hashing import child_id, unit_id
@@ -189,7 +188,7 @@ class Tracker:
         self._send(Request.create(tag, f"create-{unit:016x}", **fields))
         return token
 
-    def step(self, *tokens: AnyToken, fail: bool = False) -> Step:
+    def step(self, *tokens: AnyToken, fail_on_error: bool = False) -> Step:
         """Make a step, for use with ``with``: it finishes its units and starts their children.
 
         When the block ends without an exception, one stamp is sent for each finished unit and
@@ -203,17 +202,17 @@ class Tracker:
         Args:
             *tokens: The units that the step finishes, one or more, of one or several chains.
                 Children belong to all of these chains (Storm's multi-anchoring).
-            fail: Fail the chains when the block raises, with the exception as the reason.
+            fail_on_error: Fail the chains when the block raises, with the exception as the reason.
 
         Raises:
             ArgumentError: There is no token, one is invalid or occurs twice, or the kinds of stamps
                 differ.
         """
-        return Step(self, tuple(map(self.keys.verified, tokens)), fail=fail)
+        return Step(self, tuple(map(self.keys.verified, tokens)), fail_on_error)
 
     def fail(
         self,
-        chain: AnyToken,
+        token: AnyToken,
         reason: str,
         *,
         note: Mapping[str, Any] | None = None,
@@ -228,11 +227,11 @@ class Tracker:
             ArgumentError: An argument is invalid.
             SendError: The queue did not accept the request.
         """
-        self._tell("fail", chain, {"reason": reason, **(note or {})}, request_id)
+        self._tell("fail", token, {"reason": reason, **(note or {})}, request_id)
 
     def note(
         self,
-        chain: AnyToken,
+        token: AnyToken,
         text: str | None = None,
         *,
         missing: Iterable[int] = (),
@@ -244,7 +243,7 @@ class Tracker:
         It changes neither state nor deadline; the last note of a chain stands.
 
         Args:
-            chain: The token.
+            token: The token.
             text: What was found out, cut off after 1,024 bytes.
             missing: The ids of at most 100 units that are missing.
             missing_count: How many units are missing.
@@ -255,12 +254,12 @@ class Tracker:
             SendError: The queue did not accept the request.
         """
         found = {"text": text, "missing": missing, "missing_count": missing_count}
-        self._tell("note", chain, found, request_id)
+        self._tell("note", token, found, request_id)
 
     def _tell(
-        self, op: Op, chain: AnyToken, fields: Mapping[str, Any], request_id: str | None
+        self, op: Op, token: AnyToken, fields: Mapping[str, Any], request_id: str | None
     ) -> None:
-        token = self.keys.verified(chain)
+        token = self.keys.verified(token)
         content = {name: _told(name, value) for name, value in fields.items()}
         text = "\0".join(str(value) for value in content.values() if value)
         digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -268,7 +267,7 @@ class Tracker:
         self._send(*(Request(op, tag, id, **content) for tag in token.tags))
 
     def extend(
-        self, chain: AnyToken, timeout: float | timedelta, *, request_id: str | None = None
+        self, token: AnyToken, timeout: float | timedelta, *, request_id: str | None = None
     ) -> None:
         """Move the deadline of a token's chains to ``timeout`` from now: seconds, or a timedelta.
 
@@ -278,18 +277,9 @@ class Tracker:
             ArgumentError: The token is invalid, or the time-out is not above 0.
             SendError: The queue did not accept the request.
         """
-        token = self.keys.verified(chain)
+        token = self.keys.verified(token)
         id = request_id or f"extend-{uuid.uuid4().hex}"
         self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
-
-    @staticmethod
-    def names(
-        outstanding: Mapping[str, Any] | Iterable[str | int],
-        candidates: Iterable[Candidate],
-        *root: Part,
-    ) -> dict[str, Candidate | None]:
-        """Return what outstanding units stand for; see `xorack.names_of`."""
-        return names_of(outstanding, candidates, *root)
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -327,7 +317,7 @@ class Tracker:
 class Step:
     """A step of the work; made by `Tracker.step`."""
 
-    def __init__(self, tracker: Tracker, tokens: tuple[Token, ...], *, fail: bool) -> None:
+    def __init__(self, tracker: Tracker, tokens: tuple[Token, ...], fail_on_error: bool) -> None:
         if not tokens:
             raise ArgumentError("tokens", tokens, "at least one token")
         if len({(token.kind, token.cells) for token in tokens}) > 1:
@@ -338,7 +328,7 @@ class Step:
         self.tokens = tokens
         self.tags = tuple(dict.fromkeys(tag for token in tokens for tag in token.tags))
         self._tracker = tracker
-        self._fail = fail
+        self._fail_on_error = fail_on_error
         self._children: dict[int, Token] = {}
         self._ended = False
 
@@ -394,6 +384,6 @@ class Step:
         self._ended = True
         if error is None:
             self._tracker._send(*self.requests())
-        elif self._fail and isinstance(error, Exception):
+        elif self._fail_on_error and isinstance(error, Exception):
             for token in self.tokens:
                 self._tracker.fail(token, f"{type(error).__name__}: {error}")

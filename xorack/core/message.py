@@ -40,6 +40,9 @@ _MAX_SEPARATE = 100
 """Rejected requests of a message that get a dead-lettered message each; the rest share one.
 Otherwise 60 KB of invalid requests would become 30,000 messages and delay everything else."""
 
+_ATTRIBUTE_BYTES = 4096
+"""Room for the reason and the origin of requests that share a dead-lettered message."""
+
 
 class Rejected(NamedTuple):
     """Requests that were rejected, as they go to the dead-letter queue.
@@ -152,7 +155,7 @@ def _rejected(invalid: list[tuple[str, str]]) -> list[Rejected]:
     at = 0
     for group in (
         *([text] for text in texts[:_MAX_SEPARATE]),
-        *_grouped(texts[_MAX_SEPARATE:], MAX_BODY_BYTES),
+        *_grouped(texts[_MAX_SEPARATE:], MAX_BODY_BYTES - _ATTRIBUTE_BYTES),
     ):
         reason = invalid[at][1]
         if len(group) > 1:

@@ -155,11 +155,13 @@ class Proof(NamedTuple):
         kind: ``written``, ``observed`` or ``read``.
         totals: The XOR and the count of the units in the output.
         outputs: The frames that read the output; none if it was observed.
+        given: The output as it was given.
     """
 
     kind: str
     totals: Totals
     outputs: Sequence[DataFrame]
+    given: Any = None
 
 
 def proof_of(
@@ -181,7 +183,7 @@ def proof_of(
     if not outputs:
         raise ArgumentError("written", problem="an empty list, expected one or more outputs")
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
-    return Proof(kinds[0], total(rows, frames), frames)
+    return Proof(kinds[0], total(rows, frames), frames, output)
 
 
 def per_chain(rows: Rows, outputs: Sequence[DataFrame]) -> DataFrame | None:

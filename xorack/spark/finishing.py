@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
+from xorack.spark.differing import output_differs
 from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import fold_chains, fold_units
@@ -77,7 +78,7 @@ def _settle_batch(rows: Rows, proof: Proof, given: Output | None, cache: _Cache)
     finished = cache(fold_chains(frame, rows.chain, unit_of(rows, frame), rows.prefix, cells))
     summary = summarize(finished)
     if proof.totals != summary.totals:
-        raise OutputDiffersError(rows.name, summary.rows, proof.totals.rows)
+        raise output_differs(rows, proof, summary.rows, (given, frame))
     return Settled(finished, cells, summary.chains, summary.rows)
 
 
@@ -105,12 +106,13 @@ def _settle_run(rows: Rows, proof: Proof, given: Output | None, cache: _Cache) -
         units = reduce(xor, (row["units"] or 0 for row in sums.values()), 0)
         totals = Totals(units, sum(row["written"] for row in sums.values()))
         if proof.totals != totals:
-            raise OutputDiffersError(rows.name, totals.rows, proof.totals.rows)
+            raise output_differs(rows, proof, summary.rows, (source, frame))
     error = partial = None
     if differs := sums.pop("differs", None):
         examples = verdicts.where("verdict = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
         chains = [f"{one['tag']} ({one['written']:,} of {one['due']:,})" for one in examples]
-        error = OutputDiffersError(rows.name, differs["due"], differs["written"], chains)
+        differing = f", and {differs['chains']:,} of {summary.chains:,} chains differ"
+        error = output_differs(rows, proof, summary.rows, (source, frame), chains, differing)
     if "partial" in sums:
         folded = fold_chains(frame, rows.chain, unit, rows.prefix, cells)
         partial = folded.join(verdicts.where("verdict = 'partial'"), "tag", "left_semi")

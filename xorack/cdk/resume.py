@@ -1,0 +1,105 @@
+"""Whose waiting executions the functions may resume: state machines and durable functions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from aws_cdk import Acknowledgment, Annotations, ArnFormat, Stack, Validations, aws_iam, aws_lambda
+from constructs import Construct
+
+from xorack.aws.schema import RESUME_KINDS
+from xorack.cdk.permissions import allow
+from xorack.cdk.settings import Settings
+from xorack.cdk.validation import is_known_to_differ
+
+_ACTIONS: Final = {
+    "step_functions": ("states:SendTaskFailure", "states:SendTaskSuccess"),
+    "lambda": (
+        "lambda:SendDurableExecutionCallbackFailure",
+        "lambda:SendDurableExecutionCallbackSuccess",
+    ),
+}
+_ANY: Final = {
+    "step_functions": ("states", "stateMachine", "state_machine"),
+    "lambda": ("lambda", "function", "function"),
+}
+"""Kind -> service and resource of an ARN, and the name of the construct's attribute."""
+
+
+class ResumeAccess:
+    """The permission of an acker's functions to resume executions; it may grow."""
+
+    def __init__(self, scope: Construct, settings: Settings, in_network: bool) -> None:
+        self._scope, self._in_network = scope, in_network
+        self._arns: dict[str, list[str]] = {kind: [] for kind in RESUME_KINDS}
+        self._members: list[tuple[aws_lambda.Function, aws_iam.PolicyDocument]] = []
+        for kind, arns in settings.resume_targets.items():
+            self._arns[kind] += arns or [self._all(kind)]
+
+    def add_function(self, function: aws_lambda.Function, access: aws_iam.PolicyDocument) -> None:
+        """Let a function resume, by its environment and the document of its role's policy."""
+        self._members.append((function, access))
+        for kind, arns in self._arns.items():
+            for arn in arns:
+                access.add_statements(_statement(kind, arn))
+        self._name_kinds(function)
+
+    def allow(self, waiting: Any) -> None:
+        """Let the functions resume executions of a state machine or a durable function.
+
+        Raises:
+            TypeError: It is neither.
+            ValueError: It is of another account or region: AWS takes no token from there.
+        """
+        kind = "step_functions" if hasattr(waiting, "state_machine_arn") else "lambda"
+        arn = getattr(waiting, f"{_ANY[kind][2]}_arn", None)
+        if arn is None:
+            raise TypeError(f"waiting is {waiting!r}: expected an IStateMachine or an IFunction")
+        stack = Stack.of(self._scope)
+        for what, here in (("account", stack.account), ("region", stack.region)):
+            there = getattr(waiting.env, what)
+            if is_known_to_differ(here, there):
+                raise ValueError(
+                    f"grant_resume: {waiting.node.path} is in the {what} {there}, expected {here}: "
+                    "its tokens are valid there only"
+                )
+        self._arns[kind].append(arn)
+        for function, access in self._members:
+            access.add_statements(_statement(kind, arn))
+            self._name_kinds(function)
+
+    def _name_kinds(self, function: aws_lambda.Function) -> None:
+        kinds = [kind for kind, arns in self._arns.items() if arns]
+        function.add_environment("RESUME", ",".join(kinds))
+        if kinds and self._in_network:
+            services = ", ".join(sorted({_ANY[kind][0] for kind in kinds}))
+            Annotations.of(self._scope).add_warning_v2(
+                "xorack:resume-network",
+                f"the network must lead to the services that resume executions: {services}",
+            )
+
+    def _all(self, kind: str) -> str:
+        service, resource, _ = _ANY[kind]
+        arn = Stack.of(self._scope).format_arn(
+            service=service,
+            resource=resource,
+            resource_name="*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        finding = f"AwsSolutions-IAM5[Resource::{_printed(arn)}]"
+        reason = f"The setting resume asks for each {resource} of the account"
+        Validations.of(self._scope).acknowledge(Acknowledgment(id=finding, reason=reason))
+        return arn
+
+
+def _statement(kind: str, arn: str) -> aws_iam.PolicyStatement:
+    statement = allow(arn, *_ACTIONS[kind])
+    if kind == "lambda" and not arn.endswith("*"):
+        statement.add_resources(f"{arn}:*")  # a durable execution belongs to a version
+    return statement
+
+
+def _printed(arn: str) -> str:
+    """Return an ARN as cdk-nag prints it: ``${Token[AWS.Region.13]}`` as ``<AWS::Region>``."""
+    return re.sub(r"\$\{Token\[AWS\.(\w+)\.\d+\]\}", r"<AWS::\1>", arn)
