@@ -56,7 +56,7 @@ def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp
     assert shown["outstanding"] == ["10  bill", "1  units without a name: give --among"]
     assert len(shown["tags"]) == 10
     (found,) = map(json.loads, xorack("explain", "--run", run, "--json")[1])
-    assert (found["state"], found["count"], found["unnamed"]) == ("failed", 10, 10)
+    assert (found["state"], found["count"], found["unnamed"]) == ("failed", 10, 11)
     assert found["findings"][0]["what"] == "part 2 = 'eu'"
 
 

@@ -22,9 +22,9 @@ from xorack.cli.error_messages import explain as error_text
 from xorack.cli.explain import explain
 from xorack.cli.local import local, local_option, use_local
 from xorack.cli.options import (
+    Duration,
     Target,
     json_option,
-    not_nan,
     with_run,
     with_table,
 )
@@ -216,12 +216,11 @@ def watch(
 @with_run
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
-    callback=not_nan,
+    type=Duration(min=0),
     default=math.inf,
     show_default=False,
-    metavar="SECONDS",
-    help="Give up after this time; 0 polls once.  [default: never]",
+    metavar="TIME",
+    help="Give up after this time: seconds, or 30m, 2h, 1d; 0 polls once.  [default: never]",
 )
 @json_option
 @with_table

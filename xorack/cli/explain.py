@@ -22,7 +22,10 @@ __all__ = ["explain"]
 _LETTERS = 1_000
 
 
-@click.command(epilog="Example: xorack explain --run 2026-01-31 --among steps.txt")
+@click.command(
+    short_help="Say why a chain failed, or the chains of a run.",
+    epilog="Example: xorack explain --run 2026-01-31 --among steps.txt",
+)
 @click.argument("tag", required=False)
 @run_option(help="Explain the failed chains of this run, instead of one chain.")
 @click.option(
