@@ -19,6 +19,7 @@ from xorack.ops.stack import StackOutputs, find_stack, open_table
 
 __all__ = [
     "Duration",
+    "Number",
     "Target",
     "json_option",
     "run_option",
@@ -30,7 +31,20 @@ __all__ = [
 ]
 
 
-class Duration(click.FloatRange):
+class Number(click.FloatRange):
+    """A number of a range: click finds NaN in every range."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail("nan is not a number", param, ctx)
+        return number
+
+
+class Duration(Number):
     """Seconds, or a number with its unit: ``90``, ``30m``, ``1.5h``."""
 
     name = "duration"
@@ -42,10 +56,7 @@ class Duration(click.FloatRange):
         match = _DURATION.fullmatch(value) if isinstance(value, str) else None
         if match is not None:
             value = str(float(match[1]) * _SECONDS[match[2]])
-        seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):
-            self.fail("nan is not a number", param, ctx)
-        return seconds
+        return super().convert(value, param, ctx)
 
 
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
