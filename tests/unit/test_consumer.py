@@ -364,6 +364,7 @@ def test_without_time_the_messages_are_delivered_again(world):
     assert len(world.store.chains) == 4
 
 
+@pytest.mark.thorough
 def test_a_message_of_few_chains_does_not_wait_for_messages_of_thousands(world):
     """At 20 ms a write, an invocation of a minute writes some 3,000 chains of 87,000."""
     fails = [f'{{"op":"fail","tag":"{n:x}","id":"f"}}' for n in range(87_000)]
