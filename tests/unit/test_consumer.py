@@ -186,16 +186,6 @@ def test_from_messages_to_an_event(world):
     assert not world.store.chains["a"].event_pending
 
 
-def test_the_event_of_a_failed_chain_names_outstanding_units(world):
-    fail = Request.fail("a", "f", "acked")
-    result = world.consume(message(create("a"), split("a", 1, 0xAB, 3), finish("a", 3), fail))
-    assert result.ended == {"failed": 1}  # whatever the reason says
-    (event,) = world.bus.events
-    assert (event["status"], event["reason"]) == ("failed", "acked")
-    assert event["outstanding"] == ["00000000000000ab"]
-    assert event["outstanding_complete"] is True
-
-
 def test_duplicates_and_late_requests_change_nothing(world):
     bodies = [message(create("a")), message(create("b"), finish("a"))]
     result = world.consume(*bodies, *bodies)
