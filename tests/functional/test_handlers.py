@@ -17,7 +17,7 @@ from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, BatchError
 from xorack.core.request import Request
-from xorack.core.stamp import traced, xor
+from xorack.core.stamp import traced
 
 
 @pytest.fixture
@@ -40,27 +40,6 @@ def create(tag, stamp=b"\1", **options):
 def acked(tag):
     """Return the requests of a chain that is acked at once."""
     return create(tag), Request.stamp_(tag, "s", b"\1", finished=1)
-
-
-def test_from_messages_to_the_acked_event(functions, aws):
-    tag = "database/file13"
-    words = [traced(n) for n in (2, 3)]
-    assert functions.consume(message(create(tag, traced(1), detail={"bucket": "b"}))) == []
-    assert functions.item(tag)["status"] == {"S": "open"}
-    split = message(Request.stamp_(tag, "s", xor(traced(1), *words), started=2, finished=1))
-    assert functions.consume(split, split) == []
-    assert aws.events() == []
-    ends = [message(Request.stamp_(tag, f"w{n}", word, finished=1)) for n, word in enumerate(words)]
-    assert functions.consume(*ends) == []
-    (event,) = aws.events()
-    assert (event["source"], event["detail-type"]) == ("xorack", "acked")
-    expected = {"tag": tag, "started": 3, "finished": 3, "detail": {"bucket": "b"}}
-    assert event["detail"].items() >= expected.items()
-    item = functions.item(tag)
-    assert item["status"] == {"S": "acked"}
-    assert not item.keys() & {"event_pending", "due_at"}
-    assert functions.consume(*ends) == []
-    assert aws.events() == []
 
 
 def test_a_rejected_body_of_one_mebibyte_is_compressed(functions, aws):

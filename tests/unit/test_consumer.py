@@ -186,16 +186,6 @@ def test_from_messages_to_an_event(world):
     assert not world.store.chains["a"].event_pending
 
 
-def test_the_event_of_a_failed_chain_names_outstanding_units(world):
-    fail = Request.fail("a", "f", "acked")
-    result = world.consume(message(create("a"), split("a", 1, 0xAB, 3), finish("a", 3), fail))
-    assert result.ended == {"failed": 1}  # whatever the reason says
-    (event,) = world.bus.events
-    assert (event["status"], event["reason"]) == ("failed", "acked")
-    assert event["outstanding"] == ["00000000000000ab"]
-    assert event["outstanding_complete"] is True
-
-
 def test_duplicates_and_late_requests_change_nothing(world):
     bodies = [message(create("a")), message(create("b"), finish("a"))]
     result = world.consume(*bodies, *bodies)
@@ -374,6 +364,7 @@ def test_without_time_the_messages_are_delivered_again(world):
     assert len(world.store.chains) == 4
 
 
+@pytest.mark.thorough
 def test_a_message_of_few_chains_does_not_wait_for_messages_of_thousands(world):
     """At 20 ms a write, an invocation of a minute writes some 3,000 chains of 87,000."""
     fails = [f'{{"op":"fail","tag":"{n:x}","id":"f"}}' for n in range(87_000)]

@@ -54,6 +54,7 @@ class Survey:
         total: Messages in the queue; SQS's approximate count if not all were read.
         complete: True if all selected messages were read.
         selector: The selection.
+        read: Messages that were read, selected or not.
         ids: The ids of the messages.
         messages: The first of the messages, as many as the caller asked for.
     """
@@ -62,12 +63,18 @@ class Survey:
     total: int
     complete: bool
     selector: Selector = field(default_factory=Selector)
+    read: int = 0
     ids: set[str] = field(default_factory=set)
     messages: list[DeadMessage] = field(default_factory=list)
 
     def count(self, *kinds: Kind) -> int:
         """Count the messages of these kinds."""
         return sum(group.count for group in self.groups if group.kind in kinds)
+
+    @property
+    def selects_nothing(self) -> bool:
+        """True if a selection matches none of the messages."""
+        return not self.seen and self.selector != Selector()
 
     @property
     def seen(self) -> int:
@@ -155,6 +162,7 @@ class Redrive:
                 new = [message for message in messages if message.id not in handles]
                 handles.update((message.id, message.handle) for message in messages)
                 chosen = [message for message in new if survey.selector.matches(message)]
+                survey.read = len(handles)
                 survey.groups = add_to_groups(groups, chosen)
                 survey.ids.update(message.id for message in chosen)
                 survey.messages += chosen[: max(0, keep - len(survey.messages))]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from xorack.core.explaining import Explanation, explain
 from xorack.spark.errors import plain_errors
-from xorack.spark.explaining import Explanation, explain
 from xorack.spark.grouping import MOST_SOLVED, SOLVED, Differing, compare, tags
 from xorack.spark.solving import missing_units
 from xorack.spark.units import has_columns, quoted
@@ -133,7 +133,7 @@ class MissingRows:
         looked, total = self.looked, self.total
         if self.missing or not looked.doubled:
             return explain(looked.rows, looked.sample, self.missing, total)
-        return explain(looked.doubled, looked.sample, self.surplus, total, "doubled")
+        return explain(looked.doubled, looked.sample, self.surplus, total, "doubled row")
 
     def reasons(self) -> DataFrame:
         """Return the findings of `explain` as a frame, the best first."""
