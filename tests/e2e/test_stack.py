@@ -11,7 +11,7 @@ import xorack
 from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
-from xorack.aws.sqs import send, send_grouped
+from xorack.aws.sqs import send
 from xorack.core.request import Request
 from xorack.local.deploy import deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
@@ -55,34 +55,10 @@ def test_messages_delivered_three_times_in_any_order_count_once(stack, events):
     for _ in range(2):
         shuffler.shuffle(requests)
         groups = {"one": requests[::2], "an other": requests[1::3], None: requests}
-        send_grouped(stack.queue_url, groups, stack.client("sqs"))
+        for group, some in groups.items():
+            send(stack.queue_url, some, stack.client("sqs"), group=group)
     for tag, received in events(*tags).items():
         assert_acked(stack, tag, received, units=11)
-
-
-def test_a_failed_chains_event_has_its_reason(stack, events):
-    tag = "failed/1"
-    send_all(stack, [*chain(tag, 5, lose=(1, 4)), Request.fail(tag, "why", "the disk is full")])
-    detail = events(tag)[tag][0]["detail"]
-    assert detail["status"] == "failed"
-    assert detail["reason"] == "the disk is full"
-
-
-def test_the_sweeper_ends_a_chain_after_its_deadline(stack, events):
-    tag = "late/1"
-    lost = {xorack.unit_id(tag, n) for n in (0, 2)}
-    send_all(stack, chain(tag, 3, lose=(0, 2), timeout=1))
-
-    def sweep():
-        response = stack.client("lambda").invoke(FunctionName=stack.outputs["SweeperName"])
-        assert "FunctionError" not in response, response["Payload"].read()
-        return json.load(response["Payload"])["ChainsTimedOut"]
-
-    assert eventually(sweep)
-    detail = events(tag)[tag][0]["detail"]
-    assert (detail["status"], detail["reason"]) == ("failed", "timed out")
-    assert set(detail["outstanding"]) == {f"{unit:016x}" for unit in lost}
-    assert detail["outstanding_complete"] is True
 
 
 def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, events):

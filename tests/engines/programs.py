@@ -117,9 +117,13 @@ def sender(job: dict[str, Any]) -> None:
     while copies:
         part = [copies.pop() for _ in range(min(len(copies), chance.randint(1, 60)))]
         bodies = [one.raw for one in part if isinstance(one.raw, str)]
-        raws = [one.raw for one in part if not isinstance(one.raw, str)]
+        raws = [
+            one.sent(chance).to_json() if one.request else one.raw
+            for one in part
+            if not isinstance(one.raw, str)
+        ]
         if chance.random() < 0.5 and all(one.request for one in part):
-            requests = [one.request for one in part]
+            requests = [one.sent(chance) for one in part]
             size = chance.choice((1024, 5_000, 250_000))
             _surely(lambda r=requests, s=size: send(queue_url, r, sqs, max_bytes=s))
         else:

@@ -292,3 +292,16 @@ def test_characters_outside_the_terminals_encoding(stack, monkeypatch):
         monkeypatch.setattr(sys, "stdout", printed)
         assert main(arguments) == 0
         assert shown in printed.buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("terminal", "shown"), [(True, rb"\u202ee\u009b2J"), (False, "\u202ee\x9b2J".encode())]
+)
+def test_json_for_a_terminal_is_ascii(stack, monkeypatch, terminal, shown):
+    """Some characters turn the direction of text, or are commands of a terminal."""
+    start(stack, "\u202ee\x9b2J")
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(printed, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stdout", printed)
+    assert main(["list", "--json"]) == 0
+    assert shown in printed.buffer.getvalue()

@@ -15,6 +15,7 @@ from xorack.core.request import Request
 
 ARGUMENTS = {
     ("show",): [TAG],
+    ("explain",): [TAG],
     ("list",): ["--order", "tag", "--limit", "0"],
     ("fail",): [TAG, "--reason", "x"],
     ("extend",): [TAG, "--timeout", "60"],

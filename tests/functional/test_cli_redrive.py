@@ -275,6 +275,27 @@ def test_a_packed_message_too_large_for_one_becomes_several():
     assert [r for part in message.bodies for r in parse(part).requests] == requests
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_attributes_are_believed_unless_sqs_moved_the_message(moved):
+    """A sender to the queue can set them, too, and have the message fail until SQS moves it."""
+    names = {"error": "tag: no", "sender": "AROA:victim", "message_id": "other"}
+    attributes = string_attributes(**names, encoding="gzip+base64", sent_at="5")
+    system = {"SentTimestamp": "9", "SenderId": "AROA:attacker", "DeadLetterQueueSourceArn": "arn"}
+    (body,) = pack([request(1)])
+    received = {"MessageId": "m", "ReceiptHandle": "r", "MessageAttributes": attributes}
+    received |= {"Body": body if moved else packed(body), "Attributes": system}
+    if not moved:
+        del system["DeadLetterQueueSourceArn"]
+    message = dead_letters.DeadMessage.read(received)
+    assert (message.body, message.sent_at, message.queued_at) == (body, 5, 9)
+    found = (message.kind, message.error, message.sender, message.message_id, message.rejected_at)
+    assert found == (
+        ("failed", None, "AROA:attacker", "m", None)
+        if moved
+        else ("rejected", "tag: no", "AROA:victim", "other", 9)
+    )
+
+
 def test_a_compression_bomb_is_not_unpacked():
     assert dead_letters._unpack(packed(" " * (9 * 1024 * 1024))) is None
     cut = base64.b64encode(gzip.compress(b"x" * 1000)[:-9]).decode()

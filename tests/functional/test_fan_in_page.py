@@ -14,7 +14,7 @@ def names_of_page(work, monkeypatch, **given):
     """Run the page's blocks of Python in one namespace; return it."""
     monkeypatch.setenv("ACKER_QUEUE_URL", work.tracker.queue_url)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     names = {"work_queue_url": work.url, **given}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)

@@ -87,22 +87,6 @@ def test_a_call_of_unknown_outcome_can_be_repeated(make_acker, aws):
         acker.stamp("t", B, request_id="")
 
 
-def test_a_repeated_delete_spares_the_next_chain_of_the_tag(make_acker, aws):
-    acker = make_acker()
-    with pytest.raises(errors.TagNotFound):
-        acker.delete("t", request_id="d")
-    acker.create("t", A)
-    acker.delete("t", request_id="d")
-    acker.delete("t", request_id="d")
-    assert aws.item("t") is None
-    time.sleep(0.002)
-    acker.create("t", A)
-    acker.delete("t", request_id="d")
-    assert aws.item("t") is not None
-    acker.delete("t", request_id="e")
-    assert aws.item("t") is None
-
-
 def test_a_repeated_delete_is_about_one_item_of_the_npm_package(make_acker, aws):
     """Such an item has no generation."""
     acker, other = make_acker(), make_acker()

@@ -3,6 +3,8 @@
 import base64
 import gzip
 import json
+import random
+import string
 from functools import partial
 
 import pytest
@@ -15,7 +17,7 @@ from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, BatchError
 from xorack.core.request import Request
-from xorack.core.stamp import traced, xor
+from xorack.core.stamp import traced
 
 
 @pytest.fixture
@@ -40,27 +42,6 @@ def acked(tag):
     return create(tag), Request.stamp_(tag, "s", b"\1", finished=1)
 
 
-def test_from_messages_to_the_acked_event(functions, aws):
-    tag = "database/file13"
-    words = [traced(n) for n in (2, 3)]
-    assert functions.consume(message(create(tag, traced(1), detail={"bucket": "b"}))) == []
-    assert functions.item(tag)["status"] == {"S": "open"}
-    split = message(Request.stamp_(tag, "s", xor(traced(1), *words), started=2, finished=1))
-    assert functions.consume(split, split) == []
-    assert aws.events() == []
-    ends = [message(Request.stamp_(tag, f"w{n}", word, finished=1)) for n, word in enumerate(words)]
-    assert functions.consume(*ends) == []
-    (event,) = aws.events()
-    assert (event["source"], event["detail-type"]) == ("xorack", "acked")
-    expected = {"tag": tag, "started": 3, "finished": 3, "detail": {"bucket": "b"}}
-    assert event["detail"].items() >= expected.items()
-    item = functions.item(tag)
-    assert item["status"] == {"S": "acked"}
-    assert not item.keys() & {"event_pending", "due_at"}
-    assert functions.consume(*ends) == []
-    assert aws.events() == []
-
-
 def test_a_rejected_body_of_one_mebibyte_is_compressed(functions, aws):
     body = "x" * 1_048_576
     assert functions.consume(body) == []
@@ -69,6 +50,22 @@ def test_a_rejected_body_of_one_mebibyte_is_compressed(functions, aws):
     assert "body" in attributes["error"]["StringValue"]
     assert attributes["encoding"]["StringValue"] == "gzip+base64"
     assert gzip.decompress(base64.b64decode(letter["Body"])).decode() == body
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_rejected_body_that_cannot_be_compressed_is_cut_off(functions, aws, width):
+    """It failed its message until SQS gave up and moved it, without a reason."""
+    characters = string.printable[:94] if width == 1 else [chr(n) for n in range(0x80, 0x800)]
+    body = "".join(random.Random(1).choices(characters, k=1_048_576 // width))
+    assert functions.consume(body) == []
+    (letter,) = aws.dead_letters()
+    attributes = letter["MessageAttributes"]
+    assert "encoding" not in attributes
+    assert attributes["error"]["StringValue"].endswith(" (the body is cut off)")
+    assert letter["Body"][-1] == "…"
+    assert body.startswith(letter["Body"][:-1])
+    assert 1_047_000 < len(letter["Body"].encode()) < 1_048_576
+    assert attributes["message_id"]["StringValue"] == "m0"
 
 
 def test_many_invalid_requests_do_not_hold_up_other_messages(functions, aws):

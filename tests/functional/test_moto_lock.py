@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from types import SimpleNamespace
 
 import boto3
 import pytest
 
-from tests.support import in_process
 from tests.support.in_process import create_resources, locked_aws
 from tests.support.threads import in_threads
 
@@ -86,25 +80,6 @@ def test_every_message_is_received_once_by_many_receivers(aws):
     send_numbers(aws, 200)
     parts = in_threads(lambda _: aws.receive_all(aws.queue_url), range(WRITERS))
     assert sorted(int(one["Body"]) for part in parts for one in part) == list(range(200))
-
-
-def test_a_long_poll_ends_with_its_time(aws, monkeypatch):
-    clock = SimpleNamespace(time=time.time, monotonic=itertools.count().__next__)
-    monkeypatch.setattr(in_process, "time", clock)
-    found = aws.client("sqs").receive_message(QueueUrl=aws.queue_url, WaitTimeSeconds=20)
-    assert "Messages" not in found
-
-
-def test_a_long_poll_lets_others_send_and_ends_with_their_message(aws, monkeypatch):
-    polling = threading.Event()  # the clock stands still: only a message ends the poll
-    clock = SimpleNamespace(time=time.time, monotonic=lambda: polling.set() or 0)
-    monkeypatch.setattr(in_process, "time", clock)
-    sqs = aws.client("sqs")
-    with ThreadPoolExecutor(1) as pool:
-        poll = pool.submit(sqs.receive_message, QueueUrl=aws.queue_url, WaitTimeSeconds=20)
-        polling.wait()
-        sqs.send_message(QueueUrl=aws.queue_url, MessageBody="hello")
-    assert [message["Body"] for message in poll.result()["Messages"]] == ["hello"]
 
 
 def test_the_environment_is_isolated_and_restored(monkeypatch):

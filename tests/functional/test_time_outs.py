@@ -5,10 +5,8 @@ tests/unit/test_time.py has the same laws by a clock of its own.
 
 import socket
 import time
-from contextlib import suppress
 
 import pytest
-from botocore.exceptions import ReadTimeoutError
 
 from lambda_src import environment
 from tests.support.functions import Context, Functions, message
@@ -67,20 +65,3 @@ def test_the_consumer_returns_within_its_time(hanging, service, failed):
     assert context.get_remaining_time_in_millis() > 0
     if service != "DYNAMODB":
         assert functions.item("t19")["status"] == {"S": "acked"}
-
-
-@pytest.mark.parametrize("service", ["DYNAMODB", "EVENTBRIDGE"])
-def test_the_sweeper_returns_within_its_time(hanging, monkeypatch, service):
-    from lambda_src.sweeper import handler
-    from tests.functional.test_handlers import advance_clock
-
-    functions = hanging("SQS")
-    functions.consume(message(*(Request.create(f"t{n}", "c", b"\1") for n in range(20))))
-    functions, context = hanging(service), RealContext(SECONDS)
-    advance_clock(monkeypatch, 90_000)
-    figures = {}
-    with suppress(ReadTimeoutError):  # if the table does not respond
-        figures = handler({}, context)
-    assert context.get_remaining_time_in_millis() > 0
-    if service == "EVENTBRIDGE":
-        assert (figures["ChainsTimedOut"], figures["EventsPending"]) == (20, 20)

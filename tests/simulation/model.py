@@ -50,6 +50,7 @@ class Model:
         repeated: Requests that took effect under an id that was used before.
         outstanding: Units started or finished an odd number of times.
         lengths: Lengths of the stamps that took effect.
+        note: The note that stands, as JSON text.
         dead_lettered: Texts of requests that were dead-lettered.
         item: The item as last written.
         final: The item as it was when the chain ended.
@@ -66,6 +67,7 @@ class Model:
     create: Submission | None = None
     fail_reasons: list[str] = field(default_factory=list)
     extended: bool = False
+    note: str | None = None
     lengths: set[int] = field(default_factory=set)
     dead_lettered: set[str] = field(default_factory=set)
     item: Item | None = None
@@ -83,6 +85,7 @@ class Model:
             self.lengths.add(len(request.stamp))
         self.counts = (self.counts[0] + request.started, self.counts[1] + request.finished)
         self.outstanding ^= one.units
+        self.note = request.note or self.note
         if request.op == "create":
             self.create = one
         elif request.op == "fail":
@@ -128,6 +131,8 @@ class Model:
     def conflicts_with(self, one: Submission) -> str:
         """Return why a request that did not take effect must be rejected; "" if it need not be."""
         request = one.request
+        if "lambda" in (request.resume or {}):
+            return "nobody can be resumed so"
         if request.id in self.applied:
             return "its id was used"
         if request.op == "create":

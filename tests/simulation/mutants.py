@@ -6,8 +6,10 @@ replacement gets the function that it replaces, then the arguments of the call.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
@@ -15,6 +17,7 @@ from uuid import uuid4
 from botocore.exceptions import ClientError
 
 from lambda_src.environment import Invocation
+from tests.simulation.world import EPOCH
 from tests.support.mutants import Replaced
 from xorack.acker.chain_writer import CachedChain, ChainWriter, _Part
 from xorack.acker.consumer import Consumer, _Batch
@@ -34,6 +37,7 @@ from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import NO_TIME
+from xorack.core.request import RESUME_KINDS
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError
 from xorack.ops.dead_letters import DeadMessage
@@ -284,6 +288,41 @@ def _only_late(apply, chain, *call, **named):
     return applied._replace(outcomes=outcomes)
 
 
+def _count_again(count, consumer, batch, tag, applied):
+    first = SimpleNamespace(
+        messages=[one._replace(receives=1) for one in batch.messages], sources=batch.sources
+    )
+    return count(consumer, first, tag, applied)
+
+
+def _count_own_write_again(count, writer, *call):
+    def write(before, after):
+        try:
+            writer.store.write(before, after)
+        except ConflictError as conflict:
+            raise ConflictError(conflict.chain) from conflict
+
+    other = copy(writer)
+    other.store = SimpleNamespace(write=write)
+    return count(other, *call)
+
+
+def frozen_first_seen(fold, old, *call):
+    """Begin all chains in one millisecond: only the nonce tells those of one tag apart."""
+    changes = fold(old, *call)
+    first = old.first_seen_at is None and "created_at" in changes
+    return {**changes, "first_seen_at": EPOCH} if first else changes
+
+
+def _mark_form(mark_of, request):
+    mark = mark_of(request)
+    return mark if not (request.starts or request.finishes) else mark[:-1] + bytes([mark[-1] ^ 1])
+
+
+_BY_REQUEST_ALONE = tuple(
+    one._replace(trigger="request") if one.trigger == "both" else one
+    for one in transitions.TRANSITIONS
+)
 _VERSIONS = count()
 _SERVICE = SERVICES["step_functions"]
 _Row = tuple[Any, ...]
@@ -334,6 +373,17 @@ _BY_DAY: tuple[_Row, ...] = (
      lambda within, cls, seconds: cls(3.0, 10.0)),
     ("nothing is reserved for the last call", Invocation.time_left,
      lambda left, invocation, later: invocation._seconds_left),
+    ("a chain that another program brought to zero is not acked",
+     patch.object(transitions, "TRANSITIONS", _BY_REQUEST_ALONE)),
+    ("the first note stands", transitions._fold,
+     lambda fold, old, *call: {**fold(old, *call), **({"note": old.note} if old.note else {})}),
+    ("a request with ids is another than that with their stamp", marks.mark_of, _mark_form),
+    ("what comes again is counted after the end", Consumer._counted, _count_again),
+    ("nothing is counted after the end", Consumer._counted,
+     lambda _, consumer, batch, tag, applied: applied),
+    ("a create that nobody can resume is applied", transitions._invalid,
+     lambda invalid, request, length, limits: invalid(
+         request, length, limits._replace(resumes=frozenset(RESUME_KINDS)))),
     ("messages older than the tombstones are taken", DeadMessage.read.__func__,
      lambda read, cls, message, oldest=0: read(cls, message)),
     ("messages older than the tombstones are taken", _Batch.__init__,
@@ -385,6 +435,15 @@ _AT_NIGHT: tuple[_Row, ...] = (
      lambda _, requests: range(len(requests))),
     ("a count after the end forgets the event", Chain.with_late,
      lambda count, *call: replace(count(*call), event_pending=False)),
+    ("our own count after the end is taken for another's", ChainWriter.count_late,
+     _count_own_write_again),
+    ("every request moves the idle time-out", transitions._fold,
+     lambda fold, old, requests, now, *rest: {
+         "last_stamp_at": now, **fold(old, requests, now, *rest)}),
+    ("an event leaves out the units of the note", event.noted_units, lambda *_: []),
+    ("the write's condition leaves the nonce out",
+     dynamodb_store._condition_expression, _leave_out("nonce")),
+    ("the write's condition leaves the nonce out", transitions._fold, frozen_first_seen),
     ("a late create is only counted", patch.dict(VERDICTS["never created"], create="late")),
     ("a pending chain ends at its deadline", Chain.effective_deadline.fget,
      lambda deadline, chain: deadline(

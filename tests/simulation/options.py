@@ -34,7 +34,10 @@ class Options:
     """Sizes and times of one schedule, drawn from its seed, and probabilities of its workload."""
 
     stamps: Weights = (("plain", 45), ("traced", 12), ("large", 3), ("opaque", 40))
-    routes: Weights = (("queue", 86), ("direct", 6), ("mixed", 5), ("foreign", 3))
+    routes: Weights = (
+        *(("queue", 84), ("direct", 6), ("mixed", 5), ("foreign", 3)),
+        ("handover", 2),
+    )
     reused_routes: Weights = (("queue", 35), ("direct", 30), ("mixed", 35))
     units: Weights = ((1, 10), (2, 20), (4, 35), (8, 25), (14, 10))
     unit_counts = 0.85
@@ -47,6 +50,8 @@ class Options:
     reused_id = 0.04
     wrong_length = 0.03
     second_create = 0.04
+    unserved = 0.03
+    note = 0.15
     invalid_request = 0.03
     resend = 0.1
     redrive = 0.3
@@ -100,6 +105,7 @@ class Options:
         if random.random() < 0.1:
             # Careless senders.
             self.reused_id = self.wrong_length = self.second_create = self.invalid_request = 0.3
+            self.unserved = self.note = 0.3
             self.wrong_counts = self.fail = 0.15
             self.outage, self.outages = 0.7, (("queues", 70), ("table", 15), ("bus", 15))
         self.idle_timeout = random.choice((0.02, 0.02, 0.05, 0.5))

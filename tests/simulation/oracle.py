@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tests.simulation.invariants import (
     Batch,
+    Counts,
     Deletion,
     End,
     Event,
@@ -22,10 +23,11 @@ from tests.simulation.invariants import (
     Write,
 )
 from tests.simulation.model import UNMUTATED_MARK_OF, Item, Model, marks, number, text
-from tests.simulation.options import MAX_SKEW
+from tests.simulation.options import MAX_SKEW, RETENTION
 from tests.simulation.workload import ChainWorkload, Submission, canonical
 from tests.simulation.world import Machine, World
 from tests.support.fault_kinds import PUBLISHING
+from xorack.aws.schema import COUNTERS
 from xorack.core.event import rfc3339
 
 
@@ -58,7 +60,9 @@ class Oracle:
         for tag in self.workloads:
             self._new_generation(tag)
         self.invalid = Model(ChainWorkload("", [], foreign=False), {})
-        self.submissions = {one.text: one for work in workloads for one in work.submissions}
+        self.submissions = {
+            text: one for work in workloads for one in work.submissions for text in one.texts
+        }
         self.sent: set[str] = set()
         self.expired: dict[str, set[str]] = {}
         self._first_sent: dict[str, int] = {}
@@ -118,6 +122,7 @@ class Oracle:
             self.check(key, Removal(model, by, self.world.now, model in self.to_delete))
             self._end_generation(key, by)
             return
+        counted = [(number(after, n) or 0) - (number(model.item, n) or 0) for n in COUNTERS]
         model.item = after
         known = set(marks(before))
         new = [model.by_mark.get(mark) for mark in marks(after) if mark not in known]
@@ -129,6 +134,13 @@ class Oracle:
         if new and self.world.current is not None:
             self.world.current.effects += 1
         if model.final is not None:
+            machine = self.world.current
+            if machine is not None:
+                machine.counted[key] = [
+                    sum(both) for both in zip(counted, machine.counted[key], strict=True)
+                ]
+                most = self._after_the_end(machine, model)
+                self.check(key, Counts(machine.counted[key], most=most))
             self.check(key, FinalWrite(model, before, after, new, by))
             return
         for one in filter(None, new):
@@ -220,13 +232,42 @@ class Oracle:
 
     # -- responses -----------------------------------------------------------------------------
 
+    def received(self, machine: Machine, batch: list) -> None:
+        """Observe that a consumer begins a batch."""
+        machine.first = [
+            (one, message.sent_at)
+            for message in batch
+            if message.receives == 1
+            for one in self._submissions_in(message.body)
+            if one.request is not None
+        ]
+        models = [self.model(tag) for tag in dict.fromkeys(one.tag for one, _ in machine.first)]
+        machine.ended = [model for model in models if model.final]
+        machine.counted.clear()
+
+    @staticmethod
+    def _after_the_end(machine: Machine, model: Model, sent_after: int = 0) -> list[int]:
+        """Count the copies of the create, and the late requests, that a batch had first."""
+        tag, create = model.workload.tag, model.create and model.create.text
+        mine = [one for one, sent_at in machine.first if one.tag == tag and sent_at > sent_after]
+        late = [one for one in mine if not model.conflicts_with(one) and not model.has(one)]
+        return [sum(one.text == create for one in mine), len(late)]
+
     def consumed(self, machine: Machine, failed: dict[str, str], began_at: int) -> None:
         """Observe the response of a consumer."""
         calls = (+machine.faults).keys() - PUBLISHING
-        excused = bool(calls) or machine.stalled or self.future_until >= began_at
+        excused = machine.stalled or self.future_until >= began_at
         time_left = machine.remaining() + machine.publishing
         share = time_left / (time_left + self.world.now - began_at)
-        self.check(machine.name, Batch(failed, excused, share, machine.effects))
+        self.check(machine.name, Batch(failed, excused or bool(calls), share, machine.effects))
+        # A count that fails, or meets three conflicts, is lost.
+        if failed or machine.disturbed or excused or machine.faults["update_item"] >= 3:
+            return
+        for model in machine.ended:
+            tag = model.workload.tag
+            if self.model(tag) is model:
+                expected = self._after_the_end(machine, model, self.world.now - RETENTION // 2)
+                self.check(tag, Counts(machine.counted[tag], least=expected))
 
     def responded(self, one: Submission, stamp, error: str = "", existed: bool = True) -> None:
         """Observe the response to a call of the direct API, or an outcome that is known now."""

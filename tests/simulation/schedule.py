@@ -79,6 +79,7 @@ class Schedule:
                 continue
             world.log("received " + " ".join(message.id for message in batch))
             began_at = world.now
+            self.oracle.received(machine, batch)
             try:
                 with function.consume(batch, self.options.invocation) as failed:
                     self.oracle.consumed(machine, failed, began_at)

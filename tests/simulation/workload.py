@@ -30,6 +30,7 @@ class Submission:
         name: For people: the request's id; a mistake ends with "?".
         request: The request; None if invalid.
         raw: The raw request, or a whole invalid body.
+        other: The same request with ids instead of a stamp.
         units: Units that it starts or finishes; one that it starts and finishes is not there.
         invalid_field: The field that the rejection must name.
         after: Milliseconds from the run's start until it is sent.
@@ -50,6 +51,16 @@ class Submission:
     has_id: bool = False
     run: int = 0
     copies: tuple[int, ...] = ()
+    other: Request | None = None
+
+    def sent(self, random: Random) -> Request:
+        """Return the request in one of its forms, as a sender sends it."""
+        return random.choice((self.request, self.other)) if self.other else self.request
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Texts that identify the request in all its forms."""
+        return [self.text, *([canonical(self.other.to_json())] if self.other else ())]
 
     @property
     def created_late(self) -> bool:
@@ -92,7 +103,10 @@ class _ChainBuilder:
         opaque = lru_cache(maxsize=None)(lambda unit: self.random.randbytes(16))
         large = partial(traced, cells=64)
         stamps = {"plain": plain, "traced": traced, "large": large, "opaque": opaque}
-        self.stamp_of = stamps[pick(self.random, self.options.stamps)]
+        kind = pick(self.random, self.options.stamps)
+        self.stamp_of = stamps[kind]
+        self.cells = {"plain": 0, "traced": 16, "large": 64}.get(kind)
+        self.notes = Random(f"{seed}/notes/{number}")
         self.submissions: list[Submission] = []
 
     def happens(self, probability: float) -> bool:
@@ -108,9 +122,14 @@ class _ChainBuilder:
             mixed ^= int.from_bytes(self.stamp_of(unit), "little")
         return mixed.to_bytes(length, "little")
 
-    def add(self, request: Request, units: Iterable[int] = (), name: str = "") -> None:
+    def add(self, request: Request, units: Iterable[int] = (), name: str = "", **ids: Any) -> None:
+        """Add a request; `ids` are the units that it counts: it has a second form."""
         one = Submission(request.tag, name or request.id, request, request.to_json())
         one.units, one.after = frozenset(units), int(self.random.random() * self.options.span)
+        if ids and self.cells is not None:
+            rest = ("op", "tag", "id", "timeout", "idle_timeout", "detail", "resume")
+            fields = {name: getattr(request, name) for name in rest}
+            one.other = Request(**fields, cells=self.cells, **ids)
         self.submissions.append(one)
 
     def build(self) -> ChainWorkload:
@@ -126,7 +145,9 @@ class _ChainBuilder:
         elif spilling:
             # The direct API looks up only the marks of its own attempts.
             route, size = random.choice(("mixed", "direct")), random.choice((100, 140, 260))
-        self._add_tree(size, counted=route != "foreign" and self.happens(options.unit_counts))
+        self._add_tree(
+            size, counted=route not in ("foreign", "handover") and self.happens(options.unit_counts)
+        )
         if months:
             self._add_months()
         elif self.happens(options.missing_work):
@@ -140,8 +161,12 @@ class _ChainBuilder:
                 self._miscount()
             self._add_irregular_requests()
             self._add_invalid_request()
-        elif route != "queue":
+            if not spilling:  # marks in buckets do not tell which note was the last
+                self._add_notes()
+        elif route not in ("queue", "handover"):
             self._send_directly(everything=route == "direct")
+        if route == "handover":
+            self._hand_over()
         if options.months and route == "queue" and self.number:
             # The create comes when the chain has ended without it, or just before.
             self.submissions[0].after = random.randint(10, 20) * DAY_SECONDS * 1000
@@ -150,7 +175,35 @@ class _ChainBuilder:
         if reused:
             self._reuse(route)
         patient = not self.happens(options.impatient)
-        return ChainWorkload(self.tag, self.submissions, route == "foreign", patient)
+        foreign = route in ("foreign", "handover")
+        return ChainWorkload(self.tag, self.submissions, foreign, patient)
+
+    def _hand_over(self) -> None:
+        """Let xor-ack-dynamodb send the last stamp, which may bring the stamp to zero."""
+        if len(self.submissions) > 1:
+            last = max(self.submissions[1:], key=lambda one: one.after)
+            last.after, last.direct, last.has_id = self.options.span + 10_000, True, True
+
+    def _add_notes(self) -> None:
+        """Add notes, of units that are missing or not, before the create and after the end."""
+        random, units = self.notes, sorted(self.submissions[0].units) or [self.new_unit()]
+        noted = [Request("note", self.tag, f"note-{n}", **self._found(units)) for n in range(3)]
+        if random.random() < self.options.note:
+            for request in noted[: random.choice((1, 2, 3))]:
+                self.add(request)
+                self.submissions[-1].after = int(random.random() * 2 * self.options.span)
+        for one in self.submissions:
+            if one.name == "fail" and random.random() < 0.5:
+                one.request = Request.from_json({**one.raw, **noted[0].to_json(), **one.raw})
+                one.raw = one.request.to_json()
+
+    def _found(self, units: list[int]) -> dict[str, Any]:
+        random = self.notes
+        missing = [*units, random.getrandbits(64) | 1][: random.randint(1, 2)]
+        found = {"text": f"note {random.randrange(100)}", "missing": missing}
+        if random.random() < 0.5:
+            del found[random.choice(sorted(found))]
+        return found | ({"missing_count": random.randrange(9)} if random.random() < 0.5 else {})
 
     def _hold_back(self) -> None:
         """Send copies of half of the requests while one is held back."""
@@ -207,9 +260,12 @@ class _ChainBuilder:
         if same_id or one.request is None:
             return replace(one, run=run)
         id, mistake, _ = one.name.partition("?")
-        request = Request.from_json({**one.request.to_json(), "id": f"{id}.{run}"})
-        name = f"{id}.{run}{mistake}"
-        return replace(one, name=name, request=request, raw=request.to_json(), run=run)
+        request, other = (
+            form and Request.from_json({**form.to_json(), "id": f"{id}.{run}"})
+            for form in (one.request, one.other)
+        )
+        name, raw = f"{id}.{run}{mistake}", request.to_json()
+        return replace(one, name=name, request=request, other=other, raw=raw, run=run)
 
     def _add_tree(self, size: int, counted: bool) -> None:
         """Add the create and the stamps of a random tree of units."""
@@ -230,7 +286,9 @@ class _ChainBuilder:
             changed = {*started} ^ {*finished}
             counts = {"started": len(started) * counted, "finished": len(finished) * counted}
             request = Request.stamp_(self.tag, f"r{number}", self.stamp(changed), **counts)
-            self.add(request, changed)
+            self.add(
+                request, changed, **({"starts": started, "finishes": finished} if counted else {})
+            )
             number += 1
             finished = []
 
@@ -248,7 +306,7 @@ class _ChainBuilder:
         if self.happens(options.resume):
             limits["resume"] = {"step_functions": f"{self.tag} {random.randrange(1 << 30)}"}
         request = Request.create(self.tag, "create", stamp, started=int(counted), **limits)
-        self.add(request, (root,))
+        self.add(request, (root,), **({"starts": [root]} if counted else {}))
 
     def _miscount(self) -> None:
         """Let a sender count wrongly."""
@@ -256,6 +314,7 @@ class _ChainBuilder:
         if one.request is not None and one.request.op == "stamp":
             one.raw["finished"] = one.request.finished + 1
             one.request, one.name = Request.from_json(one.raw), f"{one.name}?"
+            one.other = None
 
     def _add_irregular_requests(self) -> None:
         """Add fails, extends and valid requests that contradict others."""
@@ -269,12 +328,15 @@ class _ChainBuilder:
         changed = {**create.raw, "detail": {"changed": True}}
         other_length = random.randbytes(5) + b"\1"
         with_other_length = Request.stamp_(tag, "length", other_length, finished=1)
+        resume = {"lambda": "bm9ib2R5IG1heQ=="}
+        unserved = Request.create(tag, "create-3", other_length, resume=resume)
         for probability, name, request in (
             (options.fail, "fail", Request.fail(tag, "fail", reason)),
             (options.extend, "extend", Request.extend(tag, "extend", seconds)),
             (options.reused_id, f"{used_id}?", Request.stamp_(tag, used_id, stamp, finished=1)),
             (options.wrong_length, "length?", with_other_length),
             (options.second_create, "create-2?", Request.create(tag, "create-2", stamp)),
+            (options.unserved, "create-3?", unserved),
         ):
             if self.happens(probability):
                 self.add(request, unit if request.stamp else (), name)
@@ -310,7 +372,7 @@ class _ChainBuilder:
                 # The direct API's create has no timeouts and no detail.
                 old = one.request
                 one.request = Request.create(old.tag, old.id, old.stamp or b"", started=old.started)
-                one.raw = one.request.to_json()
+                one.raw, one.other = one.request.to_json(), None
 
 
 def random_days(random: Random) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import traceback
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from heapq import heappop, heappush
 from itertools import accumulate, count
 from math import inf
 from random import Random
+from typing import Any
 
 from tests.simulation.options import Outage
 from tests.support.fault_kinds import CRASHES, FAULTS
@@ -51,6 +52,10 @@ class Machine:
         effects: Writes of requests in the current invocation.
         publishing: Milliseconds that the current invocation spent publishing.
         stalled: True if it stalled in the current invocation.
+        disturbed: True if a fault or an outage hit a call of the current invocation.
+        first: Requests that the current batch has for the first time, each with its time.
+        ended: Models of the batch's chains that had ended before.
+        counted: What the batch added to the counters of ended chains.
     """
 
     world: World
@@ -63,7 +68,11 @@ class Machine:
     publishing: int = 0
     effects: int = 0
     stalled: bool = False
+    disturbed: bool = False
     faults: Counter[str] = field(default_factory=Counter)
+    first: list[tuple[Any, int]] = field(default_factory=list)
+    ended: list[Any] = field(default_factory=list)
+    counted: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
 
     def __post_init__(self) -> None:
         self.turn_lock = threading.Lock()
@@ -82,7 +91,7 @@ class Machine:
     def invocation(self, milliseconds: int) -> Iterator[None]:
         """Limit the time of what runs inside, as Lambda does."""
         self.deadline = self.now() + milliseconds
-        self.stalled, self.publishing, self.effects = False, 0, 0
+        self.stalled, self.disturbed, self.publishing, self.effects = False, False, 0, 0
         self.faults.clear()
         try:
             yield
@@ -270,6 +279,7 @@ class World:
         if self._only_faults is not None and self._draws not in self._only_faults:
             return None
         machine.faults[operation] += 1
+        machine.disturbed = True
         self.fault_counts[kinds[drawn]] += 1
         self.injected.append(self._draws)
         return kinds[drawn]
@@ -280,6 +290,7 @@ class World:
             kind, operations, begin, end = outage
             if begin <= self.now < end and operation in operations and not self.faultless:
                 machine.faults[operation] += 1
+                machine.disturbed = True
                 if outage not in self._noticed:
                     self._noticed.add(outage)
                     self.fault_counts[kind] += 1

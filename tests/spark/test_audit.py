@@ -76,21 +76,62 @@ def test_a_table_with_units_names_every_missing_row(started):
     ]
 
 
-def test_a_table_with_evidence_names_rows_that_are_alone(started):
-    billed = started.bill(damaged(started), "order", "sku").select(
-        F.col("order"), *started.rows.evidence_names
-    )
+def test_a_table_with_evidence_names_rows_by_what_it_shares_with_them(started):
+    """By order and sku the groups are small; by order alone, those of the large order are not."""
+    billed = started.bill(damaged(started), "order", "sku")
     audit = started.rows.audit(started.write(billed, "billed"))
     assert audit.chains == CHAINS
-    assert rows_of(audit.missing_rows(started.read())) == [(1, 1), (3, 2)]
+    missing = audit.missing_rows(str(started.root / "lines"))
+    assert rows_of(missing) == rows_of(missing.rows) == [(1, 1), (3, 2), (5, 7), (5, 8)]
+    assert (missing.by, missing.missing, missing.named) == (("order", "sku"), 4, 4)
+    assert str(missing) == (
+        "4 of 4 missing rows can be named, by order, sku; the output has 3 rows too many; "
+        "1 group has as many rows as the source, but others: see .candidates"
+    )
+    assert {row["order"] for row in missing.candidates.collect()} == {6}
+    by_order = audit.missing_rows(started.read(), by="order")
+    assert rows_of(by_order) == [(1, 1), (3, 2), (5, 7), (5, 8)]
+    with pytest.raises(ColumnsError, match="column line is not in the frame"):
+        audit.missing_rows(started.read(), by=["order", "line"])
+
+
+def test_what_cannot_be_named_has_candidates(started):
+    """Of the 120 lines of an order, 24 are lost: more than one XOR of so many tells."""
+    lost = "order = 6 AND sku = 'sku 0' OR order = 3 AND line < 4"
+    billed = started.bill(started.read().where(f"NOT ({lost})"), "order")
+    missing = started.rows.audit(billed).missing_rows(started.read())
+    assert (missing.missing, missing.named) == (27, 3)
+    assert rows_of(missing) == [(3, 1), (3, 2), (3, 3)]
+    assert {(r["order"], r["xorack_lacks"]) for r in missing.candidates.collect()} == {(6, 24)}
+    assert missing.candidates.count() == SIZES[5]
+    assert str(missing).endswith("; the other 24 are among .candidates")
+    gone = started.rows.audit(billed).missing_rows(started.read().where("order < 6"))
+    expected = "by order; the source lacks 120 that were started; the output has 96 rows too many"
+    assert str(gone).endswith(expected)
+
+
+def test_a_sum_with_the_name_of_a_column_makes_no_groups(started):
+    rows = started.read().where("line <> 3").transform(started.rows.with_unit).groupBy("sku")
+    billed = rows.agg(F.max("line").alias("line"), *started.rows.evidence())
+    missing = started.rows.audit(billed).missing_rows(started.read())
+    assert missing.by == ("sku",)
+    assert rows_of(missing) == [(3, 3), (4, 3), (5, 3), (6, 3)]
+    assert missing.explain().sentence == (
+        "All 4 missing rows have line = 3 (2.6 % of all rows, all of which are missing)"
+    )
+    assert missing.reasons().first()["what"] == "line = 3"
 
 
 def test_a_table_without_chains(started):
     audit = started.rows.audit(started.write(started.bill(damaged(started)), "billed"))
     assert not audit.agrees
     assert (audit.found, audit.chains, audit.differing) == (153, {"undecided": ORDERS}, None)
-    with pytest.raises(ColumnsError, match="the table has evidence of all chains together"):
-        audit.missing_rows(started.read())
+    assert audit.missing_rows(started.read()).by == ("sku",)
+    total = started.bill(started.read().where("line <> 120")).groupBy().agg(
+        *(f(name).alias(name) for f, name in
+          zip((F.bit_xor, F.sum), started.rows.evidence_names, strict=True))
+    )  # fmt: skip
+    assert rows_of(started.rows.audit(total).missing_rows(started.read())) == [(6, 120)]
 
 
 def test_a_start_without_rows(run):

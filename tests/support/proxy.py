@@ -63,7 +63,7 @@ class _Response(NamedTuple):
 
 
 class FaultProxy(Server):
-    """The proxy, a context manager; tests/e2e/test_faults.py shows its use.
+    """The proxy, a context manager; tests/engines shows its use.
 
     Attributes:
         target: The address that calls go to, for example `EmbeddedAWS.endpoint_url`.
@@ -170,11 +170,6 @@ def _json_response(status: int, body: Mapping[str, Any], **headers: str) -> _Res
 def _error(status: int, name: str) -> _Response:
     body = {"__type": f"com.amazonaws#{name}", "message": "a fault of the test"}
     return _json_response(status, body, **{"x-amzn-errortype": name})
-
-
-def total(happened: Mapping[tuple[str, str], int]) -> int:
-    """Return how many calls met a fault, from `FaultProxy.happened`."""
-    return sum(count for (_, fault), count in happened.items() if fault)
 
 
 class _Handler(Handler):

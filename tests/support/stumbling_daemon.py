@@ -12,14 +12,14 @@ from tests.support.cluster_job import FOLDER, kill_executor, once
 from xorack.aws import sqs
 
 _folder = Path(os.environ[FOLDER])
-_send_packed = sqs.send_packed
+_send = sqs.send
 
 
-def send_packed(queue_url, bodies, client, group):
+def send(queue_url, requests, client, group):
     """Fail after the queue accepted the requests."""
-    bodies = list(bodies)
-    sent = _send_packed(queue_url, bodies, client, group=group)
-    step = "start" if '"op":"create"' in "".join(bodies) else "finish"
+    requests = list(requests)
+    sent = _send(queue_url, requests, client, group=group)
+    step = "start" if '"op":"create"' in "".join(requests) else "finish"
     partition = TaskContext.get().partitionId()
     if partition == 2 and once(_folder, f"{step}-killed-after-sending"):
         kill_executor()
@@ -34,7 +34,7 @@ def send_packed(queue_url, bodies, client, group):
     return sent
 
 
-sqs.send_packed = send_packed
+sqs.send = send
 
 if __name__ == "__main__":
     manager()

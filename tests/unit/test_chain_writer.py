@@ -315,7 +315,7 @@ def test_a_change_is_repeated_until_it_is_stored(store):
     assert chains.change(store.chains["t"], change).event_pending
     assert store.chains["t"].event_pending
     deleted = store.chains.pop("t")
-    changed = replace(deleted, version=9)
+    changed = replace(deleted, version=deleted.version + 1)
     assert chains.change(deleted, lambda chain: changed) is None
     store.write_faults = ["drop"]
     with pytest.raises(LostResponse):
@@ -346,6 +346,19 @@ def test_spilled_marks_outlive_a_chain_that_is_extended(daily):
     assert chain.marks_until == store.kept[-1]
 
 
+def test_spilled_marks_of_a_chain_without_a_deadline_expire():
+    """The direct API knows none: its buckets stayed for ever, also after `delete`."""
+    store = FaultyStore()
+    run(store, Request.create("t", "c", bytes(7) + b"\1"), *stamps(70))
+    run(store, *stamps(70, "more"))
+    assert store.chains["t"].marks_until == NOW + RETENTION + DAY
+    for day in range(0, 100, 20):
+        now = NOW + day * DAY
+        apply_requests(store, "t", stamps(1, day), now=lambda n=now: n, policy=NO_WAIT)
+        assert now + RETENTION <= store.chains["t"].marks_until <= now + 2 * RETENTION
+    assert len(store.kept) == 2
+
+
 def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
     store = FaultyStore()
     limits = {"policy": NO_WAIT, "default_timeout_ms": DAY}
@@ -362,12 +375,16 @@ def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
 
 
 def test_late_requests_are_counted_on_the_same_chain_alone_and_at_most_once(store):
-    chains, old = writer(store, now=lambda: NOW, policy=NO_WAIT), store.chains["t"]
+    chains = writer(store, now=lambda: NOW, policy=NO_WAIT)
+    old = replace(store.chains["t"], status="failed", ended_at=NOW)
     store.chains["t"] = replace(old, version=old.version + 1, repeated=2)
     counted = chains.count_late(old, 1, 3)
     assert (counted.repeated, counted.late, counted) == (3, 3, store.chains["t"])
     store.write_faults = ["drop"]
     assert chains.count_late(counted, 1, 1) == counted == store.chains["t"]
+    store.write_faults = ["retried"]
+    counted = chains.count_late(counted, 0, 1)
+    assert (counted.late, counted) == (4, store.chains["t"])
     store.chains["t"] = later = replace(counted, nonce=5)
     assert chains.count_late(counted, 1, 1) == counted
     assert store.chains["t"] == later

@@ -13,7 +13,7 @@ from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
-from xorack.core.message import MAX_BODY_BYTES, pack, pack_texts, parse
+from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
 from xorack.core.stamp import traced, xor
 from xorack.errors import ConflictError, UnavailableError
@@ -184,16 +184,6 @@ def test_from_messages_to_an_event(world):
         "detail": {"x": 1},
     }
     assert not world.store.chains["a"].event_pending
-
-
-def test_the_event_of_a_failed_chain_names_outstanding_units(world):
-    fail = Request.fail("a", "f", "acked")
-    result = world.consume(message(create("a"), split("a", 1, 0xAB, 3), finish("a", 3), fail))
-    assert result.ended == {"failed": 1}  # whatever the reason says
-    (event,) = world.bus.events
-    assert (event["status"], event["reason"]) == ("failed", "acked")
-    assert event["outstanding"] == ["00000000000000ab"]
-    assert event["outstanding_complete"] is True
 
 
 def test_duplicates_and_late_requests_change_nothing(world):
@@ -374,10 +364,11 @@ def test_without_time_the_messages_are_delivered_again(world):
     assert len(world.store.chains) == 4
 
 
+@pytest.mark.thorough
 def test_a_message_of_few_chains_does_not_wait_for_messages_of_thousands(world):
     """At 20 ms a write, an invocation of a minute writes some 3,000 chains of 87,000."""
     fails = [f'{{"op":"fail","tag":"{n:x}","id":"f"}}' for n in range(87_000)]
-    bodies = [*pack_texts(fails, MAX_BODY_BYTES)][:3]
+    bodies = [*pack(fails, MAX_BODY_BYTES)][:3]
     result = world.consume(*bodies, message(create("small")), policy=hurried(3_000))
     assert sorted(result.failed) == ["m0", "m1", "m2"]
     assert "small" in world.store.chains

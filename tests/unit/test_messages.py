@@ -57,6 +57,7 @@ VALID = [
     Request.create("é" * 512, "1", traced(5), detail={"x": "\u2028"}, timeout=0.5),
     Request.create("t", "c", b"\1", detail={}),
     Request.create("t", "deep", b"\1", detail=nested(64)),
+    Request.create("t", "c", b"\1", detail={"x": [2**64 - 1, {"y": -(2**63)}], "z": 1e300}),
     Request.stamp_("t", "2", b"\1\2", started=3, finished=1),
     Request.fail("t", "3", "why"),
     Request.fail("t", "4"),
@@ -120,7 +121,7 @@ FIELDS = [
     (FAIL, "reason", [5]),
     (CREATE, "timeout", [0, -5, "5", 10**30]),
     (CREATE, "idle_timeout", [False]),
-    (CREATE, "detail", [[], {"x": "\ud800"}, nested(65)]),
+    (CREATE, "detail", [[], {"x": "\ud800"}, nested(65), {"x": [2**64]}, {"x": -(2**63) - 1}]),
     (CREATE, "resume", [{}, [], "token", {"lambda": "i", "step_functions": "t"}, {"email": "x"}]),
     (GOOD, "resume", [{"lambda": "i"}]),
 ]
@@ -307,17 +308,16 @@ def test_a_request_with_ids_is_the_request_with_the_sum_of_their_stamps(op, cell
     assert Request.create("t", "c", starts=[B]) == Request.create("t", "c", traced(B))
 
 
-@pytest.mark.parametrize("cells", [16, 1024])
-def test_the_time_and_memory_of_a_message_of_ids_are_bounded(cells):
-    """1 MiB of them would be 400 MB of stamps of 1,024 cells."""
+def test_the_time_and_memory_of_a_message_of_ids_are_bounded():
+    """2,000 of them would be 80 MB of stamps of 1,024 cells."""
     raw = [
-        {**SHORT, "id": str(n), "starts": [f"{n:016x}"], "finishes": [], "cells": cells}
-        for n in range(1, 9000)
+        {**SHORT, "id": str(n), "starts": [f"{n:016x}"], "finishes": [], "cells": 1024}
+        for n in range(1, 2000)
     ]
     (text,) = pack([Request.from_json(one) for one in raw], MAX_BODY_BYTES)
     tracemalloc.start()
     requests, rejected = parse(text)
-    assert tracemalloc.get_traced_memory()[1] < 40e6
+    assert tracemalloc.get_traced_memory()[1] < 10e6
     tracemalloc.stop()
     assert (len(requests), rejected) == (len(raw), [])
     assert len(next(pack([Request.stamp_("t", "i", starts=range(1, 50_001))]))) < MAX_BODY_BYTES
@@ -341,7 +341,7 @@ def marks(*raw_requests):
 
 
 TIMES = {**CREATE, "timeout": 60, "idle_timeout": 5}
-DETAIL = {**CREATE, "detail": {"a": 1, "b": [2, {"c": 10**20}]}}
+DETAIL = {**CREATE, "detail": {"a": 1, "b": [2, {"c": 10**18}]}}
 EXTEND = {"op": "extend", "tag": "t", "id": "i", "timeout": 60}
 
 
@@ -351,8 +351,8 @@ EXTEND = {"op": "extend", "tag": "t", "id": "i", "timeout": 60}
         *((TIMES, {**TIMES, field: 61}) for field in ("timeout", "idle_timeout")),
         (TIMES, CREATE),
         (TIMES, {**TIMES, "timeout": 5, "idle_timeout": 60}),
-        (DETAIL, {**DETAIL, "detail": {"a": True, "b": [2, {"c": 10**20}]}}),
-        (DETAIL, {**DETAIL, "detail": {"a": 1, "b": [{"c": 10**20}, 2]}}),
+        (DETAIL, {**DETAIL, "detail": {"a": True, "b": [2, {"c": 10**18}]}}),
+        (DETAIL, {**DETAIL, "detail": {"a": 1, "b": [{"c": 10**18}, 2]}}),
         (CREATE, {**CREATE, "detail": {}}),
         (EXTEND, {**EXTEND, "timeout": 60.5}),
         (FAIL, {**FAIL, "reason": ""}),
@@ -367,7 +367,7 @@ def test_a_mark_tells_requests_apart_by_every_field(one, other):
     ("one", "other"),
     [
         (TIMES, {**TIMES, "timeout": 60.0, "idle_timeout": 5.0}),
-        (DETAIL, {**DETAIL, "detail": {"b": [2.0, {"c": 1e20}], "a": 1.0}}),
+        (DETAIL, {**DETAIL, "detail": {"b": [2.0, {"c": 1e18}], "a": 1.0}}),
         (EXTEND, {**EXTEND, "timeout": 6e1}),
         ({**CREATE, "detail": {"zero": -0.0}}, {**CREATE, "detail": {"zero": 0}}),
     ],

@@ -116,6 +116,7 @@ def test_peel_names_outstanding_units(kind, cells, count, runs, least):
     assert named >= (1 if kind == "first" else least)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("cells", "fewest", "most", "runs"),
     [(16, 33, 60, 60), (16, 60, 200, 300), (64, 150, 700, 20), (256, 600, 3000, 4),
@@ -165,6 +166,7 @@ def test_hashes_that_look_like_one_name_no_other_unit(trap, more):
         assert outstanding.complete == named
 
 
+@pytest.mark.thorough
 def test_two_cells_vouch_for_no_unit_of_an_incomplete_result():
     """Three hashes share two cells, alone, and too many others hide that they are three."""
     for seed in range(20):

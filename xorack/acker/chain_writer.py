@@ -134,6 +134,7 @@ class ChainWriter:
             chain, part_outcomes = part.write(must_exist, fresh_ids)
             cached = CachedChain(chain, verified=True)
             outcomes.update(zip(positions, part_outcomes, strict=True))
+        assert len(outcomes) == len(requests), "each request has an outcome"
         return Applied(chain, [outcomes[index] for index in range(len(requests))])
 
     def change(self, chain: Chain, change: Callable[[Chain], Chain]) -> Chain | None:
@@ -164,6 +165,8 @@ class ChainWriter:
                 after = change(current)
                 if after is not current:
                     after = self.keep_marks(after)
+                    assert after.version == current.version + 1, "each write is counted"
+                    assert after.generation == current.generation, "a change keeps the generation"
                     self.stats.add(writes=1)
                     self.store.write(current, after)
                 return after
@@ -194,11 +197,21 @@ class ChainWriter:
                 if conflict.chain is None or conflict.chain.generation != ended:
                     return chain
                 chain = conflict.chain
+                if conflict.maybe_ours:
+                    return chain  # an SDK's retry met its own write
             except Exception:  # noqa: BLE001 - see above
                 return chain
             else:
                 return after
         return chain
+
+    def latest_end(self, chain: Chain) -> int:
+        """Return when a chain ends at the latest, as far as is known.
+
+        One without a deadline, as of the direct API, counts as ending now: each write prolongs its
+        marks. Otherwise they would never expire.
+        """
+        return self.clock() if chain.latest_end == END_OF_TIME else chain.latest_end
 
     def keep_marks(self, after: Chain) -> Chain:
         """Prolong the life of spilled marks if a write moves the chain's end beyond it.
@@ -209,11 +222,12 @@ class ChainWriter:
         Returns:
             The chain to write instead.
         """
-        needed = min(after.latest_end + self.limits.retention_ms, END_OF_TIME)
+        needed = min(self.latest_end(after) + self.limits.retention_ms, END_OF_TIME)
         if after.marks_until is None or after.marks_until >= needed:
             return after
         # Further than needed: a chain that is extended every minute does this once a retention.
         until = min(needed + self.limits.retention_ms, END_OF_TIME)
+        assert until >= needed, "marks outlive the chain"
         self.store.keep_spilled_marks(after, until)
         return replace(after, marks_until=until)
 
@@ -285,6 +299,7 @@ class _Part:
         if chain is None or chain.first_seen_at is None:
             after = replace(after, nonce=secrets.randbits(32))
         self.in_flight = {i for i, (_, kind, _) in enumerate(applied.outcomes) if kind == "applied"}
+        _check_write(chain, after, len(self.in_flight))
         self.writer.stats.add(writes=1)
         self.store.write(chain, after)
         return Applied(after, self._credited(applied.outcomes))
@@ -323,7 +338,7 @@ class _Part:
         if not marks:
             return after
         # Copies first, then the write without them: a crash between leaves a mark twice.
-        end = max(self.writer.clock(), after.latest_end)
+        end = max(self.writer.clock(), self.writer.latest_end(after))
         until = min(end + self.writer.limits.retention_ms + _LATE_SWEEP, END_OF_TIME)
         # As long as the others: all buckets are prolonged if one of them must be.
         until = max(until, after.marks_until or 0)
@@ -341,3 +356,13 @@ class _Part:
             else outcome
             for index, outcome in enumerate(outcomes)
         ]
+
+
+def _check_write(before: Chain | None, after: Chain, applied: int) -> None:
+    """Stop a write of ours that would break the chain: a request is a mark, in one generation."""
+    old = before or Chain(after.tag)
+    added = len(after.marks) + MARK_BYTES * after.spilled
+    added -= len(old.marks) + MARK_BYTES * old.spilled
+    assert added == MARK_BYTES * applied > 0, "each request that takes effect adds its mark"
+    assert after.version == old.version + 1, "each write is counted"
+    assert old.first_seen_at is None or after.generation == old.generation

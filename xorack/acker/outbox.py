@@ -75,6 +75,8 @@ class Outbox:
                     delivered.setdefault(chain.tag, []).append(channel)
         changed = [(chain, delivered[chain.tag]) for chain in chains if chain.tag in delivered]
         reasons = self.workers.map(self._mark_delivered, changed)
+        assert all(chain.final for chain in chains), "only ends are reported"
+        assert failures.keys() <= {chain.tag for chain in chains}
         unmarked = {chain.tag: why for (chain, _), why in zip(changed, reasons, strict=True) if why}
         log_failures(logging.WARNING, "events still marked as pending", unmarked)
         return failures

@@ -14,6 +14,7 @@ from xorack.aws import schema
 from xorack.aws.table import Item, ttl
 from xorack.core.chain import END_OF_TIME, Chain, Status
 from xorack.core.errors import NotAChainError, shown
+from xorack.core.marks import MARK_BYTES
 
 __all__ = ["decode", "due_shard", "encode"]
 
@@ -38,6 +39,8 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
         partition_key: The name of the key attribute.
         retention_ms: Milliseconds that the tombstone of a finished chain is kept.
     """
+    assert "\0" not in chain.tag, "keys with a NUL are not chains"
+    assert len(chain.marks) % MARK_BYTES == 0, "an item has whole marks"
     item: Item = {partition_key: {"S": chain.tag}}
     if chain.version:
         item[schema.FORMAT_NAME] = {"N": str(schema.FORMAT)}
@@ -90,6 +93,9 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
         if not 0 <= fields.get(name, 0) <= END_OF_TIME:
             expected = "milliseconds since the epoch"
             raise NotAChainError(tag, f"its {name} is {fields[name]}, expected {expected}")
+    if rest := len(fields.get("marks", b"")) % MARK_BYTES:
+        expected = f"a multiple of {MARK_BYTES}"
+        raise NotAChainError(tag, f"its marks have {rest} bytes too many, expected {expected}")
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChainError(tag, f"its status is {shown(status)}, expected {expected}")

@@ -125,10 +125,11 @@ def dead_letters(context: click.Context) -> None:
 @_with_selector(*KINDS)
 @json_option
 @_with_source
-def list_(selector: Selector, as_json: bool, source: _Source) -> None:
+def list_(selector: Selector, as_json: bool, source: _Source) -> int:
     """Count the messages by reason.
 
-    Without ID and options, reads about 1,000 messages; with them, up to 100,000.
+    Without ID and options, reads about 1,000 messages; with them, up to 100,000. The exit status
+    is 1 if no message matches.
     """
     queues = source.open()
     survey = queues.survey(selector, limit=_limit(selector))
@@ -136,6 +137,7 @@ def list_(selector: Selector, as_json: bool, source: _Source) -> None:
         screen.print_json(output.to_json(survey, queues.retention_ms))
     else:
         output.print_groups(survey)
+    return int(survey.selects_nothing)
 
 
 @dead_letters.command(epilog="Example: xorack dead-letters show --kind malformed --limit 3")
@@ -148,15 +150,17 @@ def list_(selector: Selector, as_json: bool, source: _Source) -> None:
 )
 @json_option
 @_with_source
-def show(selector: Selector, limit: int, as_json: bool, source: _Source) -> None:
+def show(selector: Selector, limit: int, as_json: bool, source: _Source) -> int:
     """Show messages with body, invalid value, reason, sender and times.
 
-    Cuts long values. With --json, prints one object a line, with the whole body.
+    Cuts long values. With --json, prints one object a line, with the whole body. The exit status
+    is 1 if no message matches.
     """
     # Any message may be among the last: read as many as it takes.
     most = limit if selector == Selector() else MAX_READ
     survey = source.open().survey(selector, limit=most, keep=limit)
     output.print_messages(survey, as_json=as_json)
+    return int(survey.selects_nothing)
 
 
 @dead_letters.command(epilog="Example: xorack dead-letters delete --kind expired --save gone.json")

@@ -71,8 +71,9 @@ def ask(question: str) -> bool:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one line of JSON."""
-    print(json.dumps(value, ensure_ascii=not sys.stdout.encoding.lower().startswith("utf")))
+    """Print a value as one line of JSON: in ASCII on a terminal, which obeys some characters."""
+    as_utf = sys.stdout.encoding.lower().startswith("utf") and not sys.stdout.isatty()
+    print(json.dumps(value, ensure_ascii=not as_utf))
 
 
 def cells(status: ChainStatus) -> dict[str, str]:

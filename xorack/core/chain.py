@@ -111,6 +111,8 @@ class Chain:
 
         `EVENT`, and the kind of `resume`.
         """
+        if not self.final:
+            return ()  # whatever another program wrote
         event = (EVENT,) if self.event_pending else ()
         return (*event, *json.loads(self.resume or "{}")) if self.resume_pending else event
 
@@ -142,6 +144,9 @@ class Chain:
             late: Late requests.
             now: Milliseconds since the epoch.
         """
+        assert self.final, "what comes before the end is applied, not counted"
+        assert min(repeated, late) >= 0
+        assert repeated + late > 0, "a write counts something"
         return replace(
             self,
             version=self.version + 1,
@@ -156,7 +161,9 @@ class Chain:
         All inline marks are spilled, not just the excess: the next overflow is then
         ``INLINE_MARKS`` requests away.
         """
-        inline = len(self.marks) // MARK_BYTES
+        inline, rest = divmod(len(self.marks), MARK_BYTES)
+        assert not rest, "an item has whole marks"
+        assert incoming > 0, "a write of requests adds marks"
         return self.marks if inline + incoming > INLINE_MARKS else b""
 
     def without_marks(self, spilled: bytes, until: int) -> Chain:
@@ -166,6 +173,8 @@ class Chain:
             spilled: The marks.
             until: Time until which they are kept.
         """
+        assert len(spilled) % MARK_BYTES == 0, "marks leave whole"
+        assert self.marks.startswith(spilled), "the oldest marks leave first"
         return replace(
             self,
             marks=self.marks[len(spilled) :],

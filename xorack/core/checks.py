@@ -30,6 +30,7 @@ MAX_ID_BYTES = 128
 MAX_REASON_BYTES = 1024
 MAX_DETAIL_BYTES = 4096
 MAX_DETAIL_DEPTH = 64
+MIN_INTEGER, MAX_INTEGER = -(1 << 63), (1 << 64) - 1
 MAX_STAMP_BYTES = 64 * 1024
 MAX_COUNT = (1 << 63) - 1
 MAX_MISSING = 100
@@ -150,24 +151,29 @@ def _seconds(field: str, value: Any) -> float:
     return value
 
 
-def _is_nested_deeper(value: object, depth: int) -> bool:
-    """Tell whether JSON is nested deeper: consumers of the event must be able to read it."""
+def _unreadable(value: object) -> bool:
+    """Tell whether JSON is nested deeper, or has larger integers, than readers of events take."""
     level: list[object] = [value]
-    for _ in range(depth):
-        containers = [item for item in level if isinstance(item, (dict, list))]
+    for _ in range(MAX_DETAIL_DEPTH + 1):
+        if any(isinstance(item, int) and not MIN_INTEGER <= item <= MAX_INTEGER for item in level):
+            return True
+        containers = [item for item in level if isinstance(item, (dict, list, tuple))]
+        if not containers:
+            return False
         level = [
             child
             for item in containers
             for child in (item.values() if isinstance(item, dict) else item)
         ]
-        if not level:
-            return False
-    return any(isinstance(item, (dict, list)) for item in level)
+    return True
 
 
 def _detail(field: str, value: Any) -> dict[str, Any]:
-    expected = f"a JSON object of at most {MAX_DETAIL_BYTES} bytes, {MAX_DETAIL_DEPTH} deep"
-    if not isinstance(value, Mapping) or _is_nested_deeper(value, MAX_DETAIL_DEPTH):
+    expected = (
+        f"a JSON object of at most {MAX_DETAIL_BYTES} bytes, {MAX_DETAIL_DEPTH} deep, "
+        "with integers of at most 64 bits"
+    )
+    if not isinstance(value, Mapping) or _unreadable(value):
         raise ArgumentError(field, value, expected)
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

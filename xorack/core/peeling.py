@@ -87,6 +87,8 @@ def peel(residual: bytes) -> Outstanding:
     uncertain = table.exchangeable()
     if not complete:
         uncertain.update(y for y in table.hashes if not table.vouched(y))
+    assert not complete or not any(table.words), "a complete result leaves nothing"
+    assert uncertain <= table.hashes, "only what was found can be uncertain"
     ids = frozenset(map(xxh64_long_inverse, table.hashes - uncertain))
     return Outstanding(ids - {0}, not uncertain and complete and 0 not in ids)
 
@@ -219,6 +221,7 @@ class _Table:
         undone = self.log[length:]
         for y in undone:
             self.remove(y)
+        assert self.log[length:] == 2 * undone, "what was removed is put back"
         del self.log[length:]
 
     def candidates(self) -> list[int]:

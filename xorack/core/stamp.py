@@ -164,6 +164,7 @@ def sum_of(units: Iterable[int], cells: int) -> Stamp:
     stamp = bytearray(traced_length(cells))
     for word, value in sums.items():
         stamp[8 * word : 8 * word + 8] = value.to_bytes(8, "little")
+    assert len(stamp) == traced_length(cells), "each word has its place"
     return Stamp(stamp)
 
 

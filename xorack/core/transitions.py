@@ -139,7 +139,10 @@ def _run(chain: Chain, trigger: str, now: int) -> Chain:
                 "resume_pending": chain.resume is not None,
                 "due_at": now + PUBLISH_GRACE_MS,
             }
-        chain = replace(chain, **changes)
+        before, chain = chain, replace(chain, **changes)
+        assert not before.final, "a final state never changes"
+        assert chain.status != "acked" or _is_complete(chain, now), "no ack with work left"
+        assert chain.status != "failed" or chain.reason is not None, "a failure has a reason"
     return chain
 
 
@@ -244,6 +247,8 @@ def apply(
     in_order = [outcomes[position] for position in range(len(requests))]
     if not accepted:
         return Applied(chain, in_order)
+    assert chain is None or not chain.final, "no request takes effect after the end"
+    assert len({mark[:MARK_KEY_BYTES] for mark in accepted_marks}) == len(accepted), "once an id"
     if chain is None:
         chain = Chain(requests[0].tag, pending_deadline=_after(now, limits.pending_timeout_ms))
     changes = _fold(chain, accepted, now, limits.default_timeout_ms)
@@ -302,6 +307,8 @@ def _fold(
         "finished": old.finished + sum(request.finished for request in requests),
         **_fold_stamps(old, [r.stamp for r in requests if r.stamp is not None], now),
     }
+    assert changes["started"] >= old.started, "counts only grow"
+    assert changes["finished"] >= old.finished
     for request in requests:
         changes |= {"note": request.note} if request.note else {}
         if request.op == "create":
@@ -338,6 +345,7 @@ def _fold_stamps(old: Chain, stamps: Sequence[bytes], now: int) -> dict[str, Any
     total = int.from_bytes(old.stamp, "little")
     for stamp in stamps:
         total ^= int.from_bytes(stamp, "little")
+    assert all(len(stamp) == length for stamp in stamps), "a write has stamps of one length"
     stamp = (total & ((1 << 8 * length) - 1)).to_bytes(length, "little")
     changes: dict[str, Any] = {"stamp": stamp, "last_stamp_at": now}
     if old.stamp and len(old.stamp) != length:
@@ -382,6 +390,7 @@ def expire(chain: Chain, now: int) -> Chain:
     if chain.final:
         return chain
     ended = _run(chain, "sweep", now)
+    assert ended.marks == chain.marks, "a sweep applies nothing"
     if ended.final:
         return replace(ended, version=chain.version + 1)
     if (deadline := chain.effective_deadline) != chain.due_at:
@@ -391,6 +400,8 @@ def expire(chain: Chain, now: int) -> Chain:
 
 def mark_delivered(chain: Chain, channels: Collection[str]) -> Chain:
     """Return a finished chain after its end was reported on some of `Chain.undelivered`."""
+    assert chain.final, "only the end of a chain is delivered"
+    assert channels, "each write has a delivery"
     left = [channel for channel in chain.undelivered if channel not in channels]
     return replace(
         chain,

@@ -92,6 +92,9 @@ class DeadMessage:
             name: value.get("StringValue")
             for name, value in message.get("MessageAttributes", {}).items()
         }
+        if "DeadLetterQueueSourceArn" in system:
+            # SQS moved it: only what can do no harm is believed of what its sender wrote.
+            attributes = {"sent_at": attributes.get("sent_at")}
         queued_at = int(system.get("SentTimestamp", 0))
         # Senders may err, but not even the first send was later than SQS says.
         valid = re.fullmatch("[0-9]{1,15}", attributes.get("sent_at") or "")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from xorack.spark._diff.difference import diff as diff
     from xorack.spark.auditing import Audit as Audit
     from xorack.spark.evidence import Observed as Observed
+    from xorack.spark.missing import MissingRows as MissingRows
     from xorack.spark.rows import FoundRows as FoundRows
     from xorack.spark.rows import Report as Report
     from xorack.spark.rows import TrackedRows as TrackedRows
@@ -31,6 +32,7 @@ _HOMES = {
     "Counts": "xorack.spark._diff.difference",
     "Difference": "xorack.spark._diff.difference",
     "FoundRows": "xorack.spark.rows",
+    "MissingRows": "xorack.spark.missing",
     "Observed": "xorack.spark.evidence",
     "Report": "xorack.spark.rows",
     "TrackedRows": "xorack.spark.rows",

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ColumnsError
 from xorack.spark.errors import plain_errors
-from xorack.spark.evidence import as_list, open_output, per_chain, total, unit_of
+from xorack.spark.evidence import as_list, open_output, per_chain, total
 from xorack.spark.finishing import line_of
 from xorack.spark.folding import SUMS
+from xorack.spark.missing import MissingRows, resolve
 from xorack.spark.record import summary_in
-from xorack.spark.units import chain_columns, has_columns, tag_column
+from xorack.spark.units import has_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,45 +75,26 @@ class Audit:
         ]
         return "\n".join([f"{head}; chains:" if lines else head, *lines])
 
-    def missing_rows(self, source: DataFrame) -> DataFrame:
+    def missing_rows(self, source: Output, by: str | Sequence[str] | None = None) -> MissingRows:
         """Name the rows that were started and that the table lacks.
 
-        A table with units, or with the unit columns, tells all of them. One with evidence alone
-        tells the rows of chains that lack one unit, or all.
+        Both sides are compared by the columns that they share, the finer the better: where a group
+        lacks one row, or has at most 48, all that it lacks are named.
 
         Args:
-            source: Any frame with the columns of unit and chain.
+            source: What was started, as `start` was given it, or another frame with its rows.
+            by: The columns to compare by, if not all that source and table share.
 
         Returns:
-            Rows of the source.
+            The rows of the source, as a frame with some numbers; what cannot be named is counted,
+            and has candidates. Its `explain` says what the rows have in common.
 
         Raises:
-            ColumnsError: The source lacks columns; or the table has evidence alone, and no
-                columns of the chain.
+            ArgumentError: The source cannot be read.
+            ColumnsError: The source lacks columns of the unit, or a column of `by`.
         """
-        rows = self._rows
-        columns = chain_columns(source, rows.chain)
-        unit = unit_of(rows, source).alias("unit")
-        parts = source.select(F.struct("*").alias("row"), *columns, unit)
-        tag = tag_column(parts, rows.prefix, len(columns))
-        tagged = parts.select("row", "unit", tag.alias("tag"))
-        try:
-            units = [one.select(unit_of(rows, one).alias("unit")) for one in self._outputs]
-        except ColumnsError:
-            if self.differing is None:
-                raise ColumnsError(
-                    "the table has evidence of all chains together: it does not tell which rows "
-                    "it lacks"
-                ) from None
-            lost = F.col("verdict") == "missing"
-            short = self.differing.where(lost | (F.col("started") - F.col("found") == 1))
-            whose = short.select("tag", lost.alias("lost"), "difference")
-            found = tagged.join(whose, "tag").where(F.col("lost") | F.expr("unit = difference"))
-            return found.select("row.*")
-        for held in units:
-            tagged = tagged.join(held, "unit", "left_anti")
-        chains = rows.record.chains(line_of(rows)).where("count > 0").select("tag")
-        return tagged.join(chains, "tag", "left_semi").select("row.*")
+        frame = open_output(self._rows.tracking.spark, source, "source")
+        return resolve(self._rows, frame, self._outputs, (self.started, self.found), by)
 
 
 def audit(rows: Rows, table: Output | Sequence[Output]) -> Audit:
@@ -141,7 +122,7 @@ def audit(rows: Rows, table: Output | Sequence[Output]) -> Audit:
 
 
 def _compared(rows: Rows, line: Line, outputs: Sequence[DataFrame]) -> DataFrame:
-    """Give each chain its verdict, and the XOR of the units that only one side has."""
+    """Give each chain its verdict."""
     held = per_chain(rows, outputs)
     assert held is not None
     sides = {"started": rows.record.chains(line), "found": held}
@@ -149,12 +130,11 @@ def _compared(rows: Rows, line: Line, outputs: Sequence[DataFrame]) -> DataFrame
         frame.select(
             "tag",
             F.col("count").alias(side),
-            F.col("xor").alias(f"{side}_xor"),
             F.struct(*SUMS).alias(f"{side}_sums"),
         )
         for side, frame in sides.items()
     )
-    numbers = started.join(found, "tag", "full_outer").fillna(0, ["found", "found_xor"])
+    numbers = started.join(found, "tag", "full_outer").fillna(0, ["found"])
     verdict = (
         F.when(F.col("started").isNull(), "unknown")
         .when(F.expr("found = started AND (found = 0 OR found_sums = started_sums)"), "agree")
@@ -168,5 +148,4 @@ def _compared(rows: Rows, line: Line, outputs: Sequence[DataFrame]) -> DataFrame
         verdict.alias("verdict"),
         F.coalesce("started", F.lit(0)).alias("started"),
         "found",
-        F.col("started_xor").bitwiseXOR(F.col("found_xor")).alias("difference"),
     )

@@ -238,17 +238,19 @@ class Proof(NamedTuple):
     Attributes:
         kind: ``written``, ``observed`` or ``read``.
         totals: What the units in the output add up to.
-        frames: The frames that read the output; none if it was observed.
+        outputs: The frames that read the output; none if it was observed.
+        given: The output as it was given.
         files: The files that they read, with their bytes and times.
-        outputs: A summary of these for the report.
+        stored: A summary of these for the report.
         problem: Why nothing may be sent, unless the output differs: it is what was started.
     """
 
     kind: str
     totals: Totals
-    frames: Sequence[DataFrame] = ()
+    outputs: Sequence[DataFrame] = ()
+    given: Any = None
     files: Files | None = None
-    outputs: tuple[Stored, ...] = ()
+    stored: tuple[Stored, ...] = ()
     problem: ArgumentError | None = None
 
 
@@ -267,16 +269,17 @@ def proof_of(
         raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
     if observed is not None:
         return Proof("observed" if observed.is_written else "read", observed.totals())
-    outputs = as_list(read if written is None else written, "written")
+    output = read if written is None else written
+    outputs = as_list(output, "written")
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
     if written is None:
-        return Proof("read", total(rows, frames), frames)
+        return Proof("read", total(rows, frames), frames, output)
     files: Files = {}
     stored = [_stored(one, frame, files) for one, frame in zip(outputs, frames, strict=True)]
     kind = "written" if None not in stored else "read"
     kept = tuple(one for one in stored if one is not None)
     problem = _started(line, outputs, frames)
-    return Proof(kind, total(rows, frames), frames, files, kept, problem)
+    return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
 
 
 def as_list(outputs: Any, option: str) -> list[Output]:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from operator import xor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
+from xorack.spark.differing import output_differs
 from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import SUMS, Totals, fold_units, folding, of_units, summarize
-from xorack.spark.missing import missing_units
+from xorack.spark.notes import missing_units
 from xorack.spark.record import summary_in
 from xorack.spark.starting import keep_record, request_id
 
@@ -93,10 +94,11 @@ def _settle_batch(rows: Rows, proof: Proof, given: Output | None, cache: _Cache)
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     if given is None:
         raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
-    finished = cache(_fold(rows, open_output(rows.tracking.spark, given)))
+    frame = open_output(rows.tracking.spark, given)
+    finished = cache(_fold(rows, frame))
     summary = summarize(finished)
     if proof.totals != summary.totals:
-        raise OutputDiffersError(rows.name, summary.count, proof.totals.count)
+        raise output_differs(rows, proof, summary.count, (given, frame))
     return Settled(finished, summary.chains, summary.count)
 
 
@@ -116,15 +118,24 @@ def _settle_run(
     if given is None:
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, [_NO_ROWS])
     source = open_output(rows.tracking.spark, given)
-    written = per_chain(rows, proof.frames)
+    written = per_chain(rows, proof.outputs)
     verdicts = cache(_verdicts(started, _fold(rows, source), written))
     with folding(rows.tracking.spark):
         sums = {row["verdict"]: row for row in _sums(verdicts).collect()}
     if written is None:
-        _check_whole(rows, proof.totals, list(sums.values()))
+        count, total = (sum(row[name] for row in sums.values()) for name in ("written", "sum"))
+        read = Totals(reduce(xor, (row["xor"] or 0 for row in sums.values()), 0), count, total)
+        # Nothing tells the output's chains apart: all of them are as they were read, or none.
+        if proof.totals != read:
+            raise output_differs(rows, proof, summary.count, (given, source))
     differing = verdicts.where("verdict <> 'whole' AND started > 0")
-    notes = missing_units(rows, line, proof.frames, source, differing)
-    whole, error = sums.get("whole"), _error(rows, verdicts, sums.get("differs"))
+    notes = missing_units(rows, line, proof.outputs, source, differing)
+    whole, error = sums.get("whole"), None
+    if differs := sums.get("differs"):
+        examples = verdicts.where("verdict = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
+        chains = [f"{one['tag']} ({one['written']:,} of {one['due']:,})" for one in examples]
+        number = f", and {differs['chains']:,} of {summary.chains:,} chains differ"
+        error = output_differs(rows, proof, summary.count, (given, source), chains, number)
     lacking = [row for verdict, row in sums.items() if verdict == "lacking"]
     return Settled(
         started.join(verdicts.where("verdict = 'whole'"), "tag", "left_semi"),
@@ -135,22 +146,6 @@ def _settle_run(
         sum(row["chains"] for verdict, row in sums.items() if verdict != "whole"),
         error,
     )
-
-
-def _check_whole(rows: Rows, found: Totals, sums: list[Any]) -> None:
-    """Check an output that does not tell chains apart: it has all that was read, or no chain is."""
-    count, total = (sum(row[name] for row in sums) for name in ("written", "sum"))
-    totals = Totals(reduce(xor, (row["xor"] or 0 for row in sums), 0), count, total)
-    if found != totals:
-        raise OutputDiffersError(rows.name, totals.count, found.count)
-
-
-def _error(rows: Rows, verdicts: DataFrame, differs: Any) -> XorAckError | None:
-    if differs is None:
-        return None
-    examples = verdicts.where("verdict = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
-    chains = [f"{one['tag']} ({one['written']:,} of {one['due']:,})" for one in examples]
-    return OutputDiffersError(rows.name, differs["due"], differs["written"], chains)
 
 
 def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) -> DataFrame:

@@ -1,106 +1,305 @@
-"""Which units are missing, chain by chain: the notes that `finish` sends with their ids."""
+"""The rows that an output lacks, by the evidence that stands in each of its rows.
+
+The finest comparison is by the columns that output and source share. The XOR of a group's units on
+both sides then tells which of them are missing: see `xorack.spark.solving`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from operator import xor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import Window
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ColumnsError
-from xorack.spark.evidence import has_evidence, unit_of
-from xorack.spark.starting import request_id
-from xorack.spark.units import chain_columns, tag_column
+from xorack.core.explaining import Explanation, explain
+from xorack.spark.errors import plain_errors
+from xorack.spark.grouping import MOST_SOLVED, SOLVED, Differing, compare, tags
+from xorack.spark.solving import missing_units
+from xorack.spark.units import has_columns, quoted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from xorack.spark.names import Rows
-    from xorack.spark.record import Line
 
-__all__ = ["missing_units", "notes"]
+__all__ = ["MissingRows", "Named", "resolve"]
 
-_NAMED = 100
-"""The ids that a note may have."""
+_GROUPS = 2_000
+"""Groups whose rows `MissingRows.look` brings to the driver."""
+_ROWS = 40_000
+"""Most rows of these groups."""
+_SAMPLE = 20_000
+"""Rows, of all, with which they are compared."""
+_COLUMNS = 60
+"""Columns of the source that are looked at."""
+_SHOWN = ("int", "float", "double", "decimal", "string", "boolean", "date", "timestamp")
+_FILE, _PARTITION = "input file", "shuffle partition"
 
 
-def missing_units(
-    rows: Rows, line: Line, outputs: Sequence[DataFrame], source: DataFrame, differing: DataFrame
-) -> DataFrame:
-    """Name the units that chains lack, as far as the data tells them.
+class Named(NamedTuple):
+    """Missing rows on the driver.
 
-    A chain that lacks one unit names it by its sums, one that lacks all by what was started. An
-    output with units, or a record that keeps them, names any.
+    Attributes:
+        rows: The values of missing rows, by column.
+        doubled: The same of rows that the output has twice.
+        sample: The same of some of all rows.
+    """
+
+    rows: list[dict[str, Any]]
+    doubled: list[dict[str, Any]]
+    sample: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class MissingRows:
+    """The rows of a source that an output lacks. It has the methods of `rows`, such as ``show``.
+
+    Attributes:
+        name: The name of the rows.
+        absent: Units that were started and that the source lacks.
+        total: The rows of the source.
+    """
+
+    name: str
+    absent: int
+    total: int
+    _rows: Rows = field(repr=False)
+    _frame: DataFrame = field(repr=False)
+    _differing: Differing = field(repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.rows, name)
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The columns by which both sides were compared."""
+        return self._differing.by
+
+    @property
+    def missing(self) -> int:
+        """How many rows of the source the output lacks."""
+        return self._differing.sums.missing
+
+    @property
+    def named(self) -> int:
+        """How many of these the evidence tells: those of `rows`."""
+        return self._differing.sums.named
+
+    @property
+    def surplus(self) -> int:
+        """How many units the output has more than once, or the source has not."""
+        return self._differing.sums.surplus
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The missing rows that are named, with the columns of the source."""
+        found = self._differing.source.join(self._units(), "xorack_unit_", "left_semi")
+        if self._rows.batch_id is None and has_columns(found, self._rows.chain):
+            started = self._rows.record.chains().where("count > 0")
+            started = started.select(F.col("tag").alias("xorack_tag_"))
+            found = tags(self._rows, found).join(started, "xorack_tag_", "left_semi")
+        return self._plain(found)
+
+    @cached_property
+    def candidates(self) -> DataFrame:
+        """The rows of groups whose missing rows are not named.
+
+        ``xorack_lacks`` says how many a group lacks: 0 if it has as many, but others.
+        """
+        unsolved = f"n > 0 AND (lack = 0 OR lack > 0 AND NOT {SOLVED})"
+        hard = self._differing.groups.where(unsolved)
+        lacks = hard.select("xorack_key_", F.col("lack").alias("xorack_lacks"))
+        return self._plain(self._differing.source.join(lacks, "xorack_key_"), "xorack_lacks")
+
+    @cached_property
+    def looked(self) -> Named:
+        """The missing rows of up to 2,000 groups, and a sample of all rows: some 60,000 rows."""
+        return self._look()
+
+    def explain(self) -> Explanation:
+        """Say why these rows are missing: what they have in common, and the others do not.
+
+        If none is missing, it says the same of rows that the output has twice.
+        """
+        looked, total = self.looked, self.total
+        if self.missing or not looked.doubled:
+            return explain(looked.rows, looked.sample, self.missing, total)
+        return explain(looked.doubled, looked.sample, self.surplus, total, "doubled row")
+
+    def reasons(self) -> DataFrame:
+        """Return the findings of `explain` as a frame, the best first."""
+        findings = [(f.what, f.missing, f.all, f.lift) for f in self.explain().findings]
+        schema = "what string, missing double, all double, lift double"
+        return self._frame.sparkSession.createDataFrame(findings, schema)
+
+    def __str__(self) -> str:
+        by = f", by {', '.join(self.by)}" if self.by else ""
+        parts = [f"{self.named:,} of {self.missing:,} missing rows can be named{by}"]
+        if self.missing > self.named:
+            parts.append(f"the other {self.missing - self.named:,} are among .candidates")
+        if self.absent > 0:
+            parts.append(f"the source lacks {self.absent:,} that were started")
+        if self.surplus:
+            parts.append(f"the output has {self.surplus:,} rows too many")
+        if other := self._differing.sums.other:
+            have = "group has" if other == 1 else "groups have"
+            parts.append(
+                f"{other:,} {have} as many rows as the source, but others: see .candidates"
+            )
+        return "; ".join(parts)
+
+    def unpersist(self) -> None:
+        """Free what was cached."""
+        self._differing.groups.unpersist()
+
+    def _plain(self, frame: DataFrame, *more: str) -> DataFrame:
+        return frame.select(*map(quoted, self._frame.columns), *more)
+
+    def _units(self) -> DataFrame:
+        """Return the unit of each missing row that is named."""
+        groups = self._differing.groups.where(f"n > 0 AND lack > 0 AND {SOLVED}")
+        joined = self._differing.source.select("xorack_key_", "xorack_unit_").join(
+            groups, "xorack_key_"
+        )
+        known = F.when(
+            F.expr("found = 0 OR (lack = 1 AND xorack_unit_ = difference)"), F.col("xorack_unit_")
+        )
+        rest = joined.withColumn("_known", known)
+        rest = rest.where(f"_known IS NOT NULL OR (lack > 1 AND n <= {MOST_SOLVED})")
+        lists = rest.groupBy("xorack_key_", "_known").agg(
+            F.first("difference").alias("difference"),
+            F.first("lack").alias("lack"),
+            F.collect_list("xorack_unit_").alias("units"),
+        )
+        parts = lists.select("_known", "difference", "lack", "units")
+        return parts.mapInArrow(solve, "xorack_unit_ long")
+
+    def _look(self) -> Named:
+        source, groups = self._differing.source, self._chosen()
+        schema = self._differing.groups.schema
+        few = source.sparkSession.createDataFrame([tuple(g) for g in groups.values()], schema)
+        share = _SAMPLE / max(self.total, 1)
+        sampled = source.select(
+            *("xorack_key_", "xorack_unit_", F.struct(*self._shown()).alias("_row")),
+            (F.rand(1) < share).alias("_sampled"),
+        ).join(F.broadcast(few), "xorack_key_", "left")
+        large = f"found = 0 AND pmod(xorack_unit_, n) < {MOST_SOLVED}"
+        wanted = F.expr(
+            f"coalesce(n <= {MOST_SOLVED} OR ({large}) OR xorack_unit_ = difference, false)"
+        )
+        asked = sampled.withColumn("_wanted", wanted).where("_sampled OR _wanted")
+        members: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
+        sample = []
+        with plain_errors():
+            read = asked.select(
+                "xorack_key_", "xorack_unit_", "_row", "_sampled", "_wanted"
+            ).collect()
+        for key, unit, row, is_sampled, is_wanted in read:
+            values = row.asDict()
+            if is_sampled:
+                sample.append(values)
+            if is_wanted:
+                members[key][unit] = values
+        named: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+        for key, group in groups.items():
+            for unit in _of_group(members[key], group):
+                named[group["lack"] > 0].append(members[key][unit])
+        return Named(named[True], named[False], sample)
+
+    def _chosen(self) -> dict[int, Any]:
+        """Return some groups that differ, those first whose missing rows can be named."""
+        lacking = self._differing.groups.where("n > 0 AND lack <> 0")
+        first = lacking.orderBy(F.expr("lack < 0"), F.expr(f"NOT {SOLVED}"), "xorack_key_").limit(
+            _GROUPS
+        )
+        chosen: dict[int, Any] = {}
+        left = _ROWS
+        for group in first.collect():
+            left -= min(group["n"], MOST_SOLVED)
+            if left >= 0 or not chosen:
+                chosen[group["xorack_key_"]] = group
+        return chosen
+
+    def _shown(self) -> list[Column]:
+        """Return the columns to look at, with the file of a row, and its task in a shuffle."""
+        frame = self._frame
+        simple = [f.name for f in frame.schema.fields if _is_simple(f.dataType.simpleString())]
+        shown = [F.col(quoted(name)) for name in simple if not name.startswith("xorack_")]
+        shown = shown[:_COLUMNS]
+        if not shown:
+            shown = [F.col("xorack_unit_").alias("unit")]
+        if self._differing.sums.whole and self.by and self.by != self._rows.unit:
+            tasks = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+            hashed = F.pmod(F.hash(*map(F.col, map(quoted, self.by))), F.lit(tasks))
+            shown.append(hashed.alias(_PARTITION))
+        with suppress(AnalysisException):  # a frame of several sources has no such file
+            name = F.element_at(F.split(F.input_file_name(), "/"), -1).alias(_FILE)
+            _ = frame.select(name).schema
+            shown.append(name)
+        return shown
+
+
+def _is_simple(type_: str) -> bool:
+    return type_.split("(", maxsplit=1)[0] in _SHOWN or type_ in ("bigint", "smallint", "tinyint")
+
+
+def _of_group(units: Collection[int], group: Any) -> Collection[int]:
+    """Return the units of a group that are missing, or doubled; none if that is not known."""
+    lack, difference = group["lack"], group["difference"]
+    if group["found"] == 0:
+        return units
+    if abs(lack) == 1:
+        return [difference] if difference in units else []
+    if -lack == len(units) == group["n"] and difference == reduce(xor, units):
+        return units
+    return missing_units(list(units), difference, abs(lack))
+
+
+def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the missing units of groups: see `MissingRows`."""
+    import pyarrow as pa
+
+    for batch in batches:
+        units: list[int] = []
+        for row in batch.to_pylist():
+            if row["_known"] is not None:
+                units.append(row["_known"])
+            else:
+                units += missing_units(row["units"], row["difference"], row["lack"])
+        yield pa.RecordBatch.from_pydict({"xorack_unit_": pa.array(units, pa.int64())})
+
+
+def resolve(
+    rows: Rows,
+    source: DataFrame,
+    outputs: Sequence[DataFrame],
+    numbers: tuple[int, int],
+    by: str | Sequence[str] | None = None,
+) -> MissingRows:
+    """Find the rows of a source that outputs lack.
 
     Args:
-        rows: The rows.
-        line: The line of their record.
-        outputs: The outputs.
-        source: What the job read.
-        differing: The chains: see `xorack.spark.finishing`.
+        rows: The rows' names.
+        source: A frame with the columns of the unit.
+        outputs: What was written, with evidence or units.
+        numbers: How many units were started, and how many the outputs have.
+        by: The columns to compare by. By default all that source and outputs share, of the types
+            that units have; a sum or maximum with the name of a column is told from the data.
 
-    Returns:
-        These chains, with ``ids`` added: up to 100 of them in hexadecimal, or null.
+    Raises:
+        ColumnsError: A column is not in the source and in all outputs.
     """
-    held, is_exact = _held(rows, outputs, source)
-    started = _started(rows, line, source)
-    # What the input still has is not what it lacked; an output names what it has only by units.
-    applies = F.lit(True) if is_exact else F.col("verdict") == "lacking"
-    nameable = differing.where(F.lit(is_exact) | applies | (F.col("written") == 0))
-    short = nameable.where("written < started").select("tag", "verdict")
-    lost = started.join(short, "tag").join(held, (F.col("unit") == F.col("held")) & applies, "anti")
-    order = Window.partitionBy("tag").orderBy("unit")
-    first = lost.withColumn("place", F.row_number().over(order)).where(f"place <= {_NAMED}")
-    ids = F.array_sort(F.collect_list(_hex("unit"))).alias("named")
-    named = first.groupBy("tag").agg(ids)
-    lost_one = F.expr("started - written = 1 AND lost_sum = shiftright(lost_xor, 32)")
-    alone = F.when(lost_one & (F.col("lost_xor") != 0), F.array(_hex("lost_xor")))
-    joined = differing.join(named, "tag", "left")
-    return joined.withColumn("ids", F.coalesce("named", alone)).drop("named")
-
-
-def _hex(name: str) -> Column:
-    return F.lower(F.lpad(F.hex(name), 16, "0"))
-
-
-def _held(rows: Rows, outputs: Sequence[DataFrame], source: DataFrame) -> tuple[DataFrame, bool]:
-    """Return the units that are there, and whether the output names them; else the input does."""
-    try:
-        if outputs and not any(has_evidence(rows, one) for one in outputs):
-            units = [one.select(unit_of(rows, one).alias("held")) for one in outputs]
-            return reduce(lambda one, other: one.union(other), units), True
-    except ColumnsError:
-        pass
-    return source.select(unit_of(rows, source).alias("held")), False
-
-
-def _started(rows: Rows, line: Line, source: DataFrame) -> DataFrame:
-    """Return ``tag`` and ``unit`` of what was started, or of the input where nothing keeps it."""
-    if line["keeps_units"]:
-        kept, columns = rows.record.units(line), len(rows.chain)
-    else:
-        parts = chain_columns(source, rows.chain)
-        kept, columns = source.select(*parts, unit_of(rows, source).alias("unit")), len(parts)
-    return kept.select(tag_column(kept, rows.prefix, columns).alias("tag"), "unit")
-
-
-def notes(rows: Rows, missing: DataFrame) -> DataFrame:
-    """Return the requests that note on chains what is missing: see `missing_units`."""
-    lost = F.col("started") - F.col("written")
-    number = F.format_string("%,d", F.abs(lost))
-    of = F.concat(number, F.lit(" of "), F.format_string("%,d", "started"), F.lit(" units of "))
-    where = F.when(F.col("verdict") == "lacking", " were not in what the job read")
-    text = (
-        F.when(lost > 0, F.concat(of, F.lit(rows.name), where.otherwise(" are not in the output")))
-        .when(lost < 0, F.concat(F.lit("the output has too many units: "), number))
-        .otherwise("the output has as many units as were started, but others")
-    )
-    noted = missing.select(
-        "tag", text.alias("text"), F.col("ids").alias("missing"), lost.alias("n")
-    )
-    digest = noted.withColumn("digest", F.xxhash64("text", "missing"))
-    id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), _hex("digest")).alias("id")
-    count = F.when(F.col("n") > 0, F.col("n")).alias("missing_count")
-    return digest.select(F.lit("note").alias("op"), "tag", id, "text", "missing", count)
+    names = [by] if isinstance(by, str) else by
+    differing = compare(rows, source, outputs, names)
+    started, found = numbers
+    total = found + differing.sums.net
+    return MissingRows(rows.name, max(started - total, 0), total, rows, source, differing)

@@ -92,8 +92,8 @@ class Record:
         text = json.dumps({**line, **self._of})
         write_text(self._spark, f"{self._label}/{place}/summary", text)
 
-    def chains(self, line: Line) -> DataFrame:
-        """Return the chains of the record with this line."""
+    def chains(self, line: Line | None = None) -> DataFrame:
+        """Return the chains of the record with this line, by default its own."""
         # With a schema, Spark runs no job to find it.
         return self._spark.read.schema(_CHAINS).parquet(self._folder(line, "chains"))
 
@@ -101,7 +101,9 @@ class Record:
         """Return the units of the record with this line: the chain's columns and ``unit``."""
         return self._spark.read.parquet(self._folder(line, "units"))
 
-    def _folder(self, line: Line, what: str) -> str:
+    def _folder(self, line: Line | None, what: str) -> str:
+        line = line or self.read()[1]
+        assert line is not None
         return f"{self._pattern}/{self._place}/{line['attempt']}/{what}"
 
 

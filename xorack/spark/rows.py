@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, ColumnsError, XorAckError
+from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
 from xorack.spark.finishing import advance, finish, line_of, settle
 from xorack.spark.folding import together
-from xorack.spark.missing import notes
 from xorack.spark.names import Rows
+from xorack.spark.notes import notes
 from xorack.spark.record import summary_in
-from xorack.spark.sending import Sent, send
+from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
 from xorack.spark.units import has_columns, parse_id, signed, unit_column
@@ -235,7 +236,7 @@ class TrackedRows(Rows):
 
     def _send(self, proof: Proof, settled: Settled, stamps: DataFrame) -> Report:
         """Send the requests that finish chains, and the notes for those that do not."""
-        queue, sent = self.tracking.queue, Sent()
+        queue, sent = self.tracking.queue, SendReport()
         try:
             check_unchanged(self.tracking.spark, proof)
         except XorAckError as problem:
@@ -244,11 +245,11 @@ class TrackedRows(Rows):
             sent = send(stamps, queue, settled.chains)
         if settled.notes is not None and settled.noted:
             noted = send(notes(self, settled.notes), queue, settled.noted)
-            sent = Sent(*map(add, sent, noted))
+            sent = SendReport(*map(add, sent, noted))
         if settled.error is not None:
             raise settled.error
         chains, units = settled.chains, settled.units
-        return Report(proof.kind, chains, units, settled.missing, *sent, proof.outputs)
+        return Report(proof.kind, chains, units, settled.missing, *sent, proof.stored)
 
     def advance(
         self, following: TrackedRows, written: Output, *, rows: Output | None = None

@@ -9,25 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, SendError
+from xorack.core.message import SendReport
 from xorack.spark.errors import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["Queue", "Sent", "check_queue", "send"]
+__all__ = ["Queue", "check_queue", "send"]
 
 _CHAINS_A_TASK = 2_000
 """A message's worth: without a limit, a task and a message for each small file of a record."""
 _OMIT_NULLS = {"ignoreNullFields": "true"}
-
-
-class Sent(NamedTuple):
-    """Numbers of SQS messages, of the requests in them, and of the bytes of their bodies."""
-
-    messages: int = 0
-    requests: int = 0
-    bytes: int = 0
 
 
 class Queue(NamedTuple):
@@ -71,7 +64,7 @@ def check_queue(spark: SparkSession, queue: Queue) -> None:
         raise ArgumentError("queue_url", problem=row["problem"])
 
 
-def send(requests: DataFrame, queue: Queue, chains: int) -> Sent:
+def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
     """Send requests from the tasks.
 
     Args:
@@ -89,27 +82,17 @@ def send(requests: DataFrame, queue: Queue, chains: int) -> Sent:
     def send_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from xorack.aws.sqs import send_packed
-        from xorack.core.message import pack_texts
+        from xorack.aws import sqs
 
-        count = 0
-
-        def texts() -> Iterator[str]:
-            nonlocal count
-            for batch in batches:
-                count += batch.num_rows
-                yield from batch.column(0).to_pylist()
-
-        bodies, client = pack_texts(texts()), queue.client()
-        messages, size = send_packed(queue.url, bodies, client, group=queue.run_id)
-        sent = {"messages": [messages], "requests": [count], "bytes": [size]}
-        yield pa.RecordBatch.from_pydict(sent)
+        texts = (text for batch in batches for text in batch.column(0).to_pylist())
+        sent = sqs.send(queue.url, texts, queue.client(), group=queue.run_id)
+        yield pa.RecordBatch.from_pylist([sent._asdict()])
 
     texts = requests.select(_text(requests).alias("request")).coalesce(1 + chains // _CHAINS_A_TASK)
     with plain_errors(SendError):
         schema = "messages long, requests long, bytes long"
         tasks = texts.mapInArrow(send_partition, schema).collect()
-    return Sent(*map(sum, zip(*tasks, strict=True)))
+    return SendReport(*map(sum, zip(*tasks, strict=True)))
 
 
 def _text(requests: DataFrame) -> Column:

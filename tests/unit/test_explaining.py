@@ -1,0 +1,80 @@
+"""What missing rows have in common, and which units of a group are missing: without Spark."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, timedelta
+from functools import reduce
+from operator import xor
+
+import pytest
+
+from xorack.core.explaining import explain
+from xorack.spark.solving import MOST_INDEPENDENT, missing_units
+
+_RANDOM = random.Random(28)
+ROWS = [
+    {
+        "id": number,
+        "line": _RANDOM.randrange(1, 8),
+        "mode": _RANDOM.choice(["AIR", "RAIL", "SHIP"]),
+        "note": None if _RANDOM.random() < 0.1 else "x",
+        "day": date(2026, 1, 1) + timedelta(number // 100),
+    }
+    for number in range(5_000)
+]
+
+
+@pytest.mark.parametrize(
+    ("lost", "sentence"),
+    [
+        (lambda r: r["line"] == 7, "All {n:,} missing rows have line = 7 ({all} of all rows, all"),
+        (lambda r: r["note"] is None, "All {n:,} missing rows have note is null ({all} of all"),
+        (lambda r: r["line"] == 7 and r["mode"] == "AIR",
+         "All {n:,} missing rows have line = 7 and mode = 'AIR' ({all} of all rows, all of which"),
+        (lambda r: r["line"] == 7 and r["id"] % 2, "All {n:,} missing rows have line = 7 (1"),
+        (lambda r: r["line"] == 7 or r["id"] % 97 == 0, "9"),
+        (lambda r: r["line"] > 5, "All {n:,} missing rows have line >= 6 ({all} of all rows, all"),
+        (lambda r: r["line"] < 3, "All {n:,} missing rows have line <= 2 ({all} of all rows, all"),
+        (lambda r: 1010 < r["id"] < 1090, "All 79 missing rows have id from 1011 to 1089 (1.6 %"),
+        (lambda r: r["day"] == date(2026, 1, 9), "All 100 missing rows have day = 2026-01-09 (2 %"),
+        (lambda r: r["id"] % 97 == 0, "Nothing tells the {n:,} missing rows from the others"),
+        (lambda r: r["id"] in (17, 4200), "Nothing tells the 2 missing rows from the others"),
+    ],
+)  # fmt: skip
+def test_what_missing_rows_have_in_common(lost, sentence):
+    missing = [row for row in ROWS if lost(row)]
+    explanation = explain(missing, ROWS, len(missing), len(ROWS))
+    share = f"{len(missing) / len(ROWS) * 100:.1f}".rstrip("0").rstrip(".") + " %"
+    assert explanation.sentence.startswith(sentence.format(n=len(missing), all=share))
+    assert len(explanation.sentence) < 200
+    assert len(str(explanation).splitlines()) == 1 + bool(explanation.findings) + len(
+        explanation.findings
+    )
+
+
+def test_samples_and_other_words():
+    missing = _RANDOM.sample([row for row in ROWS if row["line"] == 7], 100)
+    text = explain(missing, ROWS, 7_000, 50_000, "doubled row").sentence
+    assert text.startswith("All 100 that were looked at of 7,000 doubled rows have line = 7 (")
+    assert explain([], ROWS, 3, 50_000).sentence.startswith("None of the 3 missing rows could be")
+    one = explain(missing[:1], ROWS, 1, 5_000).sentence
+    assert one == "Nothing tells the 1 missing row from the others"
+
+
+@pytest.mark.parametrize("size", [1, 2, 30, MOST_INDEPENDENT, 300, 5_000])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 20])
+def test_one_xor_names_the_missing_units_of_a_group(size, count):
+    """All of a small group's, some of a larger one's, and never others."""
+    units = [_RANDOM.getrandbits(64) - (1 << 63) for _ in range(size)]
+    lost = frozenset(units[:count])
+    found = missing_units(units, reduce(xor, lost), len(lost))
+    named = size <= MOST_INDEPENDENT or count <= 2 or (size <= 400 and count <= 4)
+    assert found == (lost if named else frozenset())
+    assert missing_units(units, reduce(xor, lost) ^ 12345, len(lost)) == frozenset()
+
+
+def test_units_that_are_not_told_apart():
+    units = [1, 2, 3, 4, 5]
+    assert missing_units(units, 6, 3) == frozenset()  # dependent: 1 ^ 2 ^ 5 and 1 ^ 3 ^ 4
+    assert missing_units([7, 9], 7 ^ 9, 0) == missing_units([7], 7, 2) == frozenset()

@@ -1,0 +1,217 @@
+"""Why some rows are missing, or some chains failed: what they have in common, and others do not.
+
+Sources: Abuzaid and others, "DIFF: a relational interface for large-scale data explanation" (VLDB
+2018), and Wu and Madden, "Scorpion: explaining away outliers in aggregate queries" (VLDB 2013). The
+rows compared are in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import combinations
+from typing import Any
+
+__all__ = ["Explanation", "Finding", "explain"]
+
+_MOST_VALUES = 20
+"""Values of a column that are looked at: the most frequent ones among the missing rows."""
+_MOST_PAIRED = 12
+"""Conditions that are paired with each other: the best ones."""
+_CHANCE = 0.01
+"""Most probability with which chance alone makes a finding, over all that were looked at."""
+_MOST_CHARACTERS = 60
+_GAIN = 1.1
+"""How much more two conditions must tell than one."""
+
+Row = Mapping[str, Any]
+Test = Callable[[Row], bool]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A condition that stands out among the missing rows.
+
+    Attributes:
+        what: The condition, such as ``l_linenumber = 7``.
+        missing: Share of the missing rows that meet it, 0 to 1.
+        all: Share of all rows that meet it.
+        lift: The first share by the second.
+        columns: The columns that it is about.
+    """
+
+    what: str
+    missing: float
+    all: float
+    lift: float
+    columns: tuple[str, ...]
+    test: Test = field(repr=False, compare=False)
+
+    @property
+    def nats(self) -> float:
+        """How much a missing row tells for the condition: relative entropy, in nats."""
+        parts = ((self.missing, self.all), (1 - self.missing, 1 - self.all))
+        return sum(p * math.log(p / max(q, 1e-12)) for p, q in parts if p > 0)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why rows are missing.
+
+    Attributes:
+        sentence: The best finding in words.
+        findings: All of them, the best first.
+    """
+
+    sentence: str
+    findings: tuple[Finding, ...]
+
+    def __str__(self) -> str:
+        """Return the sentence and a table of the findings."""
+        lines = [f"{f.missing:>8.1%}  {f.all:>6.1%}  {f.what}" for f in self.findings]
+        head = [" missing     all  condition"] if lines else []
+        return "\n".join([self.sentence, *head, *lines])
+
+
+def explain(
+    missing: Sequence[Row], rows: Sequence[Row], count: int, total: int, word: str = "missing row"
+) -> Explanation:
+    """Find the conditions that tell missing rows from all rows.
+
+    Args:
+        missing: The missing rows, or a sample of them: their values by column.
+        rows: All rows, or a sample of them, the missing ones among them.
+        count: How many rows are missing.
+        total: How many rows there are in all.
+        word: What these rows are, for the sentence: an adjective and a noun.
+
+    Returns:
+        What chance alone explains with a probability of at most one in ten thousand.
+    """
+    if not count:
+        return Explanation("", ())
+    if not missing or not rows:
+        return Explanation(f"None of the {count:,} {word}s could be named to be compared", ())
+    counted = [
+        (name, Counter(row[name] for row in missing), Counter(row[name] for row in rows))
+        for name in dict.fromkeys(name for row in missing for name in row)
+    ]
+    sizes = len(missing), len(rows), count / max(total, count)
+    singles = [
+        _finding((name,), what, _of(name, test), [_sum(own, test), _sum(other, test)], sizes)
+        for name, own, other in counted
+        for what, test in _conditions(name, own, other)
+    ]
+    limit = math.log((1 + len(singles) ** 2) / _CHANCE) / max(len(missing) - 1, 0.5)
+    ranked = _ranked(finding for finding in singles if finding.nats > limit)
+    pairs = (
+        _both(one, other, missing, rows, sizes)
+        for one, other in combinations(ranked[:_MOST_PAIRED], 2)
+        if one.columns != other.columns
+    )
+    best = ranked[0].nats if ranked else 0.0
+    better = [pair for pair in pairs if pair.nats > max(limit, best * _GAIN)]
+    findings = tuple(_ranked([*ranked, *better])[:_MOST_VALUES])
+    return Explanation(_sentence(findings, len(missing), count, total, word), findings)
+
+
+def _ranked(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort by what findings tell; of equals, one value before a range, in the columns' order."""
+    return sorted(
+        findings, key=lambda one: (-round(one.nats, 9), len(one.columns), " = " not in one.what)
+    )
+
+
+def _finding(
+    columns: tuple[str, ...],
+    what: str,
+    test: Test,
+    times: Sequence[int],
+    sizes: tuple[int, int, float],
+) -> Finding:
+    looked, sampled, least = sizes
+    share = times[0] / looked
+    # A sample may have none of these rows, though they are among all.
+    of_all = min(max(times[1] / sampled, share * least, 0.5 / sampled), 1.0)
+    return Finding(what, share, of_all, share / of_all, columns, test)
+
+
+def _both(
+    one: Finding,
+    other: Finding,
+    missing: Sequence[Row],
+    rows: Sequence[Row],
+    sizes: tuple[int, int, float],
+) -> Finding:
+    def test(row: Row) -> bool:
+        return one.test(row) and other.test(row)
+
+    times = [sum(map(test, some)) for some in (missing, rows)]
+    columns = (*one.columns, *other.columns)
+    return _finding(columns, f"{one.what} and {other.what}", test, times, sizes)
+
+
+def _of(name: str, test: Callable[[Any], bool]) -> Test:
+    return lambda row: test(row[name])
+
+
+def _sum(values: Counter[Any], test: Callable[[Any], bool]) -> int:
+    return sum(times for value, times in values.items() if test(value))
+
+
+def _conditions(
+    name: str, own: Counter[Any], other: Counter[Any]
+) -> Iterator[tuple[str, Callable[[Any], bool]]]:
+    """Yield conditions on the values of a column that missing rows meet."""
+    for value, times in own.most_common(_MOST_VALUES):
+        if times > 1:
+            yield f"{name} is null" if value is None else f"{name} = {_text(value)}", _equals(value)
+    known = [value for value in own if value is not None]
+    if len(known) < 2 or not isinstance(known[0], (int, float, Decimal, date)):
+        return
+    low, high = min(known), max(known)
+    everything = [*known, *(value for value in other if value is not None)]
+    first, last = low == min(everything), high == max(everything)
+    if not first or not last:
+        what = f"from {_text(low)} to {_text(high)}"
+        what = f"<= {_text(high)}" if first else f">= {_text(low)}" if last else what
+        yield f"{name} {what}", lambda value: value is not None and low <= value <= high
+
+
+def _equals(value: Any) -> Callable[[Any], bool]:
+    return lambda other: bool(other == value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        text = value.isoformat(" ")
+    else:
+        text = repr(value) if isinstance(value, (str, bytes)) else str(value)
+    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "..."
+
+
+def _sentence(findings: Sequence[Finding], looked: int, count: int, total: int, word: str) -> str:
+    state, _, noun = word.partition(" ")
+    rows = f"{looked:,} {word}{'' if looked == 1 else 's'}"
+    if looked < count:
+        rows = f"{looked:,} that were looked at of {count:,} {word}s"
+    if not findings:
+        return f"Nothing tells the {rows} from the others"
+    best = findings[0]
+    have = "has" if rows.endswith(noun) else "have"
+    who = "The" if have == "has" else "All"
+    if best.missing < 1:
+        who = f"{_percent(best.missing)} of the"
+    rest = f"{_percent(best.all)} of all {noun}s"
+    # The sample may miss it by a little.
+    if best.missing * count >= 0.99 * best.all * total:
+        rest += f", all of which are {state}"
+    return f"{who} {rows} {have} {best.what} ({rest})"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.{1 if share > 0.001 else 3}f}".rstrip("0").rstrip(".") + " %"

@@ -1,0 +1,79 @@
+"""What an error says of an output that differs: which rows, why, and how to have all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xorack.core.errors import OutputDiffersError
+from xorack.spark.messages import one_line
+from xorack.spark.missing import resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from xorack.spark.evidence import Output, Proof
+    from xorack.spark.names import Rows
+
+__all__ = ["output_differs"]
+
+_NAMED = 100
+"""Rows that an error names."""
+
+
+def output_differs(
+    rows: Rows,
+    proof: Proof,
+    started: int,
+    source: tuple[Output, DataFrame],
+    chains: Sequence[str] = (),
+    differing: str = "",
+) -> OutputDiffersError:
+    """Make the error of an output that differs, with the rows that it lacks.
+
+    Args:
+        rows: The rows that finish.
+        proof: The evidence of the output.
+        started: How many units were started.
+        source: What the job read, as it was given and as a frame.
+        chains: Some of the chains that differ.
+        differing: How many chains differ.
+    """
+    numbers = started, proof.totals.count
+    if not proof.outputs:
+        return OutputDiffersError(rows.name, *numbers, chains, differing)
+    try:
+        found = resolve(rows, source[1], proof.outputs, numbers)
+        missing, why = found.looked.rows, found.explain().sentence
+        report = [*filter(None, [why]), str(found), *_examples(rows, missing, "missing")]
+        report += _examples(rows, found.looked.doubled, "doubled")
+    except Exception as problem:  # noqa: BLE001 - that it differs is known, and is told
+        report = [f"which rows differ could not be found: {one_line(problem)}"]
+        return OutputDiffersError(rows.name, *numbers, chains, differing, report)
+    if rows.batch_id is None:
+        report.append(f"as a frame: {rows.name}.audit({_text(proof.given, 'written')})"
+                      f".missing_rows({_text(source[0], 'rows')})")  # fmt: skip
+    error = OutputDiffersError(rows.name, *numbers, chains, differing, report)
+    error.missing = [_values(rows, row) for row in missing[:_NAMED]]
+    error.why, error.found = why, found
+    return error
+
+
+def _examples(rows: Rows, some: Sequence[dict[str, Any]], word: str) -> Iterable[str]:
+    if some:
+        named = ", ".join(str(_values(rows, row)) for row in some[:_NAMED])
+        yield f"{word}, by ({', '.join(rows.unit)}): {named}"
+
+
+def _values(rows: Rows, row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the unit of a row: the values of its columns, or else all that is shown of it."""
+    names = {name.lower(): name for name in row}
+    own = [names[name.lower()] for name in rows.unit if name.lower() in names]
+    return tuple(row[name] for name in own) or tuple(row.values())
+
+
+def _text(given: Any, otherwise: str) -> str:
+    several = given if isinstance(given, (list, tuple)) else [given]
+    if all(isinstance(one, str) for one in several):
+        return repr(given if isinstance(given, str) else list(given))
+    return otherwise

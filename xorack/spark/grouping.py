@@ -1,0 +1,252 @@
+"""Comparisons of an output with a source, group by group of the columns that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from xorack.spark.errors import plain_errors
+from xorack.spark.evidence import evidence_of, unit_of
+from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED
+from xorack.spark.units import chain_columns, column_named, has_columns, tag_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from xorack.spark.names import Rows
+
+__all__ = ["MOST_SOLVED", "SOLVED", "Differing", "Sums", "compare", "tags"]
+
+MOST_SOLVED = 2_000
+"""Units of a group that are brought together in a task."""
+SOLVED = (
+    f"(found = 0 OR lack = 1 OR n <= {MOST_INDEPENDENT} OR (lack = 2 AND n <= {MOST_SOLVED}) "
+    f"OR (lack <= 4 AND n <= {MOST_SEARCHED[3]}))"
+)
+"""The groups whose missing units can be named, unless they have units too many as well."""
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_KEYS = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
+_TOLERANCE = 1.5
+"""How much the number of units of some values may differ from that of the whole output."""
+_VALUES = 200
+"""Values of a column that tell whether it is one that the output was grouped by."""
+
+
+class Sums(NamedTuple):
+    """Sums over the groups that differ.
+
+    Attributes:
+        groups: Groups that lack units.
+        whole: Those of them that the output lacks entirely.
+        missing: Units that these groups lack.
+        named: Those of them that can be named.
+        surplus: Units that other groups have too many.
+        other: Groups that have as many units, but others.
+        net: Units of the source less units of the output.
+        found: Units of the output.
+    """
+
+    groups: int
+    whole: int
+    missing: int
+    named: int
+    surplus: int
+    other: int
+    net: int
+    found: int
+
+
+class Differing(NamedTuple):
+    """The groups in which an output differs from a source.
+
+    Attributes:
+        by: The columns that make the groups; those of the unit if the output has a row a unit.
+        source: The source with ``xorack_key_`` and ``xorack_unit_``.
+        groups: ``xorack_key_``, ``n`` (units of the source), ``found`` (units of the output),
+            ``lack`` (``n - found``) and ``difference``, the XOR of both. It is cached.
+        sums: Sums over them.
+    """
+
+    by: tuple[str, ...]
+    source: DataFrame
+    groups: DataFrame
+    sums: Sums
+
+
+def tags(rows: Rows, frame: DataFrame) -> DataFrame:
+    """Add the column ``xorack_tag_``, of the chain of each row."""
+    names = chain_columns(frame, rows.chain)
+    parts = frame.select("*", *names)
+    return frame.select("*", *names).select(
+        *frame.columns, tag_column(parts, rows.prefix, len(names)).alias("xorack_tag_")
+    )
+
+
+def compare(
+    rows: Rows, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str] | None
+) -> Differing:
+    """Compare by the columns that are given, or else by all that outputs and source share.
+
+    Raises:
+        ColumnsError: A column is not in the source and in all outputs.
+    """
+    source = _started(rows, source)
+    if by is not None:
+        for frame in (source, *outputs):
+            _ = [column_named(frame, name) for name in by]
+        return _compare(rows, source, outputs, by)
+    if all(_has_units(rows, frame) for frame in outputs):
+        return _compare(rows, source, outputs, None)
+    shared = _shared(rows, source, outputs)
+    result = _compare(rows, source, outputs, shared)
+    sums = result.sums
+    # A sum or maximum that has the name of a column of the source makes groups that do not agree.
+    if shared and sums.surplus and sums.surplus * 2 >= sums.found:
+        proven = _grouped_by(rows, source, outputs, shared)
+        if proven != shared:
+            result.groups.unpersist()
+            return _compare(rows, source, outputs, proven)
+    return result
+
+
+def _has_units(rows: Rows, frame: DataFrame) -> bool:
+    if has_columns(frame, rows.evidence_names):
+        return False
+    return has_columns(frame, [rows.unit_name]) or has_columns(frame, rows.unit)
+
+
+def _started(rows: Rows, source: DataFrame) -> DataFrame:
+    """Leave out the rows of chains that failed at their start: these units were not started."""
+    if rows.batch_id is not None or not has_columns(source, rows.chain):
+        return source
+    failed = rows.record.chains().where("count = 0").select(F.col("tag").alias("xorack_tag_"))
+    if not failed.take(1):
+        return source
+    tagged = tags(rows, source).join(F.broadcast(failed), "xorack_tag_", "left_anti")
+    return tagged.select(*source.columns)
+
+
+def _shared(rows: Rows, source: DataFrame, outputs: Sequence[DataFrame]) -> list[str]:
+    """Return the columns that source and outputs share, with types that can be compared."""
+    own = {name.lower() for name in (*rows.evidence_names, rows.unit_name)}
+
+    def family(frame: DataFrame, name: str) -> str:
+        shown = column_named(frame, name)[1].simpleString()
+        is_key = name in (*rows.chain, *rows.unit)
+        return "integer" if is_key and shown in _INTEGERS else shown
+
+    return [
+        name
+        for name in outputs[0].columns
+        if name.lower() not in own
+        and all(has_columns(frame, [name]) for frame in (source, *outputs))
+        and len({family(frame, name) for frame in (source, *outputs)}) == 1
+        and family(source, name).split("(")[0] in ("integer", *_KEYS)
+    ]
+
+
+def _value(frame: DataFrame, name: str) -> Column:
+    """Return the hash of a column's values; a null has its own."""
+    column, type_ = column_named(frame, name)
+    value = column.cast("long") if type_.simpleString() in _INTEGERS else column
+    return F.xxhash64(value, column.isNull())
+
+
+def _key(frame: DataFrame, by: Sequence[str]) -> Column:
+    return F.xxhash64(F.lit(0), *(_value(frame, name) for name in by))
+
+
+def _compare(
+    rows: Rows, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str] | None
+) -> Differing:
+    """Compare by columns, or unit by unit."""
+    unit = unit_of(rows, source)
+    key = unit if by is None else _key(source, by)
+    keyed = source.withColumns({"xorack_key_": key, "xorack_unit_": unit})
+    none, one = F.lit(0).cast("long"), F.lit(1).cast("long")
+    sides = [
+        keyed.select(
+            "xorack_key_", F.col("xorack_unit_").alias("x"), one.alias("n"), none.alias("found")
+        )
+    ]
+    for frame in outputs:
+        xor, count, _ = evidence_of(rows, frame)
+        key = unit_of(rows, frame) if by is None else _key(frame, by)
+        sides.append(frame.select(key.alias("xorack_key_"), xor.alias("x"), none, count))
+    together = reduce(lambda a, b: a.union(b), sides).groupBy("xorack_key_")
+    sums = (F.sum("n").alias("n"), F.sum("found").alias("found"), F.bit_xor("x").alias("x"))
+    groups = (
+        together.agg(*sums)
+        .selectExpr(
+            *("xorack_key_", "n", "coalesce(found, 0) AS found", "n - coalesce(found, 0) AS lack"),
+            "coalesce(x, 0) AS difference",
+        )
+        .where("lack <> 0 OR difference <> 0")
+        .persist()
+    )
+    with plain_errors():
+        totals = groups.agg(*map(F.expr, _SUMS)).first()
+    named = tuple(rows.unit) if by is None else tuple(by)
+    return Differing(named, keyed, groups, Sums(*(number or 0 for number in totals or ())))
+
+
+_SUMS = (
+    "count_if(lack > 0)",
+    "count_if(lack > 0 AND found = 0)",
+    "sum(if(lack > 0, lack, 0))",
+    f"sum(if(lack > 0 AND {SOLVED}, lack, 0))",
+    "sum(if(lack < 0, -lack, 0))",
+    "count_if(lack = 0)",
+    "sum(lack)",
+    "sum(found)",
+)
+
+
+def _grouped_by(
+    rows: Rows, source: DataFrame, outputs: Sequence[DataFrame], names: Sequence[str]
+) -> list[str]:
+    """Return the columns by which outputs were grouped, as far as some of their values show it.
+
+    All units of a value are then in the output's rows of this value: most of the sums agree, or
+    all have too few units, or about as many too many as the whole output has. One more pass over
+    source and output.
+    """
+
+    def each(frame: DataFrame, xor: Column, count: Column) -> DataFrame:
+        values = [_value(frame, name) for name in names]
+        parts = (
+            F.struct(F.lit(place).alias("at"), value.alias("value"))
+            for place, value in enumerate([*values, F.lit(0).cast("long")])
+        )
+        return frame.select(F.inline(F.array(*parts)), xor.alias("x"), count.alias("n"))
+
+    sums = (F.bit_xor("x").alias("x"), F.sum("n").alias("n"))
+    held = reduce(
+        lambda a, b: a.union(b), (each(one, *evidence_of(rows, one)[:2]) for one in outputs)
+    )
+    order = Window.partitionBy("at").orderBy("value")
+    some = (
+        held.groupBy("at", "value")
+        .agg(F.bit_xor("x").alias("out_x"), F.sum("n").alias("out_n"))
+        .withColumn("place", F.row_number().over(order))
+        .where(f"place <= {_VALUES}")
+    )
+    own = each(source, unit_of(rows, source), F.lit(1).cast("long"))
+    own = own.join(F.broadcast(some.select("at", "value")), ["at", "value"])
+    both = some.join(own.groupBy("at", "value").agg(*sums), ["at", "value"], "left")
+    verdicts = both.groupBy("at").agg(
+        F.expr("count_if(x = out_x AND n = out_n) * 2 >= count(*)").alias("agrees"),
+        F.expr("min(coalesce(n, 0) - out_n) >= 0").alias("lacks"),
+        F.expr("sum(out_n) / greatest(sum(coalesce(n, 0)), 1)").alias("ratio"),
+    )
+    found = {row["at"]: row for row in verdicts.collect()}
+    most = found[len(names)]["ratio"] * _TOLERANCE if found else 0
+    return [
+        name
+        for place, name in enumerate(names)
+        if (row := found.get(place)) and (row["agrees"] or row["lacks"] or row["ratio"] <= most)
+    ]
