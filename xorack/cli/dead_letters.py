@@ -238,9 +238,9 @@ def redrive(selector: Selector, queue: str | None, source: _Source, **flags: Any
 @text_option("--queue", metavar="URL", help="The queue to send to, instead of the stack's.")
 @with_stack
 def send(file: TextIO, queue: str | None, target: Target) -> None:
-    """Send corrected messages: FILE has one JSON object a line; - is stdin.
+    """Send corrected messages, or say what is wrong with them.
 
-    An object is what `show --json` prints, with its ``body`` corrected, or a body. If a request is
+    FILE has one JSON object a line; - is stdin. It is what `show --json` prints, with its ``body`` corrected, or a body. If a request is
     invalid, prints what is wrong with each of them and sends nothing. Then delete the dead letters.
     """
     read, problems = corrected(file)
