@@ -240,8 +240,8 @@ def redrive(selector: Selector, queue: str | None, source: _Source, **flags: Any
 def send(file: TextIO, queue: str | None, target: Target) -> None:
     """Send corrected messages, or say what is wrong with them.
 
-    FILE has one JSON object a line; - is stdin. It is what `show --json` prints, with its ``body`` corrected, or a body. If a request is
-    invalid, prints what is wrong with each of them and sends nothing. Then delete the dead letters.
+    FILE has one JSON object a line; - is stdin. It is what `show --json` prints, with its ``body``
+    corrected, or a body. If a request is invalid, nothing is sent. Then delete the dead letters.
     """
     read, problems = corrected(file)
     if problems:
