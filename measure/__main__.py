@@ -53,7 +53,7 @@ def _options() -> Iterator[Callable[..., Any]]:
         settings: dict[str, Any] = {"default": one.default, "show_default": True}
         low, high = one.metadata["range"]
         if isinstance(one.default, float):
-            settings |= {"type": click.FloatRange(low, high), "callback": cli.not_nan}
+            settings |= {"type": cli.Number(low, high)}
         elif isinstance(one.default, int):
             settings["type"] = click.IntRange(low, high)
         elif isinstance(one.default, tuple):
@@ -84,8 +84,8 @@ def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
     *(cli.text_option(_flag(name), help=f"Instead of --stack: its {what}.")
       for name, what in _RESOURCES.items()),
     cli.text_option("--region", help="The AWS region.  [default: as your AWS configuration says]"),
-    click.option("--max-cost", type=click.FloatRange(0, 1e6), default=1.0, show_default=True,
-                 callback=cli.not_nan, help="Refuse a load whose upper estimate is above this."),
+    click.option("--max-cost", type=cli.Number(0, 1e6), default=1.0, show_default=True,
+                 help="Refuse a load whose upper estimate is above this."),
     click.option("--yes", is_flag=True, help="Do not ask before the start."),
     click.option("--json", "json_file", type=click.File("w", lazy=False), help="Write JSON, too."),
     click.option("--seed", type=click.IntRange(0, (1 << 63) - 1), help="Replays a load."),

@@ -18,7 +18,7 @@ from xorack.acker.parallel import Workers
 from xorack.aws.client import NotAccepted, send_entries
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import SendError
-from xorack.core.message import MAX_BODY_BYTES, pack_texts
+from xorack.core.message import MAX_BODY_BYTES, pack
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced, xor_bytes
 
@@ -153,7 +153,7 @@ class Sender:
             if plan.bad == "not JSON":
                 yield Message(f'{{"tag":"{plan.tag}", not JSON')
         texts_of_all = interleave(options.plans(self.run), options.open_chains)
-        for body in pack_texts(texts_of_all, options.message_bytes):
+        for body in pack(texts_of_all, options.message_bytes):
             delay = draw.randint(1, options.max_delay) if draw.random() < options.delay else 0
             yield Message(body, delay)
             if draw.random() < options.duplicate:

@@ -16,7 +16,6 @@ from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
     from xorack.aws.retry import RetryPolicy as RetryPolicy
-    from xorack.aws.sqs import SendReport as SendReport
     from xorack.aws.sqs import send as send
     from xorack.client.event_tag import event_tag as event_tag
     from xorack.client.fan_in import fan_in as fan_in
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from xorack.compat.dynamodb_acker import DynamoDBAcker as DynamoDBAcker
     from xorack.compat.memory_acker import Acker as Acker
     from xorack.core.hashing import unit_id as unit_id
+    from xorack.core.message import SendReport as SendReport
     from xorack.core.peeling import Outstanding as Outstanding
     from xorack.core.peeling import peel as peel
     from xorack.core.request import Request as Request
@@ -46,7 +46,7 @@ _HOMES = {
     "Outstanding": "xorack.core.peeling",
     "Request": "xorack.core.request",
     "RetryPolicy": "xorack.aws.retry",
-    "SendReport": "xorack.aws.sqs",
+    "SendReport": "xorack.core.message",
     "Stamp": "xorack.core.stamp",
     "Step": "xorack.client.tracker",
     "Token": "xorack.client.token",

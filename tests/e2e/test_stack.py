@@ -11,7 +11,7 @@ import xorack
 from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
-from xorack.aws.sqs import send, send_grouped
+from xorack.aws.sqs import send
 from xorack.core.request import Request
 from xorack.local.deploy import deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
@@ -55,7 +55,8 @@ def test_messages_delivered_three_times_in_any_order_count_once(stack, events):
     for _ in range(2):
         shuffler.shuffle(requests)
         groups = {"one": requests[::2], "an other": requests[1::3], None: requests}
-        send_grouped(stack.queue_url, groups, stack.client("sqs"))
+        for group, some in groups.items():
+            send(stack.queue_url, some, stack.client("sqs"), group=group)
     for tag, received in events(*tags).items():
         assert_acked(stack, tag, received, units=11)
 

@@ -15,6 +15,7 @@ from xorack.core.request import Request
 
 ARGUMENTS = {
     ("show",): [TAG],
+    ("explain",): [TAG],
     ("list",): ["--order", "tag", "--limit", "0"],
     ("fail",): [TAG, "--reason", "x"],
     ("extend",): [TAG, "--timeout", "60"],
@@ -22,6 +23,7 @@ ARGUMENTS = {
     ("wait",): ["done"],
     ("dead-letters", "list"): [],
     ("dead-letters", "show"): [],
+    ("dead-letters", "send"): [os.devnull],
     ("dead-letters", "delete"): ["--all", "--yes"],
     ("dead-letters", "redrive"): ["--look"],
     ("redrive",): ["--yes", "--json"],

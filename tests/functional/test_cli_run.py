@@ -127,10 +127,11 @@ def test_a_chain_that_the_index_lacks_is_awaited(stack, xorack, sleeps, status, 
 
 def test_named_chains_are_waited_for(stack, xorack, sleeps):
     start(stack, "a")
-    absent = (3, ["1 chain: 1 open, 1 not found"], ["timed out"])
-    assert xorack("wait", "a", "b", "--timeout", "0") == absent
+    waiting = "b does not exist yet: waiting for it"
+    absent = (3, ["1 chain: 1 open, 1 not found"], [waiting, "timed out"])
+    assert xorack("wait", "a", "b", "--timeout", "0m") == absent
     sleeps += [lambda: finish(stack, "a"), lambda: end(stack, "b")]
-    assert xorack("wait", "b", "a") == (0, ["2 chains: 2 acked"], [])
+    assert xorack("wait", "b", "a", "--timeout", "1.5h") == (0, ["2 chains: 2 acked"], [waiting])
     apply(stack, Request("create", "c", "c", traced(1), 1), Request("fail", "c", "f", reason="bad"))
     assert xorack("wait", "a", "c") == (1, ["2 chains: 1 acked, 1 failed"], ["c: bad"])
 

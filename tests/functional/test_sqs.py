@@ -10,7 +10,7 @@ from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.functions import receive_bodies
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import DeadLetterQueue, group_id, send, send_grouped, send_with_attributes
+from xorack.aws.sqs import DeadLetterQueue, group_id, make_message, send, send_messages
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import Rejected, parse
 from xorack.core.request import Request
@@ -59,8 +59,10 @@ def test_a_group_has_an_id_that_sqs_accepts(name, group):
 
 def test_each_group_has_messages_of_its_own_and_they_share_a_call(aws, client):
     groups = {"a": stamps(2), None: stamps(1), "b c": stamps(3)}
+    names = {id(request): name for name, part in groups.items() for request in part}
+    requests = [request for part in groups.values() for request in reversed(part)]
     with counted_calls(client) as calls:
-        report = send_grouped(aws.queue_url, groups, client)
+        report = send(aws.queue_url, reversed(requests), client, group=lambda r: names[id(r)])
     assert (report.messages, report.requests, calls["SendMessageBatch"]) == (3, 6, 1)
     received = {
         message["Attributes"].get("MessageGroupId"): parse(message["Body"]).requests
@@ -73,7 +75,8 @@ def test_each_group_has_messages_of_its_own_and_they_share_a_call(aws, client):
 def test_the_messages_of_a_call_have_at_most_one_mebibyte(size, calls):
     client = SimpleNamespace(batches=[])
     client.send_message_batch = lambda QueueUrl, Entries: client.batches.append(Entries) or {}
-    assert send_with_attributes("url", [("x" * size, {})] * 3, client) == 3
+    report = send_messages("url", [make_message("x" * size)] * 3, client)
+    assert (report.messages, report.bytes) == (3, 3 * size)
     assert [len(batch) for batch in client.batches] == calls
 
 

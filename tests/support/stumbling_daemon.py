@@ -13,7 +13,7 @@ from xorack.aws import sqs
 from xorack.spark import vectors
 
 _folder = Path(os.environ[FOLDER])
-_combine, _send_packed = vectors.combine, sqs.send_packed
+_combine, _send = vectors.combine, sqs.send
 
 
 def combine(rows, chain, cells):
@@ -24,11 +24,11 @@ def combine(rows, chain, cells):
     return _combine(rows, chain, cells)
 
 
-def send_packed(queue_url, bodies, client, group):
+def send(queue_url, requests, client, group):
     """Fail after the queue accepted the requests."""
-    bodies = list(bodies)
-    sent = _send_packed(queue_url, bodies, client, group=group)
-    step = "start" if '"op":"create"' in "".join(bodies) else "finish"
+    requests = list(requests)
+    sent = _send(queue_url, requests, client, group=group)
+    step = "start" if '"op":"create"' in "".join(requests) else "finish"
     partition = TaskContext.get().partitionId()
     if partition == 2 and once(_folder, f"{step}-killed-after-sending"):
         kill_executor()
@@ -43,7 +43,7 @@ def send_packed(queue_url, bodies, client, group):
     return sent
 
 
-vectors.combine, sqs.send_packed = combine, send_packed
+vectors.combine, sqs.send = combine, send
 
 if __name__ == "__main__":
     manager()

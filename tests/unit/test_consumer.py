@@ -13,7 +13,7 @@ from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
-from xorack.core.message import MAX_BODY_BYTES, pack, pack_texts, parse
+from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
 from xorack.core.stamp import traced, xor
 from xorack.errors import ConflictError, UnavailableError
@@ -105,21 +105,6 @@ def test_without_a_channel_whoever_waits_stays_pending(world):
     result = world.consume(message(create("a", resume={"lambda": "i"}), finish("a")))
     assert (result.failed, world.tags()) == ({}, ["a"])
     assert world.store.chains["a"].undelivered == ("lambda",)
-
-
-def test_nobody_who_cannot_be_resumed_holds_up_events(world):
-    """A sweep ends early if the bus accepts nothing, and not if another service does not."""
-    tags = [f"{n:03}" for n in range(150)]
-    create_all = (create(tag, resume={"lambda": "i"}) for tag in tags)
-    world.consume(*pack([*create_all, *(finish(tag) for tag in tags)]))
-    world.now += 1000
-    world.bus.rejects = {"z"}
-    world.consume(message(create("z"), finish("z")))
-    assert "z" not in world.tags()
-    world.bus.rejects = set()
-    world.now += 120_000
-    assert world.sweep().events_pending == 150
-    assert world.tags()[-1] == "z"
 
 
 def test_what_comes_after_the_end_is_counted_once_a_batch(world):
@@ -368,7 +353,7 @@ def test_without_time_the_messages_are_delivered_again(world):
 def test_a_message_of_few_chains_does_not_wait_for_messages_of_thousands(world):
     """At 20 ms a write, an invocation of a minute writes some 3,000 chains of 87,000."""
     fails = [f'{{"op":"fail","tag":"{n:x}","id":"f"}}' for n in range(87_000)]
-    bodies = [*pack_texts(fails, MAX_BODY_BYTES)][:3]
+    bodies = [*pack(fails, MAX_BODY_BYTES)][:3]
     result = world.consume(*bodies, message(create("small")), policy=hurried(3_000))
     assert sorted(result.failed) == ["m0", "m1", "m2"]
     assert "small" in world.store.chains

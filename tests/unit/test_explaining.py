@@ -9,7 +9,7 @@ from operator import xor
 
 import pytest
 
-from xorack.spark.explaining import explain
+from xorack.core.explaining import explain
 from xorack.spark.solving import MOST_INDEPENDENT, missing_units
 
 _RANDOM = random.Random(28)
@@ -38,8 +38,8 @@ ROWS = [
         (lambda r: r["line"] < 3, "All {n:,} missing rows have line <= 2 ({all} of all rows, all"),
         (lambda r: 1010 < r["id"] < 1090, "All 79 missing rows have id from 1011 to 1089 (1.6 %"),
         (lambda r: r["day"] == date(2026, 1, 9), "All 100 missing rows have day = 2026-01-09 (2 %"),
-        (lambda r: r["id"] % 97 == 0, "No column tells the {n:,} missing rows from the others"),
-        (lambda r: r["id"] in (17, 4200), "No column tells the 2 missing rows from the others"),
+        (lambda r: r["id"] % 97 == 0, "Nothing tells the {n:,} missing rows from the others"),
+        (lambda r: r["id"] in (17, 4200), "Nothing tells the 2 missing rows from the others"),
     ],
 )  # fmt: skip
 def test_what_missing_rows_have_in_common(lost, sentence):
@@ -55,11 +55,11 @@ def test_what_missing_rows_have_in_common(lost, sentence):
 
 def test_samples_and_other_words():
     missing = _RANDOM.sample([row for row in ROWS if row["line"] == 7], 100)
-    text = explain(missing, ROWS, 7_000, 50_000, "doubled").sentence
+    text = explain(missing, ROWS, 7_000, 50_000, "doubled row").sentence
     assert text.startswith("All 100 that were looked at of 7,000 doubled rows have line = 7 (")
     assert explain([], ROWS, 3, 50_000).sentence.startswith("None of the 3 missing rows could be")
     one = explain(missing[:1], ROWS, 1, 5_000).sentence
-    assert one == "No column tells the 1 missing row from the others"
+    assert one == "Nothing tells the 1 missing row from the others"
 
 
 @pytest.mark.parametrize("size", [1, 2, 30, MOST_INDEPENDENT, 300, 5_000])

@@ -19,7 +19,7 @@ from measure.report import Result, percentiles, to_json, to_text
 from measure.subscription import Event, Events
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.event import event_detail
-from xorack.core.message import pack_texts, parse
+from xorack.core.message import pack, parse
 from xorack.core.request import Request
 from xorack.core.transitions import apply, expire
 
@@ -39,7 +39,7 @@ def simulate(options):
     for plan in plans:
         if plan.bad == "not JSON":
             letters.append((plan.tag, parse(f'{{"tag":"{plan.tag}", not JSON').rejected[0].reason))
-        (parsed,) = map(parse, pack_texts(texts(plan), 1 << 20))
+        (parsed,) = map(parse, pack(texts(plan), 1 << 20))
         letters += [(plan.tag, rejected.reason) for rejected in parsed.rejected]
         chain, outcomes = apply(None, parsed.requests, now=1_000_000)
         letters += [(plan.tag, str(one.error)) for one in outcomes if one.kind == "rejected"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from xorack import plain, traced, xor
 from xorack.core.hashing import xxh64_long
-from xorack.core.message import pack_texts, parse
+from xorack.core.message import pack, parse
 from xorack.core.request import Request
 from xorack.core.stamp import TRACED_SIZES, traced_length
 from xorack.spark import folding
@@ -212,7 +212,7 @@ def test_packed_requests_parse_to_those_given(requests, cells, single):
     rows = pa.concat_batches([batch.slice(0, 1), batch]).slice(1)
     texts = list(request_texts(rows, cells))
     assert all(text.isascii() for text in texts)
-    (body,) = pack_texts(texts)
+    (body,) = pack(texts)
     parsed = parse(body)
     assert not parsed.rejected
     assert parsed.requests == expected
@@ -223,7 +223,7 @@ def test_more_chains_than_are_packed_at_once():
     ids = list(range(1, 4098))
     columns = {"op": ["stamp"] * 4097, "tag": tags, "id": ["i"] * 4097, "units": ids}
     rows = pa.record_batch({**columns, "fold": pa.nulls(4097, pa.binary())})
-    bodies = pack_texts(request_texts(rows, 16))
+    bodies = pack(request_texts(rows, 16))
     parsed = [request for body in bodies for request in parse(body).requests]
     assert parsed == [
         Request("stamp", tag, "i", traced(id)) for tag, id in zip(tags, ids, strict=True)

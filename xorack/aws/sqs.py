@@ -7,9 +7,9 @@ import gzip
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, NoRegionError
@@ -18,22 +18,24 @@ from xorack.aws.client import NotAccepted, error_code, is_transient, make_client
 from xorack.aws.log import LOG
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, SendError
-from xorack.core.message import MAX_BODY_BYTES, Rejected, pack
+from xorack.core.message import MAX_BODY_BYTES, Rejected, SendReport, pack
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
 
 __all__ = [
     "DeadLetterQueue",
-    "SendReport",
+    "Entry",
     "group_id",
+    "make_message",
     "queue_client",
     "send",
-    "send_bodies",
-    "send_grouped",
-    "send_packed",
-    "send_with_attributes",
+    "send_messages",
+    "size_of",
     "why_unreachable",
 ]
+
+Entry: TypeAlias = dict[str, Any]
+"""An entry of SendMessageBatch without its id: the last shape of a message."""
 
 _REGION_OF_URL = re.compile(r"https://sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|api\.aws)")
 _AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
@@ -41,6 +43,7 @@ _ENTRIES = 10
 """Most entries of one SendMessageBatch; together they hold at most 1 MiB."""
 _ERROR_BYTES = 1000
 _CUT = " (the body is cut off)"
+_TYPES = {str: "String", int: "Number"}
 _GROUP_CHARACTERS = 128
 """Most characters of a message group's id; all are printable ASCII without blanks."""
 
@@ -92,37 +95,6 @@ def why_unreachable(queue_url: str, client: Any) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class SendReport:
-    """The result of `send`.
-
-    Attributes:
-        messages: SQS messages.
-        requests: Requests in them.
-        bytes: Bytes of their bodies.
-    """
-
-    messages: int
-    requests: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class _Message:
-    position: int
-    body: str
-    attributes: dict[str, Any]
-    group: str | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes as SQS counts them."""
-        size = len(self.body.encode("utf-8", "surrogatepass"))
-        for name, value in self.attributes.items():
-            size += len(name) + len(value["DataType"]) + len(value["StringValue"].encode())
-        return size
-
-
 def group_id(name: str) -> str:
     """Return the ``MessageGroupId`` of a name: itself, or what SQS accepts of it with a hash.
 
@@ -134,11 +106,39 @@ def group_id(name: str) -> str:
     return re.sub("[^!-~]", "_", name)[: _GROUP_CHARACTERS - 17] + "-" + digest
 
 
+def make_message(
+    body: str, group: str | None = None, attributes: Mapping[str, str | int | None] | None = None
+) -> Entry:
+    """Make a message: an entry of SendMessageBatch, still without its id.
+
+    Args:
+        body: The body.
+        group: The name of its group; by default it has none.
+        attributes: The message attributes, text or numbers; None or no text leaves one out.
+    """
+    typed = {
+        name: {"DataType": _TYPES[type(value)], "StringValue": str(value)}
+        for name, value in (attributes or {}).items()
+        if value not in (None, "")
+    }
+    grouped = {} if group is None else {"MessageGroupId": group_id(group)}
+    return {"MessageBody": body, "MessageAttributes": typed, **grouped}
+
+
+def size_of(message: Entry) -> int:
+    """Return the bytes of a message as SQS counts them."""
+    size = len(message["MessageBody"].encode("utf-8", "surrogatepass"))
+    for name, value in message["MessageAttributes"].items():
+        size += len(name) + len(value["DataType"]) + len(value["StringValue"].encode())
+    return size
+
+
 def send(
     queue_url: str,
-    requests: Iterable[Request],
+    requests: Iterable[Request | str],
     client: Any = None,
     *,
+    group: Callable[[Any], str | None] | str | None = None,
     max_bytes: int = 250_000,
     policy: RetryPolicy | None = None,
 ) -> SendReport:
@@ -146,8 +146,10 @@ def send(
 
     Args:
         queue_url: The queue (the stack's output ``QueueUrl``).
-        requests: Any number, consumed lazily.
+        requests: Any number, consumed lazily; also as JSON texts.
         client: A boto3 SQS client; by default one of the default credential chain.
+        group: The name of the messages' group, or a function that returns that of a request, which
+            goes into a message of its group then. The backlog of one group does not delay others.
         max_bytes: The limit of one message's body.
         policy: The limits of retries for messages that were not accepted.
 
@@ -156,91 +158,48 @@ def send(
             ids: those that arrived are not applied twice.
         ArgumentError: The queue URL is empty.
     """
-    return send_grouped(queue_url, {None: requests}, client, max_bytes=max_bytes, policy=policy)
-
-
-def send_grouped(
-    queue_url: str,
-    groups: Mapping[str | None, Iterable[Request]],
-    client: Any = None,
-    *,
-    max_bytes: int = 250_000,
-    policy: RetryPolicy | None = None,
-) -> SendReport:
-    """Send requests as `send` does, each in a message of its group.
-
-    Args:
-        queue_url: The queue.
-        groups: The name of each group to its requests; None for requests of no group.
-        client: A boto3 SQS client; by default one of the default credential chain.
-        max_bytes: The limit of one message's body.
-        policy: The limits of retries for messages that were not accepted.
-    """
     count = 0
 
-    def counted(requests: Iterable[Request]) -> Iterator[Request]:
+    def counted(requests: Iterable[Request | str]) -> Iterator[Request | str]:
         nonlocal count
         for request in requests:
             count += 1
             yield request
 
-    bodies = (
-        (body, group)
-        for group, requests in groups.items()
-        for body in pack(counted(requests), max_bytes)
+    groups: dict[str | None, Iterable[Request | str]] = {}
+    if callable(group):
+        by_group: dict[str | None, list[Request | str]] = defaultdict(list)
+        for request in requests:
+            by_group[group(request)].append(request)
+        groups.update(by_group)
+    else:
+        groups[group] = requests
+    messages = (
+        make_message(body, name)
+        for name, part in groups.items()
+        for body in pack(counted(part), max_bytes)
     )
-    messages, size = _send(queue_url, _in_groups(bodies), client, policy)
-    return SendReport(messages, count, size)
+    return send_messages(queue_url, messages, client, policy)._replace(requests=count)
 
 
-def send_packed(
-    queue_url: str, bodies: Iterable[str], client: Any = None, *, group: str | None = None
-) -> tuple[int, int]:
-    """Send bodies that `xorack.core.message.pack` made, all of one group; see `send`.
-
-    Returns:
-        The number of messages, and of the bytes of their bodies.
-    """
-    return _send(queue_url, _in_groups((body, group) for body in bodies), client, None)
-
-
-def send_with_attributes(
+def send_messages(
     queue_url: str,
-    messages: Iterable[tuple[str, Mapping[str, str]]],
+    messages: Iterable[Entry],
     client: Any = None,
-    *,
-    group: str | None = None,
     policy: RetryPolicy | None = None,
-) -> int:
-    """Send bodies of any content to any standard queue, each with message attributes.
+) -> SendReport:
+    """Send messages of any content to any standard queue.
 
     Args:
         queue_url: The queue.
-        messages: Bodies, each with the values of its attributes of type String; consumed lazily.
+        messages: What `make_message` made; consumed lazily.
         client: A boto3 SQS client; by default one of the default credential chain.
-        group: The group of all messages; by default none.
         policy: The limits of retries for messages that were not accepted.
-
-    Returns:
-        The number of messages.
 
     Raises:
         SendError: Some messages were not accepted. Others may have arrived.
+        ArgumentError: The queue URL is empty.
     """
-    id = None if group is None else group_id(group)
-    entries = (_Message(n, body, _strings(**v), id) for n, (body, v) in enumerate(messages))
-    return _send(queue_url, entries, client, policy)[0]
-
-
-def _in_groups(bodies: Iterable[tuple[str, str | None]]) -> Iterator[_Message]:
-    for position, (body, group) in enumerate(bodies):
-        yield _Message(position, body, {}, None if group is None else group_id(group))
-
-
-def _send(
-    queue_url: str, messages: Iterable[_Message], client: Any, policy: RetryPolicy | None
-) -> tuple[int, int]:
-    """Send messages; return the number of them and of their bytes."""
     if not isinstance(queue_url, str) or not queue_url:
         raise ArgumentError("queue_url", queue_url, "the URL of an SQS queue")
     client = make_client("sqs") if client is None else client
@@ -248,87 +207,35 @@ def _send(
     sent = size = 0
     for batch in _batches(messages):
         if failures := _send_batch(client, queue_url, batch, policy):
-            unsent = [message.body for message in batch if message.position in failures]
+            unsent = [batch[number]["MessageBody"] for number in failures]
             raise SendError(next(iter(failures.values())), queue_url, unsent)
         sent += len(batch)
-        size += sum(message.size for message in batch)
-    return sent, size
+        size += sum(map(size_of, batch))
+    return SendReport(messages=sent, bytes=size)
 
 
-def send_bodies(
-    queue_url: str,
-    bodies: Sequence[tuple[str, int, str | None]],
-    client: Any,
-    *,
-    policy: RetryPolicy,
-) -> dict[int, str]:
-    """Send bodies again, each with the time when it was first sent as the attribute ``sent_at``.
-
-    Args:
-        queue_url: The queue.
-        bodies: Each body, when it was first sent, milliseconds since the epoch, and the
-            ``MessageGroupId`` of its message, if any.
-        client: A boto3 SQS client.
-        policy: The limits of retries for messages that were not accepted.
-
-    Returns:
-        The bodies that were not accepted: position to reason.
-    """
-    failures: dict[int, str] = {}
-    for batch in _batches(_sent_again(n, *entry) for n, entry in enumerate(bodies)):
-        failures.update(_send_batch(client, queue_url, batch, policy))
-    return failures
-
-
-def _sent_again(position: int, body: str, sent_at: int, group: str | None) -> _Message:
-    message = _Message(position, body, _sent_at(sent_at), group)
-    # A malformed body at SQS's limit cannot be split: it goes without its time.
-    return message if message.size <= MAX_BODY_BYTES else _Message(position, body, {}, group)
-
-
-def _sent_at(time: int | None) -> dict[str, Any]:
-    """Return the message attribute that keeps the time when a message was first sent."""
-    return {} if time is None else {"sent_at": {"DataType": "Number", "StringValue": str(time)}}
-
-
-def _strings(**values: str | None) -> dict[str, Any]:
-    """Return message attributes of type String, without those that are None."""
-    return {
-        name: {"DataType": "String", "StringValue": value}
-        for name, value in values.items()
-        if value
-    }
-
-
-def _batches(messages: Iterable[_Message]) -> Iterator[list[_Message]]:
+def _batches(messages: Iterable[Entry]) -> Iterator[list[Entry]]:
     """Group messages by the limits of SendMessageBatch."""
-    batch: list[_Message] = []
-    size = 0
-    for message in messages:
-        if batch and (len(batch) == _ENTRIES or size + message.size > MAX_BODY_BYTES):
+    batch: list[Entry] = []
+    left = MAX_BODY_BYTES
+    for entry in messages:
+        size = size_of(entry)
+        if batch and (len(batch) == _ENTRIES or size > left):
             yield batch
-            batch, size = [], 0
-        batch.append(message)
-        size += message.size
+            batch, left = [], MAX_BODY_BYTES
+        batch.append(entry)
+        left -= size
     if batch:
         yield batch
 
 
 def _send_batch(
-    client: Any, queue_url: str, batch: Sequence[_Message], policy: RetryPolicy
+    client: Any, queue_url: str, batch: Sequence[Entry], policy: RetryPolicy
 ) -> dict[int, str]:
-    """Send one batch; return the messages that were not accepted: position to reason."""
+    """Send one batch; return the messages that were not accepted: number to reason."""
 
-    def call(messages: Mapping[int, _Message]) -> dict[int, NotAccepted]:
-        entries = [
-            {
-                "Id": str(position),
-                "MessageBody": message.body,
-                "MessageAttributes": message.attributes,
-                **({} if message.group is None else {"MessageGroupId": message.group}),
-            }
-            for position, message in messages.items()
-        ]
+    def call(messages: Mapping[int, Entry]) -> dict[int, NotAccepted]:
+        entries = [{"Id": str(number), **entry} for number, entry in messages.items()]
         response = client.send_message_batch(QueueUrl=queue_url, Entries=entries)
         return {
             int(entry["Id"]): NotAccepted(
@@ -337,7 +244,7 @@ def _send_batch(
             for entry in response.get("Failed", [])
         }
 
-    return send_entries({message.position: message for message in batch}, call, policy)
+    return send_entries(dict(enumerate(batch)), call, policy)
 
 
 class DeadLetterQueue:
@@ -364,32 +271,39 @@ class DeadLetterQueue:
         than an invocation that is cut off.
         """
         unsent: dict[int, str] = {}
-        for batch in _batches(_dead_letter(*entry) for entry in enumerate(rejected)):
+        begin = 0
+        for batch in _batches(map(_dead_letter, rejected)):
             if self.policy.time_left() <= 0:
-                unsent.update({message.position: NO_TIME for message in batch})
+                failures = dict.fromkeys(range(len(batch)), NO_TIME)
             else:
-                unsent.update(_send_batch(self.client, self.queue_url, batch, self.policy))
+                failures = _send_batch(self.client, self.queue_url, batch, self.policy)
+            unsent.update({begin + number: reason for number, reason in failures.items()})
+            begin += len(batch)
         if unsent:
             extra = {"failures": len(unsent), "why": next(iter(unsent.values()))}
             LOG.error("rejected requests not sent", extra=extra)
         return sorted(unsent)
 
 
-def _dead_letter(position: int, rejected: Rejected) -> _Message:
+def _dead_letter(rejected: Rejected) -> Entry:
     """Make the message of a rejected request, with its reason and origin as attributes."""
     reason = rejected.reason.encode("ascii", "backslashreplace")[:_ERROR_BYTES].decode()
-    origin = _strings(error=reason, sender=rejected.sender, message_id=rejected.message_id)
-    attributes = {**origin, **_sent_at(rejected.sent_at)}
-    message = _Message(position, rejected.body, attributes)
-    if message.size <= MAX_BODY_BYTES:
-        return message
+    attributes = {
+        "error": reason,
+        "sender": rejected.sender,
+        "message_id": rejected.message_id,
+        "sent_at": rejected.sent_at,
+    }
+    letter = make_message(rejected.body, None, attributes)
+    if size_of(letter) <= MAX_BODY_BYTES:
+        return letter
     # A body at SQS's limit leaves no room for the reason.
     data = rejected.body.encode("utf-8", "surrogatepass")
-    text = base64.b64encode(gzip.compress(data, mtime=0)).decode()
-    packed = _Message(position, text, attributes | _strings(encoding="gzip+base64"))
-    if packed.size <= MAX_BODY_BYTES:
-        return packed
+    packed = base64.b64encode(gzip.compress(data, mtime=0)).decode()
+    letter = make_message(packed, None, {**attributes, "encoding": "gzip+base64"})
+    if size_of(letter) <= MAX_BODY_BYTES:
+        return letter
     # SQS would keep it without a reason, after all of its attempts.
-    attributes |= _strings(error=f"{reason[: _ERROR_BYTES - len(_CUT)]}{_CUT}")
-    room = MAX_BODY_BYTES - _Message(position, "…", attributes).size
-    return _Message(position, data[:room].decode(errors="ignore") + "…", attributes)
+    attributes["error"] = f"{reason[: _ERROR_BYTES - len(_CUT)]}{_CUT}"
+    room = MAX_BODY_BYTES - size_of(make_message("…", None, attributes))
+    return make_message(data[:room].decode(errors="ignore") + "…", None, attributes)

@@ -12,7 +12,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
-from xorack.cli.options import Target, json_option, not_nan, run_option, with_table, yes_option
+from xorack.cli.options import Duration, Target, json_option, run_option, with_table, yes_option
 from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
 from xorack.core.request import MAX_TIMEOUT_SECONDS
@@ -63,10 +63,9 @@ def fail(reason: str, **options: Any) -> int:
 @click.option(
     "--timeout",
     required=True,
-    type=click.FloatRange(min=0, min_open=True, max=MAX_TIMEOUT_SECONDS),
-    callback=not_nan,
-    metavar="SECONDS",
-    help="The time from now to the new deadline.",
+    type=Duration(min=0, min_open=True, max=MAX_TIMEOUT_SECONDS),
+    metavar="TIME",
+    help="The time from now to the new deadline: seconds, or 30m, 2h, 1d.",
 )
 @json_option
 @with_table

@@ -17,12 +17,14 @@ from xorack import __version__
 from xorack.cli import changes, dead_letters, failure_status, listing, screen
 from xorack.cli.among import candidates_in
 from xorack.cli.diff import diff
-from xorack.cli.error_messages import EXPECTED, explain
+from xorack.cli.error_messages import EXPECTED
+from xorack.cli.error_messages import explain as error_text
+from xorack.cli.explain import explain
 from xorack.cli.local import local, local_option, use_local
 from xorack.cli.options import (
+    Duration,
     Target,
     json_option,
-    not_nan,
     with_run,
     with_table,
 )
@@ -95,7 +97,7 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
         screen.say("interrupted", error=True)
         return _INTERRUPTED
     except EXPECTED as error:
-        _print_error(explain(error))
+        _print_error(error_text(error))
         return 2 if isinstance(error, ArgumentError) else 1
 
 
@@ -116,6 +118,7 @@ def _print_error(message: str) -> None:
 \b
   xorack list --stack orders --status failed
   xorack show --stack orders order/17
+  xorack explain --stack orders --run 2026-01-31
   xorack watch --stack orders order/17 order/18 && echo all done
   xorack wait --stack orders --run 2026-01-31 --chains 5000 --timeout 3600
   xorack dead-letters list --stack orders
@@ -213,12 +216,11 @@ def watch(
 @with_run
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
-    callback=not_nan,
+    type=Duration(min=0),
     default=math.inf,
     show_default=False,
-    metavar="SECONDS",
-    help="Give up after this time; 0 polls once.  [default: never]",
+    metavar="TIME",
+    help="Give up after this time: seconds, or 30m, 2h, 1d; 0 polls once.  [default: never]",
 )
 @json_option
 @with_table
@@ -251,6 +253,7 @@ def wait(
 
 for _command in (
     listing.list_,
+    explain,
     changes.fail,
     changes.extend,
     dead_letters.dead_letters,

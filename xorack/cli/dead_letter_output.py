@@ -34,7 +34,6 @@ _STAY = {
     "expired": "older than the {days:g} days for which finished chains are kept. A redrive could "
     "start a chain again that is gone",
 }
-_NONE = "no dead-lettered messages"
 
 
 def to_json(survey: Survey, retention_ms: int, **others: Any) -> dict[str, Any]:
@@ -49,10 +48,18 @@ def to_json(survey: Survey, retention_ms: int, **others: Any) -> dict[str, Any]:
     }
 
 
+def _print_none(survey: Survey) -> None:
+    if survey.selects_nothing and survey.read:
+        read = plural(survey.read, "message")
+        screen.say(f"none of {read} matches", error=True)
+    else:
+        screen.say("no dead-lettered messages")
+
+
 def print_groups(survey: Survey, kinds: Sequence[Kind] = ()) -> None:
     """Print the counts by reason; for a redrive, say which kinds go back."""
     if not survey.seen:
-        screen.say(_NONE)
+        _print_none(survey)
         return
     rows = [
         {
@@ -88,7 +95,7 @@ def print_messages(survey: Survey, *, as_json: bool) -> None:
     if as_json:
         return
     if not survey.messages:
-        screen.say(_NONE)
+        _print_none(survey)
     elif (more := survey.seen - len(survey.messages)) or not survey.complete:
         count = f"{more:,} more" if survey.complete else "more"
         screen.say(f"there are {count}: --limit shows more messages", error=True)
@@ -136,23 +143,24 @@ def run_redrive(
     """Show the dead-lettered messages, ask, send messages back; return the exit status."""
     count = survey.count(*kinds)
     nothing_to_move = survey.complete and not count
+    none = int(survey.selects_nothing)
     if look and as_json:
         print_messages(survey, as_json=True)
-        return 0
+        return none
     if as_json:
         moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
         value = to_json(survey, redrive.retention_ms, moved=moved)
         for group in value["groups"]:
             group["chosen"] = group["kind"] in kinds
         screen.print_json(value)
-        return 0
+        return none
     print_groups(survey, kinds)
     _print_stay(survey, kinds, redrive.retention_ms / _DAY_MS)
     if look and survey.seen:
         screen.say("")
         print_messages(survey, as_json=False)
     if look or not survey.seen:
-        return 0
+        return none
     if nothing_to_move:
         screen.say("nothing to send back")
         return 0
@@ -185,7 +193,7 @@ def run_delete(
     if not count or (as_json and not yes):
         if as_json:
             screen.print_json({"selected": sorted(survey.ids), "deleted": 0})
-        return 0
+        return int(survey.selects_nothing)
     if not yes and not screen.ask(f"Delete {plural(count, 'message')}?"):
         screen.say("nothing was deleted")
         return 1

@@ -6,16 +6,18 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
+from xorack.aws.sqs import send as send_requests
 from xorack.cli import dead_letter_output as output
 from xorack.cli import screen
 from xorack.cli.options import Target, json_option, run_option, text_option, with_stack, yes_option
-from xorack.ops.dead_letters import KINDS, Kind, Selector
+from xorack.ops.dead_letters import KINDS, Kind, Selector, corrected
 from xorack.ops.redrive import MAX_READ, Redrive
 from xorack.ops.run import Run
+from xorack.ops.text import plural
 
 __all__ = ["dead_letters", "redrive"]
 
@@ -125,10 +127,11 @@ def dead_letters(context: click.Context) -> None:
 @_with_selector(*KINDS)
 @json_option
 @_with_source
-def list_(selector: Selector, as_json: bool, source: _Source) -> None:
+def list_(selector: Selector, as_json: bool, source: _Source) -> int:
     """Count the messages by reason.
 
-    Without ID and options, reads about 1,000 messages; with them, up to 100,000.
+    Without ID and options, reads about 1,000 messages; with them, up to 100,000. The exit status
+    is 1 if no message matches.
     """
     queues = source.open()
     survey = queues.survey(selector, limit=_limit(selector))
@@ -136,6 +139,7 @@ def list_(selector: Selector, as_json: bool, source: _Source) -> None:
         screen.print_json(output.to_json(survey, queues.retention_ms))
     else:
         output.print_groups(survey)
+    return int(survey.selects_nothing)
 
 
 @dead_letters.command(epilog="Example: xorack dead-letters show --kind malformed --limit 3")
@@ -148,15 +152,17 @@ def list_(selector: Selector, as_json: bool, source: _Source) -> None:
 )
 @json_option
 @_with_source
-def show(selector: Selector, limit: int, as_json: bool, source: _Source) -> None:
+def show(selector: Selector, limit: int, as_json: bool, source: _Source) -> int:
     """Show messages with body, invalid value, reason, sender and times.
 
-    Cuts long values. With --json, prints one object a line, with the whole body.
+    Cuts long values. With --json, prints one object a line, with the whole body. The exit status
+    is 1 if no message matches.
     """
     # Any message may be among the last: read as many as it takes.
     most = limit if selector == Selector() else MAX_READ
     survey = source.open().survey(selector, limit=most, keep=limit)
     output.print_messages(survey, as_json=as_json)
+    return int(survey.selects_nothing)
 
 
 @dead_letters.command(epilog="Example: xorack dead-letters delete --kind expired --save gone.json")
@@ -225,6 +231,24 @@ def redrive(selector: Selector, queue: str | None, source: _Source, **flags: Any
     keep = _SHOWN if flags["look"] else 0
     survey = queues.survey(selector, limit=_limit(selector), keep=keep)
     return output.run_redrive(queues, survey, kinds, **flags)
+
+
+@dead_letters.command(epilog="Example: xorack dead-letters send corrected.json")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@text_option("--queue", metavar="URL", help="The queue to send to, instead of the stack's.")
+@with_stack
+def send(file: TextIO, queue: str | None, target: Target) -> None:
+    """Send corrected messages, or say what is wrong with them.
+
+    FILE has one JSON object a line; - is stdin. It is what `show --json` prints, with its ``body``
+    corrected, or a body. If a request is invalid, nothing is sent. Then delete the dead letters.
+    """
+    read, problems = corrected(file)
+    if problems:
+        raise click.ClickException(f"nothing was sent: {'; '.join(problems)}")
+    url = queue or target.find_stack(", or the queue with --queue").queue_url
+    report = send_requests(url, read, target.client("sqs"))
+    screen.say(f"{plural(report.requests, 'request')} sent")
 
 
 dead_letters.add_command(redrive)

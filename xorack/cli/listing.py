@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from xorack.cli import screen
-from xorack.cli.options import Target, json_option, not_nan, run_option, text_option, with_table
+from xorack.cli.options import Duration, Target, json_option, run_option, text_option, with_table
 from xorack.core.errors import NotAChainError
 from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.ops.listing import ORDERS, ChainFilter, Order, list_chains
@@ -32,12 +32,11 @@ __all__ = ["list_"]
 @text_option("--reason", metavar="TEXT", help="Only chains with TEXT in the reason of the failure.")
 @click.option(
     "--older-than",
-    type=click.FloatRange(min=0, max=MAX_TIMEOUT_SECONDS),
-    callback=not_nan,
+    type=Duration(min=0, max=MAX_TIMEOUT_SECONDS),
     default=0.0,
     show_default=False,
-    metavar="SECONDS",
-    help="Only chains created at least this long ago.",
+    metavar="TIME",
+    help="Only chains created at least this long ago: seconds, or 30m, 2h, 1d.",
 )
 @click.option(
     "--order",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +18,10 @@ from xorack.ops.run import Run
 from xorack.ops.stack import StackOutputs, find_stack, open_table
 
 __all__ = [
+    "Duration",
+    "Number",
     "Target",
     "json_option",
-    "not_nan",
     "run_option",
     "text_option",
     "with_run",
@@ -27,6 +29,38 @@ __all__ = [
     "with_table",
     "yes_option",
 ]
+
+
+class Number(click.FloatRange):
+    """A number of a range: click finds NaN in every range."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail("nan is not a number", param, ctx)
+        return number
+
+
+class Duration(Number):
+    """Seconds, or a number with its unit: ``90``, ``30m``, ``1.5h``."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return seconds."""
+        match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if match is not None:
+            value = str(float(match[1]) * _SECONDS[match[2]])
+        return super().convert(value, param, ctx)
+
+
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(s|m|min|h|d)")
 
 
 @dataclass(frozen=True)
@@ -67,13 +101,6 @@ def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str 
     return value
 
 
-def not_nan(_: click.Context, __: click.Parameter, value: float) -> float:
-    """Reject NaN, which click finds in every range."""
-    if math.isnan(value):
-        raise click.BadParameter("nan is not a number")
-    return value
-
-
 def _run(_: click.Context, __: click.Parameter, value: str | None) -> Run | None:
     """Check a run's name."""
     try:
@@ -100,9 +127,9 @@ def with_run(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option(
         "--interval",
-        type=click.FloatRange(min=0.1, max=3600),
-        callback=not_nan,
+        type=Duration(min=0.1, max=3600),
         default=2.0,
+        metavar="TIME",
         help="Seconds between polls, or more if a poll takes long.",
     )
     @functools.wraps(command)

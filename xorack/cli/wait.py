@@ -31,9 +31,16 @@ def run_wait(
         timeout_seconds: Time after which to give up.
         as_json: Print the summary as JSON.
     """
-    update = poll_to_end(
-        watcher, interval_seconds, lambda _, error: say_retrying(error), timeout_seconds
-    )
+    said: set[str] = set()
+
+    def show(update: WatchUpdate, error: str) -> None:
+        say_retrying(error)
+        for tag in update.not_found:
+            if tag not in said:
+                screen.say(f"{printable(tag)} does not exist yet: waiting for it", error=True)
+        said.update(update.not_found)
+
+    update = poll_to_end(watcher, interval_seconds, show, timeout_seconds)
     print_summary(update, as_json=as_json)
     if not update.done:
         screen.say("timed out", error=True)

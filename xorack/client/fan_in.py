@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from xorack.aws.log import LOG, log_chain
-from xorack.aws.sqs import send_with_attributes
+from xorack.aws.sqs import Entry, make_message, send_messages
 from xorack.client.event_tag import layers
 from xorack.client.names import Part
 from xorack.client.token import Keys, Token, TokenKey
@@ -286,10 +286,11 @@ def fan_out(
         ArgumentError: Two messages have one name.
     """
 
-    def packed() -> Iterator[tuple[str, dict[str, str]]]:
+    def packed() -> Iterator[Entry]:
         for child, body in messages.items() if isinstance(messages, Mapping) else messages:
             text = body if isinstance(body, str) else json.dumps(body)
             parts = child if isinstance(child, tuple) else (child,)
-            yield text, {} if step is None else {name: str(step.child(*parts))}
+            token = None if step is None else str(step.child(*parts))
+            yield make_message(text, group, {name: token})
 
-    return send_with_attributes(queue_url, packed(), client, group=group)
+    return send_messages(queue_url, packed(), client).messages

@@ -23,7 +23,7 @@ from typing import Any, get_args
 
 from xorack.aws.client import PerProcess
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import queue_client, send_grouped
+from xorack.aws.sqs import queue_client, send
 from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.hashing import child_id, unit_id
@@ -36,8 +36,8 @@ _MOST_IDS = 40
 """Most ids of a request. A few more take as many bytes as the smallest traced stamp."""
 
 
-def _group_of(tag: str) -> str | None:
-    run, slash, _ = tag.partition("/")
+def _group_of(request: Request) -> str | None:
+    run, slash, _ = request.tag.partition("/")
     return run if run and slash else None
 
 
@@ -308,10 +308,8 @@ class Tracker:
         collected = _BATCHES.get().get(self)
         if collected is not None and collected.add(requests):
             return
-        groups: dict[str | None, list[Request]] = {}
-        for request in requests:
-            groups.setdefault(self.group or _group_of(request.tag), []).append(request)
-        send_grouped(self.queue_url, groups, self.client, policy=self.policy)
+        group = self.group or _group_of
+        send(self.queue_url, requests, self.client, group=group, policy=self.policy)
 
 
 class Step:

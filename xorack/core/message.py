@@ -20,8 +20,8 @@ __all__ = [
     "VERSION",
     "Parsed",
     "Rejected",
+    "SendReport",
     "pack",
-    "pack_texts",
     "parse",
     "reject",
 ]
@@ -62,6 +62,20 @@ class Rejected(NamedTuple):
     sent_at: int | None = None
     message_id: str | None = None
     sender: str | None = None
+
+
+class SendReport(NamedTuple):
+    """What was sent.
+
+    Attributes:
+        messages: SQS messages.
+        requests: Requests in them.
+        bytes: Bytes of their bodies.
+    """
+
+    messages: int = 0
+    requests: int = 0
+    bytes: int = 0
 
 
 class Parsed(NamedTuple):
@@ -219,11 +233,11 @@ def _skip_space(text: str, at: int) -> int:
     return at
 
 
-def pack(requests: Iterable[Request], max_bytes: int = 250_000) -> Iterator[str]:
+def pack(requests: Iterable[Request | str], max_bytes: int = 250_000) -> Iterator[str]:
     """Pack requests into as few messages as their order allows.
 
     Args:
-        requests: Any number, consumed lazily.
+        requests: Any number, consumed lazily; also as JSON texts.
         max_bytes: The limit of one body, 1,024 to 1,048,576. A single request may exceed it; no
             valid request exceeds the 1 MiB of SQS.
 
@@ -235,12 +249,8 @@ def pack(requests: Iterable[Request], max_bytes: int = 250_000) -> Iterator[str]
     """
     if not 1024 <= max_bytes <= MAX_BODY_BYTES:
         raise ArgumentError("max_bytes", max_bytes, f"1024 to {MAX_BODY_BYTES}")
-    yield from pack_texts(map(_json, requests), max_bytes)
-
-
-def pack_texts(requests: Iterable[str], max_bytes: int = 250_000) -> Iterator[str]:
-    """Pack requests that are JSON texts already; see `pack`."""
-    yield from map(_body, _grouped(requests, max_bytes))
+    texts = (one if isinstance(one, str) else _json(one) for one in requests)
+    yield from map(_body, _grouped(texts, max_bytes))
 
 
 def _grouped(texts: Iterable[str], max_bytes: int) -> Iterator[list[str]]:

@@ -21,8 +21,9 @@ from xorack.acker.parallel import Workers
 from xorack.aws.client import error_code
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import send_bodies
-from xorack.core.errors import SendError, StateError
+from xorack.aws.sqs import Entry, make_message, send_messages, size_of
+from xorack.core.errors import StateError
+from xorack.core.message import MAX_BODY_BYTES
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.dead_letters import KINDS, DeadMessage, Group, Kind, Selector, add_to_groups
 
@@ -53,6 +54,7 @@ class Survey:
         total: Messages in the queue; SQS's approximate count if not all were read.
         complete: True if all selected messages were read.
         selector: The selection.
+        read: Messages that were read, selected or not.
         ids: The ids of the messages.
         messages: The first of the messages, as many as the caller asked for.
     """
@@ -61,12 +63,18 @@ class Survey:
     total: int
     complete: bool
     selector: Selector = field(default_factory=Selector)
+    read: int = 0
     ids: set[str] = field(default_factory=set)
     messages: list[DeadMessage] = field(default_factory=list)
 
     def count(self, *kinds: Kind) -> int:
         """Count the messages of these kinds."""
         return sum(group.count for group in self.groups if group.kind in kinds)
+
+    @property
+    def selects_nothing(self) -> bool:
+        """True if a selection matches none of the messages."""
+        return not self.seen and self.selector != Selector()
 
     @property
     def seen(self) -> int:
@@ -154,6 +162,7 @@ class Redrive:
                 new = [message for message in messages if message.id not in handles]
                 handles.update((message.id, message.handle) for message in messages)
                 chosen = [message for message in new if survey.selector.matches(message)]
+                survey.read = len(handles)
                 survey.groups = add_to_groups(groups, chosen)
                 survey.ids.update(message.id for message in chosen)
                 survey.messages += chosen[: max(0, keep - len(survey.messages))]
@@ -281,11 +290,8 @@ class Redrive:
 
     def _send(self, messages: Sequence[DeadMessage]) -> None:
         """Send messages back to the queue."""
-        bodies = [(body, one.sent_at, one.group) for one in messages for body in one.bodies]
-        if problems := send_bodies(self.queue_url, bodies, self._client, policy=_POLICY):
-            reason = next(iter(problems.values()))
-            unsent = [bodies[position][0] for position in problems]
-            raise SendError(reason, self.queue_url, unsent)
+        again = [_again(body, one) for one in messages for body in one.bodies]
+        send_messages(self.queue_url, again, self._client, _POLICY)
 
     def _release(self, handles: Sequence[str]) -> None:
         """Show messages to others at once; if that fails, they reappear by themselves."""
@@ -329,6 +335,12 @@ class Redrive:
             return int(parsedate_to_datetime(date).timestamp() + 1) * 1000
         except (KeyError, ValueError):
             return milliseconds()
+
+
+def _again(body: str, dead: DeadMessage) -> Entry:
+    message = make_message(body, dead.group, {"sent_at": dead.sent_at})
+    # A malformed body at SQS's limit cannot be split: it goes without its time.
+    return message if size_of(message) <= MAX_BODY_BYTES else make_message(body, dead.group)
 
 
 def _by_tens(work: Callable[[Sequence[_Item]], object], items: Sequence[_Item]) -> None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError
+from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import Observed, Output, proof_of
 from xorack.spark.finishing import advance, finish, settle
 from xorack.spark.names import Rows
-from xorack.spark.sending import Sent, send
+from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.units import parse_id, signed, unit_column
 
@@ -195,7 +196,7 @@ class TrackedRows(Rows):
         """
         proof = proof_of(self, written, observed, read)
         with settle(self, proof, rows) as settled:
-            sent = Sent()
+            sent = SendReport()
             if settled.chains:
                 sent = send(finish(self, settled), self.tracking.queue, settled.cells)
             if settled.error is not None:

@@ -6,21 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xorack.core.errors import ArgumentError, SendError
+from xorack.core.message import SendReport
 from xorack.spark.errors import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Queue", "Sent", "check_queue", "send"]
-
-
-class Sent(NamedTuple):
-    """Numbers of SQS messages, of the requests in them, and of the bytes of their bodies."""
-
-    messages: int = 0
-    requests: int = 0
-    bytes: int = 0
+__all__ = ["Queue", "check_queue", "send"]
 
 
 class Queue(NamedTuple):
@@ -59,7 +52,7 @@ def check_queue(spark: SparkSession, queue: Queue) -> None:
         raise ArgumentError("queue_url", problem=row["problem"])
 
 
-def send(requests: DataFrame, queue: Queue, cells: int | None) -> Sent:
+def send(requests: DataFrame, queue: Queue, cells: int | None) -> SendReport:
     """Send requests from the tasks.
 
     Args:
@@ -80,24 +73,14 @@ def send(requests: DataFrame, queue: Queue, cells: int | None) -> Sent:
     def send_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from xorack.aws.sqs import send_packed
-        from xorack.core.message import pack_texts
+        from xorack.aws import sqs
         from xorack.spark.packing import request_texts
 
-        count = 0
-
-        def texts() -> Iterator[str]:
-            nonlocal count
-            for batch in batches:
-                count += batch.num_rows
-                yield from request_texts(batch, cells)
-
-        bodies, client = pack_texts(texts()), queue.client()
-        messages, size = send_packed(queue.url, bodies, client, group=queue.run_id)
-        sent = {"messages": [messages], "requests": [count], "bytes": [size]}
-        yield pa.RecordBatch.from_pydict(sent)
+        texts = (text for batch in batches for text in request_texts(batch, cells))
+        sent = sqs.send(queue.url, texts, queue.client(), group=queue.run_id)
+        yield pa.RecordBatch.from_pylist([sent._asdict()])
 
     schema = "messages long, requests long, bytes long"
     with plain_errors(SendError):
         tasks = requests.mapInArrow(send_partition, schema).collect()
-    return Sent(*map(sum, zip(*tasks, strict=True)))
+    return SendReport(*map(sum, zip(*tasks, strict=True)))

@@ -1,8 +1,8 @@
-"""Why rows are missing: what they have in common and the others do not.
+"""Why some rows are missing, or some chains failed: what they have in common, and others do not.
 
 Sources: Abuzaid and others, "DIFF: a relational interface for large-scale data explanation" (VLDB
 2018), and Wu and Madden, "Scorpion: explaining away outliers in aggregate queries" (VLDB 2013). The
-rows compared are samples in memory; no job runs here.
+rows compared are in memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_PAIRED = 12
 """Conditions that are paired with each other: the best ones."""
 _CHANCE = 0.01
 """Most probability with which chance alone makes a finding, over all that were looked at."""
-_MOST_CHARACTERS = 60
+_MOST_CHARACTERS = 100
 _GAIN = 1.1
 """How much more two conditions must tell than one."""
 
@@ -78,7 +78,7 @@ class Explanation:
 
 
 def explain(
-    missing: Sequence[Row], rows: Sequence[Row], count: int, total: int, word: str = "missing"
+    missing: Sequence[Row], rows: Sequence[Row], count: int, total: int, word: str = "missing row"
 ) -> Explanation:
     """Find the conditions that tell missing rows from all rows.
 
@@ -87,7 +87,7 @@ def explain(
         rows: All rows, or a sample of them, the missing ones among them.
         count: How many rows are missing.
         total: How many rows there are in all.
-        word: What these rows are, for the sentence.
+        word: What these rows are, for the sentence: an adjective and a noun.
 
     Returns:
         What chance alone explains with a probability of at most one in ten thousand.
@@ -95,10 +95,10 @@ def explain(
     if not count:
         return Explanation("", ())
     if not missing or not rows:
-        return Explanation(f"None of the {count:,} {word} rows could be named to be compared", ())
+        return Explanation(f"None of the {count:,} {word}s could be named to be compared", ())
     counted = [
         (name, Counter(row[name] for row in missing), Counter(row[name] for row in rows))
-        for name in missing[0]
+        for name in dict.fromkeys(name for row in missing for name in row)
     ]
     sizes = len(missing), len(rows), count / max(total, count)
     singles = [
@@ -188,27 +188,30 @@ def _equals(value: Any) -> Callable[[Any], bool]:
 
 def _text(value: Any) -> str:
     if isinstance(value, datetime):
-        text = value.isoformat(" ")
-    else:
-        text = repr(value) if isinstance(value, (str, bytes)) else str(value)
-    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "..."
+        return value.isoformat(" ")
+    if not isinstance(value, (str, bytes)):
+        return str(value)
+    return repr(value[:_MOST_CHARACTERS]) + ("..." if len(value) > _MOST_CHARACTERS else "")
 
 
 def _sentence(findings: Sequence[Finding], looked: int, count: int, total: int, word: str) -> str:
-    rows = f"{looked:,} {word} row{'' if looked == 1 else 's'}"
+    state, _, noun = word.partition(" ")
+    rows = f"{looked:,} {word}{'' if looked == 1 else 's'}"
     if looked < count:
-        rows = f"{looked:,} that were looked at of {count:,} {word} rows"
+        rows = f"{looked:,} that were looked at of {count:,} {word}s"
+    if count >= total:
+        return f"All {count:,} {noun}s are {state}"
     if not findings:
-        return f"No column tells the {rows} from the others"
+        return f"Nothing tells the {rows} from the others"
     best = findings[0]
-    have = "has" if rows.endswith("row") else "have"
+    have = "has" if rows.endswith(noun) else "have"
     who = "The" if have == "has" else "All"
     if best.missing < 1:
         who = f"{_percent(best.missing)} of the"
-    rest = f"{_percent(best.all)} of all rows"
+    rest = f"{_percent(best.all)} of all {noun}s"
     # The sample may miss it by a little.
     if best.missing * count >= 0.99 * best.all * total:
-        rest += f", all of which are {word}"
+        rest += f", all of which are {state}"
     return f"{who} {rows} {have} {best.what} ({rest})"
 
 

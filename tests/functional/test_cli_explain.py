@@ -1,0 +1,98 @@
+"""`xorack explain`, over moto in process."""
+
+import json
+
+import pytest
+
+from tests.support.cli import TAG, apply, assert_error, finish, start
+from tests.support.dead_letters import put
+from tests.support.functions import message
+from xorack import Token, Tracker, plain, traced, unit_id
+from xorack.core.request import Request
+
+RUN = "2026-01-31"
+
+
+def lines_of(result):
+    """Return what is printed, by name: a list of lines each."""
+    status, out, err = result
+    assert (status, err) == (0, [])
+    values, name = {}, ""
+    for line in out:
+        name = line[:12].strip() or name
+        values.setdefault(name, []).append(line[13:].strip())
+    return values
+
+
+@pytest.fixture
+def run(stack):
+    """Orders of a run: those of the EU lack a bill and have failed."""
+    tracker = Tracker(stack.queue_url)
+    for number in range(40):
+        country = "eu" if number % 4 == 0 else "us"
+        tag = f"{RUN}/{country}/{number}"
+        root = unit_id(tag)
+        detail = {"carrier": "ship" if number < 30 else "rail"}
+        apply(stack, Request("create", tag, "c", traced(root), 1, timeout=3600, detail=detail))
+        step = tracker.step(Token(root, (tag,)))
+        bill, _ = step.child("bill"), step.child("line", number) if number == 0 else None
+        apply(stack, *step.requests())
+        if country == "us":
+            apply(stack, *tracker.step(bill).requests())
+        else:
+            apply(stack, Request("fail", tag, "f", reason="no VAT number"))
+    return RUN
+
+
+def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp_path):
+    names = tmp_path / "names.txt"
+    names.write_text("bill\nparcel\n")
+    shown = lines_of(xorack("explain", "--run", run, "--among", names))
+    assert shown["run"] == [f"10 of 40 chains of run {RUN} have failed"]
+    assert shown["why"][0] == (
+        "All 10 failed chains have part 2 = 'eu' (25 % of all chains, all of which are failed)"
+    )
+    assert shown["reasons"] == ["10  no VAT number"]
+    assert shown["outstanding"] == ["10  bill", "1  units without a name: give --among"]
+    assert len(shown["tags"]) == 10
+    (found,) = map(json.loads, xorack("explain", "--run", run, "--json")[1])
+    assert (found["state"], found["count"], found["unnamed"]) == ("failed", 10, 11)
+    assert found["findings"][0]["what"] == "part 2 = 'eu'"
+
+
+def test_unfinished_chains_and_runs_without_chains(stack, xorack):
+    start(stack, f"{RUN}/a", timeout=3600)
+    apply(stack, Request("create", f"{RUN}/b", "c", traced(unit_id(f"{RUN}/b")), 1, timeout=3600))
+    shown = lines_of(xorack("explain", "--run", RUN))
+    assert shown["run"] == [f"2 of 2 chains of run {RUN} are unfinished"]
+    assert "1  the chain's own unit: its first step did not end" in shown["outstanding"]
+    assert shown["outstanding"][-1].endswith("units without a name: give --among")
+    status, out, _ = xorack("explain", "--run", "other")
+    assert (status, out[0][13:]) == (
+        1,
+        "no chain of 0 chains of run other has failed or is unfinished",
+    )
+
+
+def test_a_chain(stack, xorack, sqs, tmp_path):
+    outstanding = start(stack, timeout=3600)
+    apply(stack, Request("note", TAG, "n", text="All 2 missing rows have line = 7"))
+    put(stack, message(Request("stamp", TAG, "late", traced(7))), error="tag: 'x' is not there")
+    shown = lines_of(xorack("explain", TAG))
+    assert shown["status"] == ["open: 4 of 6 units finished"]
+    assert shown["why"] == ["All 2 missing rows have line = 7"]
+    assert sorted(shown["outstanding"]) == sorted(outstanding)
+    assert shown["last step"][0].endswith(" ago")
+    assert shown["dead letters"] == ["1 rejected: tag: '…' is not there"]
+    finish(stack, TAG)
+    assert lines_of(xorack("explain", TAG))["status"][0].startswith("acked: ")
+
+
+def test_errors(stack, xorack):
+    assert_error(xorack("explain"), 2, "Missing TAG or --run")
+    assert_error(xorack("explain", "a", "--run", "b"), 2, "TAG excludes --run")
+    assert_error(xorack("explain", "a", "--root", "b"), 2, "--root goes with TAG and --among")
+    assert_error(xorack("explain", "none"), 1, "tag: 'none' does not exist")
+    start(stack, "plain", timeout=3600)
+    apply(stack, Request("stamp", "plain-2", "s", plain(9), 1))
+    assert lines_of(xorack("explain", "plain-2"))["create"][0].startswith("has not come")
