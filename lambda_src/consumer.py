@@ -102,6 +102,7 @@ def _emit_metrics(result: BatchResult) -> dict[str, int]:
         Metric.CHAINS_FAILED_ON_REQUEST: failed,
         Metric.EVENTS_PUBLISHED: result.events,
         Metric.EVENTS_PENDING: result.events_pending,
+        Metric.DELIVERIES_REFUSED: result.refused,
         Metric.WRITES: result.stats.writes,
         Metric.CONFLICTS: result.stats.conflicts,
         Metric.MARKS_SPILLED: result.stats.spilled,

@@ -136,7 +136,7 @@ class Services:
         """The circuit breakers of the channels: they remember failures across invocations."""
         from xorack.acker.breaker import CircuitBreaker
 
-        return {channel: CircuitBreaker() for channel in (EVENT, *self.resumes)}
+        return {channel: CircuitBreaker() for channel in (EVENT, *RESUME_KINDS)}
 
     def invocation(self, context: Any, *, attempts: int = 1000) -> Invocation:
         """Start an invocation. The time-outs of calls follow from its time, or an earlier one's.
@@ -249,7 +249,8 @@ class Invocation:
         find_table = services.find_table(self.store(1))
         client = self.client("events", 1)
         bus = EventBus(services.bus_name, client, find_table=find_table, policy=policy)
-        resumers = {kind: self._resumer(kind, policy) for kind in services.resumes}
+        # Also the kinds that the settings do not permit any more: AWS refuses, and that has an end.
+        resumers = {kind: self._resumer(kind, policy) for kind in RESUME_KINDS}
         channels: dict[str, Publisher] = {EVENT: bus, **resumers}
         return Outbox(writer, channels, workers=services.workers, breakers=services.breakers)
 

@@ -49,6 +49,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Metric.CHAINS_NEVER_CREATED: result.ended[NEVER_CREATED],
         Metric.EVENTS_PUBLISHED: result.events,
         Metric.EVENTS_PENDING: result.events_pending,
+        Metric.DELIVERIES_REFUSED: result.refused,
         # Gauges that only the sweeper emits: number and age of the events that stay pending.
         Metric.EVENTS_PENDING_AFTER_SWEEP: result.events_pending,
         Metric.EVENTS_PENDING_SECONDS: max(0, now - (result.pending_since or now)) // 1000,

@@ -12,9 +12,9 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.item import due_shard
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
+from xorack.core.delivery import mark_delivered
 from xorack.core.errors import NotAChainError
 from xorack.core.marks import mark_key
-from xorack.core.transitions import mark_delivered
 from xorack.errors import ConflictError, UnavailableError
 
 DAY = 86_400_000
@@ -37,7 +37,7 @@ def test_the_last_writer_decides_how_long_a_finished_chain_is_kept(aws, store):
     """The stack's sweeper, if a client with another retention ended the chain."""
     ended = Chain("t", b"\0", "acked", version=1, ended_at=DAY, event_pending=True)
     DynamoDBStore(aws.table_name, client=store.table.client, retention_ms=DAY).write(None, ended)
-    store.write(ended, mark_delivered(ended, ["event"]))
+    store.write(ended, mark_delivered(ended, ["event"], now=1))
     assert aws.item("t")["expires_at"] == {"N": str(31 * DAY // 1000 + 1)}
 
 

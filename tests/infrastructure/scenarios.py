@@ -53,6 +53,7 @@ class Scenario:
         sweep_problems: Chains that a sweep could not end.
         chains_failed: Chains that fail.
         pending_seconds: Age of the oldest event that stays pending.
+        refused: Events and callbacks that are refused for the first time, or given up.
         looks: 1 while somebody looks at the dead letters, which hides them.
         sqs_from: First minute of which SQS has data of the queue.
     """
@@ -71,6 +72,7 @@ class Scenario:
     sweep_problems: Of = _NONE
     chains_failed: Of = _NONE
     pending_seconds: Of = _NONE
+    refused: Of = _NONE
     looks: Of = _NONE
     sqs_from: int = 0
     _queue: list[_Message] = field(default_factory=list, init=False)
@@ -159,6 +161,7 @@ class Scenario:
                 minute, "xorack", names.service, ChainsFailed=self.chains_failed(minute),
                 SweepProblems=self.sweep_problems(minute),
                 EventsPendingSeconds=self.pending_seconds(minute),
+                DeliveriesRefused=self.refused(minute),
             )  # fmt: skip
 
 

@@ -6,7 +6,9 @@ from functools import partial
 import pytest
 
 from infra.synth import ROOT
+from tests.support.slow import BAD, START, SlowFunctions
 from xorack.cdk.alarms import PAGE, TICKET
+from xorack.core.chain import Chain
 
 from .cloudwatch import CloudWatch, MetricAlarm, Points, Rules, compute, judge
 from .scenarios import Scenario, between, constant
@@ -129,6 +131,8 @@ PROBLEMS = {
         None, set(), {"ConsumerNearTimeout", "SweeperNearTimeout"}),
     "chains that cannot end": (
         Scenario(sweep_problems=between(FROM, 999, 1)), None, set(), {"SweepProblems"}),
+    "a refused callback": (
+        Scenario(refused=between(FROM, FROM + 1, 1)), None, set(), {"DeliveriesRefused"}),
     "errors now and then": (Scenario(errors=lambda minute: minute >= FROM and minute % 7 == 0),
         None, set(), {"ConsumerErrors"}),
 }  # fmt: skip
@@ -195,6 +199,43 @@ def test_dead_letters_that_nobody_handles_come_back_to_mind(template):
     cloudwatch.run(scenario.data(template, range(hours.stop)), hours)
     (start,) = starts(cloudwatch, "DeadLettersOld")
     assert 5 * 24 * 60 < start - 60 <= 5 * 24 * 60 + 60
+
+
+FAULTS = {
+    "chains_failed": lambda minute: 30 * (minute == 300),
+    "rejected": lambda minute: int(minute == 2_000),
+    "sweeps": lambda minute: int(not 2_500 <= minute < 2_530),
+    "throttled": lambda minute: 5 * (3_500 <= minute < 3_530),
+}
+"""Four faults in three days."""
+EXPECTED = [(300, TICKET), (2_000, TICKET), (2_500, PAGE), (3_500, TICKET)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", [0, 1])
+def test_a_refused_token_hides_no_other_problem(monkeypatch, template, tokens):
+    """Its alarm is a ticket at the first refusal and one a day later, and never a page."""
+    days = range(3 * 24 * 60)
+    functions = SlowFunctions(monkeypatch)
+    pending, refused = {}, {}
+    for number in range(tokens):
+        functions.table.chains[f"t{number}"] = Chain(
+            f"t{number}", b"\0", "acked", ended_at=START * 1000, due_at=1,
+            resume=f'{{"step_functions":"{BAD}"}}', resume_pending=True,
+        )  # fmt: skip
+    for minute, figures in functions.sweep_each_minute(len(days)):
+        pending[minute] = figures["EventsPendingSeconds"]
+        refused[minute] = figures["DeliveriesRefused"]
+    scenario = Scenario(pending_seconds=pending.get, refused=refused.get, **FAULTS)
+    cloudwatch = CloudWatch(template, Rules())
+    cloudwatch.run(scenario.data(template, days), days)
+    messages = [(minute, name) for minute, name, _ in cloudwatch.messages]
+    for at, name in EXPECTED:
+        (near,) = [one for one in messages if one[1] == name and at <= one[0] < at + 60]
+        messages.remove(near)
+    own = [15, 24 * 60 + 15][: 2 * tokens]
+    assert [name for _, name in messages] == [TICKET] * len(own)
+    assert all(0 <= minute - at < 60 for (minute, _), at in zip(messages, own, strict=True))
 
 
 # -- the rules, by the tables of the user guide ----------------------------------------------------

@@ -5,6 +5,7 @@ with a visibility time-out. The bus: entries fail one by one. `Client` injects t
 """
 
 import json
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -114,11 +115,12 @@ class AWS:
     A degraded call leaves out a part: of the batch, of its effects or of the response.
     """
 
-    def __init__(self, world: World, options: Options, oracle: Oracle) -> None:
+    def __init__(self, world: World, options: Options, oracle: Oracle, *, refuses: bool) -> None:
         self.random = world.random
         self.failed_entry = options.failed_entry
         self.oracle = oracle
         self.closed_tasks: set[str] = set()
+        self.refuses = refuses
         self.table = Table(world, options, oracle)
         self.queue = Queue(world, options, oracle)
 
@@ -218,6 +220,11 @@ class AWS:
     def _close_task(self, operation: str, token: str, detail: str, status: str) -> dict:
         if token in self.closed_tasks:
             raise failure("TaskTimedOut", operation, 400)
+        world = self.table.world
+        # By its hash, a quarter of the tokens.
+        if not world.faultless and self.refuses and zlib.crc32(token.encode()) % 4 == 0:
+            world.fault_counts["refused"] += 1
+            raise failure("AccessDeniedException", operation, 400)
         self.closed_tasks.add(token)
         self.oracle.resumed(token, json.loads(detail), status)
         return {}

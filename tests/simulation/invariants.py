@@ -164,6 +164,17 @@ class FinalWrite(NamedTuple):
     after: Item
     new: list[Submission | None]
     by: str
+    now: int
+
+    def check_token(self):
+        """A token is in the item as long as its delivery is pending."""
+        return ("resume" in self.after) == ("resume_pending" in self.after)
+
+    def check_patience(self):
+        """A callback is given up a day after its first refusal."""
+        if "resume_failed" not in self.after or "resume_failed" in self.before:
+            return True
+        return self.now - number(self.after, "refused_at") >= 86_400_000 - 2 * MAX_SKEW
 
     def check_format(self):
         """A finished chain of a newer format is left alone."""
@@ -179,7 +190,11 @@ class FinalWrite(NamedTuple):
         changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
         changed -= {
             "event_pending",
+            "resume",
+            "resume_failed",
             "resume_pending",
+            "resumed_at",
+            "refused_at",
             "due_at",
             "due_shard",
             "repeated",
@@ -461,12 +476,13 @@ class End(NamedTuple):
         return self.model.final is None or bool(published)
 
     def check_resumed(self):
-        """Whoever waits for a finished chain is resumed, and nothing is pending."""
+        """Whoever waits for a finished chain is resumed or given up, and nothing is pending."""
         create = self.model.create
         if self.model.final is None or create is None or create.request.resume is None:
             return True
         resumed = create.request.resume["step_functions"] in self.tokens
-        return resumed and "resume_pending" not in (self.model.item or {})
+        item = self.model.item or {}
+        return (resumed or "resume_failed" in item) and "resume_pending" not in item
 
     def check_acked(self):
         """A chain is acked if its work was sent whole, without mistakes, fails or time limits."""

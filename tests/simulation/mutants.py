@@ -5,7 +5,7 @@ replacement gets the function that it replaces, then the arguments of the call.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from itertools import count
@@ -32,7 +32,7 @@ from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import DeadLetterQueue
 from xorack.aws.table import Table
-from xorack.core import event, marks, transitions
+from xorack.core import delivery, event, marks, transitions
 from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
@@ -213,10 +213,11 @@ def _sweeper_publishes(expire, sweeper, chain):
     return after
 
 
-def _mark_first(publish, outbox, chains):
+def _mark_first(publish, outbox, chains, *only):
     for chain in chains:
-        outbox._mark_delivered((chain, chain.undelivered))
-    return publish(outbox, chains)
+        with suppress(Exception):
+            outbox.writer.mark_delivered(chain, chain.undelivered, {})
+    return publish(outbox, chains, *only)
 
 
 def _mark_not_accepted(deliver, *call):
@@ -225,10 +226,9 @@ def _mark_not_accepted(deliver, *call):
 
 
 def _resume_in_vain(resume, *call):
-    try:
-        return resume(*call)
-    except ClientError:
-        return {}
+    with suppress(ClientError):
+        resume(*call)
+    return {}
 
 
 def _trust_response(put, *call):
@@ -245,7 +245,7 @@ def _delete_at_zero(write, store, before, after):
 
 def _fail_unpublished(write_chains, consumer, batch, result):
     pending = write_chains(consumer, batch, result)
-    for tag, reason in consumer.outbox.publish(pending).items():
+    for tag, reason in consumer.outbox.publish(pending).pending.items():
         batch.fail(tag, reason)
     return []
 
@@ -397,10 +397,14 @@ _AT_NIGHT: tuple[_Row, ...] = (
      Consumer._write, _consumer_publishes),
     ("no event is pending, whoever ends the chain publishes it",
      Sweeper._expire, _sweeper_publishes),
-    ("what was delivered on one channel counts for all", transitions.mark_delivered,
-     lambda mark, chain, _: mark(chain, chain.undelivered)),
-    ("the sweeper forgets who waits once the event is published", transitions.mark_delivered,
-     lambda mark, *call: replace(mark(*call), due_at=None)),
+    ("what was delivered on one channel counts for all", delivery.mark_delivered,
+     lambda mark, chain, _, **named: mark(chain, chain.undelivered, **named)),
+    ("the sweeper forgets who waits once the event is published", delivery.mark_delivered,
+     lambda mark, *call, **named: replace(mark(*call, **named), due_at=None)),
+    ("a token stays in the item", delivery.mark_delivered,
+     lambda mark, chain, *call, **named: replace(
+         mark(chain, *call, **named), resume=chain.resume)),
+    ("the first refusal is the last", patch.object(delivery, "_GIVE_UP_MS", 0)),
     ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
     ("failed entries of PutEvents are ignored", EventBus._put_events, _trust_response),
     ("an expiry overwrites what came in between", ChainWriter.change, _overwrite),
@@ -458,8 +462,8 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("an event that is not published fails its message", Consumer._write_chains, _fail_unpublished),
     ("an event that was not accepted is marked as published", Outbox._deliver, _mark_not_accepted),
     ("a mark's checksum leaves out time-out and detail", marks._canonical, lambda *_: b""),
-    ("pending events are forgotten after a sweep without time", Sweeper._publish,
-     lambda publish, sweeper, pending, result: pending.clear()),
+    ("pending events are forgotten after a sweep without time", Sweeper._report,
+     lambda report, sweeper, waiting, result: waiting.ranks.clear() or iter(())),
 )  # fmt: skip
 
 BY_DAY = {name for name, *_ in _BY_DAY}

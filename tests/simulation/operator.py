@@ -18,6 +18,7 @@ from xorack.core.errors import SendError, TagNotFound, XorAckError
 if TYPE_CHECKING:
     from tests.simulation.schedule import Schedule
 
+_HOUR = 3_700_000
 _DAY = DAY_SECONDS * 1000
 _LONGEST_ROUND = 400 * _DAY
 _HOLDS = (2_000, 30_000, 600_000)
@@ -54,6 +55,8 @@ class Operator:
         function = self.schedule.function(machine)
         self._pass_deadlines(function, min)
         self._pass_deadlines(function, max)
+        machine.pause(_HOUR)  # after which a refused delivery is repeated at the latest
+        function.sweep(self.options.invocation)
         self.oracle.ended(prompt=not self.options.redrive_delay)
 
     # -- while faults last ---------------------------------------------------------------------

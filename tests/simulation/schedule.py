@@ -49,7 +49,7 @@ class Schedule:
         ]
         self.workloads = [self._workload(chain) for chain in sorted({c for c, _ in self.requests})]
         self.oracle = Oracle(world, self.workloads)
-        self.aws = AWS(world, options, self.oracle)
+        self.aws = AWS(world, options, self.oracle, refuses="refused" in rates)
         self.queue = self.aws.queue
         self.round = 0
         self.sending: Counter[int] = Counter()

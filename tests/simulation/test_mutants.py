@@ -9,7 +9,7 @@ from tests.simulation.mutants import BY_DAY, MUTANTS, frozen_first_seen, mutated
 from tests.simulation.test_schedules import SEEDS
 from tests.support.mutants import Replaced
 from xorack.aws.resume import SERVICES
-from xorack.core import transitions
+from xorack.core import delivery, transitions
 from xorack.core.transitions import VERDICTS
 
 CATCHING = (25, 28, 31, 34, 36, 42, 45, 49, 53, 54, 62, 67, 72, 75, 85, 174)
@@ -37,7 +37,8 @@ def test_every_mutant_changes_the_code_and_is_removed():
 
     def state():
         codes = [one.function.__code__ for one in replaced]
-        return codes, deepcopy(VERDICTS), dict(SERVICES), transitions.TRANSITIONS
+        codes += [transitions.TRANSITIONS, delivery._GIVE_UP_MS]
+        return codes, deepcopy(VERDICTS), dict(SERVICES)
 
     before = state()
     for name in MUTANTS:

@@ -71,7 +71,8 @@ FINISHES = (
 
 
 def test_every_snippet_has_a_test_here():
-    texts = ("lines.start(path)", *FINISHES, "advance", "chains=known", "foreachBatch", "rows_of")
+    texts = ("lines.start(path)", *FINISHES, "advance", "chains=known", "foreachBatch")
+    texts = (*texts, "missing_rows", "rows_of")
     assert [block_with(SNIPPETS, text) for text in texts] == SNIPPETS
 
 
@@ -98,6 +99,8 @@ def test_batch_jobs(run, tmp_path, capsys, finishes):
         "2026-02-01/order/91": ("failed", 1, 0),
     }
     assert json.loads(known.chains["2026-02-01/order/17"].detail) == {"customer": "Ahab"}
+    run("missing_rows")
+    assert "missing rows can be named, by " in capsys.readouterr().out
     run("rows_of")
     assert capsys.readouterr().out.splitlines()[3] == "|   18|   4|"
     assert run.names["found"].unknown == {1}

@@ -25,8 +25,9 @@ from tests.spark.helpers import (
 )
 from tests.support.queue_server import QueueServer, requests_in
 from xorack import unit_id
+from xorack.core.delivery import mark_delivered
 from xorack.core.message import pack
-from xorack.core.transitions import expire, mark_delivered
+from xorack.core.transitions import expire
 
 _RNG = random.Random(4)
 LONG = "/".join(["long" * 50] * 6) + ".txt"
@@ -60,7 +61,7 @@ class Runs:
             if chain.status == "open":
                 failed = expire(replace(chain, deadline=1), LATER)
                 acker.bus.publish([failed])
-                acker.chains[tag] = mark_delivered(failed, ["event"])
+                acker.chains[tag] = mark_delivered(failed, ["event"], now=failed.ended_at)
         return acker
 
 

@@ -52,6 +52,8 @@ FAULTS: dict[str, Fault] = {
     "dead service": Fault("no call to a service is answered, for a while", ()),
     "throttled service": Fault("each call to a service is throttled, for a while", ()),
     "future": Fault("newer code holds a chain in a newer format, for a while", ()),
+    # The last, and without weight: it changes no rate of the others.
+    "refused": Fault("Step Functions refuses a token until faults end", (), weight=0),
 }
 OUTAGES = ("slow service", "dead service", "throttled service")
 CRASHES = ("crash before", "crash after")

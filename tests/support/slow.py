@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
 import lambda_src.consumer
 import lambda_src.environment
@@ -19,9 +21,12 @@ from xorack.acker.parallel import Workers
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import EVENT
 from xorack.core.errors import BatchError
+from xorack.core.request import RESUME_KINDS
 from xorack.errors import UnavailableError
 
 START = 1_700_000_000
+BAD = "refused"
+"""The bus and Step Functions refuse the tags and tokens that begin with it."""
 
 
 class Clock:
@@ -89,7 +94,13 @@ class SlowStore(MemoryStore):
 
 
 class SlowClient:
-    """A client of EventBridge and of SQS; it never answers if `dead`."""
+    """A client of EventBridge, Step Functions and SQS; it never answers if `dead`.
+
+    Attributes:
+        refuses: Returns True for a tag whose event, or a token whose task, is refused.
+        refuses_calls: A refused event fails its whole call.
+        tasks: Tokens of the tasks that were resumed, and when.
+    """
 
     def __init__(self, clock: Clock, time_out: float) -> None:
         self.clock = clock
@@ -98,6 +109,9 @@ class SlowClient:
         self.seconds = 0.02
         self.calls = 0
         self.events: list[str] = []
+        self.refuses: Callable[[str], bool] = lambda name: name.startswith(BAD)
+        self.refuses_calls = False
+        self.tasks: dict[str, float] = {}
 
     def _answer(self) -> None:
         self.calls += 1
@@ -107,8 +121,22 @@ class SlowClient:
 
     def put_events(self, Entries):
         self._answer()
-        self.events += [entry["Detail"] for entry in Entries]
-        return {"FailedEntryCount": 0}
+        bad = [self.refuses(json.loads(entry["Detail"])["tag"]) for entry in Entries]
+        if any(bad) and self.refuses_calls:
+            raise ClientError({"Error": {"Code": "ValidationException"}}, "PutEvents")
+        self.events += [e["Detail"] for e, refused in zip(Entries, bad, strict=True) if not refused]
+        results = [{"ErrorCode": "MalformedDetail"} if refused else {} for refused in bad]
+        return {"FailedEntryCount": sum(bad), "Entries": results}
+
+    def send_task_success(self, taskToken, **_):
+        self._answer()
+        if self.refuses(taskToken):
+            message = f"the token {taskToken} is of another account"
+            error = {"Code": "AccessDeniedException", "Message": message}
+            raise ClientError({"Error": error}, "SendTaskSuccess")
+        self.tasks[taskToken] = self.clock.now
+
+    send_task_failure = send_task_success
 
     def send_message_batch(self, QueueUrl, Entries):
         self._answer()
@@ -127,7 +155,13 @@ class SlowServices(lambda_src.environment.Services):
         longest = lambda_src.environment.TimeOuts.within(seconds).longest_call
         self.table = SlowStore(clock, longest)
         self.bus, self.queue = SlowClient(clock, longest), SlowClient(clock, longest)
-        self.clients = {"dynamodb": self.table, "events": self.bus, "sqs": self.queue}
+        self.tasks = SlowClient(clock, longest)
+        self.clients = {
+            "dynamodb": self.table,
+            "events": self.bus,
+            "sqs": self.queue,
+            "stepfunctions": self.tasks,
+        }
 
     @cached_property
     def workers(self) -> Workers:
@@ -135,7 +169,8 @@ class SlowServices(lambda_src.environment.Services):
 
     @cached_property
     def breakers(self) -> dict[str, CircuitBreaker]:
-        return {EVENT: CircuitBreaker(clock=lambda: self.clock.now)}
+        channels = (EVENT, *RESUME_KINDS)
+        return {name: CircuitBreaker(clock=lambda: self.clock.now) for name in channels}
 
     def store(self, client: Any, policy: RetryPolicy) -> Any:
         return client
@@ -148,7 +183,7 @@ class SlowFunctions:
         self.clock = clock = Clock()
         self.services = SlowServices(clock, seconds)
         self.table, self.bus = self.services.table, self.services.bus
-        self.queue = self.services.queue
+        self.queue, self.tasks = self.services.queue, self.services.tasks
         for module in (lambda_src.consumer, lambda_src.sweeper):
             monkeypatch.setattr(module, "services", lambda: self.services)
         now = lambda: int((START + clock.now) * 1000)  # noqa: E731
@@ -183,3 +218,10 @@ class SlowFunctions:
 
     def sweep(self) -> dict[str, Any]:
         return self._call(lambda_src.sweeper.handler, {})
+
+    def sweep_each_minute(self, minutes: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Sweep once a minute; yield the minutes and the figures."""
+        for minute in range(minutes):
+            began = self.clock.now
+            yield minute, self.sweep()
+            self.clock.now = began + 60

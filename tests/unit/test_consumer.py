@@ -107,21 +107,6 @@ def test_without_a_channel_whoever_waits_stays_pending(world):
     assert world.store.chains["a"].undelivered == ("lambda",)
 
 
-def test_nobody_who_cannot_be_resumed_holds_up_events(world):
-    """A sweep ends early if the bus accepts nothing, and not if another service does not."""
-    tags = [f"{n:03}" for n in range(150)]
-    create_all = (create(tag, resume={"lambda": "i"}) for tag in tags)
-    world.consume(*pack([*create_all, *(finish(tag) for tag in tags)]))
-    world.now += 1000
-    world.bus.rejects = {"z"}
-    world.consume(message(create("z"), finish("z")))
-    assert "z" not in world.tags()
-    world.bus.rejects = set()
-    world.now += 120_000
-    assert world.sweep().events_pending == 150
-    assert world.tags()[-1] == "z"
-
-
 def test_what_comes_after_the_end_is_counted_once_a_batch(world):
     whole = message(create("a"), finish("a"))
     world.consume(whole)

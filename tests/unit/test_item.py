@@ -9,7 +9,7 @@ from xorack.core.errors import NotAChainError
 TIMES = ("first_seen_at", "created_at", "last_stamp_at", "ended_at", "deadline", "due_at")
 FULL = Chain(
     "t", b"\1\2", "failed", 3, 2, 7, idle_timeout=6, detail='{"a":1}', failing="f", reason="r",
-    resume='{"lambda":"i"}',
+    resume='{"lambda":"i"}', resume_failed="r", refused_at=8, resumed_at=9,
     marks=b"m" * 16, spilled=8, event_pending=True, resume_pending=True, extended=True,
     **{name: number for number, name in enumerate(TIMES, 1)},
 )  # fmt: skip

@@ -20,6 +20,7 @@ from xorack.core.stamp import plain, traced, xor
 ONE = base64.b64encode(b"\1").decode()
 GOOD = {"op": "stamp", "tag": "t", "id": "i", "stamp": ONE}
 CREATE = {**GOOD, "op": "create"}
+SECRET = "AQCEAAAAKgAAAAMAAAAA"
 FAIL = {"op": "fail", "tag": "t", "id": "i"}
 
 
@@ -122,7 +123,7 @@ FIELDS = [
     (CREATE, "timeout", [0, -5, "5", 10**30]),
     (CREATE, "idle_timeout", [False]),
     (CREATE, "detail", [[], {"x": "\ud800"}, nested(65), {"x": [2**64]}, {"x": -(2**63) - 1}]),
-    (CREATE, "resume", [{}, [], "token", {"lambda": "i", "step_functions": "t"}, {"email": "x"}]),
+    (CREATE, "resume", [{}, [], {"lambda": "i", "step_functions": "t"}, {"email": "x"}]),
     (GOOD, "resume", [{"lambda": "i"}]),
 ]
 INVALID = [
@@ -131,7 +132,19 @@ INVALID = [
     ({**GOOD, "stamp": "AAAA"}, "stamp: '3 zero bytes'"),
     ({**GOOD, "stamp": base64.b64encode(b"x" * 65_537).decode()}, "stamp: '65537 bytes'"),
     ({**CREATE, "detail": {"x": "y" * 4096}}, "detail: '4104 bytes'"),
-    *(({**CREATE, "resume": {"lambda": token}}, "resume.lambda: ") for token in ("", "é", 1)),
+    *(
+        ({**CREATE, "resume": {"lambda": token}}, "resume.lambda: ")
+        for token in ("", "é", 1, "a-b", "Y2I===", "Y2I=\n", "A" * 1025)
+    ),
+    ({**CREATE, "resume": SECRET}, "resume: a text, expected an object"),
+    (
+        {**CREATE, "resume": {"lambda": f"{SECRET}-"}},
+        "resume.lambda: 21 characters, expected 1 to 1,024 characters of a callback id, base64",
+    ),
+    (
+        {**CREATE, "resume": {"step_functions": f"{SECRET}é"}},
+        "resume.step_functions: 21 characters, expected 1 to 2,048 ASCII characters",
+    ),
     ({"op": "stamp", "tag": "t", "id": "i"}, "stamp: 'missing'"),
     ({"op": "stamp", "tag": "t", "stamp": ONE}, "id: 'missing'"),
     ({"op": "fail", "id": "i"}, "tag: 'missing'"),
@@ -149,6 +162,7 @@ def test_an_invalid_request_is_rejected_alone_and_its_field_is_named(invalid, na
     assert f"requests[1].{named}" in reason
     assert "expected" in reason
     assert reason.isascii()
+    assert SECRET[:4] not in reason
     assert (json.loads(message), count) == ({"version": 1, "requests": [invalid]}, 1)
 
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from xorack.core.chain import Chain
+from xorack.core.delivery import mark_delivered
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import event_detail, rfc3339
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key, mark_of
 from xorack.core.request import Request
 from xorack.core.stamp import traced
-from xorack.core.transitions import Limits, apply, expire, mark_delivered
+from xorack.core.transitions import Limits, apply, expire
 from xorack.ops.status import ChainStatus
 
 NOW = 1_700_000_000_000
@@ -313,11 +314,52 @@ def test_whoever_waits_is_reported_with_the_event():
     acked, _ = run([FINISH], chain=opened)
     assert acked.undelivered == ("event", "step_functions")
     assert expire(opened, NOW + DAY).undelivered == ("event", "step_functions")
-    published = mark_delivered(acked, ["event"])
+    published = mark_delivered(acked, ["event"], now=NOW)
     assert (published.undelivered, published.due_at) == (("step_functions",), acked.due_at)
-    resumed = mark_delivered(published, ["step_functions"])
+    assert published.resume == opened.resume
+    resumed = mark_delivered(published, ["step_functions"], now=NOW + 1)
     assert (resumed.undelivered, resumed.due_at, resumed.version) == ((), None, acked.version + 2)
-    assert mark_delivered(acked, ["step_functions"]).undelivered == ("event",)
+    # A token is a secret: it is gone with the write that marks its delivery.
+    assert (resumed.resume, resumed.resumed_at) == (None, NOW + 1)
+    assert mark_delivered(acked, ["step_functions"], now=NOW).undelivered == ("event",)
+
+
+def refusals(chain, refused, *, delivered=(), days=2):
+    """Return the minutes of the attempts, each of which is refused, and the chain after them."""
+    now, minutes = NOW, []
+    while now is not None and now < NOW + days * DAY:
+        minutes.append((now - NOW) // 60_000)
+        chain = mark_delivered(chain, delivered, now=now, refused=refused)
+        now = chain.due_at
+    return minutes, chain
+
+
+def test_a_refused_callback_is_repeated_for_a_day():
+    opened, _ = run([create(resume=RESUME)])
+    acked, _ = run([FINISH], chain=opened)
+    refused = {"step_functions": "AccessDeniedException"}
+    minutes, last = refusals(acked, refused, delivered=["event"])
+    assert minutes[:9] == [0, 1, 3, 7, 15, 31, 63, 123, 183]
+    assert 24 * 60 <= minutes[-1] < 25 * 60
+    assert (last.undelivered, last.resume, last.resumed_at) == ((), None, None)
+    assert (last.resume_failed, last.refused_at) == ("AccessDeniedException", NOW)
+
+
+def test_a_refused_event_is_repeated_until_the_bus_accepts_it():
+    minutes, last = refusals(STATES["failed"], {"event": "MalformedDetail"}, days=9)
+    assert minutes[6:9] == [63, 123, 183]
+    assert minutes[-1] > 8 * 24 * 60
+    assert mark_delivered(last, ["event"], now=NOW + 9 * DAY).undelivered == ()
+
+
+def test_what_is_not_refused_does_not_wait_longer():
+    """The bus is out of order while the callback is refused."""
+    opened, _ = run([create(resume=RESUME)])
+    acked, _ = run([FINISH], chain=opened)
+    after = mark_delivered(acked, [], now=NOW, refused={"step_functions": "no"})
+    assert (after.undelivered, after.due_at) == (acked.undelivered, acked.due_at)
+    given_up = mark_delivered(after, [], now=NOW + DAY, refused={"step_functions": "no"})
+    assert (given_up.undelivered, given_up.resume_failed) == (("event",), "no")
 
 
 def test_an_acker_without_the_permission_rejects_who_waits():
@@ -341,7 +383,7 @@ def test_the_token_is_part_of_a_request():
 
 def test_a_published_event_is_not_pending():
     chain = STATES["failed"]
-    published = mark_delivered(chain, ["event"])
+    published = mark_delivered(chain, ["event"], now=NOW)
     assert (published.event_pending, published.due_at) == (False, None)
     assert published.version == chain.version + 1
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import END_OF_TIME, Chain
+from xorack.core.delivery import mark_delivered
 from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import ChainStore
@@ -184,7 +185,8 @@ class ChainWriter:
     def count_late(self, chain: Chain, repeated: int, late: int) -> Chain:
         """Count what came after a chain's end; return the chain as last read or written.
 
-        A count that fails is lost: it is not worth another delivery.
+        Raises:
+            Exception: The write failed; the count is not worth another delivery.
         """
         ended = chain.generation
         for _ in range(_COUNT_ATTEMPTS):
@@ -199,11 +201,34 @@ class ChainWriter:
                 chain = conflict.chain
                 if conflict.maybe_ours:
                     return chain  # an SDK's retry met its own write
-            except Exception:  # noqa: BLE001 - see above
-                return chain
             else:
                 return after
         return chain
+
+    def mark_delivered(
+        self, chain: Chain, delivered: Collection[str], refused: Mapping[str, str]
+    ) -> Chain:
+        """Mark what became of the reports of a chain's end, in one attempt.
+
+        Args:
+            chain: The chain as it was read.
+            delivered: Channels, see `xorack.core.delivery.mark_delivered`.
+            refused: Other channels, with the reasons.
+
+        Returns:
+            The chain as it was written; the given one if another writer was quicker.
+
+        Raises:
+            Exception: The write failed. The reports are made once more.
+        """
+        after = mark_delivered(chain, delivered, now=self.clock(), refused=refused)
+        self.stats.add(writes=1)
+        try:
+            self.store.write(chain, after)
+        except ConflictError:
+            self.stats.add(conflicts=1)
+            return chain
+        return after
 
     def latest_end(self, chain: Chain) -> int:
         """Return when a chain ends at the latest, as far as is known.

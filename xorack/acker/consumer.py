@@ -72,6 +72,7 @@ class BatchResult:
         latencies_ms: Milliseconds from create to ack of each chain that was acked here.
         events: Events published.
         events_pending: Events that were not published: the sweeper publishes them.
+        refused: Events and callbacks that a service refused for the first time.
         stats: Write statistics.
     """
 
@@ -82,6 +83,7 @@ class BatchResult:
     latencies_ms: list[int] = field(default_factory=list)
     events: int = 0
     events_pending: int = 0
+    refused: int = 0
     stats: WriteStats = field(default_factory=WriteStats)
 
 
@@ -98,6 +100,7 @@ class _Batch:
         self.failed: dict[int, str] = {}
         self.not_written: dict[str, str] = {}
         self.not_read: dict[str, str] = {}
+        self.not_counted: dict[str, str] = {}
         for index, message in enumerate(messages):
             if message.sent_at is not None and message.sent_at < oldest:
                 # The tombstone of its chain may be gone: nothing tells whether it was applied.
@@ -146,6 +149,7 @@ class _Batch:
 
         log_failures(logging.WARNING, "chains not read together", self.not_read)
         log_failures(logging.WARNING, "chains not written", self.not_written, describe)
+        log_failures(logging.WARNING, "late requests not counted", self.not_counted)
 
 
 class _Slice:
@@ -204,9 +208,9 @@ class Consumer:
         result = BatchResult(stats=self.writer.stats)
         result.outcomes["rejected"] += sum(entry.request_count for entry, _ in batch.rejected)
         pending = self._write_chains(batch, result)
-        failures = self.outbox.publish(pending)
-        result.events = len(pending) - len(failures)
-        result.events_pending = len(failures)
+        reports = self.outbox.publish(pending)
+        result.events_pending, result.refused = len(reports.pending), reports.alerts
+        result.events = len(pending) - len(reports.pending.keys() | reports.refused.keys())
         self._send_rejected(batch)
         result.failed = {messages[index].id: reason for index, reason in batch.failed.items()}
         return result
@@ -287,7 +291,11 @@ class Consumer:
         repeated = sum(map(_is_repeated_create, new))
         if not late and not repeated:
             return applied
-        return applied._replace(chain=self.writer.count_late(chain, repeated, late))
+        try:
+            return applied._replace(chain=self.writer.count_late(chain, repeated, late))
+        except Exception as error:  # noqa: BLE001 - a count is not worth another delivery
+            batch.not_counted[tag] = f"{type(error).__name__}: {error}"
+            return applied
 
     def _account(self, batch: _Batch, tag: str, applied: Applied, result: BatchResult) -> None:
         """Count the outcomes of a chain's requests; collect the rejected ones."""

@@ -4,23 +4,54 @@ An end is an event on a bus, and a result for whoever waits for the chain. The s
 first, with the deliveries still pending. Every reader of a pending delivery makes it, so a crash in
 between loses none: docs/adr/0003-pending-events.md. So nothing here has to succeed: what is not
 delivered stays pending, and the sweeper delivers it.
+
+A refusal is another thing than an outage: the service is well, and the chain waits longer.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
 from xorack.aws.log import log_failures
 from xorack.core.chain import EVENT, Chain
-from xorack.core.errors import ConflictError
+from xorack.core.delivery import Refusal
 from xorack.core.ports import NO_TIME, Publisher
-from xorack.core.transitions import mark_delivered
 
-__all__ = ["Outbox"]
+__all__ = ["Outbox", "Reports"]
+
+
+@dataclass
+class Reports:
+    """What became of the reports of some chains' ends.
+
+    Attributes:
+        pending: Chains of which something has to be reported at the next sweep: tag to reason.
+        refused: Chains of which a service refuses something: tag to channel to reason.
+        delivered: Chains of which something was reported: tag to channels.
+        alerts: Refusals that an operator should know of: the first of a chain, and the last.
+    """
+
+    pending: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    delivered: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    alerts: int = 0
+
+    def add(self, channel: str, chains: Sequence[Chain], failures: Mapping[str, str]) -> None:
+        """Add the reports of one channel."""
+        for chain in chains:
+            reason = failures.get(chain.tag)
+            if reason is None:
+                self.delivered[chain.tag].append(channel)
+            elif isinstance(reason, Refusal):
+                self.refused[chain.tag][channel] = reason
+            else:
+                self.pending[chain.tag] = reason
 
 
 class Outbox:
@@ -41,8 +72,9 @@ class Outbox:
         """Report through channels.
 
         Args:
-            writer: Its store, statistics and time.
-            channels: The channels by name, as in `Chain.undelivered`.
+            writer: Marks what was delivered.
+            channels: The channels by name, as in `Chain.undelivered`. On others nothing is
+                reported: the command line cannot resume, and the sweeper can.
             workers: The threads of calls; by default one call after the other.
             breakers: Hold calls of a channel back while it fails.
         """
@@ -51,50 +83,41 @@ class Outbox:
         self.workers = workers or Workers()
         self.breakers = breakers or {name: CircuitBreaker() for name in channels}
 
-    def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
+    def publish(self, chains: Sequence[Chain], only: str | None = None) -> Reports:
         """Report ends and mark what was delivered, as long as there is time.
 
         Args:
             chains: Finished chains with pending deliveries. Acked ones go first: it takes long to
                 name the outstanding units of failed ones.
-
-        Returns:
-            The chains of which something is still pending: tag to reason.
+            only: The channel to report on; by default all.
         """
-        waiting: dict[str, list[Chain]] = {}
+        waiting: dict[str, list[Chain]] = defaultdict(list)
         for chain in sorted(chains, key=lambda chain: chain.status == "failed"):
             for channel in chain.undelivered:
-                waiting.setdefault(channel, []).append(chain)
-        failures: dict[str, str] = {}
-        delivered: dict[str, list[str]] = {}
+                if channel in self.channels and only in (None, channel):
+                    waiting[channel].append(chain)
+        reports = Reports()
         for channel in sorted(waiting):
-            failed = self._deliver(channel, waiting[channel])
-            failures.update(failed)
-            for chain in waiting[channel]:
-                if chain.tag not in failed:
-                    delivered.setdefault(chain.tag, []).append(channel)
-        changed = [(chain, delivered[chain.tag]) for chain in chains if chain.tag in delivered]
-        reasons = self.workers.map(self._mark_delivered, changed)
+            reports.add(channel, waiting[channel], self._deliver(channel, waiting[channel]))
         assert all(chain.final for chain in chains), "only ends are reported"
-        assert failures.keys() <= {chain.tag for chain in chains}
-        unmarked = {chain.tag: why for (chain, _), why in zip(changed, reasons, strict=True) if why}
-        log_failures(logging.WARNING, "events still marked as pending", unmarked)
-        return failures
+        self._mark(chains, reports)
+        return reports
 
     def _deliver(self, channel: str, chains: Sequence[Chain]) -> dict[str, str]:
         """Report ends on one channel; return the failures."""
-        if channel not in self.channels:
-            # The command line has no channel to resume; the sweeper has, if its settings allow it.
-            failures = dict.fromkeys([chain.tag for chain in chains], "this acker has no channel")
-            log_failures(logging.INFO, f"{channel}: not resumed", failures)
-            return failures
         size = self.channels[channel].batch_size
         batches = [(channel, chains[at : at + size]) for at in range(0, len(chains), size)]
         failures = {}
         for failed in self.workers.map(self._publish_batch, batches):
             failures.update(failed)
-        kind = "events not published" if channel == EVENT else f"{channel}: not resumed"
-        log_failures(logging.ERROR, kind, failures)
+        refused = {tag: why for tag, why in failures.items() if isinstance(why, Refusal)}
+        others = {tag: why for tag, why in failures.items() if tag not in refused}
+        is_event = channel == EVENT
+        what = "events not published" if is_event else f"{channel}: not resumed"
+        log_failures(logging.ERROR, what, others)
+        log_failures(
+            logging.ERROR, "events refused" if is_event else f"{channel}: refused", refused
+        )
         return failures
 
     def _publish_batch(self, batch: tuple[str, Sequence[Chain]]) -> dict[str, str]:
@@ -106,24 +129,37 @@ class Outbox:
         if not breaker.allows():
             return dict.fromkeys([chain.tag for chain in chains], "held back: earlier calls failed")
         failures = self.channels[channel].publish(chains)
-        if len(failures) < len(chains) or {*failures.values()} != {NO_TIME}:
-            breaker.record(success=len(failures) < len(chains))
+        outages = [reason for reason in failures.values() if not isinstance(reason, Refusal)]
+        answered = len(outages) < len(chains)
+        if answered or {*outages} != {NO_TIME}:
+            breaker.record(success=answered)
         return failures
 
-    def _mark_delivered(self, delivery: tuple[Chain, Sequence[str]]) -> str | None:
-        """Mark deliveries of a chain, in one attempt; return the reason if that fails.
+    def _mark(self, chains: Sequence[Chain], reports: Reports) -> None:
+        """Mark what was delivered or refused; count what an operator should know of.
 
-        After a failure, they are made once more: an event has the same id then.
+        After a failure, the reports are made once more: an event has the same id then.
         """
-        chain, channels = delivery
-        if self.writer.retry_policy.time_left() <= 0:
-            return NO_TIME
-        self.writer.stats.add(writes=1)
-        try:
-            self.writer.store.write(chain, mark_delivered(chain, channels))
-        except ConflictError:
-            # Mostly another publisher was quicker.
-            self.writer.stats.add(conflicts=1)
-        except Exception as error:  # noqa: BLE001 - see above
-            return f"{type(error).__name__}: {error}"
-        return None
+
+        def mark(chain: Chain) -> Chain | str:
+            if self.writer.retry_policy.time_left() <= 0:
+                return NO_TIME
+            try:
+                return self.writer.mark_delivered(
+                    chain, reports.delivered.get(chain.tag, ()), reports.refused.get(chain.tag, {})
+                )
+            except Exception as error:  # noqa: BLE001 - the others are marked all the same
+                return f"{type(error).__name__}: {error}"
+
+        changed = [c for c in chains if c.tag in reports.delivered or c.tag in reports.refused]
+        unmarked, given_up = {}, {}
+        for before, after in zip(changed, self.workers.map(mark, changed), strict=True):
+            if isinstance(after, str):
+                unmarked[before.tag] = after
+                continue
+            reports.alerts += before.refused_at is None and after.refused_at is not None
+            if before.resume_pending and not after.resume_pending and after.resume_failed:
+                given_up[before.tag] = after.resume_failed
+        reports.alerts += len(given_up)
+        log_failures(logging.WARNING, "events still marked as pending", unmarked)
+        log_failures(logging.ERROR, "nobody was resumed within a day", given_up)

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
@@ -17,7 +18,7 @@ from xorack.acker.parallel import Workers
 from xorack.acker.reading import read_valid
 from xorack.aws.log import log_chain, log_failures
 from xorack.aws.retry import Retry
-from xorack.core.chain import Chain
+from xorack.core.chain import EVENT, Chain
 from xorack.core.errors import NotAChainError, UnavailableError
 from xorack.core.event import event_id
 from xorack.core.transitions import expire
@@ -27,10 +28,8 @@ __all__ = ["SweepResult", "Sweeper"]
 _READ_ATTEMPTS = 5
 """Attempts of a read in a row; after them the table counts as unavailable."""
 _MAX_PENDING = 10_000
-"""Most pending events of a sweep: their tags stay in memory. The next sweep publishes the rest."""
-_SLICE = 100
-"""Pending events that are read, published and marked together. If time runs out before the marks,
-they are published again. A small slice bounds how many a slow bus gets twice."""
+"""Most pending deliveries of a channel in a sweep: their tags stay in memory. The next sweep takes
+the rest."""
 
 
 @dataclass
@@ -40,9 +39,10 @@ class SweepResult:
     Attributes:
         chains: Chains that were read.
         ended: Chains ended, by reason; ``acked`` for those that were complete.
-        events: Events published.
-        events_pending: Events that were not published; the next sweep tries again.
+        events: Events published, and callbacks made.
+        events_pending: Those that were not; the next sweep tries again.
         pending_since: End of the earliest chain among those; milliseconds since the epoch.
+        refused: Those that a service refused for the first time, and callbacks given up.
         problems: Chains that could not be read or written; the next sweep tries again.
         complete: False if time ran out before all due chains were judged.
         stats: Write statistics.
@@ -53,6 +53,7 @@ class SweepResult:
     events: int = 0
     events_pending: int = 0
     pending_since: int | None = None
+    refused: int = 0
     problems: int = 0
     complete: bool = True
     stats: WriteStats = field(default_factory=WriteStats)
@@ -62,6 +63,27 @@ class SweepResult:
         self.events_pending += len(ended_at)
         known = ended_at if self.pending_since is None else (*ended_at, self.pending_since)
         self.pending_since = min(known, default=None)
+
+
+@dataclass
+class _Waiting:
+    """Chains with a pending delivery on one channel: no channel waits for another.
+
+    Attributes:
+        channel: `EVENT`, or a kind of callbacks.
+        slice: Chains that are read, reported and marked together. If time runs out before the
+            marks, they are reported again: a small slice bounds how many a slow service gets twice.
+        ranks: Tag to whether the delivery was refused before, whether the chain failed, and its
+            end: the lowest go first.
+    """
+
+    channel: str
+    slice: int
+    ranks: dict[str, tuple[bool, bool, int]] = field(default_factory=dict)
+
+    def holds(self, chain: Chain) -> bool:
+        """Return True if the chain's delivery on this channel is pending."""
+        return self.channel in chain.undelivered
 
 
 class Sweeper:
@@ -88,14 +110,20 @@ class Sweeper:
             Exception: The index or the table cannot be read.
         """
         result = SweepResult(stats=self.writer.stats)
-        pending: dict[str, tuple[bool, int]] = {}  # tag to whether it failed, and its end
+        # Ten calls each: an event shares its call with nine others.
+        sizes = {EVENT: 100}
+        lists = [_Waiting(channel, sizes.get(channel, 10)) for channel in self.outbox.channels]
         try:
             for tags in self._due_pages():
-                self._judge(tags, pending, result)
+                self._judge(tags, lists, result)
         except _TimeOver:
             result.complete = False
-        self._publish(pending, result)
-        result.add_pending(*(ended_at for _, ended_at in pending.values()))
+        # In turns, a slice each; each minute another end first, as a slice may take all the time.
+        turns = lists[:: 1 if self.writer.clock() // 60_000 % 2 else -1]
+        for _ in zip_longest(*(self._report(waiting, result) for waiting in turns)):
+            pass
+        for waiting in lists:
+            result.add_pending(*(ended_at for *_, ended_at in waiting.ranks.values()))
         return result
 
     def _due_pages(self) -> Iterator[list[str]]:
@@ -114,9 +142,7 @@ class Sweeper:
             else:
                 return
 
-    def _judge(
-        self, tags: list[str], pending: dict[str, tuple[bool, int]], result: SweepResult
-    ) -> None:
+    def _judge(self, tags: list[str], lists: Sequence[_Waiting], result: SweepResult) -> None:
         """End the chains of a page that are complete or late; collect pending events."""
         if self.writer.retry_policy.time_left() <= 0:
             raise _TimeOver
@@ -135,36 +161,37 @@ class Sweeper:
                 result.ended[reason] += 1
                 ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
                 log_chain(logging.INFO, "chain ended", after.tag, **ended)
-            if after.undelivered:
+            for waiting in lists:
+                if not waiting.holds(after):
+                    continue
                 ended_at = after.ended_at or self.writer.clock()
-                if after.tag in pending or len(pending) < _MAX_PENDING:
-                    pending[after.tag] = (after.status == "failed", ended_at)
+                if after.tag in waiting.ranks or len(waiting.ranks) < _MAX_PENDING:
+                    refused = after.refused_at is not None
+                    waiting.ranks[after.tag] = (refused, after.status == "failed", ended_at)
                 else:
                     result.add_pending(ended_at)
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not ended", problems)
 
-    def _publish(self, pending: dict[str, tuple[bool, int]], result: SweepResult) -> None:
-        """Publish pending events as long as the bus accepts some; remove those from ``pending``.
-
-        Those of acked chains and of the longest ended go first.
-        """
-        tags = sorted(pending, key=pending.__getitem__)
-        for at in range(0, len(tags), _SLICE):
-            part = tags[at : at + _SLICE]
+    def _report(self, waiting: _Waiting, result: SweepResult) -> Iterator[None]:
+        """Report ends slice by slice as long as the service answers; forget what is done."""
+        tags = sorted(waiting.ranks, key=waiting.ranks.__getitem__)
+        for at in range(0, len(tags), waiting.slice):
+            part = tags[at : at + waiting.slice]
             try:
                 read = self._read(self.outbox.writer, part, result)
             except _TimeOver:
                 return
-            chains = [chain for chain in read if chain.undelivered]
-            failures = self.outbox.publish(chains)
-            result.events += len(chains) - len(failures)
+            chains = [chain for chain in read if waiting.holds(chain)]
+            reports = self.outbox.publish(chains, waiting.channel)
+            result.events += len(chains) - len(reports.pending) - len(reports.refused)
+            result.refused += reports.alerts
             for tag in part:
-                if tag not in failures:
-                    del pending[tag]
-            # Those who cannot be resumed, perhaps for ever, must not hold up the events.
-            if len(failures) == len(chains) and any(chain.event_pending for chain in chains):
+                if tag not in reports.pending:
+                    del waiting.ranks[tag]
+            if chains and len(reports.pending) == len(chains):
                 return
+            yield
 
     def _read(self, writer: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
         """Read the valid chains, with retries, within the time of a writer."""

@@ -9,15 +9,29 @@ from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any
 
-from xorack.aws.client import NotAccepted, make_client, send_entries
+from botocore.exceptions import ClientError
+
+from xorack.aws.client import NotAccepted, error_code, make_client, send_entries
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
+from xorack.core.delivery import Refusal
 from xorack.core.errors import UnavailableError
 from xorack.core.event import SOURCE, event_detail
 from xorack.core.ports import NO_TIME
 
 __all__ = ["EventBus"]
 
+_CONTENT = frozenset(
+    {
+        "InvalidArgument",
+        "MalformedDetail",
+        "RedactionFailure",
+        "RequestEntityTooLarge",
+        "ValidationError",
+        "ValidationException",
+    }
+)
+"""The codes that are about what an entry contains, and not about the bus."""
 _NAMING_SHARE = 0.25
 """Share of an invocation's time in which events of failed chains are made. Senders may choose ids
 whose names take long to read out of a stamp; the next sweep goes on with them."""
@@ -96,12 +110,30 @@ class EventBus:
                 entries[position] = entry
         if not entries:
             raise UnavailableError(TimeoutError(NO_TIME))
-        response = self.client.put_events(Entries=list(entries.values()))
         unsent = {position: NotAccepted(NO_TIME) for position in chains if position not in entries}
+        return unsent | self._put_entries(entries)
+
+    def _put_entries(self, entries: dict[int, dict[str, Any]]) -> dict[int, NotAccepted]:
+        try:
+            response = self.client.put_events(Entries=list(entries.values()))
+        except ClientError as error:
+            if error_code(error) not in _CONTENT:
+                raise
+            if len(entries) == 1:
+                return dict.fromkeys(entries, _failure(error_code(error), str(error)))
+            # One entry fails the whole call: find it.
+            alone = [self._put_entries({position: entry}) for position, entry in entries.items()]
+            return {position: failure for one in alone for position, failure in one.items()}
         if not response.get("FailedEntryCount"):
-            return unsent
-        return unsent | {
-            position: NotAccepted(f"{entry['ErrorCode']}: {entry.get('ErrorMessage')}")
+            return {}
+        return {
+            position: _failure(entry["ErrorCode"], entry.get("ErrorMessage"))
             for position, entry in zip(entries, response.get("Entries", []), strict=True)
             if entry.get("ErrorCode")
         }
+
+
+def _failure(code: str, message: object) -> NotAccepted:
+    refused = code in _CONTENT
+    reason = f"{code}: {message}"
+    return NotAccepted(Refusal(reason) if refused else reason, permanent=refused)

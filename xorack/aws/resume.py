@@ -9,14 +9,17 @@ from typing import Any, Final, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from xorack.aws.client import NotAccepted, error_code, send_entries
+from xorack.aws.client import NotAccepted, error_code, is_transient, send_entries
 from xorack.aws.log import log_chain
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
+from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
 
 __all__ = ["SERVICES", "Resumer"]
 
+_SECRET_CHARACTERS: Final = 8
+"""A message that has so many characters of a token is not shown."""
 _ERROR: Final = "ChainFailed"
 """The name of the error of a failed chain, for the `Catch` of a state machine."""
 
@@ -93,7 +96,8 @@ class Resumer:
 
     def _resume(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:
         service, client = SERVICES[self.kind], self.connect()
-        for chain in chains.values():
+        refused = {}
+        for position, chain in chains.items():
             token = json.loads(chain.resume or "{}")[self.kind]
             detail = json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":"))
             try:
@@ -102,8 +106,17 @@ class Resumer:
                 else:
                     service.failure(client, token, chain.reason or chain.status, detail)
             except ClientError as error:
-                if error_code(error) not in service.over:
+                if is_transient(error):
                     raise
-                why = f"{error_code(error)}: {error}"
+                why = _reason(error, token)
+                if error_code(error) not in service.over:
+                    refused[position] = NotAccepted(Refusal(why), permanent=True)
+                    continue
                 log_chain(logging.INFO, "nobody waits for the chain any more", chain.tag, why=why)
-        return {}
+        return refused
+
+
+def _reason(error: ClientError, token: str) -> str:
+    """Return code and message of an error; only the code if the message repeats the token."""
+    code, text = error_code(error), str(error)
+    return f"{code}: {text}" if token[:_SECRET_CHARACTERS] not in text else code

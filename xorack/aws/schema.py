@@ -48,6 +48,8 @@ NUMBERS: Final = (
     DUE_AT,
     "spilled",
     "marks_until",
+    "refused_at",
+    "resumed_at",
     "repeated",
     "late",
     "last_late_at",
@@ -63,9 +65,11 @@ TIMES: Final = (
     "pending_deadline",
     DUE_AT,
     "marks_until",
+    "refused_at",
+    "resumed_at",
     "last_late_at",
 )
-STRINGS: Final = (STATUS, "detail", "resume", "note", "failing", "reason")
+STRINGS: Final = (STATUS, "detail", "resume", "resume_failed", "note", "failing", "reason")
 BINARIES: Final = (STAMP, "marks")
 FLAGS: Final = ("event_pending", "resume_pending", "extended")
 RESERVED: Final = frozenset(
@@ -99,6 +103,7 @@ class Metric:
     EVENTS_PENDING: Final = "EventsPending"
     EVENTS_PENDING_AFTER_SWEEP: Final = "EventsPendingAfterSweep"
     EVENTS_PENDING_SECONDS: Final = "EventsPendingSeconds"
+    DELIVERIES_REFUSED: Final = "DeliveriesRefused"
     SWEEP_PROBLEMS: Final = "SweepProblems"
     SWEEPS_INCOMPLETE: Final = "SweepsIncomplete"
     WRITES: Final = "Writes"

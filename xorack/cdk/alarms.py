@@ -257,6 +257,17 @@ def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> lis
             first="read `events not published` in the sweeper's log for the bus's response.",
         ),
         _Row(
+            name="DeliveriesRefused",
+            group=TICKET,
+            # The first refusal of a chain and the last: those between would hide other tickets.
+            metric=resources.metric(Metric.DELIVERIES_REFUSED),
+            datapoints=1,
+            periods=_FACT_MINUTES,
+            problem="A service refused an event or a callback of a chain. A callback is given up a "
+            "day later.",
+            first="read `refused` in the functions' logs for the reason.",
+        ),
+        _Row(
             name="SweepProblems",
             group=TICKET,
             metric=resources.metric(Metric.SWEEP_PROBLEMS, statistic="Maximum"),

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xorack.client.names import Candidate
+from xorack.core.chain import Chain
 from xorack.core.event import rfc3339
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural, printable, span
@@ -152,8 +153,18 @@ def _properties(
         yield from (("", line) for line in lines[1:])
     if final:
         yield "event", "pending" if chain.event_pending else "published"
-        if chain.resume:
-            yield "resume", "pending" if chain.resume_pending else "done"
+        if callback := _callback(chain):
+            yield "resume", callback
+
+
+def _callback(chain: Chain) -> str:
+    """Return what became of a finished chain's callback; empty if nobody waits."""
+    if chain.resume_failed is not None:
+        return f"failed: {printable(chain.resume_failed)}"
+    if chain.resumed_at is not None:
+        return f"done, {rfc3339(chain.resumed_at)}"
+    since = f", refused since {rfc3339(chain.refused_at)}" if chain.refused_at else ""
+    return f"pending{since}" if chain.resume_pending else ""
 
 
 def unit_name(candidate: Candidate | None) -> str:

@@ -43,7 +43,8 @@ class Chain:
         due_at: Time at which the sweeper must look at the chain, at or before the deadline. It does
             not follow every stamp: each change costs an index write.
         detail: JSON text from the create, for the events.
-        resume: JSON text from the create: who waits for the chain's end.
+        resume: JSON text from the create: who waits for the chain's end. None once that is over:
+            a token is a secret.
         note: JSON text of what a sender found out: ``text``, ``missing``, ``missing_count``.
         failing: Reason of a ``fail`` that came before the create.
         reason: Reason of the failure.
@@ -52,6 +53,9 @@ class Chain:
         marks_until: Time until which all of them are kept.
         event_pending: True if the event may still have to be published.
         resume_pending: True if whoever waits for the end may still have to be resumed.
+        refused_at: Time at which a service first refused the event, or to resume whoever waits.
+        resumed_at: Time at which whoever waits was resumed.
+        resume_failed: Reason of the last refusal, if nobody was resumed within a day.
         extended: True if an ``extend`` was applied: it overrides the create's timeout.
         repeated: Creates of the same content that came after the end.
         late: Late requests that came after the end.
@@ -83,6 +87,9 @@ class Chain:
     marks_until: int | None = None
     event_pending: bool = False
     resume_pending: bool = False
+    refused_at: int | None = None
+    resumed_at: int | None = None
+    resume_failed: str | None = None
     extended: bool = False
     repeated: int = 0
     late: int = 0

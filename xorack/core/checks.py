@@ -35,7 +35,10 @@ MAX_STAMP_BYTES = 64 * 1024
 MAX_COUNT = (1 << 63) - 1
 MAX_MISSING = 100
 MAX_TIMEOUT_SECONDS = 10 * 366 * 86400
-RESUME_KINDS = {"step_functions": 2048, "lambda": 1024}
+RESUME_KINDS = {
+    "step_functions": (2048, r"[\0-\x7f]+", "ASCII characters"),
+    "lambda": (1024, r"[A-Za-z0-9+/]+={0,2}", "characters of a callback id, base64"),
+}
 """Who may wait for a chain's end, and the most characters of its token."""
 
 Check = Callable[[str, Any], Any]
@@ -190,11 +193,16 @@ def _detail(field: str, value: Any) -> dict[str, Any]:
 def _resume(field: str, value: Any) -> dict[str, str]:
     expected = 'an object with one of "step_functions" (a task token) and "lambda" (a callback id)'
     if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= RESUME_KINDS.keys():
-        raise ArgumentError(field, value, expected)
+        what = "a text" if isinstance(value, str) else shown(value)
+        raise ArgumentError(field, problem=f"{what}, expected {expected}")
     ((kind, token),) = value.items()
-    most = RESUME_KINDS[kind]
-    if not isinstance(token, str) or not 1 <= len(token) <= most or not token.isascii():
-        raise ArgumentError(f"{field}.{kind}", token, f"1 to {most} ASCII characters")
+    most, pattern, expected = RESUME_KINDS[kind]
+    valid = isinstance(token, str) and len(token) <= most and re.fullmatch(pattern, token)
+    if not valid:
+        # A token is a secret: not even its first characters are shown.
+        what = f"{len(token):,} characters" if isinstance(token, str) else type(token).__name__
+        problem = f"{what}, expected 1 to {most:,} {expected}"
+        raise ArgumentError(f"{field}.{kind}", problem=problem)
     return dict(value)
 
 

@@ -24,7 +24,7 @@ _MOST_PAIRED = 12
 """Conditions that are paired with each other: the best ones."""
 _CHANCE = 0.01
 """Most probability with which chance alone makes a finding, over all that were looked at."""
-_MOST_CHARACTERS = 60
+_MOST_CHARACTERS = 100
 _GAIN = 1.1
 """How much more two conditions must tell than one."""
 
@@ -188,10 +188,10 @@ def _equals(value: Any) -> Callable[[Any], bool]:
 
 def _text(value: Any) -> str:
     if isinstance(value, datetime):
-        text = value.isoformat(" ")
-    else:
-        text = repr(value) if isinstance(value, (str, bytes)) else str(value)
-    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "..."
+        return value.isoformat(" ")
+    if not isinstance(value, (str, bytes)):
+        return str(value)
+    return repr(value[:_MOST_CHARACTERS]) + ("..." if len(value) > _MOST_CHARACTERS else "")
 
 
 def _sentence(findings: Sequence[Finding], looked: int, count: int, total: int, word: str) -> str:
@@ -199,6 +199,8 @@ def _sentence(findings: Sequence[Finding], looked: int, count: int, total: int, 
     rows = f"{looked:,} {word}{'' if looked == 1 else 's'}"
     if looked < count:
         rows = f"{looked:,} that were looked at of {count:,} {word}s"
+    if count >= total:
+        return f"All {count:,} {noun}s are {state}"
     if not findings:
         return f"Nothing tells the {rows} from the others"
     best = findings[0]

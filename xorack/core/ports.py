@@ -90,8 +90,9 @@ class Publisher(Protocol):
             chains: At most ``batch_size``.
 
         Returns:
-            The failures: tag to reason, `NO_TIME` if there was no call. Empty if all events were
-            accepted. Never raises for a failed call.
+            The failures: tag to reason, `NO_TIME` if there was no call, a
+            `xorack.core.delivery.Refusal` if the service is well and refuses this chain's event.
+            Empty if all events were accepted. Never raises for a failed call.
         """
         ...
 

@@ -7,11 +7,11 @@ change of state. `tools/transitions.py` writes both into docs/protocol.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
+from xorack.core.chain import NEVER_CREATED, TIMED_OUT, Chain, Status
 from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
@@ -28,7 +28,6 @@ __all__ = [
     "OutcomeKind",
     "apply",
     "expire",
-    "mark_delivered",
     "order_of",
 ]
 
@@ -396,17 +395,3 @@ def expire(chain: Chain, now: int) -> Chain:
     if (deadline := chain.effective_deadline) != chain.due_at:
         return replace(chain, version=chain.version + 1, due_at=deadline)
     return chain
-
-
-def mark_delivered(chain: Chain, channels: Collection[str]) -> Chain:
-    """Return a finished chain after its end was reported on some of `Chain.undelivered`."""
-    assert chain.final, "only the end of a chain is delivered"
-    assert channels, "each write has a delivery"
-    left = [channel for channel in chain.undelivered if channel not in channels]
-    return replace(
-        chain,
-        version=chain.version + 1,
-        event_pending=EVENT in left,
-        resume_pending=any(channel != EVENT for channel in left),
-        due_at=chain.due_at if left else None,
-    )

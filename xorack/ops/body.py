@@ -9,9 +9,8 @@ from xorack.ops.text import printable
 
 __all__ = ["body_lines", "decode", "value_line"]
 
-_SHORT = frozenset({"stamp", "step_functions", "lambda"})
-"""Fields of long texts that no person reads: stamps, and tokens, which are secret besides."""
-_SHORT_CHARACTERS = 24
+_SHORT = {"stamp": 24, "resume": 0, "step_functions": 0, "lambda": 0}
+"""Most characters of texts that no person reads: stamps, and tokens, which are secret besides."""
 _CHARACTERS = 1024
 """A tag of this length is shown whole."""
 _VALUE_CHARACTERS = 200
@@ -69,7 +68,7 @@ def _short(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [_short(item) for item in value]
     if isinstance(value, str):
-        return _cut(value, _SHORT_CHARACTERS if name in _SHORT else _CHARACTERS)
+        return _cut(value, _SHORT.get(name, _CHARACTERS))
     return value
 
 

@@ -46,6 +46,7 @@ class Sums(NamedTuple):
         named: Those of them that can be named.
         surplus: Units that other groups have too many.
         other: Groups that have as many units, but others.
+        replaced: The units of these groups.
         net: Units of the source less units of the output.
         found: Units of the output.
     """
@@ -56,6 +57,7 @@ class Sums(NamedTuple):
     named: int
     surplus: int
     other: int
+    replaced: int
     net: int
     found: int
 
@@ -201,6 +203,7 @@ _SUMS = (
     f"sum(if(lack > 0 AND {SOLVED}, lack, 0))",
     "sum(if(lack < 0, -lack, 0))",
     "count_if(lack = 0)",
+    "sum(if(lack = 0, n, 0))",
     "sum(lack)",
     "sum(found)",
 )

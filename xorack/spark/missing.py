@@ -40,7 +40,7 @@ _SAMPLE = 20_000
 _COLUMNS = 60
 """Columns of the source that are looked at."""
 _SHOWN = ("int", "float", "double", "decimal", "string", "boolean", "date", "timestamp")
-_FILE, _PARTITION = "input file", "shuffle partition"
+_FILE = "input file"
 
 
 class Named(NamedTuple):
@@ -49,11 +49,13 @@ class Named(NamedTuple):
     Attributes:
         rows: The values of missing rows, by column.
         doubled: The same of rows that the output has twice.
+        replaced: The same of groups that have as many rows as the source, but others.
         sample: The same of some of all rows.
     """
 
     rows: list[dict[str, Any]]
     doubled: list[dict[str, Any]]
+    replaced: list[dict[str, Any]]
     sample: list[dict[str, Any]]
 
 
@@ -128,12 +130,16 @@ class MissingRows:
     def explain(self) -> Explanation:
         """Say why these rows are missing: what they have in common, and the others do not.
 
-        If none is missing, it says the same of rows that the output has twice.
+        If none is missing, it says the same of rows that the output has twice, or else of the
+        groups that have as many rows, but others.
         """
-        looked, total = self.looked, self.total
-        if self.missing or not looked.doubled:
-            return explain(looked.rows, looked.sample, self.missing, total)
-        return explain(looked.doubled, looked.sample, self.surplus, total, "doubled row")
+        looked, sums = self.looked, self._differing.sums
+        some, count, word = looked.rows, self.missing, "missing row"
+        if not count and looked.doubled:
+            some, count, word = looked.doubled, self.surplus, "doubled row"
+        elif not count:
+            some, count, word = looked.replaced, sums.replaced, "replaced row"
+        return explain(some, looked.sample, count, self.total, word)
 
     def reasons(self) -> DataFrame:
         """Return the findings of `explain` as a frame, the best first."""
@@ -209,16 +215,16 @@ class MissingRows:
                 sample.append(values)
             if is_wanted:
                 members[key][unit] = values
-        named: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+        named: dict[int, list[dict[str, Any]]] = {1: [], -1: [], 0: []}
         for key, group in groups.items():
-            for unit in _of_group(members[key], group):
-                named[group["lack"] > 0].append(members[key][unit])
-        return Named(named[True], named[False], sample)
+            sign = (group["lack"] > 0) - (group["lack"] < 0)
+            named[sign] += (members[key][unit] for unit in _of_group(members[key], group))
+        return Named(named[1], named[-1], named[0], sample)
 
     def _chosen(self) -> dict[int, Any]:
         """Return some groups that differ, those first whose missing rows can be named."""
-        lacking = self._differing.groups.where("n > 0 AND lack <> 0")
-        first = lacking.orderBy(F.expr("lack < 0"), F.expr(f"NOT {SOLVED}"), "xorack_key_").limit(
+        lacking = self._differing.groups.where("n > 0")
+        first = lacking.orderBy(F.expr("lack <= 0"), F.expr(f"NOT {SOLVED}"), "xorack_key_").limit(
             _GROUPS
         )
         chosen: dict[int, Any] = {}
@@ -234,13 +240,15 @@ class MissingRows:
         frame = self._frame
         simple = [f.name for f in frame.schema.fields if _is_simple(f.dataType.simpleString())]
         shown = [F.col(quoted(name)) for name in simple if not name.startswith("xorack_")]
+        arrays = [f.name for f in frame.schema.fields if f.dataType.typeName() in ("array", "map")]
+        shown += [F.size(quoted(name)).alias(f"size of {name}") for name in arrays]
         shown = shown[:_COLUMNS]
         if not shown:
             shown = [F.col("xorack_unit_").alias("unit")]
         if self._differing.sums.whole and self.by and self.by != self._rows.unit:
             tasks = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
             hashed = F.pmod(F.hash(*map(F.col, map(quoted, self.by))), F.lit(tasks))
-            shown.append(hashed.alias(_PARTITION))
+            shown.append(hashed.alias(f"shuffle partition by {', '.join(self.by)}"))
         with suppress(AnalysisException):  # a frame of several sources has no such file
             name = F.element_at(F.split(F.input_file_name(), "/"), -1).alias(_FILE)
             _ = frame.select(name).schema
@@ -255,7 +263,7 @@ def _is_simple(type_: str) -> bool:
 def _of_group(units: Collection[int], group: Any) -> Collection[int]:
     """Return the units of a group that are missing, or doubled; none if that is not known."""
     lack, difference = group["lack"], group["difference"]
-    if group["found"] == 0:
+    if group["found"] == 0 or lack == 0:
         return units
     if abs(lack) == 1:
         return [difference] if difference in units else []

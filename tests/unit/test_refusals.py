@@ -1,0 +1,129 @@
+"""A refusal is an answer about one chain: it holds up nobody else, and never pages."""
+
+import json
+from statistics import median
+
+import pytest
+
+from tests.support.slow import BAD, START, SlowFunctions
+from xorack.core.chain import Chain
+
+
+@pytest.fixture
+def functions(monkeypatch):
+    functions = SlowFunctions(monkeypatch)
+    functions.clock.spend(1_000)
+    return functions
+
+
+def ended(functions, tag, *, token=None, event=True):
+    """Store a chain that ended long ago, with pending deliveries."""
+    resume = None if token is None else json.dumps({"step_functions": token})
+    functions.table.chains[tag] = Chain(
+        tag, b"\0", "acked", 1, 1, 2, START, created_at=START, ended_at=1, due_at=1,
+        resume=resume, resume_pending=token is not None, event_pending=event,
+    )  # fmt: skip
+
+
+def late(functions, tag, *, token=None):
+    """Store an open chain whose deadline has just passed."""
+    now = int((START + functions.clock.now) * 1000)
+    resume = None if token is None else json.dumps({"step_functions": token})
+    functions.table.chains[tag] = Chain(
+        tag, b"\1", "open", 1, 0, 2, now, created_at=now, deadline=now, due_at=now, resume=resume
+    )
+
+
+def published(functions):
+    return [json.loads(detail)["tag"] for detail in functions.bus.events]
+
+
+@pytest.mark.thorough
+def test_ten_thousand_refused_callbacks_hold_up_no_event(functions):
+    """All are due before the innocent one, as in one shard of the index."""
+    for number in range(10_000):
+        ended(functions, f"t{number}", token=f"{BAD}{number}", event=False)
+    late(functions, "innocent", token="innocent")
+    for sweep, _ in functions.sweep_each_minute(12):
+        if sweep == 1:
+            assert published(functions) == ["innocent"]
+    assert "innocent" in functions.tasks.tasks
+    assert all(chain.refused_at for tag, chain in functions.table.chains.items() if tag[0] == "t")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("count", "calls"), [(4_000, False), (500, True)])
+def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls):
+    """A hundred events in each of 40 shards; the bus refuses entries, or the calls with them."""
+    functions.bus.refuses_calls = calls
+    tags = [f"{BAD}{number}" for number in range(count)]
+    for tag in tags:
+        ended(functions, tag)
+    late(functions, "innocent")
+    for _, figures in functions.sweep_each_minute(2):
+        assert figures["SweepsIncomplete"] == 0
+    assert published(functions) == ["innocent"]
+    assert functions.services.breakers["event"].allows()
+    chains = functions.table.chains
+    assert all(chains[tag].event_pending and chains[tag].refused_at for tag in tags)
+    # The bus accepts them again: each is published within an hour.
+    functions.bus.refuses = lambda name: False
+    for _ in functions.sweep_each_minute(60):
+        pass
+    assert {*published(functions)} == {*tags, "innocent"}
+
+
+@pytest.mark.parametrize("refused", [3, 10, 100])
+def test_refused_tokens_hold_up_no_other_callback(functions, refused):
+    """One legitimate time-out a minute, for four hours."""
+    for number in range(refused):
+        ended(functions, f"t{number}", token=f"{BAD}{number}", event=False)
+    began = {}
+    for minute in range(240):
+        tag, began_at = f"late/{minute}", functions.clock.now
+        began[tag] = began_at
+        late(functions, tag, token=tag)
+        functions.sweep()
+        functions.clock.now = began_at + 60
+    waits = [(functions.tasks.tasks[tag] - at) // 60 for tag, at in began.items()]
+    assert (median(waits), max(waits)) == (0, 0)
+
+
+def test_an_outage_of_step_functions_holds_up_no_event(functions):
+    functions.tasks.dead = True
+    for number in range(300):
+        ended(functions, f"t{number}", token=f"t{number}")
+    (_, figures), *_ = functions.sweep_each_minute(1)
+    assert len(published(functions)) == 300
+    assert (figures["EventsPending"], figures["DeliveriesRefused"]) == (300, 0)
+    functions.tasks.dead = False
+    functions.clock.spend(60)
+    functions.sweep()
+    assert len(functions.tasks.tasks) == 300
+
+
+def test_a_slow_bus_holds_up_no_callback(functions):
+    functions.bus.seconds = 5
+    for number in range(1_000):
+        ended(functions, f"e{number}")
+    ended(functions, "waits", token="waits", event=False)
+    for _ in functions.sweep_each_minute(2):
+        pass
+    assert "waits" in functions.tasks.tasks
+
+
+def test_a_token_is_gone_with_its_delivery_and_in_no_log(functions, caplog):
+    caplog.set_level("DEBUG")
+    secret, refused = "AQCEAAAAKgAAAAMAAAAA", f"{BAD}AQCEAAAAKgAAAAMAAAAA"
+    ended(functions, "good", token=secret)
+    ended(functions, "bad", token=refused)
+    for _, _ in functions.sweep_each_minute(25 * 60):
+        pass
+    good, bad = (functions.table.chains[tag] for tag in ("good", "bad"))
+    assert (good.resume, good.resume_pending, bool(good.resumed_at)) == (None, False, True)
+    assert (bad.resume, bad.resume_pending, bad.due_at) == (None, False, None)
+    assert bad.resume_failed == "AccessDeniedException"
+    logged = [str(vars(record)) for record in caplog.records]
+    assert any("not resumed" in line or "refused" in line for line in logged)
+    assert not any(refused in line or secret in line for line in logged)
+    assert [record.failures for record in caplog.records if "within a day" in record.message] == [1]
