@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -84,7 +85,7 @@ def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
 
         from xorack.aws import sqs
 
-        texts = (text for batch in batches for text in batch.column(0).to_pylist())
+        texts = (_ascii(text) for batch in batches for text in batch.column(0).to_pylist())
         sent = sqs.send(queue.url, texts, queue.client(), group=queue.run_id)
         yield pa.RecordBatch.from_pylist([sent._asdict()])
 
@@ -93,6 +94,11 @@ def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
         schema = "messages long, requests long, bytes long"
         tasks = texts.mapInArrow(send_partition, schema).collect()
     return SendReport(*map(sum, zip(*tasks, strict=True)))
+
+
+def _ascii(text: str) -> str:
+    """Escape what is not ASCII: SQS takes no U+FFFF as it is."""
+    return text if text.isascii() else json.dumps(json.loads(text), separators=(",", ":"))
 
 
 def _text(requests: DataFrame) -> Column:
