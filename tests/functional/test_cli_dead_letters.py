@@ -268,3 +268,29 @@ def test_the_tags_of_many_requests_and_their_sender(stack, xorack, sqs):
     assert text["tag"].split("\n") == [*(f"run/{n}" for n in range(5)), "and 15 more tags"]
     assert text["body"].endswith("more lines")
     assert text["sender"] == "x\\x1b"
+
+
+def test_corrected_messages_are_sent(stack, xorack, sqs, tmp_path):
+    """Every request that is still invalid is told, and nothing is sent then."""
+    put(stack, malformed(INVALID, {**INVALID, "tag": 5}))
+    (letter,) = as_json(xorack)
+    file = tmp_path / "letters.json"
+    file.write_text(json.dumps(letter) + "\n\n[1]\n")
+    status, out, err = xorack("dead-letters", "send", str(file))
+    assert (status, out, len(err)) == (1, [], 1)
+    for problem in (
+        "nothing was sent:",
+        "line 1: requests[0].started: ",
+        "requests[1].",
+        "line 3: ",
+    ):
+        assert problem in err[0]
+    assert stack.receive_all(stack.queue_url) == []
+    letter["body"] = malformed({**INVALID, "started": 2})
+    file.write_text(json.dumps(letter) + "\n" + letter["body"])
+    assert xorack("dead-letters", "send", str(file)) == (0, ["2 requests sent"], [])
+    (sent,) = stack.receive_all(stack.queue_url)
+    assert (
+        json.loads(sent["Body"])["requests"]
+        == json.loads(malformed(*[{**INVALID, "started": 2}] * 2))["requests"]
+    )

@@ -23,6 +23,7 @@ ARGUMENTS = {
     ("wait",): ["done"],
     ("dead-letters", "list"): [],
     ("dead-letters", "show"): [],
+    ("dead-letters", "send"): [os.devnull],
     ("dead-letters", "delete"): ["--all", "--yes"],
     ("dead-letters", "redrive"): ["--look"],
     ("redrive",): ["--yes", "--json"],

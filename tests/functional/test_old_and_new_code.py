@@ -7,7 +7,6 @@ has the rule for a change of the format.
 
 import base64
 import json
-import random
 from functools import reduce
 from pathlib import Path
 
@@ -128,44 +127,6 @@ def requests_of(tag, children):
     yield Request.stamp_(tag, "split", split, started=children, finished=1)
     for number, unit in enumerate(units):
         yield Request.stamp_(tag, f"done {number}", unit, finished=1)
-
-
-@pytest.mark.parametrize(("format", "seed"), [(1, 0), (2, 1)])
-def test_two_versions_take_turns_on_the_same_chains(aws, format, seed):
-    draw = random.Random(seed)
-    old, new, bus = versions(aws, format)
-    tags = {f"t{number}": draw.randint(1, 5) for number in range(12)}
-    queue = [
-        body
-        for tag, children in tags.items()
-        for request in requests_of(tag, children)
-        for body in pack([request])
-    ]
-    queue += draw.sample(queue, len(queue) // 2)
-    draw.shuffle(queue)
-    came_again = 0
-    for batch in range(1000):
-        if not queue:
-            break
-        # A rollout, a rollback, a rollout: the new version gets a part, nothing, then all.
-        share = (0.3, 0.0, 0.5, 1.0)[min(3, batch // 10)]
-        code = new if draw.random() < share else old
-        bodies, queue = queue[:2], queue[2:]
-        failed = code.consume(*bodies)
-        assert code is old or not failed
-        came_again += len(failed)
-        queue += failed
-        if batch % 5 == 0:
-            assert code is old or not code.sweep().problems
-    # Today's code leaves alone what it does not know, and only that.
-    assert (came_again > 0) is (format > schema.FORMAT)
-    assert old.dead.letters == new.dead.letters == []
-    assert sorted(event["tag"] for event in bus.events) == sorted(tags)
-    for event in bus.events:
-        assert (event["status"], event["started"]) == ("acked", 1 + tags[event["tag"]])
-    items = [aws.item(tag) for tag in tags]
-    assert any("flavour" in stored for stored in items)
-    assert all(stored["format"]["N"] == str(format) for stored in items if "flavour" in stored)
 
 
 def test_attributes_of_later_code_survive_todays_writes(aws):

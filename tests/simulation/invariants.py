@@ -21,7 +21,11 @@ _LONGEST_CALL = 30 * 60_000
 
 
 class Write(NamedTuple):
-    """A write of an unfinished chain; the model has the new requests already."""
+    """A write of an unfinished chain; the model has the new requests already.
+
+    Attributes:
+        left: Requests to the chain in the writer's batch that have not taken effect.
+    """
 
     model: Model
     before: Item | None
@@ -29,6 +33,7 @@ class Write(NamedTuple):
     new: list[Submission | None]
     now: int
     by: str
+    left: list[Submission]
 
     @property
     def status(self):
@@ -107,6 +112,13 @@ class Write(NamedTuple):
             return self.status == "open"  # until our code looks at it
         by_time = self.expired and expected != "acked"
         return by_time or self.status == expected or f"{self.status}, expected {expected}"
+
+    def check_order_within_a_batch(self):
+        """No stamp takes effect while a create or a fail of its batch is left."""
+        first = [one for one in self.left if one.request.op in ("create", "fail")]
+        names = [one.name for one in first if not self.model.conflicts_with(one)]
+        stamped = any(one and one.request.op == "stamp" for one in self.new)
+        return not (stamped and names) or names
 
     def check_expiration_reason(self):
         """A chain that ends by time is never created, or timed out, perhaps with wrong counts."""

@@ -147,7 +147,9 @@ class Oracle:
             model.apply(one)
             if one.text in self.expired.get(key, ()) and self._was_sent_before_the_end(one):
                 self.world.violated(f"{key}: No request takes effect after TTL removed its chain.")
-        write = Write(model, before, after, new, self.world.now, by)
+        batch = self.world.current.batch if self.world.current else []
+        left = [one for one in batch if one.tag == key and one.request and not model.has(one)]
+        write = Write(model, before, after, new, self.world.now, by, left)
         self.check(key, write)
         if write.status in ("acked", "failed"):
             model.final = after
@@ -234,6 +236,13 @@ class Oracle:
 
     def received(self, machine: Machine, batch: list) -> None:
         """Observe that a consumer begins a batch."""
+        oldest = self.world.now - RETENTION + 2 * MAX_SKEW
+        machine.batch = [
+            one
+            for message in batch
+            if message.sent_at > oldest  # others are rejected whole
+            for one in self._submissions_in(message.body)
+        ]
         machine.first = [
             (one, message.sent_at)
             for message in batch

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.simulation.aws import QUEUE, Client
-from tests.simulation.model import text
+from tests.simulation.model import number, text
+from tests.simulation.options import DAY_SECONDS
 from tests.simulation.services import Sender
 from tests.simulation.workload import Submission
 from tests.simulation.world import Crash, Machine
@@ -39,15 +40,15 @@ class Senders:
     def produce(self, machine: Machine, submissions: list[Submission]) -> None:
         """Send requests, some of them again in other messages, as a retried task does."""
         sender = self.schedule.sender(machine)
-        for number in range(self.options.rounds):
-            self.schedule.wait_for_round(machine, number)
+        for round in range(self.options.rounds):
+            self.schedule.wait_for_round(machine, round)
             begin = self.world.now
-            mine = [one for one in submissions if one.run == number]
+            mine = [one for one in submissions if one.run == round]
             for one in mine:
                 for at in one.copies:
                     self._later(at, [one])
             self._produce(sender, mine, begin)
-            self._finish(number)
+            self._finish(round)
 
     def _finish(self, number: int) -> None:
         self.schedule.sending[number] -= 1
@@ -75,7 +76,7 @@ class Senders:
                 self._later(random.choice((100, 10_000, 300_000)), again)
 
     def _send(self, sender: Sender, part: list[Submission]) -> None:
-        part = [one for one in part if one.tag not in self.oracle.expired]
+        part = [one for one in part if not self._is_forgotten(one)]
         requests = [one.sent(self.random) for one in part if one.request]
         while requests:
             try:
@@ -110,6 +111,13 @@ class Senders:
         self.copies += 1
         self.world.later(milliseconds, send)
 
+    def _is_forgotten(self, one: Submission) -> bool:
+        """Tell if nobody sends a request any more: again, a day after its chain has ended."""
+        if one.tag in self.oracle.expired or one.text not in self.oracle.sent:
+            return one.tag in self.oracle.expired
+        ended = number(self.oracle.model(one.tag).final, "ended_at") if one.tag else None
+        return ended is not None and ended < self.world.now - 1000 * DAY_SECONDS
+
     def _is_known(self, one: Submission) -> bool:
         """Tell if a copy comes in time: nobody sends copies after the chain's end."""
         return one.tag not in self.oracle.expired and self.oracle.model(one.tag).final is None
@@ -119,11 +127,11 @@ class Senders:
     def call_directly(self, machine: Machine, submissions: list[Submission]) -> None:
         """Use `DynamoDBAcker`, and for some chains xor-ack-dynamodb."""
         acker = self.schedule.sender(machine).acker(attempts=self.random.choice((1, 3, 50)))
-        for number in range(self.options.rounds):
-            self.schedule.wait_for_round(machine, number)
+        for round in range(self.options.rounds):
+            self.schedule.wait_for_round(machine, round)
             begin = self.world.now
             for one in submissions:
-                if one.run != number:
+                if one.run != round:
                     continue
                 machine.pause(max(1, one.after - (self.world.now - begin)))
                 if self._call_other_tool(one):
@@ -131,7 +139,7 @@ class Senders:
                 for _ in range(_CALLS):
                     if self._call(machine, acker, one):
                         break
-            self._finish(number)
+            self._finish(round)
 
     def _call(self, machine: Machine, acker, one: Submission) -> bool:
         """Make a call; return True if it need not be repeated."""

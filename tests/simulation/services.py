@@ -10,6 +10,7 @@ from lambda_src import environment
 from tests.simulation.aws import BUS, DEAD_LETTERS, KEY, QUEUE, TABLE, Client, Message
 from tests.simulation.options import DEFAULT_TIMEOUT, PENDING_TIMEOUT, RETENTION
 from tests.simulation.world import Machine, World
+from xorack.acker import chain_writer
 from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import Consumer
@@ -124,6 +125,8 @@ def simulated_clock_and_ids(world: World) -> Iterator[None]:
         patch.object(initialize, "__defaults__", defaults),
         # Small buckets: chains of some hundred requests have several levels.
         patch.multiple(marks, _BUCKET_MARKS=20, _GROWTH=3),
+        # Small writes: a batch needs several for many chains.
+        patch.object(chain_writer, "MAX_FOLD", 8),
         ExitStack() as stack,
     ):
         stack.callback(logging.disable, level)

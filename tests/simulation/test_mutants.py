@@ -8,6 +8,7 @@ from tests.simulation.campaign import campaign
 from tests.simulation.mutants import BY_DAY, MUTANTS, frozen_first_seen, mutated
 from tests.simulation.test_schedules import SEEDS
 from tests.support.mutants import Replaced
+from xorack.acker import chain_writer
 from xorack.aws.resume import SERVICES
 from xorack.core import delivery, transitions
 from xorack.core.transitions import VERDICTS
@@ -37,8 +38,8 @@ def test_every_mutant_changes_the_code_and_is_removed():
 
     def state():
         codes = [one.function.__code__ for one in replaced]
-        codes += [transitions.TRANSITIONS, delivery._GIVE_UP_MS]
-        return codes, deepcopy(VERDICTS), dict(SERVICES)
+        tables = deepcopy(VERDICTS), dict(SERVICES), transitions.TRANSITIONS
+        return codes, tables, chain_writer.order_of, delivery._GIVE_UP_MS
 
     before = state()
     for name in MUTANTS:

@@ -53,7 +53,8 @@ class Machine:
         publishing: Milliseconds that the current invocation spent publishing.
         stalled: True if it stalled in the current invocation.
         disturbed: True if a fault or an outage hit a call of the current invocation.
-        first: Requests that the current batch has for the first time, each with its time.
+        batch: Requests of the current batch.
+        first: Those that it has for the first time, each with its time.
         ended: Models of the batch's chains that had ended before.
         counted: What the batch added to the counters of ended chains.
     """
@@ -70,6 +71,7 @@ class Machine:
     stalled: bool = False
     disturbed: bool = False
     faults: Counter[str] = field(default_factory=Counter)
+    batch: list[Any] = field(default_factory=list)
     first: list[tuple[Any, int]] = field(default_factory=list)
     ended: list[Any] = field(default_factory=list)
     counted: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))

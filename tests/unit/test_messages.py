@@ -173,12 +173,13 @@ TEXTS = st.text(max_size=3) | st.sampled_from(["a\0b", "\x7f", "\ud800", "é" * 
 BASE64 = st.binary(max_size=20).map(lambda data: base64.b64encode(data).decode())
 RAW = STRANGE | st.fixed_dictionaries(
     {
-        "op": st.sampled_from(["stamp", "create", "fail", "extend", "", [], {}, 1]),
+        "op": st.sampled_from(["stamp", "create", "fail", "extend", "note", "", [], {}, 1]),
         **dict.fromkeys(("tag", "id"), st.just("t") | TEXTS | STRANGE),
     },
     optional={
-        **dict.fromkeys(("stamp", "reason", "other"), BASE64 | STRANGE),
-        **dict.fromkeys(("started", "finished", "timeout", "detail"), STRANGE),
+        **dict.fromkeys(("stamp", "reason", "text", "other"), BASE64 | STRANGE),
+        **dict.fromkeys(("started", "finished", "timeout", "detail", "missing_count"), STRANGE),
+        **dict.fromkeys(("starts", "missing"), st.lists(st.just("0" * 15 + "1"), max_size=2)),
     },
 )
 

@@ -146,7 +146,7 @@ def send(
 
     Args:
         queue_url: The queue (the stack's output ``QueueUrl``).
-        requests: Any number, consumed lazily; also as JSON texts.
+        requests: Any number, also as JSON texts; consumed lazily unless ``group`` is a function.
         client: A boto3 SQS client; by default one of the default credential chain.
         group: The name of the messages' group, or a function that returns that of a request, which
             goes into a message of its group then. The backlog of one group does not delay others.

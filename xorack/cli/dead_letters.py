@@ -6,16 +6,18 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
+from xorack.aws.sqs import send as send_requests
 from xorack.cli import dead_letter_output as output
 from xorack.cli import screen
 from xorack.cli.options import Target, json_option, run_option, text_option, with_stack, yes_option
-from xorack.ops.dead_letters import KINDS, Kind, Selector
+from xorack.ops.dead_letters import KINDS, Kind, Selector, corrected
 from xorack.ops.redrive import MAX_READ, Redrive
 from xorack.ops.run import Run
+from xorack.ops.text import plural
 
 __all__ = ["dead_letters", "redrive"]
 
@@ -229,6 +231,24 @@ def redrive(selector: Selector, queue: str | None, source: _Source, **flags: Any
     keep = _SHOWN if flags["look"] else 0
     survey = queues.survey(selector, limit=_limit(selector), keep=keep)
     return output.run_redrive(queues, survey, kinds, **flags)
+
+
+@dead_letters.command(epilog="Example: xorack dead-letters send corrected.json")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@text_option("--queue", metavar="URL", help="The queue to send to, instead of the stack's.")
+@with_stack
+def send(file: TextIO, queue: str | None, target: Target) -> None:
+    """Send corrected messages, or say what is wrong with them.
+
+    FILE has one JSON object a line; - is stdin. It is what `show --json` prints, with its ``body``
+    corrected, or a body. If a request is invalid, nothing is sent. Then delete the dead letters.
+    """
+    read, problems = corrected(file)
+    if problems:
+        raise click.ClickException(f"nothing was sent: {'; '.join(problems)}")
+    url = queue or target.find_stack(", or the queue with --queue").queue_url
+    report = send_requests(url, read, target.client("sqs"))
+    screen.say(f"{plural(report.requests, 'request')} sent")
 
 
 dead_letters.add_command(redrive)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 import zlib
 from collections.abc import Iterable
@@ -21,9 +22,18 @@ from typing import Any, Literal
 
 from xorack.core.event import rfc3339
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
+from xorack.core.request import Request
 from xorack.ops.body import decode
 
-__all__ = ["KINDS", "DeadMessage", "Group", "Kind", "Selector", "add_to_groups"]
+__all__ = [
+    "KINDS",
+    "DeadMessage",
+    "Group",
+    "Kind",
+    "Selector",
+    "add_to_groups",
+    "corrected",
+]
 
 Kind = Literal["failed", "rejected", "malformed", "expired"]
 KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed", "expired")
@@ -228,6 +238,25 @@ def add_to_groups(
         group.count += 1
         group.example = group.example or message.tag
     return sorted(groups.values(), key=lambda group: (-group.count, group.reason))
+
+
+def corrected(lines: Iterable[str]) -> tuple[list[Request], list[str]]:
+    """Read the requests of messages, one JSON object a line, and what is wrong with each line.
+
+    Args:
+        lines: Bodies, or objects with a ``body``, such as `DeadMessage.to_json` returns.
+    """
+    requests: list[Request] = []
+    problems: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        content = decode(line)
+        body = content.get("body", line) if isinstance(content, dict) else line
+        valid, invalid = parse(body if isinstance(body, str) else json.dumps(body))
+        requests += valid
+        problems += (f"line {number}: {one.reason}" for one in invalid)
+    return requests, problems
 
 
 def _number(text: str | None) -> int | None:
