@@ -50,7 +50,7 @@ def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp
     shown = lines_of(xorack("explain", "--run", run, "--among", names))
     assert shown["run"] == [f"10 of 40 chains of run {RUN} have failed"]
     assert shown["why"][0] == (
-        "All 10 failed chains have part 2 = 'eu' (25 % of all chains, all of which are failed)"
+        "All 10 failed chains have part 2 = 'eu' (25 % of all chains, all of which failed)"
     )
     assert shown["reasons"] == ["10  no VAT number"]
     assert shown["outstanding"] == ["10  bill", "1  units without a name: give --among"]

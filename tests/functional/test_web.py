@@ -71,6 +71,20 @@ def test_chains_are_listed_unfinished_first_and_filtered(web, chains):
         assert ("No chains whose tag begins with “%25”." in page.text) == (not expected)
 
 
+def test_failed_chains_are_grouped_by_run_and_reason(aws, web):
+    """What they have in common stands above the list; a bar shows what is missing."""
+    for number in range(40):
+        tag = f"run/{'eu' if number % 4 else 'us'}/{number}"
+        start(aws, tag)
+        fail(aws, tag) if number % 4 == 0 else finish(aws, tag)
+    page = request(web)
+    assert "10</span> failed</a> of run run: " in page.text
+    assert "All 10 failed chains have part 2 = &#x27;us&#x27; (25 % of all chains" in page.text
+    assert 'href="./?group=failed&amp;prefix=run%2F"' in page.text
+    assert '<rect class="late" x="66.6%" width="33.4%"' in page.text
+    assert "causes" not in request(web, "?group=acked").text
+
+
 @pytest.mark.parametrize("query", ["group=x", "skip=-1", "skip=%C2%B2", "a=b" + "&a=b" * 300])
 def test_an_invalid_query_is_explained(unused, query):
     page = request(unused, f"?{query}")

@@ -211,7 +211,7 @@ def _sentence(findings: Sequence[Finding], looked: int, count: int, total: int, 
     rest = f"{_percent(best.all)} of all {noun}s"
     # The sample may miss it by a little.
     if best.missing * count >= 0.99 * best.all * total:
-        rest += f", all of which are {state}"
+        rest += f", all of which {'' if state == 'failed' else 'are '}{state}"
     return f"{who} {rows} {have} {best.what} ({rest})"
 
 

@@ -14,6 +14,7 @@ from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.scan import scan_part
 from xorack.core.errors import NotAChainError
+from xorack.ops.explain import Cause, causes
 from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import ChainStatus
 
@@ -59,6 +60,7 @@ class ChainPage:
         whole: True if the whole table was read.
         event_pending: Number of finished chains with a pending event, of those found.
         invalid: One error for each item that is not a chain.
+        causes: The failed chains that were found, by run and reason.
     """
 
     at: int
@@ -70,6 +72,7 @@ class ChainPage:
     whole: bool
     event_pending: int = 0
     invalid: tuple[NotAChainError, ...] = ()
+    causes: tuple[Cause, ...] = ()
 
 
 def read_chains(
@@ -124,6 +127,7 @@ def read_chains(
         not query.after and not part.after,
         sum(one.chain.event_pending for one in found.values()),
         tuple(invalid.values()),
+        tuple(causes([*found.values()]) if counts["failed"] else ()),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -20,7 +20,7 @@ from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
 
-__all__ = ["ROOT", "RunExplanation", "explain_run", "name_text", "names_in"]
+__all__ = ["ROOT", "Cause", "RunExplanation", "causes", "explain_run", "name_text", "names_in"]
 
 ROOT = "the chain's own unit: its first step did not end"
 _MOST_CHAINS = 20_000
@@ -28,6 +28,9 @@ _MOST_CHAINS = 20_000
 _MOST_NAMED = 1_000
 """Failed chains whose outstanding units are named."""
 _SHOWN = 10
+_SHOWN_CAUSES = 5
+_LEAST = 5
+"""Failed chains that make a group: fewer are seen at a glance."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,51 @@ def explain_run(
         reasons, notes, outstanding, unnamed, after_end,
         tuple(status.chain.tag for status in bad[:_SHOWN]),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Failed chains of one run, with one reason.
+
+    Attributes:
+        prefix: The run and a slash; empty for tags without one.
+        reason: The reason.
+        count: How many chains that are.
+        sentence: What they have in common, and others of the run have not.
+    """
+
+    prefix: str
+    reason: str
+    count: int
+    sentence: str
+
+
+def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
+    """Group failed chains by run and reason; return the largest groups, of five chains or more."""
+    runs: dict[str, list[tuple[ChainStatus, dict[str, Any]]]] = defaultdict(list)
+    for status in chains:
+        head, slash, _ = status.chain.tag.partition("/")
+        prefix = head + slash if slash else ""
+        runs[prefix].append((status, _properties(status.chain, len(prefix))))
+    counts = Counter(
+        (prefix, status.reason or "")
+        for prefix, some in runs.items()
+        for status, _ in some
+        if status.chain.status == "failed"
+    )
+    found = []
+    for (prefix, reason), count in counts.most_common(_SHOWN_CAUSES):
+        if count < _LEAST:
+            break
+        some = runs[prefix]
+        failed = [
+            row
+            for one, row in some
+            if one.chain.status == "failed" and (one.reason or "") == reason
+        ]
+        why = explain(failed, [row for _, row in some], count, len(some), "failed chain")
+        found.append(Cause(prefix, reason, count, why.sentence))
+    return found
 
 
 def _properties(chain: Chain, begin: int) -> dict[str, Any]:

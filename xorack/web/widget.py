@@ -84,6 +84,10 @@ font-size:12px}}
 """
 
 
+_MOST_FINISHED = 97.0
+"""Percentage of a failed chain's bar beyond which what is missing is not seen."""
+
+
 @dataclass(frozen=True)
 class ChainView:
     """Options of a table of chains.
@@ -213,7 +217,7 @@ def _progress(status: ChainStatus) -> str:
     chain = status.chain
     if status.percent is None:
         return f'{bar(0, "faint")}<span class="faint">its senders report no counts</span>'
-    colour = {"acked": "done", "failed": "late"}.get(chain.status, "ok")
+    colour = {"acked": "done", "failed": "failed"}.get(chain.status, "ok")
     counts = f"{chain.finished:,} of {chain.started:,}" if chain.started > 0 else ""
     return (
         f'{bar(status.percent, colour)}<span class="num">{status.percent:g} %</span> '
@@ -270,10 +274,15 @@ def _unit(unit: int, name: str | None) -> str:
 
 
 def bar(percent: float, colour: str, *, thin: bool = False) -> str:
-    """Return a bar that is filled up to a percentage."""
+    """Return a bar that is filled up to a percentage; the rest of a failed one is missing."""
     width = min(100.0, percent)
     kind = "bar thin" if thin else "bar"
-    rect = f'<rect class="{colour}" width="{width:.1f}%" height="100%" rx="3"/>'
+    rect = ""
+    if colour == "failed":
+        width, colour = min(width, _MOST_FINISHED), "done"
+        rest = f'x="{width:.1f}%" width="{100 - width:.1f}%"'
+        rect = f'<rect class="late" {rest} height="100%" rx="3"/>'
+    rect += f'<rect class="{colour}" width="{width:.1f}%" height="100%" rx="3"/>'
     return f'<svg class="{kind}" aria-hidden="true">{rect}</svg>'
 
 

@@ -133,6 +133,7 @@ def chains_page(frame: Frame, page: ChainPage, names: Names) -> bytes:
         f'<input id="prefix" type="search" name="prefix" value="{escaped(query.prefix)}"></form>'
         "</div>",
         _findings(page),
+        _causes(page),
         _invalid(page.invalid),
         chain_table(page.chains, view) if page.chains else _no_chains(query, page.more),
         _pager(page),
@@ -148,6 +149,22 @@ def _findings(page: ChainPage) -> str:
             f"Found among {page.searched:,} items of the table, and the nearest deadlines."
         )
     return f'<p class="findings">{" ".join(sentences)}</p>' if sentences else ""
+
+
+def _causes(page: ChainPage) -> str:
+    """List the groups of failed chains, with what each has in common."""
+    if page.query.group not in ("", "failed"):
+        return ""
+    lines = []
+    for one in page.causes:
+        address = _address(Query("failed", one.prefix))
+        run = f"of run {escaped(one.prefix[:-1], 80)}" if one.prefix else ""
+        lines.append(
+            f'<li><a href="{address}"><span class="num">{one.count:,}</span> failed</a> {run}: '
+            f'<span class="late">{escaped(one.reason, 120)}</span>'
+            f'<br><span class="faint">{escaped(one.sentence, 300)}</span></li>'
+        )
+    return f'<ul class="causes">{"".join(lines)}</ul>' if lines else ""
 
 
 def _invalid(errors: Iterable[NotAChainError]) -> str:
@@ -194,7 +211,7 @@ def chain_page(frame: Frame, status: ChainStatus, names: Mapping[int, str]) -> b
     """Render one chain."""
     chain = status.chain
     state = badge(status) or '<span class="badge ok">open</span>'
-    colour = {"acked": "done", "failed": "late"}.get(chain.status, "ok")
+    colour = {"acked": "done", "failed": "failed"}.get(chain.status, "ok")
     parts = [
         f'<p class="crumb"><a href="./">Chains</a></p><h1 class="tag">{escaped(chain.tag)}</h1>'
         f'<p class="state">{state}</p>',
