@@ -71,7 +71,7 @@ PYTEST := $(PY) -m pytest -n 3 --no-loadscope-reorder
 QUICK := unit property functional infrastructure
 
 check: lint types ## Lint, types and quick tests, in a minute: no Spark, no embedded AWS
-	@$(PYTEST) -m "not (thorough or slow or spark or embedded or browser)" $(QUICK:%=tests/%) $(ARGS)
+	@$(PYTEST) -n 2 -m "not (thorough or slow or spark or embedded or browser)" $(QUICK:%=tests/%) $(ARGS)
 
 test: lint types tests ## Lint, types and all tests except the slow ones
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from math import ceil, exp, log1p
+from typing import Any
 
-from bench.consumer import ACK, FOLDED, SINGLE, VCPU
+from bench.consumer import ACK, FOLDED, FOLDED_IDS, SINGLE, VCPU
 from bench.harness import ROOT, Table, figure
 from bench.marks import drive
 from measure.bill import PRICES as MEASURE_PRICES
@@ -20,7 +21,8 @@ from xorack.aws.schema import DUE_SHARDS
 from xorack.core.transitions import MAX_FOLD
 
 DAY, MILLION = 86_400, 1_000_000
-REQUEST_BYTES = 955  # of a traced stamp request in a message
+REQUEST_BYTES = {"ids": 163, "traced stamp": 955, "plain stamp": 130}
+"""Bytes of a request in a message, by what it carries: the ids of four units, or a stamp."""
 POLLERS, WINDOW_SECONDS, BATCH_MESSAGES = 5, 1, 1_000  # of Lambda and the consumer
 CONSUMERS = (5, 10, 100, 1_000)
 CHAIN_SECONDS = 600  # from a chain's create to its end
@@ -43,7 +45,9 @@ _SECONDS = {
 WRITE = (_SECONDS[SINGLE] - _SECONDS[FOLDED]) / (1 - 1 / 100)
 """Processor time of a write with its share of reads, seconds."""
 REQUEST = _SECONDS[SINGLE] - WRITE
-"""Processor time of a request without its write."""
+"""Processor time of a request with a stamp, without its write."""
+REQUEST_OF_IDS = _SECONDS[FOLDED_IDS] - WRITE / 100
+"""The same of one with an id."""
 END = _SECONDS[ACK] - WRITE - 2 * REQUEST
 """Processor time of a chain's end: its event, and the write that marks it as published."""
 QUOTAS = {
@@ -57,13 +61,17 @@ QUOTAS = {
     "PutEvents entries": 10_000,
 }
 """Limits, rates in a second: defaults of us-east-1 and of the stack."""
-SENDERS: dict[str, dict[str, float]] = {
+SENDERS: dict[str, dict[str, Any]] = {
     "a request a unit, one message a call": {"messages_per_call": 1},
     "a request a unit, ten messages a call": {},
     "a request a unit, 100 requests a message": {"requests_per_message": 100},
-    "100 units a request": {"units_per_request": 100, "units_per_chain": 10_000},
+    "the same with traced stamps": {"requests_per_message": 100, "carries": "traced stamp"},
+    "100 units a request": {
+        "units_per_request": 100, "units_per_chain": 10_000, "carries": "traced stamp",
+    },
     "Spark: 10,000 units a request, 200 requests a message": {
         "units_per_request": 10_000, "units_per_chain": 100_000, "requests_per_message": 200,
+        "carries": "plain stamp",
     },
 }  # fmt: skip
 
@@ -76,7 +84,7 @@ def queue_calls(messages: float, message_bytes: float) -> float:
 
 def estimate(
     units_per_day: float, *, units_per_chain: float = 1_000, units_per_request: float = 1,
-    requests_per_message: float = 1, messages_per_call: float = 10,
+    requests_per_message: float = 1, messages_per_call: float = 10, carries: str = "ids",
 ) -> tuple[float, dict[str, float], dict[str, float]]:  # fmt: skip
     """Estimate a load: units, their chains, and how the sender folds, packs and sends them.
 
@@ -87,7 +95,7 @@ def estimate(
     per_chain = 1 + units_per_chain / units_per_request
     chains_s = units_per_day / DAY / units_per_chain
     messages_s = chains_s * per_chain / requests_per_message
-    message_bytes = REQUEST_BYTES * requests_per_message
+    message_bytes = REQUEST_BYTES[carries] * requests_per_message
     open_chains = max(1.0, chains_s * CHAIN_SECONDS)
 
     # The requests of a batch, which arrive in no order, and how many of them share a chain.
@@ -98,7 +106,8 @@ def estimate(
     together = max(1.0, min(batch / distinct, per_chain))
     rounds = max(1, batch / together / 8) * ceil(together / MAX_FOLD)
     written = batch / together * ceil(together / MAX_FOLD)
-    processor = batch * REQUEST + written * WRITE + batch / per_chain * END
+    request = REQUEST_OF_IDS if carries == "ids" else REQUEST
+    processor = batch * request + written * WRITE + batch / per_chain * END
     busy = 0.01 + max(processor / VCPU, rounds * CALL_SECONDS * 2)
 
     # Ending and marking the event as published write the item and the index once more each.
@@ -151,6 +160,7 @@ def throughput() -> str:
         "chains of two requests, acked": _SECONDS[ACK],
         "requests, each of its own chain": _SECONDS[SINGLE],
         "requests, a hundred of each chain": _SECONDS[FOLDED],
+        "the same, of ids": _SECONDS[FOLDED_IDS],
     }
     out = Table(["a second", *(f"{n:,} consumers" for n in CONSUMERS)])
     for name, seconds in kinds.items():

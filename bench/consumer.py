@@ -35,6 +35,7 @@ VCPU = 1024 / 1769
 CALL = "an UpdateItem of boto3"
 SINGLE = "a request, each of its own chain"
 FOLDED = "a request, 100 of each chain"
+FOLDED_IDS = "a request of ids, 100 of each chain"
 ACK = "an ack: a chain created and ended"
 CALL_SECONDS = 0.005
 """An assumed response time of DynamoDB."""
@@ -61,16 +62,21 @@ Handle = Callable[[dict[str, Any]], float]
 """Handles an event, of which all messages must succeed; returns seconds of processor time."""
 
 
-def make_event(batch: int, chains: int, size: int, *, ended: bool = False) -> dict[str, Any]:
+def make_event(
+    batch: int, chains: int, size: int, *, ended: bool = False, ids: bool = False
+) -> dict[str, Any]:
     """Make an event of messages of some new chains; a chain's first request is its create.
 
-    Each message has one request, or two that create and end its chain.
+    Each message has one request, which carries a stamp or an id, or two that create and end its
+    chain.
     """
     records = []
     for number in range(size):
-        tag, stamp = f"{batch}/chain-{number % chains}", traced((batch << 32) + number + 1)
-        op = "create" if number < chains else "stamp"
-        requests = [Request(op, tag, f"r{number}", stamp, started=1)]
+        tag, unit = f"{batch}/chain-{number % chains}", (batch << 32) + number + 1
+        op, stamp = "create" if number < chains else "stamp", traced(unit)
+        requests = [Request(op, tag, f"r{number}", starts=[unit])]
+        if not ids:
+            requests = [Request(op, tag, f"r{number}", stamp, started=1)]
         if ended:
             requests.append(Request.stamp_(tag, "s", stamp, finished=1))
         (body,) = pack(requests)
@@ -114,6 +120,7 @@ def _parts(handle: Handle, size: int, rounds: int) -> dict[str, float]:
         CALL: calls,
         SINGLE: lambda: handle(make_event(next(numbers), size, size)),
         FOLDED: lambda: handle(make_event(next(numbers), size // 100, size)),
+        FOLDED_IDS: lambda: handle(make_event(next(numbers), size // 100, size, ids=True)),
         ACK: lambda: handle(make_event(next(numbers), size, size, ended=True)),
     }
     for run in variants.values():

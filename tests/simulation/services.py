@@ -102,8 +102,8 @@ class Sender:
 
 
 @contextmanager
-def simulated_clock_and_ids(world: World) -> Iterator[None]:
-    """Replace clock, sleep, randomness and the ids of the direct API; turn logging off."""
+def simulated_clock_and_ids(world: World, bucket_marks: int) -> Iterator[None]:
+    """Replace clock, sleep, randomness, sizes and the ids of the direct API; turn logging off."""
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=world.current.next_id))
 
     def now() -> int:
@@ -123,8 +123,7 @@ def simulated_clock_and_ids(world: World) -> Iterator[None]:
         patch.multiple(redrive, milliseconds=now, _WORKERS=Workers(), _CALLS=1, _POLICY=policy),
         patch.dict(ChainWriter.__init__.__kwdefaults__, clock=now),
         patch.object(initialize, "__defaults__", defaults),
-        # Small buckets: chains of some hundred requests have several levels.
-        patch.multiple(marks, _BUCKET_MARKS=20, _GROWTH=3),
+        patch.multiple(marks, _BUCKET_MARKS=bucket_marks, _GROWTH=3),
         # Small writes: a batch needs several for many chains.
         patch.object(chain_writer, "MAX_FOLD", 8),
         ExitStack() as stack,

@@ -62,6 +62,7 @@ def deliver(functions, bodies):
     return written
 
 
+@pytest.mark.thorough
 def test_a_message_of_5_000_chains_makes_progress_with_each_delivery(functions):
     functions.table.write_seconds = 0.02
     tags = open_chains(functions, 5_000)
@@ -101,6 +102,7 @@ def test_no_healthy_message_of_a_backlog_dies(functions):
     assert dead == []
 
 
+@pytest.mark.thorough
 def test_the_parts_of_a_chain_are_bounded_too(functions):
     functions.table.write_seconds = 0.75
     stamps = [Request.stamp_("t", f"s{n}", b"\1", started=1) for n in range(10_000)]
@@ -150,6 +152,7 @@ def test_a_bus_that_never_answers_fails_no_message(monkeypatch, seconds):
     assert not any(chain.event_pending for chain in functions.table.chains.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [10, 60])
 def test_throttled_writes_fail_only_their_messages(monkeypatch, seconds):
     functions = SlowFunctions(monkeypatch, seconds)
