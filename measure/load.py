@@ -120,12 +120,12 @@ class Message(NamedTuple):
     """A message to send.
 
     Attributes:
-        delay: Seconds of SQS's DelaySeconds.
+        delay_seconds: SQS's DelaySeconds.
         copy: The body was sent before.
     """
 
     body: str
-    delay: int = 0
+    delay_seconds: int = 0
     copy: bool = False
 
 
@@ -184,7 +184,7 @@ class Sender:
             response = self.client.send_message_batch(
                 QueueUrl=self.queue_url,
                 Entries=[
-                    {"Id": str(n), "MessageBody": m.body, "DelaySeconds": m.delay, **common}
+                    {"Id": str(n), "MessageBody": m.body, "DelaySeconds": m.delay_seconds, **common}
                     for n, m in entries.items()
                 ],
             )

@@ -47,20 +47,6 @@ def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
     assert after.writes - before.writes < len(requests) / 2
 
 
-def test_messages_delivered_three_times_in_any_order_count_once(stack, events):
-    """Whatever their groups are."""
-    tags = [f"thrice/{n}" for n in range(20)]
-    requests = [request for tag in tags for request in chain(tag, 10)] * 3
-    shuffler = random.Random(2)
-    for _ in range(2):
-        shuffler.shuffle(requests)
-        groups = {"one": requests[::2], "an other": requests[1::3], None: requests}
-        for group, some in groups.items():
-            send(stack.queue_url, some, stack.client("sqs"), group=group)
-    for tag, received in events(*tags).items():
-        assert_acked(stack, tag, received, units=11)
-
-
 def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, events):
     tag = "neighbour/1"
     good = [request.to_json() for request in chain(tag, 2)]

@@ -149,7 +149,7 @@ class Schedule:
         self._start("consumer", options.consumers, self.consume, crashable=True)
         self._start("sweeper", options.sweepers, self.sweep, crashable=True)
         world.start(Machine(world, "operator"), Operator(self, senders).operate)
-        with simulated_clock_and_ids(world):
+        with simulated_clock_and_ids(world, options.bucket_marks):
             world.run()
         generations = [
             [model.end for model in models if model.item is not None]

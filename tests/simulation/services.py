@@ -18,12 +18,12 @@ from xorack.acker.consumer import Message as ConsumedMessage
 from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper
 from xorack.aws import dynamodb_store
-from xorack.aws.client import TimeOuts
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send
 from xorack.compat import dynamodb_acker
 from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core import marks
+from xorack.core.budget import TimeOuts
 from xorack.core.chain import EVENT
 from xorack.core.request import Request
 from xorack.ops import redrive
@@ -102,8 +102,8 @@ class Sender:
 
 
 @contextmanager
-def simulated_clock_and_ids(world: World) -> Iterator[None]:
-    """Replace clock, sleep, randomness and the ids of the direct API; turn logging off."""
+def simulated_clock_and_ids(world: World, bucket_marks: int) -> Iterator[None]:
+    """Replace clock, sleep, randomness, sizes and the ids of the direct API; turn logging off."""
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=world.current.next_id))
 
     def now() -> int:
@@ -113,8 +113,8 @@ def simulated_clock_and_ids(world: World) -> Iterator[None]:
         world.current.sleep(seconds)
 
     initialize: Callable = RetryPolicy.__init__
-    *limits, _, _, time_left = initialize.__defaults__
-    defaults = (*limits, sleep, world.random.random, time_left)
+    *limits, _, _ = initialize.__defaults__
+    defaults = (*limits, sleep, world.random.random)
     policy = RetryPolicy(attempts=3, sleep=sleep, draw=world.random.random)
     level = logging.root.manager.disable
     with (
@@ -123,8 +123,7 @@ def simulated_clock_and_ids(world: World) -> Iterator[None]:
         patch.multiple(redrive, milliseconds=now, _WORKERS=Workers(), _CALLS=1, _POLICY=policy),
         patch.dict(ChainWriter.__init__.__kwdefaults__, clock=now),
         patch.object(initialize, "__defaults__", defaults),
-        # Small buckets: chains of some hundred requests have several levels.
-        patch.multiple(marks, _BUCKET_MARKS=20, _GROWTH=3),
+        patch.multiple(marks, _BUCKET_MARKS=bucket_marks, _GROWTH=3),
         # Small writes: a batch needs several for many chains.
         patch.object(chain_writer, "MAX_FOLD", 8),
         ExitStack() as stack,

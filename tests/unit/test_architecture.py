@@ -1,6 +1,7 @@
 """A folder imports only from folders below it, and imports stay lean."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -123,5 +124,26 @@ def test_the_core_imports_only_the_standard_library():
 
 def test_the_construct_shares_only_names_and_the_table_check_with_the_rest():
     ours = {module for module in imported_by("xorack/cdk") if module.startswith("xorack.")}
-    allowed = ("xorack.cdk", "xorack.aws.schema", "xorack.aws.table_check", "xorack.core.errors")
+    core = ("xorack.core.budget", "xorack.core.errors")
+    allowed = ("xorack.cdk", "xorack.aws.schema", "xorack.aws.table_check", *core)
     assert [module for module in ours if not module.startswith(allowed)] == []
+
+
+TIME = re.compile(r"(.*_)?(age|delay|duration|interval|pause|retention|timeout|wait)")
+PUBLIC = {"timeout", "idle_timeout"}
+"""The protocol's own names: seconds or, where Python gives them, a timedelta."""
+
+
+@pytest.mark.parametrize("folder", ["xorack", "lambda_src", "demo", "pipeline"])
+def test_a_number_of_time_has_its_unit_in_the_name(folder):
+    unnamed = [
+        f"{path}:{node.lineno}: {name}"
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.arg, ast.AnnAssign))
+        and node.annotation is not None
+        and TIME.fullmatch(name := getattr(node, "arg", None) or ast.unparse(node.target))
+        and name not in PUBLIC
+        and {"int", "float"} & {*re.findall(r"\w+", ast.unparse(node.annotation))}
+    ]
+    assert unnamed == []

@@ -427,3 +427,14 @@ def test_a_new_request_is_validated(arguments, options, field):
 def test_the_wrong_one_of_a_requests_ids_is_named(ids, problem):
     with pytest.raises(ArgumentError, match=f"^starts: {problem}$"):
         Request("stamp", "t", "id", starts=ids)
+
+
+def test_all_that_is_wrong_with_a_request_is_told():
+    text = '{"op":"create","tag":"","id":5,"stamp":"!","timeout":-1,"colour":"red"}'
+    (_, (invalid,)) = parse(f'{{"version":1,"requests":[{text}]}}')
+    fields = ("requests[0].tag: ", "; id: 5, ", "; stamp: ", "; timeout: -1, ", "; colour: 'red', ")
+    places = [invalid.reason.index(field) for field in fields]
+    assert places == sorted(places)
+    many = json.dumps({"op": "fail", "tag": "t", "id": "i", **{f"x{n}": n for n in range(99)}})
+    (_, (invalid,)) = parse(f'{{"version":1,"requests":[{many}]}}')
+    assert invalid.reason.count("no such field") == 8

@@ -14,7 +14,14 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, NoRegionError
 
-from xorack.aws.client import NotAccepted, error_code, is_transient, make_client, send_entries
+from xorack.aws.client import (
+    NotAccepted,
+    budget_of,
+    error_code,
+    is_transient,
+    make_client,
+    send_entries,
+)
 from xorack.aws.log import LOG
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, SendError
@@ -244,7 +251,7 @@ def _send_batch(
             for entry in response.get("Failed", [])
         }
 
-    return send_entries(dict(enumerate(batch)), call, policy)
+    return send_entries(dict(enumerate(batch)), call, policy, budget_of(client))
 
 
 class DeadLetterQueue:
@@ -267,13 +274,13 @@ class DeadLetterQueue:
     def send(self, rejected: Sequence[Rejected]) -> list[int]:
         """See `xorack.core.ports.DeadLetters.send`.
 
-        Batches for which the policy leaves no time are not sent, and returned: this is better
+        Batches for which the client has no time are not sent, and returned: this is better
         than an invocation that is cut off.
         """
         unsent: dict[int, str] = {}
         begin = 0
         for batch in _batches(map(_dead_letter, rejected)):
-            if self.policy.time_left() <= 0:
+            if budget_of(self.client).left() <= 0:
                 failures = dict.fromkeys(range(len(batch)), NO_TIME)
             else:
                 failures = _send_batch(self.client, self.queue_url, batch, self.policy)

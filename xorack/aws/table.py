@@ -9,7 +9,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.aws import schema
-from xorack.aws.client import PerProcess, error_code, is_transient, make_client
+from xorack.aws.client import PerProcess, budget_of, error_code, is_transient, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.table_check import check_definition, check_state
 from xorack.core.errors import ArgumentError, UnavailableError
@@ -51,6 +51,7 @@ class Table:
         own = PerProcess(partial(make_client, "dynamodb"))
         self.client = own if client is None else client
         self._policy = policy or RetryPolicy(attempts=6)
+        self._budget = budget_of(client)
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """Call an operation of the client on this table.
@@ -114,7 +115,7 @@ class Table:
             return
         for at in range(0, len(keys), _READ_BATCH):
             wanted = [self.key(key) for key in keys[at : at + _READ_BATCH]]
-            retry = self._policy.start()
+            retry = self._policy.start(self._budget)
             while wanted:
                 request = {self.name: {"Keys": wanted, "ConsistentRead": True}}
                 response = self.call("batch_get_item", RequestItems=request)
@@ -122,7 +123,7 @@ class Table:
                 left = response.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
                 # A response ends at 16 MB: continue as long as each brings some items.
                 if len(left) < len(wanted):
-                    retry = self._policy.start()
+                    retry = self._policy.start(self._budget)
                 elif not retry.again():
                     raise UnavailableError(_unprocessed(len(left)))
                 wanted = left
@@ -145,7 +146,7 @@ class Table:
                 return
 
     def _read_page(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        retry = self._policy.start()
+        retry = self._policy.start(self._budget)
         while True:
             try:
                 return self.call(operation, **arguments)

@@ -62,6 +62,7 @@ def fail(reason: str, **options: Any) -> int:
 @_with_chains
 @click.option(
     "--timeout",
+    "timeout_seconds",
     required=True,
     type=Duration(min=0, min_open=True, max=MAX_TIMEOUT_SECONDS),
     metavar="TIME",
@@ -69,7 +70,7 @@ def fail(reason: str, **options: Any) -> int:
 )
 @json_option
 @with_table
-def extend(timeout: float, **options: Any) -> int:
+def extend(timeout_seconds: float, **options: Any) -> int:
     """Set the deadline of chains to a time from now.
 
     The new deadline may be earlier than the old one. An idle timeout stays in force. A pending
@@ -77,7 +78,7 @@ def extend(timeout: float, **options: Any) -> int:
 
     Exit status: 0; 1 if a chain does not exist, or has ended before.
     """
-    return _change("extend", {"timeout": timeout}, **options)
+    return _change("extend", {"timeout": timeout_seconds}, **options)
 
 
 def _change(

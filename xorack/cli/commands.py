@@ -186,7 +186,7 @@ def show(
 def watch(
     tags: tuple[str, ...],
     run: Run | None,
-    interval: float,
+    interval_seconds: float,
     limit: int,
     as_json: bool,
     target: Target,
@@ -205,7 +205,7 @@ def watch(
     """
     watcher = ChainWatcher(target.open()[0], tags, limit, run)
     try:
-        return run_watch(watcher, interval, as_json=as_json)
+        return run_watch(watcher, interval_seconds, as_json=as_json)
     except KeyboardInterrupt:
         if tags or run:
             raise
@@ -216,6 +216,7 @@ def watch(
 @with_run
 @click.option(
     "--timeout",
+    "timeout_seconds",
     type=Duration(min=0),
     default=math.inf,
     show_default=False,
@@ -227,8 +228,8 @@ def watch(
 def wait(
     tags: tuple[str, ...],
     run: Run | None,
-    interval: float,
-    timeout: float,
+    interval_seconds: float,
+    timeout_seconds: float,
     as_json: bool,
     target: Target,
 ) -> int:
@@ -248,7 +249,7 @@ def wait(
     if not tags and run is None:
         raise click.UsageError("Missing TAG or --run")
     watcher = ChainWatcher(target.open()[0], tags, limit=1, run=run)
-    return run_wait(watcher, interval, timeout, as_json=as_json)
+    return run_wait(watcher, interval_seconds, timeout_seconds, as_json=as_json)
 
 
 for _command in (

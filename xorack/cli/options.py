@@ -145,6 +145,7 @@ def with_run(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option(
         "--interval",
+        "interval_seconds",
         type=Duration(min=0.1, max=3600),
         default=2.0,
         metavar="TIME",

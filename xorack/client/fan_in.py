@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Final, TypeAlias
 
 from xorack.aws.log import LOG, log_chain
@@ -44,49 +45,39 @@ class _Reader:
     tags: Tags = None
 
     def __post_init__(self) -> None:
-        if not (
-            self.tags is None or callable(self.tags) or (self.tags and isinstance(self.tags, str))
-        ):
+        if self.tags == "" or not (isinstance(self.tags, (str, NoneType)) or callable(self.tags)):
             raise ArgumentError("tags", self.tags, "a prefix of tags, or a function of a tag")
 
-    def read(self, message: Mapping[str, Any]) -> Token | None:
+    def read(self, message: Mapping[str, Any], required: bool = False) -> Token | None:
         """Return the token of a message; None without one."""
         for layer in layers(message, bodies=self.bodies):
             field = layer.get(self.name) if self.bodies else None
             for value in (_attribute(layer, self.name), field):
                 if value is not None:
                     return self._checked(value)
+        if required:
+            raise ArgumentError("token place", None, self._place)
         return None
-
-    @property
-    def place(self) -> str:
-        """Where a token may be, in words."""
-        field = f", or the field {self.name!r} of a JSON body" if self.bodies else ""
-        return f"the message attribute {self.name!r}{field}"
-
-    def step(
-        self, tracker: Tracker, message: Mapping[str, Any], required: bool
-    ) -> AbstractContextManager[Step | None]:
-        """Make the step of a message."""
-        token = self.read(message)
-        if token is None and required:
-            raise ArgumentError("token place", None, self.place)
-        return nullcontext() if token is None else tracker.step(token)
 
     def log_untracked(self, count: int) -> None:
         """Log that messages had no token: one that is lost on the way must not pass silently."""
-        extra = {"failures": count, "why": f"no token in {self.place}"}
+        extra = {"failures": count, "why": f"no token in {self._place}"}
         LOG.warning("messages not tracked", extra=extra)
 
+    @property
+    def _place(self) -> str:
+        field = f", or the field {self.name!r} of a JSON body" if self.bodies else ""
+        return f"the message attribute {self.name!r}{field}"
+
     def _checked(self, value: Any) -> Token:
-        tag = ""
+        tag, tags = "", self.tags
         try:
             token = Token.from_json(value)
             for tag in token.tags:
-                if callable(self.tags) and not self.tags(tag):
+                if isinstance(tags, str) and not tag.startswith(tags):
+                    raise ArgumentError("token tags", tag, f"a tag that begins with {tags!r}")
+                if callable(tags) and not tags(tag):
                     raise ArgumentError("token tags", tag, "a tag that the function `tags` accepts")
-                if isinstance(self.tags, str) and not tag.startswith(self.tags):
-                    raise ArgumentError("token tags", tag, f"a tag that begins with {self.tags!r}")
             return self.keys.verified(token)
         except ArgumentError as error:
             log_chain(logging.WARNING, "token refused", tag, why=str(error))
@@ -155,10 +146,10 @@ def step_of(
         ArgumentError: The token is invalid or refused, or there is none and it is required.
     """
     reader = _Reader(tracker.keys, name, bodies, tags)
-    step = reader.step(tracker, message, required)
-    if isinstance(step, nullcontext):
-        reader.log_untracked(1)
-    return step
+    if token := reader.read(message, required):
+        return tracker.step(token)
+    reader.log_untracked(1)
+    return nullcontext()
 
 
 def fan_in(
@@ -211,9 +202,10 @@ def fan_in(
             untracked: list[Any] = []
 
             def handle(record: Any) -> Any:
-                with reader.step(tracker, record.raw_event, required) as step:
+                token = reader.read(record.raw_event, required)
+                with tracker.step(token) if token else nullcontext() as step:
                     result = function(record, step)
-                (untracked if step is None else tracked).append(record)
+                (tracked if token else untracked).append(record)
                 return result
 
             with processor(_records(event), handle, context):

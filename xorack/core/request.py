@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
@@ -83,6 +83,8 @@ def _operations(**fields: str) -> dict[str, _Operation]:
     return operations
 
 
+_MOST_PROBLEMS = 7
+"""Further fields of a request that an error tells."""
 _OPERATIONS = _operations(
     create="stamp started finished starts finishes cells timeout idle_timeout detail resume",
     stamp="stamp started finished starts finishes cells",
@@ -105,20 +107,14 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
         The fields, with stamps as bytes.
 
     Raises:
-        ArgumentError: The operation is unknown, or a field is invalid, unknown or missing.
+        ArgumentError: The operation is unknown, or fields are invalid, unknown or missing: it says
+            what is wrong with each.
     """
     operations = _JSON_OPERATIONS if json_ else _OPERATIONS
     if not isinstance(op, str) or op not in operations:
         raise ArgumentError("op", op, "create, stamp, fail, extend or note")
     required, checks = operations[op]
-    values: dict[str, Any] = {"op": op}
-    for name, value in fields.items():
-        check = checks.get(name)
-        if check is not None:
-            values[name] = check(name, value)
-        elif name != "op":
-            expected = f"no such field: {op} has {', '.join(sorted(('op', *checks)))}"
-            raise ArgumentError(shown(name)[1:-1], value, expected)
+    values = {"op": op, **_checked(op, fields, checks)}
     if not values.keys().isdisjoint((*IDS, "cells")):
         _read_ids(values)
         required = ("tag", "id")
@@ -129,6 +125,33 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
         if name not in values:
             raise ArgumentError(name, "missing", f"a value: {op} needs it")
     return values
+
+
+def _checked(op: str, fields: Mapping[str, Any], checks: Mapping[str, Check]) -> dict[str, Any]:
+    """Check fields one by one, and raise one error for all that are invalid or unknown."""
+    values: dict[str, Any] = {}
+    problems: list[ArgumentError] = []
+    for name, value in fields.items():
+        check = checks.get(name)
+        try:
+            if check is not None:
+                values[name] = check(name, value)
+            elif name != "op":
+                expected = f"no such field: {op} has {', '.join(sorted(('op', *checks)))}"
+                raise ArgumentError(shown(name)[1:-1], value, expected)
+        except ArgumentError as error:
+            problems.append(error)
+    if problems:
+        raise _all_of(problems)
+    return values
+
+
+def _all_of(problems: Sequence[ArgumentError]) -> ArgumentError:
+    """Return one error for several fields; its field is that of the first."""
+    first, *others = problems
+    text = str(first).removeprefix(f"{first.field}: ")
+    rest = "".join(f"; {other}" for other in others[:_MOST_PROBLEMS])
+    return ArgumentError(first.field, problem=f"{text}{rest}") if others else first
 
 
 def _read_ids(values: dict[str, Any]) -> None:
