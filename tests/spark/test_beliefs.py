@@ -119,7 +119,7 @@ def test_an_output_that_changes_meanwhile(run, monkeypatch, change):
         return check(*given)
 
     monkeypatch.setattr(rows_module, "check_unchanged", late)
-    with pytest.raises(StateError, match="^the output changed while finish read it: 1 of"):
+    with pytest.raises(StateError, match=r"^the output changed while finish read it: 1 of"):
         run.rows.finish(path)
     assert run.queue.bodies == []
 
