@@ -3,8 +3,8 @@
 A job names its rows, starts what it wrote, or finishes what it wrote; see `Tracking`. The word
 count in `pipeline/` of the repository is an example, and docs/spark.md is the guide.
 
-Runs on classic sessions and Spark Connect, from PySpark 3.5 on. The tasks need this package, pyarrow
-and boto3. The driver needs this package and PySpark with pandas and pyarrow, which PySpark
+Runs on classic sessions and Spark Connect, from PySpark 3.5 on. The tasks need this package,
+pyarrow and boto3. The driver needs this package and PySpark with pandas and pyarrow, which PySpark
 asks for in `mapInArrow`; it needs boto3 only where it runs tasks, too.
 """
 
