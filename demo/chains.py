@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
@@ -96,7 +97,7 @@ class ChainMonitor:
         # The consumer publishes an event before it marks it as published.
         if any(chain.event_pending or chain.status == "pending" for chain in chains):
             return False
-        left = [chain.started - chain.finished for chain in chains if chain.status == "open"]
+        left = [_left(chain) for chain in chains if chain.status == "open"]
         return self.progress.ended + len(left) >= self.expected and sum(left) <= outstanding
 
     def incomplete(self) -> list[str]:
@@ -126,6 +127,12 @@ class ChainMonitor:
         if progress != self.progress:
             self.progress = progress
             self.show(progress, max(self.expected, opened))
+
+
+def _left(chain: Chain) -> int:
+    """Return the units of a chain that are missing, as a note says, or that have not ended."""
+    noted = json.loads(chain.note)["missing_count"] if chain.note else None
+    return chain.started - chain.finished if noted is None else int(noted)
 
 
 def why_unacked(chain: Chain, has_event: bool) -> str | None:

@@ -169,6 +169,8 @@ class Demo:
 
     def _split(self, database: Database) -> dict[str, Any]:
         options = {**self._source(database), **self._folders("words")}
+        if self.lose:
+            options["keep-units"] = True
         return self._run_job("split", "files to words", "{files:,} files, {words:,} words", options)
 
     def _lose_words(self) -> list[LostWord]:
@@ -239,7 +241,10 @@ class Demo:
         self.display.begin(name, doing)
         begun = time.monotonic()
         job = {"queue-url": self.stack.queue_url, "run-id": "demo", **self._folders("records")}
-        arguments = [f"--{option}={value}" for option, value in {**job, **options}.items()]
+        arguments = [
+            f"--{option}" if value is True else f"--{option}={value}"
+            for option, value in {**job, **options}.items()
+        ]
         command = [sys.executable, "-m", f"pipeline.{name}", *arguments, "--json"]
         log = self.work / f"{name}.log"
         output = self.children.run(command, cwd=ROOT, environ=self.environ, log=log)

@@ -6,14 +6,15 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lambda_src.logs import set_up_logs
 from xorack.aws import schema
-from xorack.aws.client import BoundedClient, TimeOuts, make_client
+from xorack.aws.client import BoundedClient, config_of, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
+from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
 from xorack.core.errors import ArgumentError
 from xorack.core.request import MAX_TIMEOUT_SECONDS, RESUME_KINDS
@@ -54,6 +55,7 @@ _DAY = 86_400
 _UNKNOWN_SECONDS = 60.0
 """Time of an invocation whose context has no clock."""
 _WORKERS = 8
+_REPORTS = RetryPolicy(attempts=2, cap_seconds=1.0)
 
 
 def services() -> Services:
@@ -153,12 +155,12 @@ class Services:
             # Lambda repeats a slow initialization in the first invocation, at the cost of its time.
             self._time_outs = time_outs
             self.clients.clear()
-        return Invocation(self, self._time_outs, seconds_left, attempts)
+        return Invocation(self, Budget(seconds_left, self._time_outs), attempts)
 
     def client(self, service: str, time_outs: TimeOuts) -> Any:
         """Return the client of a service."""
         if service not in self.clients:
-            self.clients[service] = make_client(service, config=time_outs.config())
+            self.clients[service] = make_client(service, config=config_of(time_outs))
             if self.tracer is not None:
                 self.tracer.trace(self.clients[service])
         return self.clients[service]
@@ -173,14 +175,14 @@ class Services:
 
         return Tracer(daemon)
 
-    def store(self, client: Any, policy: RetryPolicy) -> DynamoDBStore:
-        """Return the table behind a client; the policy limits retries for keys left out."""
+    def store(self, client: Any, budget: Budget) -> DynamoDBStore:
+        """Return the table behind a client."""
         return DynamoDBStore(
             self._text("TABLE_NAME"),
             self._variables["PARTITION_KEY"] or schema.TAG,
             client,
             retention_ms=self.limits.retention_ms,
-            policy=policy,
+            budget=budget,
         )
 
     @property
@@ -197,45 +199,30 @@ class Services:
 class Invocation:
     """The services of one invocation, within its time.
 
-    Its steps are writes, events, dead letters. A call starts only if the longest call, and one of
-    each later step, can end before the time is over.
+    Its steps are writes, events, dead letters; each has a `Budget`.
     """
 
-    def __init__(
-        self,
-        services: Services,
-        time_outs: TimeOuts,
-        seconds_left: Callable[[], float],
-        attempts: int,
-    ) -> None:
+    def __init__(self, services: Services, budget: Budget, attempts: int) -> None:
         self._services = services
-        self._time_outs = time_outs
-        self._seconds_left = seconds_left
         self._attempts = attempts
+        self._writes, self._events, self._dead_letters = map(budget.before, (2, 1, 0))
 
-    def time_left(self, later_steps: int) -> Callable[[], float]:
-        """Return a function for the seconds in which calls of a step may start."""
-        longest = self._time_outs.longest_call
-        # Metrics and the response take time after the last call.
-        reserve = (later_steps + 1) * longest + min(1.0, longest / 2)
-        return lambda: self._seconds_left() - reserve
+    def client(self, service: str, budget: Budget | None = None) -> BoundedClient:
+        """Return the client of a service for a step, by default for the last."""
+        budget = budget or self._dead_letters
+        return BoundedClient(self._services.client(service, budget.time_outs), budget)
 
-    def client(self, service: str, later_steps: int) -> BoundedClient:
-        """Return the client of a service for a step."""
-        client = self._services.client(service, self._time_outs)
-        return BoundedClient(client, self.time_left(later_steps))
-
-    def store(self, later_steps: int = 0) -> DynamoDBStore:
-        """Return the table for a step."""
-        policy = RetryPolicy(attempts=6, time_left=self.time_left(later_steps))
-        return self._services.store(self.client("dynamodb", later_steps), policy)
+    def store(self, budget: Budget | None = None) -> DynamoDBStore:
+        """Return the table for a step, by default for the last."""
+        budget = budget or self._dead_letters
+        return self._services.store(self.client("dynamodb", budget), budget)
 
     @cached_property
     def writer(self) -> ChainWriter:
         """The first step: writes, after the check of a table that the stack did not create."""
         if not self._services.table_checked:
-            self._services.table_checked = self.store(2).table.check()
-        return self._writer(2)
+            self._services.table_checked = self.store(self._writes).table.check()
+        return self._writer(self._writes)
 
     @cached_property
     def outbox(self) -> Outbox:
@@ -243,22 +230,26 @@ class Invocation:
         from xorack.acker.outbox import Outbox
 
         services = self._services
-        writer = self._writer(1)
+        budget = self._events
+        writer = self._writer(budget)
         writer.stats = self.writer.stats
-        policy = RetryPolicy(attempts=2, cap_seconds=1.0, time_left=self.time_left(1))
-        find_table = services.find_table(self.store(1))
-        client = self.client("events", 1)
-        bus = EventBus(services.bus_name, client, find_table=find_table, policy=policy)
+        bus = EventBus(
+            services.bus_name,
+            self.client("events", budget),
+            find_table=services.find_table(self.store(budget)),
+            policy=_REPORTS,
+            budget=budget,
+        )
         # Also the kinds that the settings do not permit any more: AWS refuses, and that has an end.
-        resumers = {kind: self._resumer(kind, policy) for kind in RESUME_KINDS}
+        resumers = {kind: self._resumer(kind, budget) for kind in RESUME_KINDS}
         channels: dict[str, Publisher] = {EVENT: bus, **resumers}
         return Outbox(writer, channels, workers=services.workers, breakers=services.breakers)
 
-    def _resumer(self, kind: str, policy: RetryPolicy) -> Resumer:
+    def _resumer(self, kind: str, budget: Budget) -> Resumer:
         from xorack.aws.resume import SERVICES, Resumer
 
         service = SERVICES[kind].client
-        return Resumer(kind, lambda: self.client(service, 1), policy=policy)
+        return Resumer(kind, lambda: self.client(service, budget), policy=_REPORTS, budget=budget)
 
     @property
     def dead_letter_queue(self) -> tuple[str, int]:
@@ -268,25 +259,25 @@ class Invocation:
     @cached_property
     def dead_letters(self) -> LazyDeadLetters:
         """The third step: dead letters."""
-        return LazyDeadLetters(self, self._services.dead_letter_queue_url)
+        url = self._services.dead_letter_queue_url
+        return LazyDeadLetters(url, lambda: self.client("sqs"), self._dead_letters)
 
-    def _writer(self, later_steps: int) -> ChainWriter:
+    def _writer(self, budget: Budget) -> ChainWriter:
         from xorack.acker.chain_writer import ChainWriter
 
-        policy = RetryPolicy(attempts=self._attempts, time_left=self.time_left(later_steps))
-        limits = self._services.limits
-        return ChainWriter(self.store(later_steps), retry_policy=policy, limits=limits)
+        policy, limits = RetryPolicy(attempts=self._attempts), self._services.limits
+        return ChainWriter(self.store(budget), policy=policy, budget=budget, limits=limits)
 
 
-class LazyDeadLetters:
+class LazyDeadLetters(NamedTuple):
     """A `xorack.core.ports.DeadLetters` that imports and connects at the first rejected request.
 
     Few batches hold one.
     """
 
-    def __init__(self, invocation: Invocation, queue_url: str) -> None:
-        self._invocation = invocation
-        self._queue_url = queue_url
+    queue_url: str
+    connect: Callable[[], Any]
+    budget: Budget
 
     def send(self, rejected: Sequence[Rejected]) -> list[int]:
         """See `xorack.core.ports.DeadLetters.send`."""
@@ -294,9 +285,9 @@ class LazyDeadLetters:
             return []
         from xorack.aws.sqs import DeadLetterQueue
 
-        policy = RetryPolicy(attempts=5, cap_seconds=1.0, time_left=self._invocation.time_left(0))
-        client = self._invocation.client("sqs", 0)
-        return DeadLetterQueue(self._queue_url, client, policy=policy).send(rejected)
+        policy = RetryPolicy(attempts=5, cap_seconds=1.0)
+        queue = DeadLetterQueue(self.queue_url, self.connect(), policy=policy, budget=self.budget)
+        return queue.send(rejected)
 
 
 def _clock(context: Any) -> Callable[[], float]:

@@ -40,7 +40,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     invocation = services().invocation(context, attempts=_ATTEMPTS)
     outbox = invocation.outbox
     result = Sweeper(invocation.writer, outbox, workers=outbox.workers).sweep()
-    now = invocation.writer.clock()
+    now = invocation.writer.now()
     counts = {
         Metric.CHAINS_LOOKED_AT: result.chains,
         Metric.CHAINS_ACKED: result.ended["acked"],

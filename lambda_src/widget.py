@@ -84,7 +84,7 @@ def _render_dead_letters(invocation: Invocation, limit: int, theme: Theme) -> st
 
     queue_url, retention_ms = invocation.dead_letter_queue
     try:
-        sample = read_sample(queue_url, invocation.client("sqs", 0), retention_ms)
+        sample = read_sample(queue_url, invocation.client("sqs"), retention_ms)
         return render_sample(sample, limit, theme)
     except (UnavailableError, BotoCoreError, ClientError) as trouble:
         _LOG.error("dead-lettered messages not read: %s", trouble)

@@ -30,8 +30,7 @@ FILES = {
     "encoding": {"default": "UTF-8", "type": encoding_named, "help": "(default: UTF-8)"},
     "timeout": {"type": float, "metavar": "SECONDS", "help": "until a chain fails"},
     "idle-timeout": {"type": float, "metavar": "SECONDS", "help": "the same, since a stamp"},
-    "stamps": {"choices": ("traced", "plain"), "help": "plain: cheaper, and name no words"},
-    "cells": {"type": int, "metavar": "N", "help": "more cells name more words (default: 16)"},
+    "keep-units": {"action": "store_true", "help": "name words that vanish before they count"},
 }
 
 

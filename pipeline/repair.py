@@ -48,8 +48,8 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     counted = reduce(DataFrame.unionByName, [words_in(spark, place) for place in places])
     schema = counts_of(counted, words).schema
     before = read(spark, absolute(arguments.counts), schema)
-    xor, number = words.evidence_names
-    sums = (F.bit_xor(xor).alias(xor), F.sum(number).alias(number))
+    sums = words.evidence(before)
+    _, number, total = words.evidence_names
     of_runs = [counts_of(words_in(spark, one), _of_run(words, run_of(one))) for one in places]
     if before.agg(*sums).first() != reduce(DataFrame.unionByName, of_runs).agg(*sums).first():
         raise JobError(f"--counts {arguments.counts} are not those of --words {', '.join(places)}")
@@ -66,7 +66,8 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     both.agg(F.sum("count").alias("count"), *sums).write.parquet(f"{out}/counts")
     after = read(spark, f"{out}/counts", schema)
     # The lost words are what the new counts have and the old ones have not.
-    finished = words.finish([after, before.withColumn(number, -F.col(number))], rows=rows)
+    negated = before.withColumns({name: -F.col(name) for name in (number, total)})
+    finished = words.finish([after, negated], rows=rows)
     named, unknown = [], set()
     for lost_in in sorted({tag.partition("/")[0] for tag in failed}):
         ids = {tag: of for tag, (_, of) in failed.items() if tag.startswith(f"{lost_in}/")}

@@ -7,10 +7,11 @@ import pytest
 from tests.support.fakes import NO_WAIT
 from tests.support.faults import counted_calls, error_response, on_the_wire
 from xorack.aws import schema
-from xorack.aws.client import CONFIG, TimeOuts
+from xorack.aws.client import CONFIG, config_of
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.item import due_shard
 from xorack.aws.retry import RetryPolicy
+from xorack.core.budget import TimeOuts
 from xorack.core.chain import Chain
 from xorack.core.delivery import mark_delivered
 from xorack.core.errors import NotAChainError
@@ -18,7 +19,7 @@ from xorack.core.marks import mark_key
 from xorack.errors import ConflictError, UnavailableError
 
 DAY = 86_400_000
-ONCE = TimeOuts(1, 1).config()
+ONCE = config_of(TimeOuts(1, 1))
 
 
 def _store(aws, **options):

@@ -59,9 +59,9 @@ def test_a_remembered_chain_is_not_taken_for_the_next_of_its_tag(make_acker, sto
 def test_a_chain_is_remembered_for_minutes_only(make_acker, store, monkeypatch):
     acker = make_acker()
     acker.create("t", A)
-    now = acker._writer.clock()
+    now = acker._writer.now()
     for minutes, calls in ((4, {"UpdateItem": 1}), (10, {"GetItem": 1, "UpdateItem": 1})):
-        monkeypatch.setattr(acker._writer, "clock", lambda m=minutes: now + m * 60_000)
+        monkeypatch.setattr(acker._writer, "now", lambda m=minutes: now + m * 60_000)
         with counted_calls(store.table.client) as counted:
             acker.stamp("t", B)
         assert counted == calls

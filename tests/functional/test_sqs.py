@@ -11,6 +11,7 @@ from tests.support.functions import receive_bodies
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import DeadLetterQueue, group_id, make_message, send, send_messages
+from xorack.core.budget import Budget
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import Rejected, parse
 from xorack.core.request import Request
@@ -156,8 +157,8 @@ def test_dead_lettered_messages_carry_their_reason_and_their_origin(aws, client)
 
 def test_rejected_requests_for_which_no_time_is_left_are_returned(aws, client):
     left = iter([1.0, 0.5, 0.0, -1.0])
-    policy = RetryPolicy(time_left=lambda: next(left))
-    queue = DeadLetterQueue(aws.dead_letter_queue_url, client, policy=policy)
+    budget = Budget(lambda: next(left))
+    queue = DeadLetterQueue(aws.dead_letter_queue_url, client, budget=budget)
     rejected = [Rejected(f'{{"n":{n}}}', "bad") for n in range(35)]
     assert queue.send(rejected) == list(range(20, 35))
     assert len(aws.dead_letters()) == 20

@@ -11,11 +11,10 @@ from aws_cdk import App, Stack, aws_sns, aws_sqs
 
 from bench import capacity
 from infra.synth import ROOT
-from lambda_src import environment, sweeper
+from lambda_src import sweeper
 from lambda_src.widget import handler as widget
-from xorack.aws.client import TimeOuts
 from xorack.cdk.acker import Acker
-from xorack.cdk.alarms import PAGE, TICKET, last_write_seconds, queue_age_threshold_seconds
+from xorack.cdk.alarms import PAGE, TICKET, queue_age_threshold_seconds
 from xorack.cdk.settings import Settings
 from xorack.core.request import Request
 from xorack.core.stamp import plain
@@ -123,12 +122,6 @@ def test_the_queue_is_behind_after_a_repetition_and_before_sqs_stops_counting(ti
     threshold = queue_age_threshold_seconds(SimpleNamespace(settings=settings, queue=queue))
     repeated = settings.visibility_timeout_seconds + window + timeout
     assert repeated < threshold < 2 * settings.visibility_timeout_seconds
-
-
-@pytest.mark.parametrize("timeout", [10, 11, 45, 60, 900])
-def test_an_invocation_is_near_its_timeout_when_it_starts_no_write_any_more(timeout):
-    invocation = environment.Invocation(None, TimeOuts.within(timeout), lambda: timeout, 1)
-    assert last_write_seconds(timeout) == pytest.approx(invocation.time_left(2)())
 
 
 def test_little_monitoring_emits_no_metrics(deployed, capsys, monkeypatch, template, minimal):

@@ -20,7 +20,8 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.table import KEY, Table, failure
 from tests.simulation.world import Crash, Machine, World
 from tests.support.fault_kinds import CRASHES, PUBLISHING
-from xorack.aws.client import CONFIG, TimeOuts
+from xorack.aws.client import CONFIG
+from xorack.core.budget import TimeOuts
 
 TABLE, QUEUE, DEAD_LETTERS, BUS = "table", "queue", "dead-letters", "bus"
 _ERRORS = {

@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
-from lambda_src.environment import Invocation
 from tests.simulation.world import EPOCH
 from tests.support.mutants import Replaced
 from xorack.acker import chain_writer
@@ -25,7 +24,6 @@ from xorack.acker.consumer import Consumer, _Batch
 from xorack.acker.outbox import Outbox
 from xorack.acker.sweeper import Sweeper
 from xorack.aws import dynamodb_store, item, schema
-from xorack.aws.client import TimeOuts
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.mark_buckets import MarkBuckets
@@ -34,6 +32,7 @@ from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import DeadLetterQueue
 from xorack.aws.table import Table
 from xorack.core import delivery, event, marks, transitions
+from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
@@ -207,11 +206,16 @@ def _consumer_publishes(write, consumer, *call):
     return applied
 
 
-def _sweeper_publishes(expire, sweeper, chain):
-    after = expire(sweeper, chain)
-    if isinstance(after, Chain) and after.final and not chain.final:
-        sweeper.outbox.publish([replace(after, event_pending=True)])
+def _note_end(expire, writer, chain):
+    after = expire(writer, chain)
+    if after is not None and after.final and not chain.final:
+        vars(writer).setdefault("ended", []).append(replace(after, event_pending=True))
     return after
+
+
+def _sweeper_publishes(report, sweeper, *call):
+    sweeper.outbox.publish(vars(sweeper.writer).pop("ended", []))
+    return report(sweeper, *call)
 
 
 def _mark_first(publish, outbox, chains, *only):
@@ -299,12 +303,12 @@ def _count_again(count, consumer, batch, tag, applied):
 def _count_own_write_again(count, writer, *call):
     def write(before, after):
         try:
-            writer.store.write(before, after)
+            writer._store.write(before, after)
         except ConflictError as conflict:
             raise ConflictError(conflict.chain) from conflict
 
     other = copy(writer)
-    other.store = SimpleNamespace(write=write)
+    other._store = SimpleNamespace(write=write)
     return count(other, *call)
 
 
@@ -372,8 +376,8 @@ _BY_DAY: tuple[_Row, ...] = (
          {n: value for n, value in stored.items() if n != schema.FORMAT_NAME}, key)),
     ("calls take their time whatever is left", TimeOuts.within.__func__,
      lambda within, cls, seconds: cls(3.0, 10.0)),
-    ("nothing is reserved for the last call", Invocation.time_left,
-     lambda left, invocation, later: invocation._seconds_left),
+    ("nothing is reserved for the last call", Budget.left,
+     lambda left, budget: budget.seconds_left()),
     ("a chain that another program brought to zero is not acked",
      patch.object(transitions, "TRANSITIONS", _BY_REQUEST_ALONE)),
     ("the first note stands", transitions._fold,
@@ -397,7 +401,9 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("no event is pending, whoever ends the chain publishes it",
      Consumer._write, _consumer_publishes),
     ("no event is pending, whoever ends the chain publishes it",
-     Sweeper._expire, _sweeper_publishes),
+     ChainWriter.expire, _note_end),
+    ("no event is pending, whoever ends the chain publishes it",
+     Sweeper._report, _sweeper_publishes),
     ("what was delivered on one channel counts for all", delivery.mark_delivered,
      lambda mark, chain, _, **named: mark(chain, chain.undelivered, **named)),
     ("the sweeper forgets who waits once the event is published", delivery.mark_delivered,

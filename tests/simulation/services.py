@@ -18,12 +18,12 @@ from xorack.acker.consumer import Message as ConsumedMessage
 from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper
 from xorack.aws import dynamodb_store
-from xorack.aws.client import TimeOuts
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send
 from xorack.compat import dynamodb_acker
 from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core import marks
+from xorack.core.budget import TimeOuts
 from xorack.core.chain import EVENT
 from xorack.core.request import Request
 from xorack.ops import redrive
@@ -113,8 +113,8 @@ def simulated_clock_and_ids(world: World, bucket_marks: int) -> Iterator[None]:
         world.current.sleep(seconds)
 
     initialize: Callable = RetryPolicy.__init__
-    *limits, _, _, time_left = initialize.__defaults__
-    defaults = (*limits, sleep, world.random.random, time_left)
+    *limits, _, _ = initialize.__defaults__
+    defaults = (*limits, sleep, world.random.random)
     policy = RetryPolicy(attempts=3, sleep=sleep, draw=world.random.random)
     level = logging.root.manager.disable
     with (

@@ -65,8 +65,8 @@ def _shrink(seeds):
 
 
 def test_a_failing_seed_shrinks_and_replays(capsys):
-    # Seed 314 shrinks soon and far. If the code changes, another seed does.
-    shrunk = _shrink((314, *range(5 * SEEDS)))
+    # Seed 301 shrinks soon and far. If the code changes, another seed does.
+    shrunk = _shrink((301, *range(5 * SEEDS)))
     failing, small = next(
         pair for pair in shrunk if len(pair[1].chains) == 1 and len(pair[1].requests) <= 5
     )

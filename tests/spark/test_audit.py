@@ -127,10 +127,8 @@ def test_a_table_without_chains(started):
     assert not audit.agrees
     assert (audit.found, audit.chains, audit.differing) == (153, {"undecided": ORDERS}, None)
     assert audit.missing_rows(started.read()).by == ("sku",)
-    total = started.bill(started.read().where("line <> 120")).groupBy().agg(
-        *(f(name).alias(name) for f, name in
-          zip((F.bit_xor, F.sum), started.rows.evidence_names, strict=True))
-    )  # fmt: skip
+    bills = started.bill(started.read().where("line <> 120"))
+    total = bills.agg(*started.rows.evidence(bills))
     assert rows_of(started.rows.audit(total).missing_rows(started.read())) == [(6, 120)]
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tests.spark.acker import Acker
 from tests.spark.orders import LINES, lines_of
-from xorack import traced, unit_id, xor
+from xorack import plain, unit_id, xor
 from xorack.errors import ColumnsError, OutputDiffersError, StateError
 from xorack.spark.units import quoted, tag_text
 
@@ -53,7 +53,7 @@ def test_columns_of_any_type_and_name(run, configure):
     acker = Acker(run.sent())
     expected = {
         tag_text(rows.prefix, *row[::-1]): xor(
-            *(traced(unit_id(rows.salt, number, *row)) for number in range(5))
+            *(plain(unit_id(rows.salt, number, *row)) for number in range(5))
         )
         for row in values
     }
@@ -61,10 +61,10 @@ def test_columns_of_any_type_and_name(run, configure):
     # The output has all columns, and its evidence.
     grouped = written.groupBy(*map(quoted, NAMES)).agg(*rows.evidence())
     with pytest.raises(OutputDiffersError) as caught:
-        rows.finish(grouped.where(F.col("_hash") == 7))
+        rows.finish(run.write(grouped.where(F.col("_hash") == 7), "some"))
     (one,) = caught.value.chains
     assert one.endswith(" (0 of 5)")
-    assert rows.finish(grouped).units == 10
+    assert rows.finish(run.write(grouped, "grouped")).units == 10
     acker.apply(run.sent())
     assert set(acker.statuses()) == {"acked"}
 
@@ -127,12 +127,13 @@ def test_nothing(run):
     invoices = run.tracking.rows("invoices", chain="order", unit="order")
     path = run.write(nothing, "lines")
     assert run.rows.start(path).requests == 0
-    observed = run.rows.observe(run.bill(run.read()))
-    observed.frame.write.format("noop").mode("overwrite").save()
+    observed = run.rows.observe(
+        run.bill(run.read()), lambda bills: bills.write.format("noop").mode("append").save()
+    )
     assert run.rows.finish(observed=observed).messages == 0
-    by_order = run.bill(nothing, "order")
+    by_order = run.write(run.bill(nothing, "order"), "by_order")
     assert run.rows.advance(invoices, by_order).messages == 0
-    assert invoices.finish(by_order).chains == 0
+    assert invoices.finish(read=run.read("by_order")).chains == 0
     assert run.queue.bodies == []
     with pytest.raises(StateError, match=r"started 0 rows .* and now others: 154 in 6"):
         run.rows.start(lines_of(run.spark))
@@ -155,8 +156,8 @@ def test_one_chain_with_nearly_all_rows(run, configure):
     acker = Acker(run.sent())
     at = large
     for i, size in enumerate(sizes, 1):
-        units = [traced(unit_id(rows.salt, id)) for id in range(at, at + size)]
-        assert acker.chains[f"{rows.prefix}{i}"].stamp == xor(*units, bytes(648)), size
+        units = [plain(unit_id(rows.salt, id)) for id in range(at, at + size)]
+        assert acker.chains[f"{rows.prefix}{i}"].stamp == xor(*units, bytes(8)), size
         at += size
     assert acker.chains[f"{rows.prefix}0"].started == large
     sampled = run.spark.range(0, large).withColumn("chain", F.lit(0))

@@ -62,10 +62,10 @@ def run(session, queue, tmp_path):
 
 FINISHES = (
     "report = ",
-    "observed.frame",
+    "observed = ",
     "read=",
     "[billed, rejected]",
-    "evidence_names",
+    "total = ",
     "saveAsTable",
 )
 
@@ -88,7 +88,7 @@ def test_batch_jobs(run, tmp_path, capsys, finishes):
     assert run.names["report"].proof == "written"
     advanced = Acker([*started, *run("advance")])
     assert totals(advanced.chains) == dict.fromkeys(ORDER_TAGS, ("open", 9, 6))
-    run.names["parcels"].finish(f"{tmp_path}/parcels")
+    run.names["parcels"].finish(read=run.names["spark"].read.parquet(f"{tmp_path}/parcels"))
     advanced.apply(run.take())
     assert totals(advanced.chains) == dict.fromkeys(ORDER_TAGS, ("acked", 9, 9))
     known = Acker(run("chains=known"))

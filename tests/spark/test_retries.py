@@ -34,7 +34,7 @@ from tests.support.cluster_job import CHAINS, UNITS
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TAGS = {f"r/file/{chain}" for chain in range(CHAINS)}
-MISHAPS = {"killed-while-merging"} | {
+MISHAPS = {
     f"{step}-{what}" for step in ("start", "finish") for what in ("killed-after-sending", "hung")
 }
 HANGS = {name for name in MISHAPS if name.endswith("-hung")}

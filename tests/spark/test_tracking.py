@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import date
 from pathlib import Path
@@ -14,55 +15,46 @@ from tests.spark.acker import Acker
 from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import LINES, SIZES, UNITS, as_set, lines_of, part_files, tag
 from tests.support.queue_server import requests_in
-from xorack import plain, traced, unit_id, xor
+from xorack import plain, unit_id, xor
 from xorack.aws.sqs import group_id
 from xorack.core.request import Request
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, SendError, StateError
-from xorack.spark import Report, Tracking, evidence, starting
+from xorack.spark import Report, Tracking, folding, starting
+from xorack.spark.storage import Stored
 
 pytestmark = pytest.mark.spark
 
 ALL, ORDERS = len(LINES), len(SIZES)
 
 
-def stamps(op, id, make, counter):
+def stamps(op, id, counter):
     """Return the requests that stamp all lines of each order, made in plain Python."""
     requests = {}
     for order, size in enumerate(SIZES, 1):
         ids = [unit_id("2026-01-31/lines", order, line) for line in range(1, size + 1)]
-        stamp = xor(*map(make, ids), bytes(len(make(1))))
+        stamp = xor(*map(plain, ids), bytes(8))
         requests[tag(order), id] = Request(op, tag(order), id, stamp, **{counter: size})
     return requests
 
 
-@pytest.mark.parametrize(
-    ("session", "cells"),
-    [
-        ("classic", 16),
-        ("classic", None),
-        pytest.param("classic", 64, marks=pytest.mark.slow),
-        pytest.param("connect", 16, marks=pytest.mark.slow),
-    ],
-    indirect=["session"],
-)
-def test_a_stored_proof(run, cells):
+@EACH_SESSION
+def test_a_stored_proof(run):
     """Requests are those of plain Python; repeated, they are the same; another run has others."""
-    run.options = {"stamps": "plain"} if cells is None else {"cells": cells}
-    make = plain if cells is None else lambda id: traced(id, cells)
     lines = run.rows
     path = run.write_lines()
     report = lines.start(path)
     started = run.sent()
     assert report == Report("written", ORDERS, ALL, 0, len(started), ORDERS, sum(map(len, started)))
-    assert as_set(started) == stamps("create", "lines/start", make, "started")
+    assert as_set(started) == stamps("create", "lines/start", "started")
 
     billed = run.write(run.bill(run.read()), "billed")
     report = lines.finish(billed)
     finished = run.sent()
-    assert report == Report(
-        "written", ORDERS, ALL, 0, len(finished), ORDERS, sum(map(len, finished))
-    )
-    assert as_set(finished) == stamps("stamp", "lines/finish", make, "finished")
+    size = sum(path.stat().st_size for path in part_files(billed))
+    read = (Stored(f"file:{billed}", len(part_files(billed)), size),)
+    sent = (len(finished), ORDERS, sum(map(len, finished)))
+    assert report == Report("written", ORDERS, ALL, 0, *sent, read)
+    assert as_set(finished) == stamps("stamp", "lines/finish", "finished")
     acker = Acker(started)
     assert acker.statuses() == {"open": ORDERS}
     acker.apply(finished)
@@ -91,8 +83,9 @@ def test_runs(run):
     expected = r"^run '2026-01-31' started 154 rows named 'lines' in 6 chains before, and now .*: "
     with pytest.raises(StateError, match=rf"{expected}153 in 5; use another run_id$"):
         run.rows.start(path)
-    with pytest.raises(StateError, match="with stamps of 16 cells before, and now with plain st"):
-        run.again(options={"stamps": "plain"}).rows.start(path)
+    turned = run.tracking.rows("lines", chain="order", unit=["line", "order"])
+    with pytest.raises(StateError, match="unit columns order, line, and now they are line, order"):
+        turned.finish(path)
     other = run.tracking.rows("others", chain="order", unit=["order", "line"])
     with pytest.raises(StateError, match="rows named 'lines' have started chains 2026-01-31/order"):
         other.start(path)
@@ -146,49 +139,51 @@ def test_a_queue_that_does_not_accept_all(run):
     assert sent == {(tag(n), "lines/start") for n in range(1, 7)}
 
 
+def noted(acker):
+    """Return the lines that notes name, and how many each note says are missing, by order."""
+    found = {t: json.loads(chain.note) for t, chain in acker.chains.items() if chain.note}
+    ids = {UNITS[int(id, 16)] for note in found.values() for id in note["missing"]}
+    return ids, {t: note["missing_count"] for t, note in found.items()}
+
+
 @EACH_SESSION
-def test_rows_missing_in_the_input(run):
-    """Partial stamps name what is missing; each repetition sends what came back."""
+@pytest.mark.parametrize("keep", [True, False])
+def test_rows_missing_in_the_input(run, keep):
+    """Whole chains finish; notes name what is missing, all of it if the record keeps the units."""
+    run.options = {"keep_units": keep}
     path = run.write_lines()
     run.rows.start(path)
     acker = Acker(run.sent())
     # Of order 1 all lines, of order 4 one, of order 6 three.
-    lost = [(1, 1), (4, 9), (6, 1), (6, 60), (6, 120)]
-    back = [(1, 1), (6, 60)]
-    steps = [
-        ([keys for keys in LINES if keys not in lost], lost),
-        ([keys for keys in LINES if keys not in lost or keys in back], lost[1:3] + lost[4:]),
-        (LINES, []),
-    ]
-    sent = {}
-    for keys, missing in steps:
-        run.write_lines(keys)
-        report = run.rows.finish(run.write(run.bill(run.read()), "billed"))
-        assert (report.missing, report.units) == (len(missing), ALL - len(missing))
-        requests = run.sent()
-        assert as_set(requests).items() >= sent.items()
-        sent = as_set(requests)
-        acker.apply(requests)
-        ids = {id for some in acker.outstanding().values() for id in some}
-        assert {UNITS[id] for id in ids} == set(missing)
+    lost = {(1, 1), (4, 9), (6, 1), (6, 60), (6, 120)}
+    run.write_lines([keys for keys in LINES if keys not in lost])
+    report = run.rows.finish(run.write(run.bill(run.read()), "billed"))
+    assert (report.missing, report.chains) == (len(lost), 3)
+    acker.apply(run.sent())
+    ids, counts = noted(acker)
+    assert counts == {tag(1): 1, tag(4): 1, tag(6): 3}
+    assert ids == (lost if keep else {(1, 1), (4, 9)})
+    assert acker.statuses() == {"acked": 3, "open": 3}
+    run.write_lines()
+    assert run.rows.finish(run.write(run.bill(run.read()), "billed")).units == ALL
+    acker.apply(run.sent())
     assert acker.statuses() == {"acked": ORDERS}
     found = run.rows.rows_of(
         lines_of(run.spark), [unit_id("2026-01-31/lines", *keys) for keys in lost] + [7]
     )
-    assert {(row["order"], row["line"]) for row in found.rows.collect()} == set(lost)
+    assert {(row["order"], row["line"]) for row in found.rows.collect()} == lost
     assert found.unknown == {7}
     found.rows.unpersist()
 
 
 @pytest.mark.slow
 def test_rows_missing_chain_by_chain(run):
-    """With the chains in the output, of plain stamps, and of the read rows alone."""
-    run.options = {"stamps": "plain"}
+    """With the chains in the output, and of the read rows alone."""
     run.rows.start(run.write_lines())
     acker = Acker(run.sent())
     run.write_lines(LINES[1:5])
     report = run.rows.finish(read=run.bill(run.read(), "order"))
-    assert (report.proof, report.chains, report.units, report.missing) == ("read", 2, 4, 150)
+    assert (report.proof, report.chains, report.units, report.missing) == ("read", 1, 2, 150)
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": 1, "open": 5}
     run.write_lines()
@@ -200,21 +195,37 @@ def test_rows_missing_chain_by_chain(run):
 
 @EACH_SESSION
 def test_an_observed_proof(run, monkeypatch):
-    lines = run.rows
+    """The write is run, once, and nothing else is; without it, the proof is that of reading."""
+    lines, out = run.rows, str(run.root / "billed")
     lines.start(run.write_lines())
     acker = Acker(run.sent())
-    lost = lines.observe(run.bill(run.read()).where("sku > 'sku 0'"))
-    assert lost.frame.columns == ["sku", "amount"]
-    lost.frame.write.format("noop").mode("overwrite").save()
+    bills = run.bill(run.read())
+    lost = lines.observe(
+        bills.where("sku > 'sku 0'"), lambda some: some.write.format("noop").mode("append").save()
+    )
     with pytest.raises(OutputDiffersError, match=r"^123 of 154 units of 'lines' are in the output"):
         lines.finish(observed=lost)
+    for wrong, problem in [
+        (lambda some: None, "it did not write the frame"),
+        (lambda some: some.where("sku > 'sku 0'"), r"may only be written: \.where is no write"),
+        (lambda some: some.count(), r"may only be written: \.count is no write"),
+        (lambda some: [some.write.json(f"{out}{n}") for n in range(2)], r"wrote before: \.json"),
+    ]:
+        with pytest.raises(ArgumentError, match=f"^write: .*{problem}"):
+            lines.observe(bills, wrong)
+    with pytest.raises(ZeroDivisionError):
+        lines.observe(bills, lambda some: (some.write.json(f"{out}2"), 1 / 0))
     with monkeypatch.context() as patch:
-        patch.setattr(evidence, "_PATIENCE_SECONDS", 0.1)
+        patch.setattr(folding, "_PATIENCE_SECONDS", 0.1)
         with pytest.raises(ArgumentError, match="observed: its frame was not written"):
-            lines.finish(observed=lines.observe(run.bill(run.read())))
+            lines.finish(observed=lines.observe(bills))
     assert run.queue.bodies == []
-    observed = lines.observe(run.bill(run.read()))
-    observed.frame.write.json(str(run.root / "billed"))
+    by_hand = lines.observe(bills)
+    assert by_hand.frame.columns == ["sku", "amount"]
+    by_hand.frame.count()
+    assert lines.finish(observed=by_hand).proof == "read"
+    run.sent()
+    observed = lines.observe(bills, lambda some: some.write.json(out))
     assert lines.finish(observed=observed).proof == "observed"
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": ORDERS}
@@ -258,11 +269,8 @@ def test_several_outputs_and_an_append(run):
 
 @EACH_SESSION
 def test_a_job_in_between(run):
-    """Invoices have the keys of their lines; both are in the chains of the orders.
-
-    The next job may be configured otherwise; a chain has stamps of one length.
-    """
-    lines, tracking = run.rows, run.again(options={"stamps": "plain"}).tracking
+    """Invoices have the keys of their lines; both are in the chains of the orders."""
+    lines, tracking = run.rows, run.tracking
     invoices = tracking.rows("invoices", chain="order", unit=["order", "line"])
     path = run.write_lines()
     lines.start(path)
@@ -292,7 +300,6 @@ def test_a_job_in_between(run):
         assert (request.started, request.finished) == (SIZES[number - 1],) * 2
     acker.apply(before + advanced)
     assert acker.statuses() == {"open": ORDERS}
-    assert {len(chain.stamp) for chain in acker.chains.values()} == {648}
     mailed = run.write(run.bill(run.spark.read.parquet(whole), "order", rows=invoices), "mailed")
     invoices.finish(mailed)
     acker.apply(run.sent())
@@ -307,7 +314,7 @@ def test_a_job_in_between_is_repeated_with_the_missing_rows_back(run):
     parcels = run.tracking.rows("parcels", chain="order", unit="order")
     less = run.read().where("line > 1 OR order < 4")
     few = run.write(run.bill(less, "order"), "few")
-    assert run.rows.advance(parcels, few, rows=less).missing == 3
+    assert run.rows.advance(parcels, few, rows=run.write(less, "less")).missing == 3
     acker.apply(run.sent())
     assert acker.statuses() == {"open": ORDERS}
     whole = run.write(run.bill(run.read(), "order"), "whole")
@@ -315,7 +322,8 @@ def test_a_job_in_between_is_repeated_with_the_missing_rows_back(run):
         assert run.rows.advance(parcels, whole).missing == 0
         acker.apply(run.sent())
     assert acker.statuses() == {"open": ORDERS}
-    parcels.finish(whole)
+    mailed = run.bill(run.spark.read.parquet(whole), "order", rows=parcels)
+    parcels.finish(run.write(mailed, "mailed"))
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": ORDERS}
 
@@ -348,12 +356,13 @@ def test_facts_about_chains(run):
     assert reasons[tag(2)] == "unreadable : é" + "x" * 236
     # The rows of the failed chain are left out; that is no loss, nor what its input lacks.
     run.write_lines(LINES[1:])
-    report = run.rows.finish(run.bill(run.read().where("order <> 2")))
+    others = run.read().where("order <> 2")
+    report = run.rows.finish(run.write(run.bill(others), "billed"))
     assert (report.units, report.missing) == (ALL - 3, 1)
     acker.apply(run.sent())
     assert acker.chains[tag(1)].status == "open"
     run.write_lines()
-    run.rows.finish(run.bill(run.read().where("order <> 2")))
+    run.rows.finish(run.write(run.bill(run.read().where("order <> 2")), "billed"))
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": 6, "failed": 2}
     event = next(event for event in acker.bus.events if event["tag"] == tag(1))
@@ -438,8 +447,7 @@ def test_odd_names(run):
         ({"run_id": " "}, "run_id"),
         ({"records": ""}, "records"),
         ({"queue_url": "stamps"}, "queue_url"),
-        ({"stamps": "none"}, "stamps"),
-        ({"cells": 17}, "cells"),
+        ({"keep_units": 8}, "keep_units"),
         ({"timeout": 0}, "timeout"),
     ],
 )
@@ -486,7 +494,7 @@ def test_outputs_that_are_invalid(run):
     with pytest.raises(ArgumentError, match="written and read given"):
         lines.finish(frame, read=frame)
     with pytest.raises(ColumnsError, match="neither the evidence of 'lines'"):
-        lines.finish(frame.select("sku"))
+        lines.finish(run.write(frame.select("sku"), "skus"))
     with pytest.raises(ArgumentError, match="batch_id: -1"):
         lines.batch(-1)
     assert run.queue.bodies == []

@@ -8,6 +8,7 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper, SweepResult
 from xorack.aws.clock import milliseconds
+from xorack.core.budget import UNLIMITED
 from xorack.core.chain import EVENT
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.transitions import Applied, Limits
@@ -20,13 +21,14 @@ def writer(
     *,
     now=milliseconds,
     policy=None,
+    budget=UNLIMITED,
     default_timeout_ms=None,
     retention_ms=DEFAULT_RETENTION_MS,
 ) -> ChainWriter:
     limits = Limits(
         default_timeout_ms, pending_timeout_ms=default_timeout_ms, retention_ms=retention_ms
     )
-    return ChainWriter(store, clock=now, retry_policy=policy, limits=limits)
+    return ChainWriter(store, clock=now, policy=policy, budget=budget, limits=limits)
 
 
 def channels(publisher):

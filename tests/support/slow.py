@@ -19,6 +19,7 @@ from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
 from xorack.aws.retry import RetryPolicy
+from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
 from xorack.core.errors import BatchError
 from xorack.core.request import RESUME_KINDS
@@ -152,7 +153,7 @@ class SlowServices(lambda_src.environment.Services):
         super().__init__({**unset, **dict.fromkeys(names, "name")})
         self.clock = clock
         self.seconds = seconds
-        longest = lambda_src.environment.TimeOuts.within(seconds).longest_call
+        longest = TimeOuts.within(seconds).longest_call
         self.table = SlowStore(clock, longest)
         self.bus, self.queue = SlowClient(clock, longest), SlowClient(clock, longest)
         self.tasks = SlowClient(clock, longest)
@@ -172,7 +173,7 @@ class SlowServices(lambda_src.environment.Services):
         channels = (EVENT, *RESUME_KINDS)
         return {name: CircuitBreaker(clock=lambda: self.clock.now) for name in channels}
 
-    def store(self, client: Any, policy: RetryPolicy) -> Any:
+    def store(self, client: Any, budget: Budget) -> Any:
         return client
 
 

@@ -6,7 +6,6 @@ import pyarrow.parquet  # noqa: F401
 from pyspark.daemon import manager
 
 import pipeline.scan  # noqa: F401
-import xorack.spark.packing
 import xorack.spark.sending  # noqa: F401
 
 # Loads what all clients need; workers inherit it.

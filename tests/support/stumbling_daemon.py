@@ -7,21 +7,12 @@ from pathlib import Path
 from pyspark import TaskContext
 from pyspark.daemon import manager
 
-import xorack.spark.packing  # noqa: F401
+import xorack.spark.sending  # noqa: F401
 from tests.support.cluster_job import FOLDER, kill_executor, once
 from xorack.aws import sqs
-from xorack.spark import vectors
 
 _folder = Path(os.environ[FOLDER])
-_combine, _send = vectors.combine, sqs.send
-
-
-def combine(rows, chain, cells):
-    """Lose an executor with the folds of its tasks, while they are merged."""
-    merges = max(rows.column("count").to_pylist()) > 1
-    if merges and once(_folder, "killed-while-merging"):
-        kill_executor()
-    return _combine(rows, chain, cells)
+_send = sqs.send
 
 
 def send(queue_url, requests, client, group):
@@ -43,7 +34,7 @@ def send(queue_url, requests, client, group):
     return sent
 
 
-vectors.combine, sqs.send = combine, send
+sqs.send = send
 
 if __name__ == "__main__":
     manager()

@@ -11,6 +11,7 @@ from tests.support.memory_store import MemoryStore
 from tests.support.services import Message, consume, sweep
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
+from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
@@ -29,14 +30,15 @@ class World:
         self.store, self.bus, self.dead_letters = MemoryStore(), FakeBus(), FakeDeadLetters()
         self.now = NOW
 
-    def consume(self, *bodies, policy=NO_WAIT, workers=1, receives=1):
+    def consume(self, *bodies, budget=UNLIMITED, workers=1, receives=1):
         messages = [Message(f"m{i}", body, receives) for i, body in enumerate(bodies)]
         ports = self.store, self.bus, self.dead_letters
-        options = {"policy": policy, "workers": workers, "now": lambda: self.now}
-        return consume(messages, *ports, default_timeout_ms=DAY, **options)
+        options = {"budget": budget, "workers": workers, "now": lambda: self.now}
+        return consume(messages, *ports, policy=NO_WAIT, default_timeout_ms=DAY, **options)
 
-    def sweep(self, policy=NO_WAIT):
-        return sweep(self.store, self.bus, policy=policy, now=lambda: self.now, workers=1)
+    def sweep(self, budget=UNLIMITED):
+        options = {"policy": NO_WAIT, "budget": budget, "now": lambda: self.now}
+        return sweep(self.store, self.bus, workers=1, **options)
 
     def fail(self, method, when, error):
         """Make calls of the store raise an error; ``del world.store.METHOD`` repairs it."""
@@ -59,9 +61,9 @@ def world():
 
 
 def hurried(attempts):
-    """Return a policy whose time is up after a number of attempts."""
+    """Return a budget that is used up after a number of attempts."""
     left = iter([9.0] * attempts)
-    return RetryPolicy(sleep=lambda s: None, time_left=lambda: next(left, -1))
+    return Budget(lambda: next(left, -1))
 
 
 def message(*requests):
@@ -343,7 +345,7 @@ def test_an_event_of_an_earlier_chain_does_not_mark_a_later_one(world):
 
 def test_without_time_the_messages_are_delivered_again(world):
     bodies = (message(create(f"t{i}")) for i in range(10))
-    result = world.consume(*bodies, policy=hurried(4))
+    result = world.consume(*bodies, budget=hurried(4))
     assert list(result.failed) == [f"m{i}" for i in range(4, 10)]
     assert set(result.failed.values()) == {"no time left in this invocation"}
     assert len(world.store.chains) == 4
@@ -354,7 +356,7 @@ def test_a_message_of_few_chains_does_not_wait_for_messages_of_thousands(world):
     """At 20 ms a write, an invocation of a minute writes some 3,000 chains of 87,000."""
     fails = [f'{{"op":"fail","tag":"{n:x}","id":"f"}}' for n in range(87_000)]
     bodies = [*pack(fails, MAX_BODY_BYTES)][:3]
-    result = world.consume(*bodies, message(create("small")), policy=hurried(3_000))
+    result = world.consume(*bodies, message(create("small")), budget=hurried(3_000))
     assert sorted(result.failed) == ["m0", "m1", "m2"]
     assert "small" in world.store.chains
 
@@ -364,7 +366,7 @@ class SlowBus(EventBus):
 
     def __init__(self, seconds, sent):
         self.left = seconds
-        super().__init__("bus", self, policy=RetryPolicy(2, 0, time_left=lambda: self.left))
+        super().__init__("bus", self, policy=RetryPolicy(2, 0), budget=Budget(lambda: self.left))
         self.sent = sent
 
     def entry(self, chain):

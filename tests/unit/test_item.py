@@ -27,6 +27,11 @@ def test_defaults_are_left_out_and_only_a_finished_chain_expires():
     assert encode(FULL, "key", 1996)["expires_at"] == {"N": "3"}
 
 
+def test_the_end_of_an_open_chain_is_not_reported_whatever_another_program_wrote():
+    item = {"key": {"S": "t"}, "stamp": {"B": b"\1"}, "event_pending": {"N": "1"}}
+    assert decode(item, "key").undelivered == ()
+
+
 A_TIME = "expected milliseconds since the epoch"
 AN_OBJECT = "expected a JSON object"
 
@@ -47,6 +52,7 @@ def test_an_item_of_key_and_stamp_is_an_open_chain():
         ("detail", {"S": "free text"}, f"'free text', {AN_OBJECT}"),
         ("detail", {"S": "[" * 100_000}, f"'{'[' * 79}..., {AN_OBJECT}"),
         ("detail", {"S": "5"}, f"'5', {AN_OBJECT}"),
+        ("marks", {"B": bytes(20)}, "20 bytes, expected a multiple of 16"),
         ("status", {"S": "done"}, "'done', expected pending or open or acked or failed"),
     ],
 )

@@ -1,13 +1,14 @@
 """Back-off with full jitter, without any waiting."""
 
 from xorack.aws.retry import RetryPolicy
+from xorack.core.budget import UNLIMITED, Budget
 
 
-def waits_of(**options):
+def waits_of(budget=UNLIMITED, **options):
     """Return the waits of an operation that always fails."""
     waits = []
     options.setdefault("draw", lambda: 1.0)
-    retry = RetryPolicy(sleep=waits.append, **options).start()
+    retry = RetryPolicy(sleep=waits.append, **options).start(budget)
     while retry.again():
         assert retry.waited_seconds == waits[-1]
     assert retry.attempt == len(waits) + 1
@@ -25,11 +26,7 @@ def test_a_wait_is_a_random_part():
 
 def test_a_wait_leaves_time_for_an_attempt():
     left = iter([1.0, 0.5, 0.2, 0.0])
-    assert waits_of(base_seconds=0.1, cap_seconds=9, time_left=lambda: next(left)) == [
-        0.1,
-        0.2,
-        0.1,
-    ]
+    assert waits_of(Budget(lambda: next(left)), base_seconds=0.1, cap_seconds=9) == [0.1, 0.2, 0.1]
 
 
 def test_many_attempts_do_not_overflow():

@@ -11,8 +11,9 @@ from botocore.exceptions import ReadTimeoutError
 from tests.support.functions import message
 from tests.support.slow import START, SlowFunctions
 from xorack.acker.breaker import CircuitBreaker
-from xorack.aws.client import BoundedClient, TimeOuts
+from xorack.aws.client import BoundedClient, config_of
 from xorack.aws.eventbridge import EventBus
+from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
 from xorack.core.request import Request
 from xorack.errors import UnavailableError
@@ -230,7 +231,7 @@ def test_a_bounded_client_starts_no_call_without_time():
             return "response"
 
     calls, left = [], [0.1]
-    client = BoundedClient(Client(), lambda: left[0])
+    client = BoundedClient(Client(), Budget(lambda: left[0]))
     assert client.call(x=1) == "response"
     left[0] = 0
     with pytest.raises(UnavailableError) as error:
@@ -243,7 +244,7 @@ def test_a_bounded_client_starts_no_call_without_time():
 def test_time_outs_follow_from_the_time_of_the_invocation(seconds, longest):
     time_outs = TimeOuts.within(seconds)
     assert time_outs.longest_call == pytest.approx(longest)
-    config = time_outs.config()
+    config = config_of(time_outs)
     assert (config.connect_timeout, config.read_timeout) == time_outs
     assert config.retries["total_max_attempts"] == 1
 

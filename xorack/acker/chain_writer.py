@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
+from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import END_OF_TIME, Chain
 from xorack.core.delivery import mark_delivered
 from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import ChainStore
 from xorack.core.request import Request
-from xorack.core.transitions import MAX_FOLD, Applied, Limits, Outcome, apply, order_of
+from xorack.core.transitions import MAX_FOLD, Applied, Limits, Outcome, apply, expire, order_of
 
 __all__ = ["CachedChain", "ChainWriter", "WriteStats"]
 
@@ -76,10 +77,6 @@ class ChainWriter:
     """Applies requests and other changes to stored chains. Threads may share one.
 
     Attributes:
-        store: The store of the chains.
-        clock: Returns milliseconds since the epoch.
-        retry_policy: The limits of retries.
-        limits: Times that all chains share.
         stats: Statistics of all writes.
     """
 
@@ -88,14 +85,69 @@ class ChainWriter:
         store: ChainStore,
         *,
         clock: Callable[[], int] = milliseconds,
-        retry_policy: RetryPolicy | None = None,
+        policy: RetryPolicy | None = None,
+        budget: Budget = UNLIMITED,
         limits: Limits | None = None,
     ) -> None:
-        self.store = store
-        self.clock = clock
-        self.retry_policy = retry_policy or RetryPolicy()
-        self.limits = limits or Limits()
+        """Use a store.
+
+        Args:
+            store: The store of the chains.
+            clock: Returns milliseconds since the epoch.
+            policy: The limits of retries.
+            budget: The time of reads and writes.
+            limits: Times that all chains share.
+        """
+        self._store = store
+        self._clock = clock
+        self._policy = policy or RetryPolicy()
+        self._budget = budget
+        self._limits = limits or Limits()
         self.stats = WriteStats()
+
+    def now(self) -> int:
+        """Return milliseconds since the epoch."""
+        return self._clock()
+
+    def oldest(self) -> int:
+        """Return the time before which a chain may have ended whose tombstone is gone."""
+        return self._clock() - self._limits.retention_ms
+
+    def has_time(self) -> bool:
+        """Return True if a write may start."""
+        return self._budget.left() > 0
+
+    def read(self, tags: Sequence[str], *, attempts: int) -> dict[str, Chain]:
+        """Read chains, see `xorack.core.ports.ChainStore.read`.
+
+        Raises:
+            UnavailableError: The attempts or the time are used up.
+        """
+        retry = replace(self._policy, attempts=attempts).start(self._budget)
+        while True:
+            try:
+                return self._store.read(tags)
+            except UnavailableError:
+                if not retry.again():
+                    raise
+
+    def due_pages(self, *, attempts: int) -> Iterator[list[str]]:
+        """Yield the pages of due chains, again from the first one if a page cannot be read.
+
+        Most chains of earlier pages are not due any more then. Raises as `read`.
+        """
+        policy = replace(self._policy, attempts=attempts)
+        retry = policy.start(self._budget)
+        while True:
+            try:
+                for page in self._store.due_pages(self._clock()):
+                    retry = policy.start(self._budget)
+                    yield page
+            except UnavailableError:
+                if not retry.again():
+                    raise
+            else:
+                return
 
     def apply(
         self,
@@ -152,14 +204,14 @@ class ChainWriter:
             StaleLocalData: Others kept changing the chain until the retries were used up.
             Exception: What the store's call raised last, if that was the reason.
         """
-        retry = self.retry_policy.start()
+        retry = self._policy.start(self._budget)
         current: Chain | None = chain
         stale = False
         while True:
             problem: Exception
             try:
                 if stale:
-                    current = self.store.read([chain.tag]).get(chain.tag)
+                    current = self._store.read([chain.tag]).get(chain.tag)
                     stale = False
                 if current is None:
                     return None
@@ -169,7 +221,7 @@ class ChainWriter:
                     assert after.version == current.version + 1, "each write is counted"
                     assert after.generation == current.generation, "a change keeps the generation"
                     self.stats.add(writes=1)
-                    self.store.write(current, after)
+                    self._store.write(current, after)
                 return after
             except ConflictError as conflict:
                 self.stats.add(conflicts=1)
@@ -182,6 +234,10 @@ class ChainWriter:
                 raise problem
             stale = stale or retry.waited_seconds > _STALE_AFTER
 
+    def expire(self, chain: Chain) -> Chain | None:
+        """End a chain if it is complete or late; see `change`."""
+        return self.change(chain, lambda stored: expire(stored, self._clock()))
+
     def count_late(self, chain: Chain, repeated: int, late: int) -> Chain:
         """Count what came after a chain's end; return the chain as last read or written.
 
@@ -190,10 +246,10 @@ class ChainWriter:
         """
         ended = chain.generation
         for _ in range(_COUNT_ATTEMPTS):
-            after = chain.with_late(repeated, late, self.clock())
+            after = chain.with_late(repeated, late, self._clock())
             self.stats.add(writes=1)
             try:
-                self.store.write(chain, after)
+                self._store.write(chain, after)
             except ConflictError as conflict:
                 self.stats.add(conflicts=1)
                 if conflict.chain is None or conflict.chain.generation != ended:
@@ -221,10 +277,10 @@ class ChainWriter:
         Raises:
             Exception: The write failed. The reports are made once more.
         """
-        after = mark_delivered(chain, delivered, now=self.clock(), refused=refused)
+        after = mark_delivered(chain, delivered, now=self._clock(), refused=refused)
         self.stats.add(writes=1)
         try:
-            self.store.write(chain, after)
+            self._store.write(chain, after)
         except ConflictError:
             self.stats.add(conflicts=1)
             return chain
@@ -236,7 +292,7 @@ class ChainWriter:
         One without a deadline, as of the direct API, counts as ending now: each write prolongs its
         marks. Otherwise they would never expire.
         """
-        return self.clock() if chain.latest_end == END_OF_TIME else chain.latest_end
+        return self._clock() if chain.latest_end == END_OF_TIME else chain.latest_end
 
     def keep_marks(self, after: Chain) -> Chain:
         """Prolong the life of spilled marks if a write moves the chain's end beyond it.
@@ -247,13 +303,13 @@ class ChainWriter:
         Returns:
             The chain to write instead.
         """
-        needed = min(self.latest_end(after) + self.limits.retention_ms, END_OF_TIME)
+        needed = min(self.latest_end(after) + self._limits.retention_ms, END_OF_TIME)
         if after.marks_until is None or after.marks_until >= needed:
             return after
         # Further than needed: a chain that is extended every minute does this once a retention.
-        until = min(needed + self.limits.retention_ms, END_OF_TIME)
+        until = min(needed + self._limits.retention_ms, END_OF_TIME)
         assert until >= needed, "marks outlive the chain"
-        self.store.keep_spilled_marks(after, until)
+        self._store.keep_spilled_marks(after, until)
         return replace(after, marks_until=until)
 
 
@@ -268,12 +324,12 @@ class _Part:
         cached: CachedChain | None,
     ) -> None:
         self.writer = writer
-        self.store = writer.store
+        self.store = writer._store
         self.tag = tag
         self.requests = requests
         self.cached = cached
         self.marks = [mark_of(request) for request in requests]
-        self.retry = writer.retry_policy.start()
+        self.retry = writer._policy.start(writer._budget)
         self.in_flight: set[int] = set()  # positions in the current write
         self.maybe_applied: set[int] = set()  # positions in writes whose response was lost
         self.exhausted: Exception | None = None
@@ -308,9 +364,9 @@ class _Part:
         applied = apply(
             chain,
             self.requests,
-            now=self.writer.clock(),
+            now=self.writer._clock(),
             spilled_marks=self._spilled_marks(chain, ours if fresh_ids else self.marks),
-            limits=self.writer.limits,
+            limits=self.writer._limits,
             marks=self.marks,
         )
         if applied.chain is chain:
@@ -363,8 +419,8 @@ class _Part:
         if not marks:
             return after
         # Copies first, then the write without them: a crash between leaves a mark twice.
-        end = max(self.writer.clock(), self.writer.latest_end(after))
-        until = min(end + self.writer.limits.retention_ms + _LATE_SWEEP, END_OF_TIME)
+        end = max(self.writer._clock(), self.writer.latest_end(after))
+        until = min(end + self.writer._limits.retention_ms + _LATE_SWEEP, END_OF_TIME)
         # As long as the others: all buckets are prolonged if one of them must be.
         until = max(until, after.marks_until or 0)
         self.store.put_spilled_marks(before, marks, until)

@@ -26,7 +26,7 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
-from xorack.core.errors import ArgumentError, RequestIdReused, UnavailableError
+from xorack.core.errors import ArgumentError, RequestIdReused
 from xorack.core.event import event_id
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME, DeadLetters
@@ -185,7 +185,7 @@ class Consumer:
         """Use these services.
 
         Args:
-            writer: Applies requests. The ``time_left`` of its retry policy bounds the writes.
+            writer: Applies requests. Its budget bounds the writes.
             outbox: Publishes events.
             dead_letters: The channel for rejected requests.
             workers: The threads of writes; by default one write after the other.
@@ -204,7 +204,7 @@ class Consumer:
         Returns:
             The result. Messages that are not in ``failed`` may be deleted.
         """
-        batch = _Batch(messages, self.writer.clock() - self.writer.limits.retention_ms)
+        batch = _Batch(messages, self.writer.oldest())
         result = BatchResult(stats=self.writer.stats)
         result.outcomes["rejected"] += sum(entry.request_count for entry, _ in batch.rejected)
         pending = self._write_chains(batch, result)
@@ -254,22 +254,16 @@ class Consumer:
 
     def _read(self, batch: _Batch, tags: Sequence[str]) -> dict[str, CachedChain]:
         """Read chains in one go; return none of them if that fails."""
-        retry = self.writer.retry_policy.start()
-        while True:
-            try:
-                chains = self.writer.store.read(tags)
-            except Exception as error:  # noqa: BLE001 - each chain is read, and fails, by itself
-                retryable = isinstance(error, UnavailableError) and retry.attempt < _READ_ATTEMPTS
-                if not retryable or not retry.again():
-                    reason = f"{type(error).__name__}: {error}"
-                    batch.not_read.update(dict.fromkeys(tags, reason))
-                    return {}
-            else:
-                return {tag: CachedChain(chains.get(tag), verified=True) for tag in tags}
+        try:
+            chains = self.writer.read(tags, attempts=_READ_ATTEMPTS)
+        except Exception as error:  # noqa: BLE001 - each chain is read, and fails, by itself
+            batch.not_read.update(dict.fromkeys(tags, f"{type(error).__name__}: {error}"))
+            return {}
+        return {tag: CachedChain(chains.get(tag), verified=True) for tag in tags}
 
     def _write(self, tag: str, requests: Sequence[Request], stored: _Slice | None) -> Applied | str:
         """Apply one chain's requests; return the reason if that fails."""
-        if self.writer.retry_policy.time_left() <= 0:
+        if not self.writer.has_time():
             return NO_TIME
         try:
             cached = stored.take(tag) if stored else CachedChain(None, verified=False)

@@ -58,7 +58,7 @@ class Outbox:
     """Reports the ends of chains.
 
     Attributes:
-        writer: The store of the marks. The ``time_left`` of its retry policy bounds everything.
+        writer: Marks what was delivered. Its budget bounds everything.
     """
 
     def __init__(
@@ -82,6 +82,14 @@ class Outbox:
         self.channels = channels
         self.workers = workers or Workers()
         self.breakers = breakers or {name: CircuitBreaker() for name in channels}
+
+    def has_time(self) -> bool:
+        """Return True if a call may start."""
+        return self.writer.has_time()
+
+    def read(self, tags: Sequence[str], *, attempts: int) -> dict[str, Chain]:
+        """Read chains, see `xorack.acker.chain_writer.ChainWriter.read`."""
+        return self.writer.read(tags, attempts=attempts)
 
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> Reports:
         """Report ends and mark what was delivered, as long as there is time.
@@ -123,7 +131,7 @@ class Outbox:
     def _publish_batch(self, batch: tuple[str, Sequence[Chain]]) -> dict[str, str]:
         """Make one call of a channel; return the failures."""
         channel, chains = batch
-        if self.writer.retry_policy.time_left() <= 0:
+        if not self.has_time():
             return dict.fromkeys([chain.tag for chain in chains], NO_TIME)
         breaker = self.breakers[channel]
         if not breaker.allows():
@@ -142,7 +150,7 @@ class Outbox:
         """
 
         def mark(chain: Chain) -> Chain | str:
-            if self.writer.retry_policy.time_left() <= 0:
+            if not self.has_time():
                 return NO_TIME
             try:
                 return self.writer.mark_delivered(

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
@@ -17,11 +18,10 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.acker.reading import read_valid
 from xorack.aws.log import log_chain, log_failures
-from xorack.aws.retry import Retry
 from xorack.core.chain import EVENT, Chain
 from xorack.core.errors import NotAChainError, UnavailableError
 from xorack.core.event import event_id
-from xorack.core.transitions import expire
+from xorack.core.ports import NO_TIME
 
 __all__ = ["SweepResult", "Sweeper"]
 
@@ -85,6 +85,14 @@ class _Waiting:
         """Return True if the chain's delivery on this channel is pending."""
         return self.channel in chain.undelivered
 
+    def add(self, chain: Chain) -> bool:
+        """Add a chain; return False if there are too many."""
+        if chain.tag not in self.ranks and len(self.ranks) >= _MAX_PENDING:
+            return False
+        refused, failed = chain.refused_at is not None, chain.status == "failed"
+        self.ranks[chain.tag] = (refused, failed, chain.ended_at or 0)
+        return True
+
 
 class Sweeper:
     """Sweeps the table."""
@@ -95,8 +103,8 @@ class Sweeper:
         """Use these services.
 
         Args:
-            writer: Writes chains. The ``time_left`` of its retry policy bounds the judging.
-            outbox: Publishes events. The ``time_left`` of its writer bounds the publishing.
+            writer: Writes chains. Its budget bounds the judging.
+            outbox: Publishes events. Its budget bounds the publishing.
             workers: The threads of writes; by default one write after the other.
         """
         self.writer = writer
@@ -114,47 +122,39 @@ class Sweeper:
         sizes = {EVENT: 100}
         lists = [_Waiting(channel, sizes.get(channel, 10)) for channel in self.outbox.channels]
         try:
-            for tags in self._due_pages():
+            for tags in self.writer.due_pages(attempts=_READ_ATTEMPTS):
                 self._judge(tags, lists, result)
-        except _TimeOver:
+        except UnavailableError as error:
+            _stop(self.writer, error)
             result.complete = False
         # In turns, a slice each; each minute another end first, as a slice may take all the time.
-        turns = lists[:: 1 if self.writer.clock() // 60_000 % 2 else -1]
+        turns = lists[:: 1 if self.writer.now() // 60_000 % 2 else -1]
         for _ in zip_longest(*(self._report(waiting, result) for waiting in turns)):
             pass
         for waiting in lists:
             result.add_pending(*(ended_at for *_, ended_at in waiting.ranks.values()))
         return result
 
-    def _due_pages(self) -> Iterator[list[str]]:
-        """Yield the pages of due chains, again from the first one if a page cannot be read.
-
-        Most chains of earlier pages are not due any more then.
-        """
-        retry = self.writer.retry_policy.start()
-        while True:
-            try:
-                for page in self.writer.store.due_pages(self.writer.clock()):
-                    retry = self.writer.retry_policy.start()
-                    yield page
-            except UnavailableError as error:
-                _wait(retry, error)
-            else:
-                return
-
     def _judge(self, tags: list[str], lists: Sequence[_Waiting], result: SweepResult) -> None:
         """End the chains of a page that are complete or late; collect pending events."""
-        if self.writer.retry_policy.time_left() <= 0:
-            raise _TimeOver
+        if not self.writer.has_time():
+            raise UnavailableError(TimeoutError(NO_TIME))
         chains = self._read(self.writer, tags, result)
         result.chains += len(chains)
         problems: dict[str, str] = {}
-        for before, after in zip(chains, self.workers.map(self._expire, chains), strict=True):
-            if isinstance(after, _TimeOver):
+
+        def end(chain: Chain) -> Chain | None:
+            if not self.writer.has_time():
                 result.complete = False
-            elif isinstance(after, Exception):
-                problems[before.tag] = f"{type(after).__name__}: {after}"
-            if after is None or isinstance(after, Exception):
+                return None
+            try:
+                return self.writer.expire(chain)
+            except Exception as error:  # noqa: BLE001 - the others are swept all the same
+                problems[chain.tag] = f"{type(error).__name__}: {error}"
+                return None
+
+        for before, after in zip(chains, self.workers.map(end, chains), strict=True):
+            if after is None:
                 continue
             if after.final and not before.final:
                 reason, _, _ = (after.reason or after.status).partition(":")
@@ -162,14 +162,8 @@ class Sweeper:
                 ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
                 log_chain(logging.INFO, "chain ended", after.tag, **ended)
             for waiting in lists:
-                if not waiting.holds(after):
-                    continue
-                ended_at = after.ended_at or self.writer.clock()
-                if after.tag in waiting.ranks or len(waiting.ranks) < _MAX_PENDING:
-                    refused = after.refused_at is not None
-                    waiting.ranks[after.tag] = (refused, after.status == "failed", ended_at)
-                else:
-                    result.add_pending(ended_at)
+                if waiting.holds(after) and not waiting.add(after):
+                    result.add_pending(after.ended_at or 0)
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not ended", problems)
 
@@ -179,8 +173,9 @@ class Sweeper:
         for at in range(0, len(tags), waiting.slice):
             part = tags[at : at + waiting.slice]
             try:
-                read = self._read(self.outbox.writer, part, result)
-            except _TimeOver:
+                read = self._read(self.outbox, part, result)
+            except UnavailableError as error:
+                _stop(self.outbox, error)
                 return
             chains = [chain for chain in read if waiting.holds(chain)]
             reports = self.outbox.publish(chains, waiting.channel)
@@ -193,43 +188,22 @@ class Sweeper:
                 return
             yield
 
-    def _read(self, writer: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
-        """Read the valid chains, with retries, within the time of a writer."""
+    def _read(
+        self, step: ChainWriter | Outbox, tags: Sequence[str], result: SweepResult
+    ) -> list[Chain]:
+        """Read the valid chains, with retries, within the time of a step."""
         problems: dict[str, str] = {}
 
         def on_invalid(error: NotAChainError) -> None:
             problems[str(error.tag)] = f"{type(error).__name__}: {error}"
 
-        def read(tags: Sequence[str]) -> dict[str, Chain]:
-            retry = writer.retry_policy.start()
-            while True:
-                try:
-                    return writer.store.read(tags)
-                except UnavailableError as error:
-                    _wait(retry, error)
-
-        chains = read_valid(read, tags, on_invalid)
+        chains = read_valid(partial(step.read, attempts=_READ_ATTEMPTS), tags, on_invalid)
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not read", problems)
         return chains
 
-    def _expire(self, chain: Chain) -> Chain | Exception | None:
-        """End a chain if it is complete or late; return the error if that fails."""
-        if self.writer.retry_policy.time_left() <= 0:
-            return _TimeOver()
-        try:
-            return self.writer.change(chain, lambda stored: expire(stored, self.writer.clock()))
-        except Exception as error:  # noqa: BLE001 - the other chains are swept all the same
-            return error
 
-
-class _TimeOver(Exception):
-    """No time is left for another attempt."""
-
-
-def _wait(retry: Retry, error: UnavailableError) -> None:
-    """Wait before the next attempt; raise the cause of the error if attempts are used up."""
-    if retry.policy.time_left() > 0 and retry.attempt >= _READ_ATTEMPTS:
+def _stop(step: ChainWriter | Outbox, error: UnavailableError) -> None:
+    """Raise the cause of an error unless it is that the step has no time left."""
+    if step.has_time():
         raise error.cause from error
-    if not retry.again():
-        raise _TimeOver from error

@@ -16,6 +16,7 @@ from botocore.exceptions import (
 )
 
 from xorack.aws.retry import RetryPolicy
+from xorack.core.budget import UNLIMITED, Budget, TimeOuts
 from xorack.core.errors import UnavailableError
 from xorack.core.ports import NO_TIME
 
@@ -24,7 +25,7 @@ __all__ = [
     "BoundedClient",
     "NotAccepted",
     "PerProcess",
-    "TimeOuts",
+    "config_of",
     "error_code",
     "is_transient",
     "make_client",
@@ -56,34 +57,17 @@ _TRANSIENT = frozenset(
 )
 
 
-class TimeOuts(NamedTuple):
-    """The time-outs of one attempt of a call, in seconds."""
-
-    connect: float
-    read: float
-
-    @classmethod
-    def within(cls, seconds: float) -> TimeOuts:
-        """Return the time-outs of an invocation that has so many seconds: a call takes a part."""
-        seconds = max(1.2, seconds)  # shorter ones would fail each call
-        return cls(min(1.0, seconds / 12), min(5.0, seconds / 12))
-
-    @property
-    def longest_call(self) -> float:
-        """Seconds that a call of one attempt takes at most."""
-        return self.connect + self.read
-
-    def config(self, attempts: int = 1) -> Config:
-        """Return the configuration of a client whose calls make at most so many attempts."""
-        return Config(
-            connect_timeout=self.connect,
-            read_timeout=self.read,
-            max_pool_connections=32,
-            retries={"mode": "standard", "total_max_attempts": attempts},
-        )
+def config_of(time_outs: TimeOuts, attempts: int = 1) -> Config:
+    """Return the configuration of a client whose calls make at most so many attempts."""
+    return Config(
+        connect_timeout=time_outs.connect,
+        read_timeout=time_outs.read,
+        max_pool_connections=32,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+    )
 
 
-CONFIG = TimeOuts(connect=3, read=10).config(attempts=3)
+CONFIG = config_of(TimeOuts(connect=3, read=10), attempts=3)
 """For producers and the direct API. botocore's defaults wait for minutes."""
 
 
@@ -120,22 +104,16 @@ class BoundedClient:
     Each call raises `UnavailableError` then, with a TimeoutError as its cause.
     """
 
-    def __init__(self, client: Any, time_left: Callable[[], float]) -> None:
-        """Bound a client.
-
-        Args:
-            client: A client whose calls take a limited time.
-            time_left: Returns the seconds in which calls may still start. The longest call and
-                what must follow it are not part of them.
-        """
+    def __init__(self, client: Any, budget: Budget) -> None:
+        """Bound a client whose calls take a limited time."""
         self._client = client
-        self._time_left = time_left
+        self._budget = budget
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         call = getattr(self._client, operation)
 
         def bounded(*arguments: Any, **named: Any) -> Any:
-            if self._time_left() <= 0:
+            if self._budget.left() <= 0:
                 raise UnavailableError(TimeoutError(NO_TIME))
             return call(*arguments, **named)
 
@@ -178,6 +156,7 @@ def send_entries(
     entries: Mapping[int, _Entry],
     send: Callable[[Mapping[int, _Entry]], Mapping[int, NotAccepted]],
     policy: RetryPolicy,
+    budget: Budget = UNLIMITED,
 ) -> dict[int, str]:
     """Send the entries of one batch call; retry those that were not accepted.
 
@@ -186,11 +165,12 @@ def send_entries(
         send: Calls the service with some entries; returns those that were not accepted. A response
             of 200 may hold such.
         policy: The limits of retries.
+        budget: The time of retries.
 
     Returns:
         The entries that were not accepted in the end: position to reason.
     """
-    retry = policy.start()
+    retry = policy.start(budget)
     left = dict(entries)
     failed: dict[int, str] = {}
     while True:

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from xorack.aws.client import NotAccepted, error_code, make_client, send_entries
 from xorack.aws.retry import RetryPolicy
+from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import Chain
 from xorack.core.delivery import Refusal
 from xorack.core.errors import UnavailableError
@@ -50,6 +51,7 @@ class EventBus:
         *,
         find_table: Callable[[], str] | None = None,
         policy: RetryPolicy | None = None,
+        budget: Budget = UNLIMITED,
     ) -> None:
         """Use a bus.
 
@@ -59,16 +61,18 @@ class EventBus:
             find_table: Returns the ARN of the chains' table, by which two ackers on one bus are
                 told apart. By default the events do not name it.
             policy: The limits of retries for entries that were not accepted.
+            budget: The time of calls, and of making events.
         """
         self.bus_name = bus_name
         self.client = make_client("events") if client is None else client
         self.policy = policy or RetryPolicy(attempts=5)
+        self._budget = budget
         self._find_table = find_table
         self._naming = threading.Lock()
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         """See `xorack.core.ports.Publisher.publish`."""
-        left = send_entries(dict(enumerate(chains)), self._put_events, self.policy)
+        left = send_entries(dict(enumerate(chains)), self._put_events, self.policy, self._budget)
         return {chains[position].tag: reason for position, reason in left.items()}
 
     @cached_property
@@ -88,19 +92,19 @@ class EventBus:
 
     @cached_property
     def _naming_seconds(self) -> float:
-        return _NAMING_SHARE * self.policy.time_left()
+        return _NAMING_SHARE * self._budget.left()
 
     def _entry_in_time(self, chain: Chain) -> dict[str, Any] | None:
         """Return a chain's entry; None if there is no time to make it."""
         if chain.status != "failed":
-            return self.entry(chain) if self.policy.time_left() > 0 else None
+            return self.entry(chain) if self._budget.left() > 0 else None
         # One at a time: threads that compute do not speed each other up, and the time adds up.
         with self._naming:
-            left = self.policy.time_left()
+            left = self._budget.left()
             if left <= 0 or self._naming_seconds <= 0:
                 return None
             entry = self.entry(chain)
-            self._naming_seconds -= left - self.policy.time_left()
+            self._naming_seconds -= left - self._budget.left()
             return entry
 
     def _put_events(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:

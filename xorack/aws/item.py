@@ -93,9 +93,10 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
         if not 0 <= fields.get(name, 0) <= END_OF_TIME:
             expected = "milliseconds since the epoch"
             raise NotAChainError(tag, f"its {name} is {fields[name]}, expected {expected}")
-    if rest := len(fields.get("marks", b"")) % MARK_BYTES:
-        expected = f"a multiple of {MARK_BYTES}"
-        raise NotAChainError(tag, f"its marks have {rest} bytes too many, expected {expected}")
+    if (length := len(fields.get("marks", b""))) % MARK_BYTES:
+        raise NotAChainError(
+            tag, f"its marks is {length} bytes, expected a multiple of {MARK_BYTES}"
+        )
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChainError(tag, f"its status is {shown(status)}, expected {expected}")

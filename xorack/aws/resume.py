@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from xorack.aws.client import NotAccepted, error_code, is_transient, send_entries
 from xorack.aws.log import log_chain
 from xorack.aws.retry import RetryPolicy
+from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import Chain
 from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
@@ -76,7 +77,12 @@ class Resumer:
     batch_size = 1
 
     def __init__(
-        self, kind: str, connect: Callable[[], Any], *, policy: RetryPolicy | None = None
+        self,
+        kind: str,
+        connect: Callable[[], Any],
+        *,
+        policy: RetryPolicy | None = None,
+        budget: Budget = UNLIMITED,
     ) -> None:
         """Use a service.
 
@@ -84,14 +90,16 @@ class Resumer:
             kind: ``step_functions`` or ``lambda``.
             connect: Returns the service's boto3 client: few batches need one.
             policy: The limits of retries.
+            budget: The time of retries.
         """
         self.kind = kind
         self.connect = connect
         self.policy = policy or RetryPolicy(attempts=5)
+        self.budget = budget
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         """See `xorack.core.ports.Publisher.publish`."""
-        left = send_entries(dict(enumerate(chains)), self._resume, self.policy)
+        left = send_entries(dict(enumerate(chains)), self._resume, self.policy, self.budget)
         return {chains[position].tag: reason for position, reason in left.items()}
 
     def _resume(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:

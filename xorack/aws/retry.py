@@ -11,11 +11,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from xorack.core.budget import UNLIMITED, Budget
+
 __all__ = ["Retry", "RetryPolicy"]
-
-
-def _unlimited() -> float:
-    return float("inf")
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,6 @@ class RetryPolicy:
         cap_seconds: The bound of one wait. It leaves room for some hundred writers of one item.
         sleep: Waits for a number of seconds.
         draw: Returns a random number from 0 to 1.
-        time_left: Returns the seconds left for everything; no wait takes more than half of them.
     """
 
     attempts: int = 50
@@ -36,11 +33,10 @@ class RetryPolicy:
     cap_seconds: float = 5.0
     sleep: Callable[[float], None] = time.sleep
     draw: Callable[[], float] = random.random
-    time_left: Callable[[], float] = _unlimited
 
-    def start(self) -> Retry:
-        """Start the attempts of one operation."""
-        return Retry(self)
+    def start(self, budget: Budget = UNLIMITED) -> Retry:
+        """Start the attempts of one operation. No wait takes more than half of the time left."""
+        return Retry(self, budget)
 
 
 class Retry:
@@ -51,8 +47,9 @@ class Retry:
         waited_seconds: Length of the wait before it.
     """
 
-    def __init__(self, policy: RetryPolicy) -> None:
+    def __init__(self, policy: RetryPolicy, budget: Budget) -> None:
         self.policy = policy
+        self.budget = budget
         self.attempt = 1
         self.waited_seconds = 0.0
 
@@ -68,7 +65,7 @@ class Retry:
         wait = policy.draw() * min(
             policy.cap_seconds, policy.base_seconds * 2.0 ** min(self.attempt - 1, 64)
         )
-        left = policy.time_left()
+        left = self.budget.left()
         if left <= 0:
             return False
         # A long wait would use up the time that another attempt still has.

@@ -12,6 +12,7 @@ from xorack.aws import schema
 from xorack.aws.client import PerProcess, error_code, is_transient, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.table_check import check_definition, check_state
+from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.errors import ArgumentError, UnavailableError
 
 __all__ = ["Item", "Table", "condition_failed", "sdk_retried", "ttl"]
@@ -26,7 +27,12 @@ class Table:
     """A table whose partition key is a string."""
 
     def __init__(
-        self, name: str, partition_key: str, client: Any, policy: RetryPolicy | None = None
+        self,
+        name: str,
+        partition_key: str,
+        client: Any,
+        policy: RetryPolicy | None = None,
+        budget: Budget = UNLIMITED,
     ) -> None:
         """Use a table.
 
@@ -35,6 +41,7 @@ class Table:
             partition_key: The name of its partition key, a string attribute.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             policy: The limits of retries of reads of many items.
+            budget: The time of these retries.
 
         Raises:
             ArgumentError: The table name is empty, or the partition key is an attribute of chains.
@@ -51,6 +58,7 @@ class Table:
         own = PerProcess(partial(make_client, "dynamodb"))
         self.client = own if client is None else client
         self._policy = policy or RetryPolicy(attempts=6)
+        self._budget = budget
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """Call an operation of the client on this table.
@@ -114,7 +122,7 @@ class Table:
             return
         for at in range(0, len(keys), _READ_BATCH):
             wanted = [self.key(key) for key in keys[at : at + _READ_BATCH]]
-            retry = self._policy.start()
+            retry = self._policy.start(self._budget)
             while wanted:
                 request = {self.name: {"Keys": wanted, "ConsistentRead": True}}
                 response = self.call("batch_get_item", RequestItems=request)
@@ -122,7 +130,7 @@ class Table:
                 left = response.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
                 # A response ends at 16 MB: continue as long as each brings some items.
                 if len(left) < len(wanted):
-                    retry = self._policy.start()
+                    retry = self._policy.start(self._budget)
                 elif not retry.again():
                     raise UnavailableError(_unprocessed(len(left)))
                 wanted = left
@@ -145,7 +153,7 @@ class Table:
                 return
 
     def _read_page(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        retry = self._policy.start()
+        retry = self._policy.start(self._budget)
         while True:
             try:
                 return self.call(operation, **arguments)

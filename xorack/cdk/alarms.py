@@ -16,6 +16,7 @@ from constructs import Construct
 from xorack.aws.schema import DUE_INDEX, Metric
 from xorack.cdk.function import Resources
 from xorack.cdk.queue import visibility_timeout_seconds
+from xorack.core.budget import Budget, TimeOuts
 
 PAGE: Final = "PageWorkIsStuck"
 TICKET: Final = "TicketForTomorrow"
@@ -91,12 +92,8 @@ def queue_age_threshold_seconds(resources: Resources) -> int:
 
 
 def last_write_seconds(timeout_seconds: int) -> float:
-    """Return the seconds after which an invocation starts no write: it leaves work undone.
-
-    Like the functions: three of the longest calls, and a moment, are reserved for what follows.
-    """
-    call = min(1.0, timeout_seconds / 12) + min(5.0, timeout_seconds / 12)
-    return timeout_seconds - 3 * call - min(1.0, call / 2)
+    """Return the seconds after which an invocation starts no write: it leaves work undone."""
+    return Budget(lambda: timeout_seconds, TimeOuts.within(timeout_seconds), later_steps=2).left()
 
 
 def create_alarms(

@@ -83,7 +83,7 @@ class DynamoDBAcker:
         self.store = DynamoDBStore(table_name, partition_key, client, retention_ms=retention_ms)
         self.policy = policy or RetryPolicy()
         self._writer = ChainWriter(
-            self.store, retry_policy=self.policy, limits=Limits(retention_ms=retention_ms)
+            self.store, policy=self.policy, limits=Limits(retention_ms=retention_ms)
         )
         # The state after our last write saves a read; the condition of the next write verifies it.
         self._cache: OrderedDict[str, tuple[int, Chain]] = OrderedDict()
@@ -226,7 +226,7 @@ class DynamoDBAcker:
         with self._guard:
             since, last = self._cache.get(tag, (0, None)) if must_exist else (0, None)
             # What other writers make of the chain is forgotten after minutes at the latest.
-            if self._writer.clock() - since > self._CACHE_MILLISECONDS:
+            if self._writer.now() - since > self._CACHE_MILLISECONDS:
                 last = None
         # A create expects no chain; a stamp without a cached chain reads it.
         cached = None if must_exist and last is None else CachedChain(last, verified=False)
@@ -261,6 +261,6 @@ class DynamoDBAcker:
         with self._guard:
             self._cache.pop(tag, None)
             if chain is not None and not chain.final:
-                self._cache[tag] = (self._writer.clock(), chain)
+                self._cache[tag] = (self._writer.now(), chain)
             if len(self._cache) > self._CACHE_SIZE:
                 self._cache.popitem(last=False)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, StateError
 from xorack.spark.errors import plain_errors
-from xorack.spark.evidence import open_output, per_chain, total
+from xorack.spark.evidence import as_list, open_output, per_chain, total
+from xorack.spark.finishing import line_of
+from xorack.spark.folding import SUMS
 from xorack.spark.missing import MissingRows, resolve
-from xorack.spark.record import Summary
+from xorack.spark.record import summary_in
 from xorack.spark.units import has_columns
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from xorack.spark.evidence import Output
     from xorack.spark.names import Rows
+    from xorack.spark.record import Line
 
 __all__ = ["Audit", "audit"]
 
@@ -97,20 +99,16 @@ class Audit:
 
 def audit(rows: Rows, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
-    given: list[Any] = list(table) if isinstance(table, (list, tuple)) else [table]
-    if not given:
-        raise ArgumentError("table", problem="an empty list, expected one or more outputs")
+    given = as_list(table, "table")
     outputs = [open_output(rows.tracking.spark, one, "table") for one in given]
-    _, line = rows.record.read()
-    if line is None:
-        raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
-    summary = Summary(*line["summary"])
+    line = line_of(rows)
+    summary = summary_in(line)
     if not all(has_columns(frame, rows.chain) for frame in outputs):
         totals = total(rows, outputs)
         verdict = "agree" if totals == summary.totals else "undecided"
         chains = {verdict: summary.chains} if summary.chains else {}
-        return Audit(rows.name, summary.rows, totals.rows, chains, None, rows, outputs)
-    compared = _compared(rows, outputs)
+        return Audit(rows.name, summary.count, totals.count, chains, None, rows, outputs)
+    compared = _compared(rows, line, outputs)
     with plain_errors():
         counts = (
             compared.groupBy("verdict")
@@ -120,23 +118,26 @@ def audit(rows: Rows, table: Output | Sequence[Output]) -> Audit:
     chains = {row["verdict"]: row["chains"] for row in counts}
     found = sum(row["units"] for row in counts)
     differing = compared.where("verdict <> 'agree'")
-    return Audit(rows.name, summary.rows, found, chains, differing, rows, outputs)
+    return Audit(rows.name, summary.count, found, chains, differing, rows, outputs)
 
 
-def _compared(rows: Rows, outputs: Sequence[DataFrame]) -> DataFrame:
+def _compared(rows: Rows, line: Line, outputs: Sequence[DataFrame]) -> DataFrame:
     """Give each chain its verdict."""
     held = per_chain(rows, outputs)
     assert held is not None
-    sides = {"started": rows.record.chains(), "found": held}
+    sides = {"started": rows.record.chains(line), "found": held}
     started, found = (
-        frame.select("tag", F.col("units").alias(f"{side}_units"), F.col("count").alias(side))
+        frame.select(
+            "tag",
+            F.col("count").alias(side),
+            F.struct(*SUMS).alias(f"{side}_sums"),
+        )
         for side, frame in sides.items()
     )
-    chains = started.join(found, "tag", "full_outer")
-    numbers = chains.fillna(0, ["found", "found_units"])
+    numbers = started.join(found, "tag", "full_outer").fillna(0, ["found"])
     verdict = (
         F.when(F.col("started").isNull(), "unknown")
-        .when(F.expr("found = started AND (found = 0 OR found_units = started_units)"), "agree")
+        .when(F.expr("found = started AND (found = 0 OR found_sums = started_sums)"), "agree")
         .when(F.col("found") == 0, "missing")
         .when(F.expr("found < started"), "short")
         .when(F.expr("found > started"), "surplus")

@@ -39,7 +39,7 @@ def output_differs(
         chains: Some of the chains that differ.
         differing: How many chains differ.
     """
-    numbers = started, proof.totals.rows
+    numbers = started, proof.totals.count
     if not proof.outputs:
         return OutputDiffersError(rows.name, *numbers, chains, differing)
     try:

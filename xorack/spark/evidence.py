@@ -1,76 +1,134 @@
-"""The evidence that an output carries: the XOR and the count of the units in what was written."""
+"""The evidence that an output carries: what the units in what was written add up to."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, ColumnsError
+from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
 from xorack.spark.errors import plain_errors
-from xorack.spark.folding import fold_units
-from xorack.spark.record import Totals
+from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, of_units, together
+from xorack.spark.messages import one_line
+from xorack.spark.storage import Stored, files_of, folders, names_of, reads_plainly
 from xorack.spark.units import column_named, has_columns, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from xorack.spark.names import Rows
+    from xorack.spark.record import Line
+    from xorack.spark.storage import Files
 
-__all__ = ["Observed", "Output", "Proof", "open_output", "per_chain", "proof_of", "unit_of"]
+__all__ = [
+    "Observed",
+    "Output",
+    "Proof",
+    "as_list",
+    "check_unchanged",
+    "evidence_of",
+    "has_evidence",
+    "open_output",
+    "per_chain",
+    "proof_of",
+    "total",
+    "unit_of",
+]
 
 Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
 
-_PATIENCE_SECONDS = 60
-"""How long an observation may take to arrive once its action has ended."""
+_INEXACT = ("double", "float")
 
 
 class Observed(NamedTuple):
-    """A frame to be written, whose evidence is observed as the writer's tasks receive it.
+    """A frame whose evidence is observed as tasks hand its rows on.
 
     Attributes:
-        frame: The frame without the columns of the evidence. Write it, in one action.
-        observation: Spark's observation of that action.
+        frame: The frame without the columns of the evidence.
+        observation: Spark's observation of the first action on it.
+        is_written: Whether `TrackedRows.observe` ran that action, a write that returned.
     """
 
     frame: DataFrame
     observation: Observation
+    is_written: bool = False
 
     @classmethod
-    def of(cls, frame: DataFrame, xor: str, count: str) -> Observed:
-        """Observe two columns of a frame and drop them."""
+    def of(cls, frame: DataFrame, names: Sequence[str]) -> Observed:
+        """Observe the columns of the evidence and drop them."""
+        for name in names:
+            column_named(frame, name)
         observation = Observation()
-        sums = (F.bit_xor(xor).alias("units"), F.sum(count).alias("count"))
-        return cls(frame.observe(observation, *sums).drop(xor, count), observation)
+        observed = frame.observe(observation, *together(names, SUMS))
+        return cls(observed.drop(*names), observation)
+
+    def write(self, write: Callable[[Any], object]) -> Observed:
+        """Let a function write the frame, once.
+
+        Raises:
+            ArgumentError: It did not write the frame, or wrote it twice.
+        """
+        handed = _Handed(self.frame, [])
+        write(handed)
+        if not handed.writes:
+            raise ArgumentError("write", problem="it did not write the frame that it was given")
+        return self._replace(is_written=True)
 
     def totals(self) -> Totals:
-        """Return what the tasks of the writer received.
+        """Return what the tasks received.
 
         Raises:
             ArgumentError: The frame was not written.
         """
-        got: list[dict[str, int | None]] = []
+        sums = metrics_of(self.observation)
+        if sums is None:
+            raise ArgumentError("observed", problem="its frame was not written")
+        return Totals(*(sums[name] or 0 for name in SUMS))
 
-        def get() -> None:
-            with suppress(Exception):
-                got.append(self.observation.get)
 
-        # A classic session waits for ever for the observation of a frame that nobody writes.
-        thread = threading.Thread(target=get, daemon=True)
-        thread.start()
-        thread.join(_PATIENCE_SECONDS)
-        if not got or "count" not in got[0]:
-            raise ArgumentError(
-                "observed", problem="its frame was not written: write observed.frame"
-            )
-        return Totals(got[0].get("units") or 0, got[0]["count"] or 0)
+class _Handed:
+    """What a function may do with the frame that it is to write: write it, once."""
+
+    def __init__(self, frame: DataFrame, writes: list[str]) -> None:
+        self._frame, self.writes = frame, writes
+
+    @property
+    def write(self) -> _Writer:
+        """The writer of the frame."""
+        return _Writer(self._frame.write, self.writes)
+
+    def writeTo(self, table: str) -> _Writer:
+        """Return the writer of the frame to a table."""
+        return _Writer(self._frame.writeTo(table), self.writes)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("columns", "schema"):
+            return getattr(self._frame, name)
+        raise ArgumentError("write", problem=f"the frame may only be written: .{name} is no write")
+
+
+class _Writer:
+    """A writer of Spark's, whose options return it and whose one action returns nothing."""
+
+    def __init__(self, target: Any, writes: list[str]) -> None:
+        self._target, self._writes = target, writes
+
+    def __getattr__(self, name: str) -> Callable[..., _Writer | None]:
+        def call(*given: Any, **options: Any) -> _Writer | None:
+            if self._writes:
+                raise ArgumentError("write", problem=f"it wrote before: .{self._writes[0]}(…)")
+            result = getattr(self._target, name)(*given, **options)
+            if result is not None:
+                return _Writer(result, self._writes)
+            self._writes.append(name)
+            return None
+
+        return call
 
 
 def open_output(spark: SparkSession, output: Output, option: str = "written") -> DataFrame:
@@ -88,18 +146,20 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
         if not hasattr(output, "mapInArrow"):
             raise ArgumentError(option, output, "a frame, path or table's name")
         return output
-    # Spark would take what it has in its cache for what lies on disk.
     try:
         if "/" in output:
-            spark.catalog.refreshByPath(output)
-            frame = spark.read.parquet(output)
+            # Spark would take what it has in its cache for what lies on disk: not with an option.
+            frame = spark.read.option("xorack", uuid4().hex).parquet(output)
         else:
             spark.catalog.refreshTable(output)
             frame = spark.table(output)
         _ = frame.schema
-    except AnalysisException as error:
-        problem = str(error).partition("\n")[0]
-        raise ArgumentError(option, problem=f"{output!r} cannot be read: {problem}") from None
+    except Exception as error:  # noqa: BLE001 - whatever Java raises
+        how = ""
+        if "/" in output:
+            how = f"; other formats as a frame: spark.read.format(…).load({output!r})"
+        problem = f"{output!r} cannot be read: {one_line(error).rstrip('.')}{how}"
+        raise ArgumentError(option, problem=problem) from None
     return frame
 
 
@@ -119,33 +179,57 @@ def unit_of(rows: Rows, frame: DataFrame) -> Column:
     return F.when(column.isNull() | (column == 0), wrong).otherwise(column)
 
 
-def evidence_of(rows: Rows, frame: DataFrame) -> tuple[Column, Column]:
-    """Return the XOR and the count of the units that a row of an output stands for."""
-    xor, count = rows.evidence_names
-    if has_columns(frame, [xor, count]):
-        return F.col(xor).cast("long"), F.col(count).cast("long")
+def has_evidence(rows: Rows, frame: DataFrame) -> bool:
+    """Tell whether a frame has the columns of the evidence.
+
+    Raises:
+        ColumnsError: It has some of them, or they have lost precision.
+    """
+    there = [name for name in rows.evidence_names if has_columns(frame, [name])]
+    if there and len(there) < len(rows.evidence_names):
+        lost = ", ".join(name for name in rows.evidence_names if name not in there)
+        raise ColumnsError(
+            f"the output has {', '.join(there)}, and lacks {lost}: add up all columns of the "
+            f"evidence, with .agg(…, *rows.evidence(frame))"
+        )
+    for name in there:
+        type_ = column_named(frame, name)[1].simpleString()
+        if type_ in _INEXACT:
+            raise ColumnsError(
+                f"column {name} is {type_}, expected bigint: it has lost digits, so write it as a "
+                "bigint or a string"
+            )
+    return bool(there)
+
+
+def evidence_of(rows: Rows, frame: DataFrame) -> list[Column]:
+    """Return the sums of the units that a row of an output stands for."""
+    if has_evidence(rows, frame):
+        return [F.col(name).cast("long") for name in rows.evidence_names]
     try:
-        return unit_of(rows, frame), F.lit(1).cast("long")
+        return [*of_units(unit_of(rows, frame))]
     except ColumnsError as error:
         raise ColumnsError(
-            f"the output has neither the evidence of {rows.name!r} ({xor}, {count}) nor its "
-            f"units: {error}"
+            f"the output has neither the evidence of {rows.name!r} "
+            f"({', '.join(rows.evidence_names)}) nor its units: {error}"
         ) from None
 
 
 def total(rows: Rows, outputs: Sequence[DataFrame]) -> Totals:
     """Sum up the evidence of all outputs."""
-    units = count = 0
+    totals = Totals()
     for frame in outputs:
-        xor, number = evidence_of(rows, frame)
-        with plain_errors():
-            sums = frame.select(xor.alias("units"), number.alias("count")).agg(
-                F.bit_xor("units"), F.sum("count")
-            )
-            first = sums.first()
-        units ^= (first and first[0]) or 0
-        count += (first and first[1]) or 0
-    return Totals(units, count)
+        named = [c.alias(name) for c, name in zip(evidence_of(rows, frame), SUMS, strict=True)]
+        try:
+            with plain_errors():
+                first = frame.select(*named).agg(*together()).first()
+        except XorAckError:
+            raise
+        except Exception as error:  # of Java
+            problem = f"the output cannot be read: {one_line(error)}"
+            raise ArgumentError("written", problem=problem) from error
+        totals += Totals(*(value or 0 for value in first or ()))
+    return totals
 
 
 class Proof(NamedTuple):
@@ -153,22 +237,29 @@ class Proof(NamedTuple):
 
     Attributes:
         kind: ``written``, ``observed`` or ``read``.
-        totals: The XOR and the count of the units in the output.
+        totals: What the units in the output add up to.
         outputs: The frames that read the output; none if it was observed.
         given: The output as it was given.
+        files: The files that they read, with their bytes and times.
+        stored: A summary of these for the report.
+        problem: Why nothing may be sent, unless the output differs: it is what was started.
     """
 
     kind: str
     totals: Totals
-    outputs: Sequence[DataFrame]
+    outputs: Sequence[DataFrame] = ()
     given: Any = None
+    files: Files | None = None
+    stored: tuple[Stored, ...] = ()
+    problem: ArgumentError | None = None
 
 
 def proof_of(
     rows: Rows,
+    line: Line,
     written: Output | Sequence[Output] | None,
-    observed: Observed | None,
-    read: DataFrame | None,
+    observed: Observed | None = None,
+    read: DataFrame | None = None,
 ) -> Proof:
     """Collect the evidence of the one output that is given."""
     given = {"written": written, "observed": observed, "read": read}
@@ -177,23 +268,89 @@ def proof_of(
         found = " and ".join(kinds) or "none of them"
         raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
     if observed is not None:
-        return Proof("observed", observed.totals(), ())
+        return Proof("observed" if observed.is_written else "read", observed.totals())
     output = read if written is None else written
-    outputs: list[Any] = list(output) if isinstance(output, (list, tuple)) else [output]
-    if not outputs:
-        raise ArgumentError("written", problem="an empty list, expected one or more outputs")
+    outputs = as_list(output, "written")
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
-    return Proof(kinds[0], total(rows, frames), frames, output)
+    if written is None:
+        return Proof("read", total(rows, frames), frames, output)
+    files: Files = {}
+    stored = [_stored(one, frame, files) for one, frame in zip(outputs, frames, strict=True)]
+    kind = "written" if None not in stored else "read"
+    kept = tuple(one for one in stored if one is not None)
+    problem = _started(line, outputs, frames)
+    return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
+
+
+def as_list(outputs: Any, option: str) -> list[Output]:
+    """Return outputs that are given as one or as a list."""
+    given = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    if not given:
+        raise ArgumentError(option, problem="an empty list, expected one or more outputs")
+    return given
+
+
+def _started(
+    line: Line, outputs: Sequence[Output], frames: Sequence[DataFrame]
+) -> ArgumentError | None:
+    """Return an error if an output is what was started."""
+    for output, frame in zip(outputs, frames, strict=True):
+        places = folders(names_of(frame))
+        if output == line["source"] or set(places) & set(line["folders"]):
+            return ArgumentError(
+                "written",
+                problem=f"it reads what was started, {(*places, output)[0]}: give what this job "
+                "wrote, or read= to prove the reading alone",
+            )
+    return None
+
+
+def _stored(output: Output, frame: DataFrame, files: Files) -> Stored | None:
+    """Add the files of an output; return them summed up, or None if it shows nothing stored."""
+    spark, names = frame.sparkSession, names_of(frame)
+    found = files_of(spark, names) if names else {}
+    files |= found
+    is_table = _is_table(spark, output)
+    if not is_table and (not names or not reads_plainly(frame)):
+        return None
+    place = folders(names)[0] if names else str(output)
+    return Stored(place, len(names), sum(size for size, _ in found.values()))
+
+
+def _is_table(spark: SparkSession, output: Output) -> bool:
+    """Tell whether an output is the name of a table, not of a view."""
+    if not isinstance(output, str) or "/" in output:
+        return False
+    return spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")
+
+
+def check_unchanged(spark: SparkSession, proof: Proof) -> None:
+    """Check that an output is one, and compare its files with those that were read.
+
+    Raises:
+        ArgumentError: It is what was started.
+        StateError: Some files are gone, or were written again.
+    """
+    if proof.problem is not None:
+        raise proof.problem
+    if not proof.files:
+        return
+    now = files_of(spark, list(proof.files))
+    changed = sorted(name for name, facts in proof.files.items() if now.get(name) != facts)
+    if changed:
+        raise StateError(
+            f"the output changed while finish read it: {len(changed):,} of {len(proof.files):,} "
+            f"files, such as {changed[0]}; repeat the call once nobody writes there"
+        )
 
 
 def per_chain(rows: Rows, outputs: Sequence[DataFrame]) -> DataFrame | None:
     """Sum up the evidence of all outputs by chain.
 
     Returns:
-        ``tag``, ``units`` and ``count``; None if an output lacks the columns of the chain.
+        ``tag`` and the columns `SUMS`; None if an output lacks the columns of the chain.
     """
     if not outputs or not all(has_columns(frame, rows.chain) for frame in outputs):
         return None
     parts = [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]
-    together = reduce(lambda one, other: one.union(other), parts).groupBy("tag")
-    return together.agg(F.bit_xor("units").alias("units"), F.sum("count").alias("count"))
+    return reduce(lambda one, other: one.union(other), parts).groupBy("tag").agg(*together())

@@ -12,52 +12,71 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
 from xorack.spark.differing import output_differs
-from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import open_output, per_chain, unit_of
-from xorack.spark.folding import fold_chains, fold_units
-from xorack.spark.record import Summary, Totals, summarize
-from xorack.spark.starting import cells_of, keep_record, request_id
+from xorack.spark.folding import SUMS, Totals, fold_units, folding, of_units, summarize
+from xorack.spark.notes import missing_units
+from xorack.spark.record import summary_in
+from xorack.spark.starting import keep_record, request_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
     from xorack.spark.names import Rows
+    from xorack.spark.record import Line
 
-__all__ = ["Settled", "advance", "finish", "settle"]
+__all__ = ["Settled", "advance", "finish", "line_of", "settle"]
 
 _EXAMPLES = 5
 
 
 class Settled(NamedTuple):
-    """Which chains may finish, and how far.
+    """Which chains may finish.
 
     Attributes:
-        finished: ``tag``, ``units``, ``count`` and ``fold`` of the chains that finish whole.
-        cells: The cells of their stamps; None for plain ones.
-        chains: How many chains finish, whole or in part.
-        units: The units that finish.
+        finished: ``tag`` and the columns `SUMS` of the chains that finish.
+        chains: How many these are.
+        units: Their units.
         missing: The units that were started and that the input lacked.
-        partial: As `finished`, of the chains that finish in part.
-        error: Why other chains do not finish.
+        notes: The notes for chains that do not finish, if any: see `missing_units`.
+        noted: How many these are.
+        error: Why chains do not finish, unless the input lacked their units.
     """
 
     finished: DataFrame
-    cells: int | None
     chains: int
     units: int
     missing: int = 0
-    partial: DataFrame | None = None
+    notes: DataFrame | None = None
+    noted: int = 0
     error: XorAckError | None = None
 
 
 _Cache = Callable[["DataFrame"], "DataFrame"]
-_FOLDED = ("tag", "units", "count", "fold")
 _NO_ROWS = "unknown, as no rows= says what this job read"
 
 
+def line_of(rows: Rows) -> Line:
+    """Return the line of what was started: in a micro-batch, where there is none, an empty one.
+
+    Raises:
+        StateError: Nothing was started, or with other unit columns.
+    """
+    _, line = rows.record.read()
+    if rows.batch_id is not None:
+        return {"source": None, "folders": ()}
+    if line is None:
+        raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
+    if line["unit"] != list(rows.unit):
+        raise StateError(
+            f"{rows.name!r} was started with the unit columns {', '.join(line['unit'])}, and now "
+            f"they are {', '.join(rows.unit)}: give the same ones, in the same order"
+        )
+    return line
+
+
 @contextmanager
-def settle(rows: Rows, proof: Proof, given: Output | None) -> Iterator[Settled]:
+def settle(rows: Rows, line: Line, proof: Proof, given: Output | None) -> Iterator[Settled]:
     """Compare the evidence of an output with what was started; see `TrackedRows.finish`."""
     with ExitStack() as stack:
 
@@ -65,7 +84,10 @@ def settle(rows: Rows, proof: Proof, given: Output | None) -> Iterator[Settled]:
             stack.callback(frame.unpersist)
             return frame.persist()
 
-        yield (_settle_run if rows.batch_id is None else _settle_batch)(rows, proof, given, cache)
+        if rows.batch_id is None:
+            yield _settle_run(rows, line, proof, given, cache)
+        else:
+            yield _settle_batch(rows, proof, given, cache)
 
 
 def _settle_batch(rows: Rows, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
@@ -73,66 +95,75 @@ def _settle_batch(rows: Rows, proof: Proof, given: Output | None, cache: _Cache)
     if given is None:
         raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
     frame = open_output(rows.tracking.spark, given)
-    first, _ = rows.record.read()
-    cells = cells_of(rows) if first is None else first["cells"]
-    finished = cache(fold_chains(frame, rows.chain, unit_of(rows, frame), rows.prefix, cells))
+    finished = cache(_fold(rows, frame))
     summary = summarize(finished)
     if proof.totals != summary.totals:
-        raise output_differs(rows, proof, summary.rows, (given, frame))
-    return Settled(finished, cells, summary.chains, summary.rows)
+        raise output_differs(rows, proof, summary.count, (given, frame))
+    return Settled(finished, summary.chains, summary.count)
 
 
-def _settle_run(rows: Rows, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
+def _fold(rows: Rows, frame: DataFrame) -> DataFrame:
+    return fold_units(frame, rows.chain, of_units(unit_of(rows, frame)), rows.prefix)
+
+
+def _settle_run(
+    rows: Rows, line: Line, proof: Proof, given: Output | None, cache: _Cache
+) -> Settled:
     """Compare an output with the record; chain by chain, if it differs."""
-    _, line = rows.record.read()
-    if line is None:
-        raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
-    cells, summary = line["cells"], Summary(*line["summary"])
-    started = rows.record.chains().where("count > 0").select(*_FOLDED)
+    summary = summary_in(line)
+    started = rows.record.chains(line).where("count > 0").select("tag", *SUMS)
     if proof.totals == summary.totals:
-        return Settled(started, cells, summary.chains, summary.rows)
-    source = line["source"] if given is None else given
-    if source is None:
-        raise OutputDiffersError(rows.name, summary.rows, proof.totals.rows, [_NO_ROWS])
-    frame = open_output(rows.tracking.spark, source)
-    unit = unit_of(rows, frame)
-    read = fold_units(frame, rows.chain, (unit, F.lit(1).cast("long")), rows.prefix)
+        return Settled(started, summary.chains, summary.count)
+    given = line["source"] if given is None else given
+    if given is None:
+        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, [_NO_ROWS])
+    source = open_output(rows.tracking.spark, given)
     written = per_chain(rows, proof.outputs)
-    verdicts = cache(_verdicts(started, read, written))
-    with plain_errors():
+    verdicts = cache(_verdicts(started, _fold(rows, source), written))
+    with folding(rows.tracking.spark):
         sums = {row["verdict"]: row for row in _sums(verdicts).collect()}
     if written is None:
+        count, total = (sum(row[name] for row in sums.values()) for name in ("written", "sum"))
+        read = Totals(reduce(xor, (row["xor"] or 0 for row in sums.values()), 0), count, total)
         # Nothing tells the output's chains apart: all of them are as they were read, or none.
-        units = reduce(xor, (row["units"] or 0 for row in sums.values()), 0)
-        totals = Totals(units, sum(row["written"] for row in sums.values()))
-        if proof.totals != totals:
-            raise output_differs(rows, proof, summary.rows, (source, frame))
-    error = partial = None
-    if differs := sums.pop("differs", None):
+        if proof.totals != read:
+            raise output_differs(rows, proof, summary.count, (given, source))
+    differing = verdicts.where("verdict <> 'whole' AND started > 0")
+    notes = missing_units(rows, line, proof.outputs, source, differing)
+    whole, error = sums.get("whole"), None
+    if differs := sums.get("differs"):
         examples = verdicts.where("verdict = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
         chains = [f"{one['tag']} ({one['written']:,} of {one['due']:,})" for one in examples]
-        differing = f", and {differs['chains']:,} of {summary.chains:,} chains differ"
-        error = output_differs(rows, proof, summary.rows, (source, frame), chains, differing)
-    if "partial" in sums:
-        folded = fold_chains(frame, rows.chain, unit, rows.prefix, cells)
-        partial = folded.join(verdicts.where("verdict = 'partial'"), "tag", "left_semi")
-    finished = started.join(verdicts.where("verdict = 'whole'"), "tag", "left_semi")
-    missing = sum(row["started"] - row["written"] for row in sums.values())
-    sums.pop("absent", None)
-    chains, units = (sum(row[name] for row in sums.values()) for name in ("chains", "written"))
-    return Settled(finished, cells, chains, units, missing, partial, error)
+        number = f", and {differs['chains']:,} of {summary.chains:,} chains differ"
+        error = output_differs(rows, proof, summary.count, (given, source), chains, number)
+    lacking = [row for verdict, row in sums.items() if verdict == "lacking"]
+    return Settled(
+        started.join(verdicts.where("verdict = 'whole'"), "tag", "left_semi"),
+        whole["chains"] if whole else 0,
+        whole["started"] if whole else 0,
+        sum(row["started"] - row["written"] for row in lacking),
+        notes,
+        sum(row["chains"] for verdict, row in sums.items() if verdict != "whole"),
+        error,
+    )
 
 
 def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) -> DataFrame:
-    """Compare chains: what was started, what the job read, and what it wrote, if that is known."""
+    """Compare chains: what was started, what the job read, and what it wrote, if that is known.
+
+    Returns:
+        ``tag`` and ``verdict``: ``whole``; ``lacking``, as the input lacked units; ``differs``.
+        The counts ``started``, ``read`` and ``written``, and ``due``, what the job had to write.
+        ``xor`` and ``sum`` of what was written, and ``lost_xor`` and ``lost_sum`` of what is not.
+    """
     sides = {"started": started, "read": read, "written": written}
     parts = [
-        frame.select("tag", F.struct("units", "count").alias("sums"), F.lit(side).alias("side"))
+        frame.select("tag", F.struct(*SUMS).alias("sums"), F.lit(side).alias("side"))
         for side, frame in sides.items()
         if frame is not None
     ]
-    together = reduce(lambda one, other: one.union(other), parts)
-    chains = together.groupBy("tag").pivot("side", list(sides)).agg(F.first("sums"))
+    united = reduce(lambda one, other: one.union(other), parts)
+    chains = united.groupBy("tag").pivot("side", list(sides)).agg(F.first("sums"))
     if written is None:
         is_started = F.col("started").isNotNull()
         chains = chains.withColumn("written", F.when(is_started, F.col("read")))
@@ -141,23 +172,27 @@ def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) ->
     is_whole = F.col("written").eqNullSafe(F.col("started"))
     # An input with other rows than those that were started lacks no units: it is a wrong input.
     is_read = F.col("written").eqNullSafe(F.col("read")) & F.expr(
-        "coalesce(read.count, 0) < started.count AND coalesce(read.units, 1) <> 0"
+        "coalesce(read.count, 0) < started.count AND coalesce(read.xor, 1) <> 0"
     )
-    verdict = (
-        F.when(is_whole, "whole")
-        .when(is_read & F.col("read").isNull(), "absent")
-        .when(is_read, "partial")
-        .otherwise("differs")
+    verdict = F.when(is_whole, "whole").when(is_read, "lacking").otherwise("differs")
+    zero = F.lit(0).cast("long")
+    counts = [F.coalesce(F.col(f"{side}.count"), zero).alias(side) for side in sides]
+    numbers = chains.select(
+        "tag",
+        verdict.alias("verdict"),
+        "written.xor",
+        F.coalesce("written.sum", zero).alias("sum"),
+        F.col("started.xor").bitwiseXOR(F.coalesce("written.xor", zero)).alias("lost_xor"),
+        (F.col("started.sum") - F.coalesce("written.sum", zero)).alias("lost_sum"),
+        *counts,
     )
-    counts = [F.coalesce(F.col(f"{side}.count"), F.lit(0)).alias(side) for side in sides]
-    numbers = chains.select("tag", verdict.alias("verdict"), "written.units", *counts)
     return numbers.withColumn("due", F.least("started", "read"))
 
 
 def _sums(verdicts: DataFrame) -> DataFrame:
-    sums = [F.sum(side).alias(side) for side in ("started", "due", "written")]
-    chains, units = F.count(F.lit(1)).alias("chains"), F.bit_xor("units").alias("units")
-    return verdicts.groupBy("verdict").agg(chains, units, *sums)
+    sums = [F.sum(side).alias(side) for side in ("started", "due", "written", "sum")]
+    chains, ids = F.count(F.lit(1)).alias("chains"), F.bit_xor("xor").alias("xor")
+    return verdicts.groupBy("verdict").agg(chains, ids, *sums)
 
 
 def finish(
@@ -165,81 +200,44 @@ def finish(
 ) -> DataFrame:
     """Return the requests that finish chains, and start other units of these in the same stamp.
 
-    A chain that finishes in part leaves a record, so that a repeated run, with the missing rows
-    back, sends what is left: under the id of the next attempt.
-
     Args:
         rows: The rows that finish.
-        settled: Which chains finish, and how far.
+        settled: Which chains finish.
         step: The step that the requests' ids name.
-        started: ``tag``, ``units``, ``count`` and ``fold`` of the units that start.
+        started: ``tag`` and the columns `SUMS` of the units that start.
     """
-    step, record = request_id(rows, step), rows.record
-    attempts = record.attempts()
-    if settled.partial is not None:
-        record.add_attempt(_rest(settled.partial, attempts, step, started))
-        attempts = record.attempts()
-    rest = _rest(settled.finished, attempts, step, started)
-    return rest if attempts is None else rest.unionByName(attempts)
+    chains, others = settled.finished, [F.lit(None).cast("long").alias("started")]
+    stamp = F.col("xor")
+    if started is not None:
+        starts = started.selectExpr("tag", "xor AS other", "count AS started")
+        chains, others = chains.join(starts, "tag", "left"), [F.col("started")]
+        stamp = stamp.bitwiseXOR(F.coalesce("other", F.lit(0).cast("long")))
+    id = F.lit(request_id(rows, step)).alias("id")
+    finished = F.col("count").alias("finished")
+    op = F.lit("stamp").alias("op")
+    return chains.select(op, "tag", id, stamp.alias("xor"), finished, *others)
 
 
-def _rest(
-    finished: DataFrame, attempts: DataFrame | None, step: str, started: DataFrame | None
+def advance(
+    rows: Rows, line: Line, following: Rows, settled: Settled, written: Output
 ) -> DataFrame:
-    """Return the requests that finish chains beyond what earlier attempts finished."""
-    if attempts is None:
-        nulls = ("CAST(NULL AS long) AS units_2", "CAST(NULL AS binary) AS fold_2")
-        before = finished.selectExpr("*", "0 AS n", *nulls, "0L AS had")
-    else:
-        last = attempts.groupBy("tag").agg(
-            F.max("attempt").alias("n"),
-            F.max_by("units", "attempt").alias("units_2"),
-            F.max_by("fold", "attempt").alias("fold_2"),
-            F.max_by("count", "attempt").alias("had"),
-        )
-        before = finished.join(last, "tag", "left").fillna(0, ["n", "had"])
-    if started is None:
-        before = before.selectExpr("*", "CAST(NULL AS long) AS started")
-    else:
-        # What starts goes with a chain's first attempt, which has nothing to take off.
-        first = started.toDF(*("tag" if c == "tag" else f"{c}_s" for c in started.columns))
-        before = before.join(first, "tag", "left").withColumns(
-            {
-                "units_2": F.coalesce("units_2", "units_s"),
-                "fold_2": F.coalesce("fold_2", "fold_s"),
-                "started": F.when(F.col("n") == 0, F.col("count_s")),
-            }
-        )
-    attempt = F.col("n") + 1
-    numbered = F.concat(F.lit(f"{step}/"), attempt.cast("string"))
-    return before.where("count > had").select(
-        F.lit("stamp").alias("op"),
-        "tag",
-        F.when(attempt == 1, step).otherwise(numbered).alias("id"),
-        *("units", "fold", "units_2", "fold_2", "count", "started"),
-        (F.col("count") - F.col("had")).alias("finished"),
-        attempt.alias("attempt"),
-    )
-
-
-def advance(rows: Rows, following: Rows, settled: Settled, written: Output) -> DataFrame:
     """Return the requests that finish units and start others; see `TrackedRows.advance`.
 
     Raises:
         ColumnsError: The output has a chain that was not started; nothing was kept.
     """
-    known = settled.finished if rows.batch_id is not None else rows.record.chains()
+    known = settled.finished if rows.batch_id is not None else rows.record.chains(line)
     known = known.select("tag", F.lit(True).alias("known"))
     text = f" of the output of {following.name!r} was not started by {rows.name!r}"
     stranger = F.raise_error(F.concat(F.lit("xorack: chain "), "tag", F.lit(text)))
 
-    facts = {"starts": False, "cells": settled.cells}
-
     def of_known(folded: DataFrame) -> DataFrame:
         tag = F.when(F.col("known"), F.col("tag")).otherwise(stranger)
-        return folded.join(known, "tag", "left").withColumn("tag", tag).drop("known")
+        null = F.lit(None).cast("string")
+        joined = folded.join(known, "tag", "left").withColumn("tag", tag).drop("known")
+        return joined.withColumns({"detail": null, "failed": null})
 
     _, before = following.record.read()
-    keep_record(following, written, before or facts, of_known)
-    started = following.record.chains().select(*_FOLDED)
+    kept = keep_record(following, written, before or {"starts": False}, of_known)
+    started = following.record.chains(kept).select("tag", *SUMS)
     return finish(rows, settled, "advance", started)

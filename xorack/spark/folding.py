@@ -1,136 +1,183 @@
-"""Folding a frame's units: one row a chain, whatever the number of units.
+"""Sums of units: what chains, outputs and runs add up to, and how a frame is folded to them.
 
-Plain stamps are an aggregate in the JVM. Traced ones take two longs a row to Python, where numpy
-folds them: first what a task has, then, after a shuffle by chain, what all tasks have.
+The XOR is what stamps are made of. The count and the sum tell what an XOR cannot: two equal units
+cancel out in it. The sum is of each unit's upper 32 bits: no number of rows overflows a long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from xorack.core.errors import ColumnsError
+from xorack.spark.errors import plain_errors
 from xorack.spark.units import chain_columns, tag_column
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
-__all__ = ["fold_chains", "fold_units", "merge_folds"]
+__all__ = [
+    "SUMS",
+    "Summary",
+    "Totals",
+    "fold_units",
+    "folding",
+    "metrics_of",
+    "of_units",
+    "summarize",
+    "summary_columns",
+    "summary_of",
+    "together",
+]
 
-_FOLDED_ROWS = 1 << 20
-"""Rows that a task folds at a time: some 100 MB."""
-_MERGED_BYTES = 1 << 23
-"""Bytes of the folds that a task merges at a time."""
+SUMS = ("xor", "count", "sum")
+"""The columns of sums in all frames: longs."""
+_FAST_MAP = "spark.sql.codegen.aggregate.fastHashMap.capacityBit"
+_FAST_BITS = 18
+_PATIENCE_SECONDS = 60
+"""How long an observation may take to arrive once its action has ended."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What rows add up to.
+
+    Attributes:
+        xor: The XOR of their unit ids, signed 64 bits.
+        count: How many they are.
+        sum: The sum of the upper 32 bits of their ids.
+    """
+
+    xor: int = 0
+    count: int = 0
+    sum: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        """Return the totals of the rows of both."""
+        return Totals(self.xor ^ other.xor, self.count + other.count, self.sum + other.sum)
+
+
+@dataclass(frozen=True)
+class Summary(Totals):
+    """What chains add up to.
+
+    Attributes:
+        chains: The number of chains with units.
+        fingerprint: The XOR of hashes of each chain's tag and sums.
+    """
+
+    chains: int = 0
+    fingerprint: int = 0
+
+    @property
+    def totals(self) -> Totals:
+        """What an output must add up to."""
+        return Totals(self.xor, self.count, self.sum)
+
+    def as_json(self) -> dict[str, int]:
+        """Return the summary as it stands in a record."""
+        return asdict(self)
+
+
+def of_units(unit: Column) -> tuple[Column, Column, Column]:
+    """Return the sums of one unit."""
+    return unit, F.lit(1).cast("long"), F.shiftright(unit, 32)
+
+
+def together(names: Sequence[str] = SUMS, to: Sequence[str] = SUMS) -> list[Column]:
+    """Return aggregates that add up columns of sums."""
+    xor, count, sum_ = names
+    aggregates = (F.bit_xor(xor), F.sum(count), F.sum(sum_))
+    return [column.alias(name) for column, name in zip(aggregates, to, strict=True)]
 
 
 def fold_units(
-    frame: DataFrame, chain: Sequence[str], sums: tuple[Column, Column], prefix: str
+    frame: DataFrame, chain: Sequence[str], sums: Sequence[Column], prefix: str
 ) -> DataFrame:
-    """Fold a frame's units per chain, without stamps.
+    """Fold a frame's units per chain.
 
     Args:
         frame: The rows.
         chain: The names of the columns that tell chains apart.
-        sums: The XOR and the count, longs, of the units that a row stands for.
+        sums: The sums of the units that a row stands for: see `of_units`.
         prefix: The beginning of tags.
 
     Returns:
-        ``tag``, ``units`` (long, the XOR of the unit ids) and ``count`` (long), a row a chain.
+        ``tag`` and the columns `SUMS`, a row a chain.
     """
-    units, count = sums
     columns = chain_columns(frame, chain)
-    selected = frame.select(*columns, units.alias("units"), count.alias("count"))
-    grouped = selected.groupBy(*selected.columns[:-2]).agg(
-        F.bit_xor("units").alias("units"), F.sum("count").alias("count")
-    )
-    return grouped.select(tag_column(grouped, prefix, len(columns)).alias("tag"), "units", "count")
+    named = [column.alias(name) for column, name in zip(sums, SUMS, strict=True)]
+    selected = frame.select(*columns, *named)
+    grouped = selected.groupBy(*selected.columns[: -len(SUMS)]).agg(*together())
+    return grouped.select(tag_column(grouped, prefix, len(columns)).alias("tag"), *SUMS)
 
 
-def fold_chains(
-    frame: DataFrame, chain: Sequence[str], unit: Column, prefix: str, cells: int | None
-) -> DataFrame:
-    """Fold a frame's units per chain, with what their stamps are made of.
+@contextmanager
+def folding(spark: SparkSession) -> Iterator[None]:
+    """Let the actions inside fold quickly: Spark's map for aggregates holds 2^16 groups."""
+    before = spark.conf.get(_FAST_MAP, None)
+    spark.conf.set(_FAST_MAP, str(_FAST_BITS))
+    try:
+        with plain_errors():
+            yield
+    finally:
+        if before is None:
+            spark.conf.unset(_FAST_MAP)
+        else:
+            spark.conf.set(_FAST_MAP, before)
 
-    Args:
-        frame: One row a unit.
-        chain: The names of the columns that tell chains apart.
-        unit: The unit of a row, a long.
-        prefix: The beginning of tags.
-        cells: The cells of each table of traced stamps; None for plain stamps.
 
-    Returns:
-        As `fold_units`, and ``fold`` (binary): see `xorack.spark.vectors`. Null for plain stamps.
+def summary_columns() -> list[Column]:
+    """Return aggregates over ``tag`` and the columns `SUMS`, for `summary_of`."""
+    counted = F.col("count") > 0
+    of_chains = {
+        "xor": F.bit_xor(F.when(counted, F.col("xor"))),
+        "count": F.sum("count"),
+        "sum": F.sum(F.when(counted, F.col("sum"))),
+        "chains": F.count_if(counted),
+        "fingerprint": F.bit_xor(F.xxhash64("tag", *SUMS)),
+        "cancelled": F.min(F.when(counted & (F.col("xor") == 0), F.col("tag"))),
+    }
+    return [column.alias(name) for name, column in of_chains.items()]
+
+
+def summary_of(row: dict[str, Any]) -> Summary:
+    """Return the summary that `summary_columns` gave.
+
+    Raises:
+        ColumnsError: The units of a chain cancel each other out.
     """
-    if cells is None:
-        folded = fold_units(frame, chain, (unit, F.lit(1).cast("long")), prefix)
-        return folded.withColumn("fold", F.lit(None).cast("binary"))
-    columns = chain_columns(frame, chain)
-    rows = frame.select(*columns, unit.alias("unit"))
-    names = rows.columns[:-1]
-    fields = [StructField("units", LongType()), StructField("count", LongType())]
-    fields = [*(rows.schema[name] for name in names), *fields, StructField("fold", BinaryType())]
-    schema = StructType(fields)
-    # A chain's folds meet in one task; a chain of very many rows is folded where it lies first.
-    parts = rows.mapInArrow(_fold_rows(names, cells), schema).repartition(*names)
-    merged = parts.sortWithinPartitions(*names).mapInArrow(merge_folds(names, cells), schema)
-    return merged.select(
-        tag_column(merged, prefix, len(names)).alias("tag"), "units", "count", "fold"
-    )
+    cancelled = row.pop("cancelled")
+    if cancelled is not None:
+        raise ColumnsError(
+            f"the units of chain {cancelled!r} cancel each other out: "
+            "the unit columns do not tell its rows apart"
+        )
+    return Summary(**{name: int(value or 0) for name, value in row.items()})
 
 
-_Batches = Callable[[Iterator[Any]], Iterator[Any]]
+def metrics_of(observation: Observation) -> dict[str, Any] | None:
+    """Return what an observation saw; None if no action ran it."""
+    got: list[dict[str, Any]] = []
+
+    def get() -> None:
+        with suppress(Exception):
+            got.append(dict(observation.get))
+
+    # A classic session waits for ever for the observation of a frame that nobody runs.
+    thread = threading.Thread(target=get, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_SECONDS)
+    return got[0] if got and got[0] else None
 
 
-def _fold_rows(names: Sequence[str], cells: int) -> _Batches:
-    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from xorack.spark.vectors import combine, single_units
-
-        for rows in _tables(batches, "num_rows", _FOLDED_ROWS):
-            yield from combine(single_units(rows), names, cells).to_batches()
-
-    return fold
-
-
-def merge_folds(names: Sequence[str], cells: int) -> _Batches:
-    """Return a function that merges the folds of each chain; its rows are sorted by chain."""
-
-    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        from xorack.spark.vectors import combine
-
-        rest: list[pa.Table] = []
-        for table in _tables(batches, "nbytes", _MERGED_BYTES):
-            rows = pa.concat_tables([*rest, table])
-            # The rows are sorted: only the last chain's go on in the next table.
-            is_last = (pc.equal(column, column[-1]) for column in rows.select(names).columns)
-            end = rows.num_rows - pc.sum(reduce(pc.and_, is_last)).as_py()
-            rest = [rows.slice(end)]
-            if end:
-                yield from combine(rows.slice(0, end), names, cells).to_batches()
-        for rows in rest:
-            yield from combine(rows, names, cells).to_batches()
-
-    return merge
-
-
-def _tables(batches: Iterable[pa.RecordBatch], measure: str, size: int) -> Iterator[pa.Table]:
-    """Yield tables of at least a size, the last one excepted."""
-    import pyarrow as pa
-
-    held: list[pa.RecordBatch] = []
-    total = 0
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-            total += getattr(batch, measure)
-        if total >= size:
-            yield pa.Table.from_batches(held)
-            held, total = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
+def summarize(chains: DataFrame) -> Summary:
+    """Sum up chains: ``tag`` and the columns `SUMS`; see `summary_of`."""
+    with folding(chains.sparkSession):
+        row = chains.agg(*summary_columns()).first()
+    return summary_of(row.asDict() if row else {"cancelled": None})

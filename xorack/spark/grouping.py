@@ -176,7 +176,7 @@ def _compare(
         )
     ]
     for frame in outputs:
-        xor, count = evidence_of(rows, frame)
+        xor, count, _ = evidence_of(rows, frame)
         key = unit_of(rows, frame) if by is None else _key(frame, by)
         sides.append(frame.select(key.alias("xorack_key_"), xor.alias("x"), none, count))
     together = reduce(lambda a, b: a.union(b), sides).groupBy("xorack_key_")
@@ -228,7 +228,9 @@ def _grouped_by(
         return frame.select(F.inline(F.array(*parts)), xor.alias("x"), count.alias("n"))
 
     sums = (F.bit_xor("x").alias("x"), F.sum("n").alias("n"))
-    held = reduce(lambda a, b: a.union(b), (each(one, *evidence_of(rows, one)) for one in outputs))
+    held = reduce(
+        lambda a, b: a.union(b), (each(one, *evidence_of(rows, one)[:2]) for one in outputs)
+    )
     order = Window.partitionBy("at").orderBy("value")
     some = (
         held.groupBy("at", "value")

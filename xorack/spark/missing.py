@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import xor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from xorack.core.explaining import Explanation, explain
 from xorack.spark.errors import plain_errors
 from xorack.spark.grouping import MOST_SOLVED, SOLVED, Differing, compare, tags
 from xorack.spark.solving import missing_units
+from xorack.spark.storage import reads_plainly
 from xorack.spark.units import has_columns, quoted
 
 if TYPE_CHECKING:
@@ -249,10 +248,8 @@ class MissingRows:
             tasks = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
             hashed = F.pmod(F.hash(*map(F.col, map(quoted, self.by))), F.lit(tasks))
             shown.append(hashed.alias(f"shuffle partition by {', '.join(self.by)}"))
-        with suppress(AnalysisException):  # a frame of several sources has no such file
-            name = F.element_at(F.split(F.input_file_name(), "/"), -1).alias(_FILE)
-            _ = frame.select(name).schema
-            shown.append(name)
+        if reads_plainly(frame):  # a frame of several sources has no such file
+            shown.append(F.element_at(F.split(F.input_file_name(), "/"), -1).alias(_FILE))
         return shown
 
 

@@ -52,6 +52,6 @@ class Rows:
         return f"xorack_{self.name}"
 
     @property
-    def evidence_names(self) -> tuple[str, str]:
-        """The columns of `evidence`."""
-        return f"{self.unit_name}_xor", f"{self.unit_name}_count"
+    def evidence_names(self) -> tuple[str, str, str]:
+        """The columns of `evidence`: the XOR, the count and the sum."""
+        return f"{self.unit_name}_xor", f"{self.unit_name}_count", f"{self.unit_name}_sum"

@@ -1,96 +1,39 @@
 """The record of a start: which chains, with how many units, and what their stamps are made of.
 
-It is kept apart from the data. The chains are a Parquet folder; one line of JSON, written last,
-says that the record is whole, and what it must equal when the run is repeated.
+It is kept apart from the data. Each attempt has a folder of Parquet files of its own. One line of
+JSON, written last, names the attempt that counts, and what a repeated run must equal.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+from uuid import uuid4
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import functions as F
+from pyspark.sql import Observation
 
-from xorack.core.errors import ColumnsError
 from xorack.core.hashing import unit_id
-from xorack.spark.errors import plain_errors
+from xorack.spark.folding import Summary, folding, metrics_of, summarize, summary_columns
+from xorack.spark.folding import summary_of as summary_of_row
+from xorack.spark.storage import read_texts, write_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     Line = dict[str, Any]
 
-__all__ = ["Record", "Summary", "Totals", "folder_part", "summarize"]
+__all__ = ["Record", "folder_part", "summary_in"]
 
-_CHAINS = "tag string, units long, count long, fold binary, detail string, failed string"
-_ATTEMPTS = (
-    "op string, tag string, id string, units long, fold binary, units_2 long, fold_2 binary, "
-    "count long, started long, finished long, attempt int"
-)
+_CHAINS = "tag string, xor long, count long, sum long, detail string, failed string"
 _GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _FOLDER_CHARACTERS = 200
 """Beyond it, names of folders are cut: file systems allow 255 bytes."""
 
 
-class Totals(NamedTuple):
-    """The XOR of the unit ids of rows, signed 64 bits, and how many these are."""
-
-    units: int
-    rows: int
-
-
-class Summary(NamedTuple):
-    """What chains sum up to.
-
-    Attributes:
-        units: The XOR of all unit ids, signed 64 bits.
-        rows: The number of units.
-        chains: The number of chains with units.
-        fingerprint: The XOR of hashes of each chain's tag, units and count.
-    """
-
-    units: int
-    rows: int
-    chains: int
-    fingerprint: int
-
-    @property
-    def totals(self) -> Totals:
-        """What an output must sum up to."""
-        return Totals(self.units, self.rows)
-
-
-def summarize(chains: DataFrame) -> Summary:
-    """Sum up chains.
-
-    Args:
-        chains: ``tag``, ``units`` and ``count``.
-
-    Raises:
-        ColumnsError: The units of a chain cancel each other out.
-    """
-    counted = F.col("count") > 0
-    with plain_errors():
-        row = chains.agg(
-            _or_zero(F.bit_xor(F.when(counted, F.col("units")))),
-            _or_zero(F.sum("count")),
-            F.count_if(counted),
-            _or_zero(F.bit_xor(F.xxhash64("tag", "units", "count"))),
-            F.min(F.when(counted & (F.col("units") == 0), F.col("tag"))),
-        ).first()
-    *sums, cancelled = row or (0, 0, 0, 0, None)
-    if cancelled is not None:
-        raise ColumnsError(
-            f"the units of chain {cancelled!r} cancel each other out: "
-            "the unit columns do not tell its rows apart"
-        )
-    return Summary(*sums)
-
-
-def _or_zero(column: Column) -> Column:
-    return F.coalesce(column, F.lit(0).cast("long"))
+def summary_in(line: Line) -> Summary:
+    """Return the summary that a line has."""
+    return Summary(**line["summary"])
 
 
 class Record:
@@ -109,28 +52,37 @@ class Record:
 
         Returns:
             What `write` or `claim` was given, with ``name`` and ``batch``, and for a record that is
-            whole ``summary``. None for what is not there.
+            whole ``attempt`` and ``summary``. None for what is not there.
         """
-        places = f"{{name=*,{self._place}}}/summary"
-        try:
-            read = self._spark.read.text(f"{self._pattern}/{places}").select("value")
-            lines = [json.loads(row["value"]) for row in read.collect()]
-        except AnalysisException as error:
-            if not _is_missing(error):
-                raise
-            lines = []
+        texts = read_texts(self._spark, f"{self._pattern}/{{name=*,{self._place}}}/summary")
+        lines = [json.loads(text) for text in texts]
         first = next((line for line in lines if line["starts"]), None)
         own = (line for line in lines if "summary" in line and line.items() >= self._of.items())
         return first, next(own, None)
 
-    def write(self, chains: DataFrame, facts: Line) -> Summary:
-        """Write the chains, then a line with their summary and facts about how they were made."""
-        writer = chains.write.mode("overwrite").option("compression", "lz4")
-        with plain_errors():
-            writer.parquet(f"{self._label}/{self._place}/chains")
-        summary = summarize(self.chains())
-        self._write_line(self._place, {**facts, "summary": summary})
-        return summary
+    def write(self, chains: DataFrame, units: DataFrame | None, facts: Line) -> Line:
+        """Write the chains, then a line with their summary and facts about how they were made.
+
+        Args:
+            chains: A row a chain: the columns of `chains`.
+            units: The columns of the chain and ``unit``, a row a unit, to be kept too.
+            facts: What the line says beside the summary.
+
+        Returns:
+            The line.
+        """
+        line = {**facts, "attempt": uuid4().hex[:12]}
+        folder, observation = f"{self._label}/{self._place}/{line['attempt']}", Observation()
+        observed = chains.observe(observation, *summary_columns())
+        with folding(self._spark):
+            observed.write.option("compression", "lz4").parquet(f"{folder}/chains")
+            if units is not None:
+                units.write.option("compression", "lz4").parquet(f"{folder}/units")
+        row = metrics_of(observation)
+        summary = summary_of_row(row) if row else summarize(self.chains(line))
+        line["summary"] = summary.as_json()
+        self._write_line(self._place, line)
+        return line
 
     def claim(self, facts: Line) -> None:
         """Write the line of a name whose batches start chains."""
@@ -138,29 +90,21 @@ class Record:
 
     def _write_line(self, place: str, line: Line) -> None:
         text = json.dumps({**line, **self._of})
-        writer = self._spark.range(0, 1, 1, 1).select(F.lit(text).alias("value")).write
-        writer.mode("overwrite").text(f"{self._label}/{place}/summary")
+        write_text(self._spark, f"{self._label}/{place}/summary", text)
 
-    def chains(self) -> DataFrame:
-        """Return the chains."""
+    def chains(self, line: Line | None = None) -> DataFrame:
+        """Return the chains of the record with this line, by default its own."""
         # With a schema, Spark runs no job to find it.
-        return self._spark.read.schema(_CHAINS).parquet(f"{self._pattern}/{self._place}/chains")
+        return self._spark.read.schema(_CHAINS).parquet(self._folder(line, "chains"))
 
-    def add_attempt(self, requests: DataFrame) -> None:
-        """Keep the requests of an attempt that finishes some chains in part."""
-        # Appended: an attempt that adds nothing has no number, and what is read stays as it is.
-        requests.write.mode("append").parquet(f"{self._label}/{self._place}/attempts")
+    def units(self, line: Line) -> DataFrame:
+        """Return the units of the record with this line: the chain's columns and ``unit``."""
+        return self._spark.read.parquet(self._folder(line, "units"))
 
-    def attempts(self) -> DataFrame | None:
-        """Return the requests of all attempts that finished a part, with their ``attempt``."""
-        folder = f"{self._pattern}/{self._place}/attempts"
-        try:
-            attempts = self._spark.read.schema(_ATTEMPTS).parquet(folder)
-            return attempts if attempts.columns else None  # Connect looks for the path only now
-        except AnalysisException as error:
-            if _is_missing(error):
-                return None
-            raise
+    def _folder(self, line: Line | None, what: str) -> str:
+        line = line or self.read()[1]
+        assert line is not None
+        return f"{self._pattern}/{self._place}/{line['attempt']}/{what}"
 
 
 def folder_part(key: str, value: str) -> str:
@@ -169,7 +113,3 @@ def folder_part(key: str, value: str) -> str:
     if len(text) > _FOLDER_CHARACTERS:
         text = f"{text[:_FOLDER_CHARACTERS]}...{unit_id(text):016x}"
     return f"{key}={text}"
-
-
-def _is_missing(error: AnalysisException) -> bool:
-    return "PATH_NOT_FOUND" in str(error) or "Path does not exist" in str(error)

@@ -6,25 +6,33 @@ is durable, and a job that died is repeated under the same run: it sends the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from operator import add
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError
+from xorack.core.errors import ArgumentError, ColumnsError, XorAckError
 from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.errors import plain_errors
-from xorack.spark.evidence import Observed, Output, proof_of
-from xorack.spark.finishing import advance, finish, settle
+from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
+from xorack.spark.finishing import advance, finish, line_of, settle
+from xorack.spark.folding import together
 from xorack.spark.names import Rows
+from xorack.spark.notes import notes
+from xorack.spark.record import summary_in
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
-from xorack.spark.units import parse_id, signed, unit_column
+from xorack.spark.storage import Stored
+from xorack.spark.units import has_columns, parse_id, signed, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from xorack.spark.evidence import Proof
+    from xorack.spark.finishing import Settled
 
 __all__ = ["FoundRows", "Report", "TrackedRows"]
 
@@ -41,6 +49,7 @@ class Report:
         messages: SQS messages that were sent.
         requests: The requests in them.
         bytes: The bytes of their bodies.
+        outputs: What was read of the outputs, if that is known: folder, files and bytes.
     """
 
     proof: str
@@ -50,6 +59,7 @@ class Report:
     messages: int
     requests: int
     bytes: int
+    outputs: tuple[Stored, ...] = ()
 
 
 class FoundRows(NamedTuple):
@@ -92,28 +102,52 @@ class TrackedRows(Rows):
         """
         return frame.withColumn(self.unit_name, unit_column(frame, self.salt, self.unit))
 
-    def evidence(self) -> tuple[Column, Column]:
-        """Return two aggregates of the rows of a group, for ``agg``: the XOR and the count.
+    def evidence(self, frame: DataFrame | None = None) -> tuple[Column, Column, Column]:
+        """Return three aggregates of the rows of a group, for ``agg``: XOR, count and sum.
 
-        They go into the output: what was written then says which units are in it. The frame
-        needs the column that `with_unit` adds.
+        They go into the output: what was written then says which units are in it.
+
+        Args:
+            frame: The frame that is aggregated: it has the column that `with_unit` adds, or
+                evidence, which is added up then. By default the former.
+
+        Raises:
+            ColumnsError: The frame has neither.
         """
-        xor, count = self.evidence_names
-        return F.bit_xor(self.unit_name).alias(xor), F.count(self.unit_name).alias(count)
+        xor, count, sum_ = self.evidence_names
+        if frame is not None:
+            if has_evidence(self, frame):
+                adding = together(self.evidence_names, self.evidence_names)
+                return adding[0], adding[1], adding[2]
+            if not has_columns(frame, [self.unit_name]):
+                raise ColumnsError(
+                    f"the frame has no column {self.unit_name}: add it first, "
+                    "with .transform(rows.with_unit)"
+                )
+        unit = F.col(self.unit_name)
+        upper = F.sum(F.shiftright(unit, 32)).alias(sum_)
+        return F.bit_xor(unit).alias(xor), F.count(unit).alias(count), upper
 
-    def observe(self, frame: DataFrame) -> Observed:
-        """Take the evidence off a frame that is about to be written.
+    def observe(self, frame: DataFrame, write: Callable[[Any], object] | None = None) -> Observed:
+        """Write a frame, and observe its evidence in the tasks that write.
 
-        Spark sums it up in the tasks that write. It proves what the writer was handed, and
-        needs no columns in the output and no reading back.
+        It proves what a write was handed that returned, and needs no columns in the output and no
+        reading back.
 
         Args:
             frame: A frame with the columns of `evidence`.
+            write: A function that writes the frame it is given, which lacks these columns:
+                ``lambda bills: bills.write.jdbc(url, "bills")``. Without it, run one action on
+                ``frame`` of the result: that proves no more than reading.
 
         Returns:
-            The frame to write, once; and what to give to `finish`.
+            What to give to `finish`.
+
+        Raises:
+            ArgumentError: The function did not write, or wrote twice.
         """
-        return Observed.of(frame, *self.evidence_names)
+        observed = Observed.of(frame, self.evidence_names)
+        return observed if write is None else observed.write(write)
 
     def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> FoundRows:
         """Find the rows that ids stand for, such as the outstanding ids of a failed chain.
@@ -156,9 +190,10 @@ class TrackedRows(Rows):
                 rows; nothing was sent.
             SendError: The queue did not accept all. Repeat the call.
         """
-        summary, facts = keep_start(self, written, chains)
-        sent = send(creates(self, facts), self.tracking.queue, facts["cells"])
-        return Report("written", summary.chains, summary.totals.rows, 0, *sent)
+        line = keep_start(self, written, chains)
+        summary = summary_in(line)
+        sent = send(creates(self, line), self.tracking.queue, summary.chains)
+        return Report("written", summary.chains, summary.count, 0, *sent)
 
     def finish(
         self,
@@ -172,7 +207,7 @@ class TrackedRows(Rows):
 
         The evidence of the output must equal what was started: then each chain finishes. If it
         does not, `rows` is folded. An output that agrees with `rows` shows that these lacked
-        units: chains finish as far as their rows were there, and their events name the others.
+        units: the other chains finish. A chain that lacks units gets a note, which its event has.
 
         Args:
             written: What was written, as for `start`; several outputs as a list. It has the
@@ -194,14 +229,27 @@ class TrackedRows(Rows):
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
-        proof = proof_of(self, written, observed, read)
-        with settle(self, proof, rows) as settled:
-            sent = SendReport()
-            if settled.chains:
-                sent = send(finish(self, settled), self.tracking.queue, settled.cells)
-            if settled.error is not None:
-                raise settled.error
-        return Report(proof.kind, settled.chains, settled.units, settled.missing, *sent)
+        line = line_of(self)
+        proof = proof_of(self, line, written, observed, read)
+        with settle(self, line, proof, rows) as settled:
+            return self._send(proof, settled, finish(self, settled))
+
+    def _send(self, proof: Proof, settled: Settled, stamps: DataFrame) -> Report:
+        """Send the requests that finish chains, and the notes for those that do not."""
+        queue, sent = self.tracking.queue, SendReport()
+        try:
+            check_unchanged(self.tracking.spark, proof)
+        except XorAckError as problem:
+            raise settled.error or problem from None
+        if settled.chains:
+            sent = send(stamps, queue, settled.chains)
+        if settled.notes is not None and settled.noted:
+            noted = send(notes(self, settled.notes), queue, settled.noted)
+            sent = SendReport(*map(add, sent, noted))
+        if settled.error is not None:
+            raise settled.error
+        chains, units = settled.chains, settled.units
+        return Report(proof.kind, chains, units, settled.missing, *sent, proof.stored)
 
     def advance(
         self, following: TrackedRows, written: Output, *, rows: Output | None = None
@@ -225,13 +273,12 @@ class TrackedRows(Rows):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
-        proof = proof_of(self, written, None, None)
-        with settle(self, proof, rows) as settled:
+        line = line_of(self)
+        proof = proof_of(self, line, written)
+        with settle(self, line, proof, rows) as settled:
             if settled.error is not None:
                 raise settled.error
-            requests = advance(self, following, settled, written)
-            sent = send(requests, self.tracking.queue, settled.cells)
-        return Report(proof.kind, settled.chains, settled.units, settled.missing, *sent)
+            return self._send(proof, settled, advance(self, line, following, settled, written))
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:
         """Compare what was started with what a table holds: a second opinion on an ack.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
-from xorack.core.stamp import TRACED_CELLS, check_cells, plain
+from xorack.core.stamp import plain
 from xorack.spark.record import folder_part
 from xorack.spark.sending import Queue
 
@@ -34,8 +34,8 @@ class Run:
         timeout: Seconds, or a timedelta, from the start of a chain to its failure, if it is not
             acked. By default that of the stack.
         idle_timeout: The same, from the last stamp.
-        stamps: ``traced`` stamps name outstanding units; ``plain`` ones, of 8 bytes, do not.
-        cells: The size of traced stamps; see `xorack.traced`.
+        keep_units: Keep the id of each unit in the record, 8 bytes a row and the chain's columns.
+            Rows that vanish from storage between the jobs have names then.
         region: The queue's region; by default the one in its URL.
         endpoint_url: Another endpoint than that of AWS.
 
@@ -49,8 +49,7 @@ class Run:
     records: str
     timeout: float | timedelta | None = None
     idle_timeout: float | timedelta | None = None
-    stamps: Literal["traced", "plain"] = "traced"
-    cells: int = TRACED_CELLS
+    keep_units: bool = False
     region: str | None = None
     endpoint_url: str | None = None
 
@@ -64,9 +63,8 @@ class Run:
         for option in ("region", "endpoint_url"):
             if (value := getattr(self, option)) is not None:
                 check_text(option, value, _OPTIONAL[option], _OPTIONAL_EXPECTED[option])
-        if self.stamps not in ("traced", "plain"):
-            raise ArgumentError("stamps", self.stamps, "'traced' or 'plain'")
-        check_cells(self.cells)
+        if not isinstance(self.keep_units, bool):
+            raise ArgumentError("keep_units", self.keep_units, "True or False")
         times = {"timeout": self.timeout, "idle_timeout": self.idle_timeout}
         checked = Request("create", self.run_id, "id", stamp=plain(1), **times)  # type: ignore[arg-type]
         for name in times:  # a timedelta becomes seconds

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import SendReport
@@ -11,9 +15,13 @@ from xorack.spark.errors import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["Queue", "check_queue", "send"]
+
+_CHAINS_A_TASK = 2_000
+"""A message's worth: without a limit, a task and a message for each small file of a record."""
+_OMIT_NULLS = {"ignoreNullFields": "true"}
 
 
 class Queue(NamedTuple):
@@ -28,10 +36,15 @@ class Queue(NamedTuple):
     run_id: str | None = None
 
     def client(self) -> Any:
-        """Make a boto3 client for the queue."""
-        from xorack.aws.sqs import queue_client
+        """Return a boto3 client for the queue, one for all tasks of a worker."""
+        return _client(self.url, self.region, self.endpoint_url)
 
-        return queue_client(self.url, self.region, self.endpoint_url)
+
+@lru_cache(maxsize=4)
+def _client(*queue: str | None) -> Any:
+    from xorack.aws.sqs import queue_client
+
+    return queue_client(*queue)  # type: ignore[arg-type]
 
 
 def check_queue(spark: SparkSession, queue: Queue) -> None:
@@ -52,16 +65,13 @@ def check_queue(spark: SparkSession, queue: Queue) -> None:
         raise ArgumentError("queue_url", problem=row["problem"])
 
 
-def send(requests: DataFrame, queue: Queue, cells: int | None) -> SendReport:
+def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
     """Send requests from the tasks.
 
     Args:
-        requests: A request a row. ``op``, ``tag`` and ``id``; ``units`` and ``fold``, which its
-            stamp is made of, and optionally ``units_2`` and ``fold_2``, which are XORed into it;
-            optionally ``started``, ``finished``, ``timeout``, ``idle_timeout``, ``detail`` (a JSON
-            object in ASCII), ``reason``. A null leaves a field out.
+        requests: A request a row: see `_text`.
         queue: The queue.
-        cells: The cells of each table of traced stamps; None for plain stamps.
+        chains: About how many requests these are.
 
     Returns:
         What was sent. The messages of a retried task count once, though they may go out twice.
@@ -74,13 +84,40 @@ def send(requests: DataFrame, queue: Queue, cells: int | None) -> SendReport:
         import pyarrow as pa
 
         from xorack.aws import sqs
-        from xorack.spark.packing import request_texts
 
-        texts = (text for batch in batches for text in request_texts(batch, cells))
+        texts = (_ascii(text) for batch in batches for text in batch.column(0).to_pylist())
         sent = sqs.send(queue.url, texts, queue.client(), group=queue.run_id)
         yield pa.RecordBatch.from_pylist([sent._asdict()])
 
-    schema = "messages long, requests long, bytes long"
+    texts = requests.select(_text(requests).alias("request")).coalesce(1 + chains // _CHAINS_A_TASK)
     with plain_errors(SendError):
-        tasks = requests.mapInArrow(send_partition, schema).collect()
+        schema = "messages long, requests long, bytes long"
+        tasks = texts.mapInArrow(send_partition, schema).collect()
     return SendReport(*map(sum, zip(*tasks, strict=True)))
+
+
+def _ascii(text: str) -> str:
+    """Escape what is not ASCII: SQS takes no U+FFFF as it is."""
+    return text if text.isascii() else json.dumps(json.loads(text), separators=(",", ":"))
+
+
+def _text(requests: DataFrame) -> Column:
+    """Return requests as JSON.
+
+    Args:
+        requests: ``op``, ``tag`` and ``id``; ``xor``, the plain stamp; and other fields of a
+            request, of which ``detail`` is JSON already. A null leaves a field out.
+    """
+    names = [name for name in requests.columns if name not in ("xor", "detail")]
+    fields = [F.col(name) for name in names]
+    if "xor" in requests.columns:
+        digits = F.lpad(F.hex("xor"), 16, "0")
+        # A stamp is little-endian, and Spark has no function that turns bytes around.
+        turned = F.regexp_replace(digits, "(..)" * 8, "$8$7$6$5$4$3$2$1")
+        fields.append(F.base64(F.unhex(turned)).alias("stamp"))
+    text = F.to_json(F.struct(*fields), _OMIT_NULLS)
+    if "detail" not in requests.columns:
+        return text
+    head = F.substring(text, F.lit(1), F.length(text) - 1)
+    detailed = F.concat(head, F.lit(',"detail":'), F.col("detail"), F.lit("}"))
+    return F.coalesce(detailed, text)

@@ -12,8 +12,9 @@ from xorack.core.errors import ColumnsError, StateError
 from xorack.core.request import Request
 from xorack.core.stamp import plain
 from xorack.spark.evidence import open_output, unit_of
-from xorack.spark.folding import fold_chains
-from xorack.spark.record import Summary, summarize
+from xorack.spark.folding import SUMS, fold_units, of_units, summarize
+from xorack.spark.record import summary_in
+from xorack.spark.storage import folders, names_of
 from xorack.spark.units import chain_columns, column_named, has_columns, tag_column
 
 if TYPE_CHECKING:
@@ -24,31 +25,21 @@ if TYPE_CHECKING:
     from xorack.spark.names import Rows
     from xorack.spark.record import Line
 
-__all__ = ["cells_of", "check_details", "creates", "keep_record", "keep_start", "request_id"]
+__all__ = ["check_details", "creates", "keep_record", "keep_start", "request_id"]
 
 
-def cells_of(rows: Rows) -> int | None:
-    """Return the cells of the stamps of rows that start: None for plain stamps."""
-    return None if rows.tracking.stamps == "plain" else rows.tracking.cells
-
-
-def keep_start(rows: Rows, written: Output, chains: DataFrame | None) -> tuple[Summary, Line]:
-    """Keep the record of a start; return its summary, and the facts of this run's first start."""
-    tracking, cells = rows.tracking, cells_of(rows)
+def keep_start(rows: Rows, written: Output, chains: DataFrame | None) -> Line:
+    """Keep the record of a start; return its line, or that of this run's first start."""
+    tracking = rows.tracking
     first, before = rows.record.read()
     if first is not None and first["name"] != rows.name:
         raise StateError(
             f"rows named {first['name']!r} have started chains {rows.prefix} before: "
             f"give {rows.name!r} another label"
         )
-    if first is not None and first["cells"] != cells:
-        raise StateError(
-            f"run {tracking.run_id!r} started {rows.name!r} with {_form(first['cells'])} "
-            f"before, and now with {_form(cells)}"
-        )
     facts = None if chains is None else _facts(rows, chains)
     times = {"timeout": tracking.timeout, "idle_timeout": tracking.idle_timeout}
-    given = {"starts": True, "cells": cells, **times}
+    given = {"starts": True, **times}
     kept = keep_record(
         rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
     )
@@ -59,15 +50,17 @@ def keep_start(rows: Rows, written: Output, chains: DataFrame | None) -> tuple[S
 
 def keep_record(
     rows: Rows, written: Output, line: Line, complete: Callable[[DataFrame], DataFrame]
-) -> tuple[Summary, Line]:
+) -> Line:
     """Fold what was written and keep the record, or compare it with the record that is there.
 
     Args:
         rows: The rows that start.
         written: What was written.
-        line: The record's line if it is there; else the facts to keep, with the ``cells`` of the
-            stamps.
+        line: The record's line if it is there; else the facts to keep.
         complete: Makes the chains of the record of those of the fold.
+
+    Returns:
+        The record's line.
 
     Raises:
         StateError: The record is of other rows.
@@ -75,24 +68,28 @@ def keep_record(
     tracking = rows.tracking
     frame = open_output(tracking.spark, written)
     unit = unit_of(rows, frame)
+    folded = complete(fold_units(frame, rows.chain, of_units(unit), rows.prefix))
     if "summary" not in line:
-        folded = fold_chains(frame, rows.chain, unit, rows.prefix, line["cells"])
-        line = {**line, "source": written if isinstance(written, str) else None}
-        return rows.record.write(complete(folded), line), line
-    before = Summary(*line["summary"])
-    # Without stamps, the fold is the same and cheaper.
-    summary = summarize(complete(fold_chains(frame, rows.chain, unit, rows.prefix, None)))
+        units = None
+        if tracking.keep_units:
+            units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
+        types = dict(frame.dtypes)
+        source = {
+            "source": written if isinstance(written, str) else None,
+            "folders": folders(names_of(frame)),
+            "keeps_units": tracking.keep_units,
+            "unit": list(rows.unit),
+            "types": [types.get(name) for name in rows.unit],
+        }
+        return rows.record.write(folded, units, {**line, **source})
+    before, summary = summary_in(line), summarize(folded)
     if summary != before:
         raise StateError(
-            f"run {tracking.run_id!r} started {before.rows:,} rows named {rows.name!r} in "
-            f"{before.chains:,} chains before, and now others: {summary.rows:,} in "
+            f"run {tracking.run_id!r} started {before.count:,} rows named {rows.name!r} in "
+            f"{before.chains:,} chains before, and now others: {summary.count:,} in "
             f"{summary.chains:,}; use another run_id"
         )
-    return before, line
-
-
-def _form(cells: int | None) -> str:
-    return "plain stamps" if cells is None else f"stamps of {cells} cells"
+    return line
 
 
 def _facts(rows: Rows, chains: DataFrame) -> DataFrame:
@@ -145,37 +142,33 @@ def _with_facts(rows: Rows, folded: DataFrame, facts: DataFrame | None) -> DataF
     """Add the facts about chains. A chain with nothing started has its root as its one unit."""
     if facts is None:
         null = F.lit(None).cast("string")
-        return folded.withColumn("detail", null).withColumn("failed", null)
+        return folded.withColumns({"detail": null, "failed": null})
     has_units = F.col("failed").isNull() & F.col("count").isNotNull()
     root = F.xxhash64(F.lit(rows.salt), F.col("tag"))
-    return folded.join(facts, "tag", "full_outer").select(
-        "tag",
-        F.when(has_units, F.col("units")).otherwise(root).alias("units"),
-        F.when(has_units, F.col("count")).otherwise(F.lit(0).cast("long")).alias("count"),
-        F.when(has_units, F.col("fold")).alias("fold"),
-        "detail",
-        "failed",
-    )
+    none = F.lit(0).cast("long")
+    empty = {"xor": root, "count": none, "sum": none}
+    sums = [F.when(has_units, F.col(name)).otherwise(empty[name]).alias(name) for name in SUMS]
+    joined = folded.join(facts, "tag", "full_outer")
+    return joined.select("tag", *sums, "detail", "failed")
 
 
-def creates(rows: Rows, facts: Line) -> DataFrame:
+def creates(rows: Rows, line: Line) -> DataFrame:
     """Return the requests that create the chains of a record, and end those without units."""
     step, number = request_id(rows, "start"), F.col("count")
     create, end = F.lit("create"), F.when(F.col("failed").isNull(), "stamp").otherwise("fail")
     op = F.when(number > 0, F.array(create)).otherwise(F.array(create, end))
-    requests = rows.record.chains().withColumn("op", F.explode(op))
+    requests = rows.record.chains(line).withColumn("op", F.explode(op))
     is_create = F.col("op") == "create"
     one = F.lit(1).cast("long")
     return requests.select(
         "op",
         "tag",
         F.when(is_create, step).otherwise(f"{step}/end").alias("id"),
-        "units",
-        "fold",
+        F.when(F.col("op") != "fail", F.col("xor")).alias("xor"),
         F.when(is_create, F.greatest(number, one)).alias("started"),
         F.when(F.col("op") == "stamp", one).alias("finished"),
-        F.when(is_create, F.lit(facts["timeout"]).cast("double")).alias("timeout"),
-        F.when(is_create, F.lit(facts["idle_timeout"]).cast("double")).alias("idle_timeout"),
+        F.when(is_create, F.lit(line["timeout"]).cast("double")).alias("timeout"),
+        F.when(is_create, F.lit(line["idle_timeout"]).cast("double")).alias("idle_timeout"),
         F.when(is_create, F.col("detail")).alias("detail"),
         F.when(F.col("op") == "fail", F.col("failed")).alias("reason"),
     )

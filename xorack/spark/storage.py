@@ -1,0 +1,143 @@
+"""What lies in storage behind a frame, and small texts in it, without a Spark job where possible.
+
+A classic session asks Hadoop's file system on the driver. Spark Connect has no such way: it runs
+a small job instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    Files = dict[str, tuple[int, int]]
+
+__all__ = ["Stored", "files_of", "folders", "names_of", "read_texts", "reads_plainly", "write_text"]
+
+_GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
+_STATUS = re.compile(r"path=([^;]+);.*?length=(\d+);.*?modification_time=(\d+)")
+_PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
+"""Lines of a plan that reads what is stored, and no more."""
+_PARTITION = re.compile(r"[^/=]+=[^/]*")
+
+
+class Stored(NamedTuple):
+    """What was read of an output.
+
+    Attributes:
+        folder: The folder of its files; the first one, if they lie in several.
+        files: The number of its files.
+        bytes: Their size.
+    """
+
+    folder: str
+    files: int
+    bytes: int
+
+
+def names_of(frame: DataFrame) -> list[str]:
+    """Return the files that a frame reads, as Hadoop writes paths; none for other sources."""
+    return sorted(_plain(unquote(name)) for name in frame.inputFiles())
+
+
+def _plain(uri: str) -> str:
+    """Return a path with one slash after its scheme: Java and Hadoop differ in their number."""
+    return re.sub(r"^(\w[\w+.-]*):/+", r"\1:/", uri)
+
+
+def folders(names: Sequence[str]) -> list[str]:
+    """Return the folders of files, without those of partitions."""
+    found = set()
+    for folder in {name.rpartition("/")[0] for name in names}:
+        parts = folder.split("/")
+        while len(parts) > 1 and _PARTITION.fullmatch(parts[-1]):
+            parts.pop()
+        found.add("/".join(parts))
+    return sorted(found)
+
+
+def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
+    """Return the bytes and the time of modification of files; nothing for one that is gone."""
+    wanted = set(names)
+    escaped = [folder.translate(_GLOB) for folder in {name.rpartition("/")[0] for name in names}]
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    try:
+        listed = reader.load(escaped).select("path", "length", "modificationTime")
+        if hasattr(spark, "_jvm"):
+            found = _statuses(listed)
+        else:
+            rows = listed.withColumn("modificationTime", F.unix_micros("modificationTime"))
+            found = {_plain(path): (size, time) for path, size, time in rows.collect()}
+    except AnalysisException:  # a folder is gone
+        return {}
+    return {name: facts for name, facts in found.items() if name in wanted}
+
+
+def _statuses(listed: Any) -> Files:
+    """Read Spark's listing of files, in one call: a call a file takes a second for 5,000."""
+    jvm = listed.sparkSession._jvm
+    relation = listed._jdf.queryExecution().optimizedPlan().collectLeaves().head().relation()
+    nothing = getattr(getattr(jvm.scala.collection.immutable, "Nil$"), "MODULE$")
+    text = relation.location().listFiles(nothing, nothing).toString()
+    return {_plain(path): (int(size), int(time)) for path, size, time in _STATUS.findall(text)}
+
+
+def reads_plainly(frame: DataFrame) -> bool:
+    """Tell whether a frame reads what is stored: it computes no rows, and none are cached."""
+    given: Any = frame
+    if hasattr(given, "_jdf"):
+        text = given._jdf.queryExecution().optimizedPlan().toString()
+    else:
+        text = given._explain_string("extended")
+        text = text.partition("== Optimized Logical Plan ==\n")[2].partition("\n==")[0]
+    return all(_PLAIN.match(line) for line in text.strip().splitlines())
+
+
+def write_text(spark: SparkSession, folder: str, text: str) -> None:
+    """Write a text of one line to a folder of its own, in place of what is there."""
+    if not hasattr(spark, "_jvm"):
+        writer = spark.range(0, 1, 1, 1).select(F.lit(text).alias("value")).write
+        writer.mode("overwrite").text(folder)
+        return
+    path, system = _hadoop(spark, folder)
+    system.delete(path, True)
+    file, _ = _hadoop(spark, f"{folder}/part-0.txt")
+    stream = system.create(file)
+    try:
+        stream.write(bytearray(f"{text}\n".encode()))
+    finally:
+        stream.close()
+
+
+def read_texts(spark: SparkSession, pattern: str) -> list[str]:
+    """Read the lines of the texts in folders of a pattern; none if there are no such folders."""
+    if not hasattr(spark, "_jvm"):
+        try:
+            return [row["value"] for row in spark.read.text(pattern).collect()]
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" in str(error) or "Path does not exist" in str(error):
+                return []
+            raise
+    path, system = _hadoop(spark, f"{pattern}/part-*")
+    lines: list[str] = []
+    for status in system.globStatus(path) or ():
+        stream = system.open(status.getPath())
+        try:
+            lines += bytes(stream.readAllBytes()).decode().splitlines()
+        finally:
+            stream.close()
+    return lines
+
+
+def _hadoop(spark: Any, path: str) -> tuple[Any, Any]:
+    """Return a path of Hadoop's, and its file system with the session's settings."""
+    hadoop = spark._jvm.org.apache.hadoop.fs.Path(path)
+    settings = spark._jsparkSession.sessionState().newHadoopConf()
+    return hadoop, hadoop.getFileSystem(settings)
