@@ -244,7 +244,8 @@ class TrackedRows(Rows):
         if settled.chains:
             sent = send(stamps, queue, settled.chains)
         if settled.notes is not None and settled.noted:
-            noted = send(notes(self, settled.notes), queue, settled.noted)
+            why = getattr(settled.error, "why", "")
+            noted = send(notes(self, settled.notes, why), queue, settled.noted)
             sent = SendReport(*map(add, sent, noted))
         if settled.error is not None:
             raise settled.error
