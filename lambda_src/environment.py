@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lambda_src.logs import set_up_logs
@@ -79,6 +80,7 @@ class Services:
     def __init__(self, variables: dict[str, str | None]) -> None:
         self._variables = variables
         self.clients: dict[str, Any] = {}
+        self._connecting = threading.Lock()
         self._time_outs: TimeOuts | None = None
         self._table_arn: str | None = None
         self.table_checked = variables.get("CHECK_TABLE") != "true"
@@ -159,11 +161,12 @@ class Services:
 
     def client(self, service: str, time_outs: TimeOuts) -> Any:
         """Return the client of a service."""
-        if service not in self.clients:
-            self.clients[service] = make_client(service, config=config_of(time_outs))
-            if self.tracer is not None:
-                self.tracer.trace(self.clients[service])
-        return self.clients[service]
+        with self._connecting:
+            if service not in self.clients:
+                self.clients[service] = make_client(service, config=config_of(time_outs))
+                if self.tracer is not None:
+                    self.tracer.trace(self.clients[service])
+            return self.clients[service]
 
     @cached_property
     def tracer(self) -> Tracer | None:
@@ -175,14 +178,13 @@ class Services:
 
         return Tracer(daemon)
 
-    def store(self, client: Any, budget: Budget) -> DynamoDBStore:
+    def store(self, client: Any) -> DynamoDBStore:
         """Return the table behind a client."""
         return DynamoDBStore(
             self._text("TABLE_NAME"),
             self._variables["PARTITION_KEY"] or schema.TAG,
             client,
             retention_ms=self.limits.retention_ms,
-            budget=budget,
         )
 
     @property
@@ -210,12 +212,13 @@ class Invocation:
     def client(self, service: str, budget: Budget | None = None) -> BoundedClient:
         """Return the client of a service for a step, by default for the last."""
         budget = budget or self._dead_letters
-        return BoundedClient(self._services.client(service, budget.time_outs), budget)
+        connect = partial(self._services.client, service, budget.time_outs)
+        return BoundedClient(connect, budget)
 
     def store(self, budget: Budget | None = None) -> DynamoDBStore:
         """Return the table for a step, by default for the last."""
         budget = budget or self._dead_letters
-        return self._services.store(self.client("dynamodb", budget), budget)
+        return self._services.store(self.client("dynamodb", budget))
 
     @cached_property
     def writer(self) -> ChainWriter:
@@ -238,7 +241,6 @@ class Invocation:
             self.client("events", budget),
             find_table=services.find_table(self.store(budget)),
             policy=_REPORTS,
-            budget=budget,
         )
         # Also the kinds that the settings do not permit any more: AWS refuses, and that has an end.
         resumers = {kind: self._resumer(kind, budget) for kind in RESUME_KINDS}
@@ -248,8 +250,7 @@ class Invocation:
     def _resumer(self, kind: str, budget: Budget) -> Resumer:
         from xorack.aws.resume import SERVICES, Resumer
 
-        service = SERVICES[kind].client
-        return Resumer(kind, lambda: self.client(service, budget), policy=_REPORTS, budget=budget)
+        return Resumer(kind, self.client(SERVICES[kind].client, budget), policy=_REPORTS)
 
     @property
     def dead_letter_queue(self) -> tuple[str, int]:
@@ -260,7 +261,7 @@ class Invocation:
     def dead_letters(self) -> LazyDeadLetters:
         """The third step: dead letters."""
         url = self._services.dead_letter_queue_url
-        return LazyDeadLetters(url, lambda: self.client("sqs"), self._dead_letters)
+        return LazyDeadLetters(url, self.client("sqs"))
 
     def _writer(self, budget: Budget) -> ChainWriter:
         from xorack.acker.chain_writer import ChainWriter
@@ -270,14 +271,13 @@ class Invocation:
 
 
 class LazyDeadLetters(NamedTuple):
-    """A `xorack.core.ports.DeadLetters` that imports and connects at the first rejected request.
+    """A `xorack.core.ports.DeadLetters` that imports its code at the first rejected request.
 
     Few batches hold one.
     """
 
     queue_url: str
-    connect: Callable[[], Any]
-    budget: Budget
+    client: BoundedClient
 
     def send(self, rejected: Sequence[Rejected]) -> list[int]:
         """See `xorack.core.ports.DeadLetters.send`."""
@@ -286,8 +286,7 @@ class LazyDeadLetters(NamedTuple):
         from xorack.aws.sqs import DeadLetterQueue
 
         policy = RetryPolicy(attempts=5, cap_seconds=1.0)
-        queue = DeadLetterQueue(self.queue_url, self.connect(), policy=policy, budget=self.budget)
-        return queue.send(rejected)
+        return DeadLetterQueue(self.queue_url, self.client, policy=policy).send(rejected)
 
 
 def _clock(context: Any) -> Callable[[], float]:

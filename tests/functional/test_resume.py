@@ -47,7 +47,7 @@ def stub():
         client = boto3.client(SERVICES[kind].client, "eu-west-1")
         clients[kind] = Stubber(client)
         clients[kind].activate()
-        return Resumer(kind, lambda: client, policy=NO_WAIT), clients[kind]
+        return Resumer(kind, client, policy=NO_WAIT), clients[kind]
 
     yield make
     for stubber in clients.values():

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.functions import receive_bodies
-from xorack.aws.client import CONFIG
+from xorack.aws.client import CONFIG, BoundedClient
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import DeadLetterQueue, group_id, make_message, send, send_messages
 from xorack.core.budget import Budget
@@ -156,9 +156,9 @@ def test_dead_lettered_messages_carry_their_reason_and_their_origin(aws, client)
 
 
 def test_rejected_requests_for_which_no_time_is_left_are_returned(aws, client):
-    left = iter([1.0, 0.5, 0.0, -1.0])
-    budget = Budget(lambda: next(left))
-    queue = DeadLetterQueue(aws.dead_letter_queue_url, client, budget=budget)
+    left = iter([1.0, 1.0, 0.5, 0.5, 0.0, -1.0])
+    bounded = BoundedClient(lambda: client, Budget(lambda: next(left)))
+    queue = DeadLetterQueue(aws.dead_letter_queue_url, bounded)
     rejected = [Rejected(f'{{"n":{n}}}', "bad") for n in range(35)]
     assert queue.send(rejected) == list(range(20, 35))
     assert len(aws.dead_letters()) == 20

@@ -19,7 +19,7 @@ from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
 from xorack.aws.retry import RetryPolicy
-from xorack.core.budget import Budget, TimeOuts
+from xorack.core.budget import TimeOuts
 from xorack.core.chain import EVENT
 from xorack.core.errors import BatchError
 from xorack.core.request import RESUME_KINDS
@@ -173,7 +173,7 @@ class SlowServices(lambda_src.environment.Services):
         channels = (EVENT, *RESUME_KINDS)
         return {name: CircuitBreaker(clock=lambda: self.clock.now) for name in channels}
 
-    def store(self, client: Any, budget: Budget) -> Any:
+    def store(self, client: Any) -> Any:
         return client
 
 

@@ -16,7 +16,7 @@ from xorack.web.page.site import DeadLetters, Site
 def serving(aws, title="stack test", **options):
     """Serve the page of a table and its queues; yield the server."""
     client = aws.client("sqs")
-    letters = DeadLetters(Redrive(aws.dead_letter_queue_url, aws.queue_url, client), client)
+    letters = DeadLetters(Redrive(aws.dead_letter_queue_url, aws.queue_url, client))
     with running(Site(title, store(aws), letters, **options)) as server:
         yield server
 

@@ -9,6 +9,7 @@ import pytest
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from tests.support.memory_store import MemoryStore
 from tests.support.services import Message, consume, sweep
+from xorack.aws.client import BoundedClient
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import UNLIMITED, Budget
@@ -366,7 +367,8 @@ class SlowBus(EventBus):
 
     def __init__(self, seconds, sent):
         self.left = seconds
-        super().__init__("bus", self, policy=RetryPolicy(2, 0), budget=Budget(lambda: self.left))
+        client = BoundedClient(lambda: self, Budget(lambda: self.left))
+        super().__init__("bus", client, policy=RetryPolicy(2, 0))
         self.sent = sent
 
     def entry(self, chain):

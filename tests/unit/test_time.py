@@ -231,7 +231,7 @@ def test_a_bounded_client_starts_no_call_without_time():
             return "response"
 
     calls, left = [], [0.1]
-    client = BoundedClient(Client(), Budget(lambda: left[0]))
+    client = BoundedClient(Client, Budget(lambda: left[0]))
     assert client.call(x=1) == "response"
     left[0] = 0
     with pytest.raises(UnavailableError) as error:

@@ -25,6 +25,7 @@ __all__ = [
     "BoundedClient",
     "NotAccepted",
     "PerProcess",
+    "budget_of",
     "config_of",
     "error_code",
     "is_transient",
@@ -99,25 +100,29 @@ class PerProcess:
 
 
 class BoundedClient:
-    """A boto3 client that starts no call after the time for calls is over.
+    """A boto3 client for a step of an invocation; it connects at the first call.
 
-    Each call raises `UnavailableError` then, with a TimeoutError as its cause.
+    Each call raises `UnavailableError`, with a TimeoutError as its cause, once the budget is used
+    up.
     """
 
-    def __init__(self, client: Any, budget: Budget) -> None:
+    def __init__(self, connect: Callable[[], Any], budget: Budget) -> None:
         """Bound a client whose calls take a limited time."""
-        self._client = client
+        self._connect = connect
         self._budget = budget
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
-        call = getattr(self._client, operation)
-
         def bounded(*arguments: Any, **named: Any) -> Any:
             if self._budget.left() <= 0:
                 raise UnavailableError(TimeoutError(NO_TIME))
-            return call(*arguments, **named)
+            return getattr(self._connect(), operation)(*arguments, **named)
 
         return bounded
+
+
+def budget_of(client: Any) -> Budget:
+    """Return the budget of a client's calls."""
+    return client._budget if isinstance(client, BoundedClient) else UNLIMITED
 
 
 def error_code(error: Exception) -> str:

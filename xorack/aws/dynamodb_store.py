@@ -24,7 +24,6 @@ from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.scan import decode_valid, scan_arguments
 from xorack.aws.table import Item, Table, condition_failed, sdk_retried, ttl
-from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import Chain
 from xorack.core.errors import ConflictError, NotAChainError, TagNotFound
 from xorack.core.marks import mark_key
@@ -52,7 +51,6 @@ class DynamoDBStore:
         *,
         retention_ms: int = DEFAULT_RETENTION_MS,
         policy: RetryPolicy | None = None,
-        budget: Budget = UNLIMITED,
     ) -> None:
         """Use a table.
 
@@ -62,12 +60,11 @@ class DynamoDBStore:
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             retention_ms: Milliseconds that the tombstone of a finished chain is kept.
             policy: The limits of retries of reads of many items.
-            budget: The time of these retries.
 
         Raises:
             ArgumentError: The table name is empty, or the partition key is an attribute of chains.
         """
-        self.table = Table(table_name, partition_key, client, policy, budget)
+        self.table = Table(table_name, partition_key, client, policy)
         self.retention_ms = retention_ms
         self._marks = MarkBuckets(self.table)
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from xorack.aws.client import NotAccepted, error_code, make_client, send_entries
+from xorack.aws.client import NotAccepted, budget_of, error_code, make_client, send_entries
 from xorack.aws.retry import RetryPolicy
-from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import Chain
 from xorack.core.delivery import Refusal
 from xorack.core.errors import UnavailableError
@@ -51,7 +50,6 @@ class EventBus:
         *,
         find_table: Callable[[], str] | None = None,
         policy: RetryPolicy | None = None,
-        budget: Budget = UNLIMITED,
     ) -> None:
         """Use a bus.
 
@@ -61,12 +59,11 @@ class EventBus:
             find_table: Returns the ARN of the chains' table, by which two ackers on one bus are
                 told apart. By default the events do not name it.
             policy: The limits of retries for entries that were not accepted.
-            budget: The time of calls, and of making events.
         """
         self.bus_name = bus_name
         self.client = make_client("events") if client is None else client
         self.policy = policy or RetryPolicy(attempts=5)
-        self._budget = budget
+        self._budget = budget_of(self.client)
         self._find_table = find_table
         self._naming = threading.Lock()
 

@@ -9,10 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from xorack.aws.client import NotAccepted, error_code, is_transient, send_entries
+from xorack.aws.client import NotAccepted, budget_of, error_code, is_transient, send_entries
 from xorack.aws.log import log_chain
 from xorack.aws.retry import RetryPolicy
-from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import Chain
 from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
@@ -76,43 +75,36 @@ class Resumer:
 
     batch_size = 1
 
-    def __init__(
-        self,
-        kind: str,
-        connect: Callable[[], Any],
-        *,
-        policy: RetryPolicy | None = None,
-        budget: Budget = UNLIMITED,
-    ) -> None:
+    def __init__(self, kind: str, client: Any, *, policy: RetryPolicy | None = None) -> None:
         """Use a service.
 
         Args:
             kind: ``step_functions`` or ``lambda``.
-            connect: Returns the service's boto3 client: few batches need one.
+            client: The service's boto3 client.
             policy: The limits of retries.
-            budget: The time of retries.
         """
         self.kind = kind
-        self.connect = connect
+        self.client = client
         self.policy = policy or RetryPolicy(attempts=5)
-        self.budget = budget
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         """See `xorack.core.ports.Publisher.publish`."""
-        left = send_entries(dict(enumerate(chains)), self._resume, self.policy, self.budget)
+        left = send_entries(
+            dict(enumerate(chains)), self._resume, self.policy, budget_of(self.client)
+        )
         return {chains[position].tag: reason for position, reason in left.items()}
 
     def _resume(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:
-        service, client = SERVICES[self.kind], self.connect()
+        service = SERVICES[self.kind]
         refused = {}
         for position, chain in chains.items():
             token = json.loads(chain.resume or "{}")[self.kind]
             detail = json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":"))
             try:
                 if chain.status == "acked":
-                    service.success(client, token, detail)
+                    service.success(self.client, token, detail)
                 else:
-                    service.failure(client, token, chain.reason or chain.status, detail)
+                    service.failure(self.client, token, chain.reason or chain.status, detail)
             except ClientError as error:
                 if is_transient(error):
                     raise

@@ -14,10 +14,16 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, NoRegionError
 
-from xorack.aws.client import NotAccepted, error_code, is_transient, make_client, send_entries
+from xorack.aws.client import (
+    NotAccepted,
+    budget_of,
+    error_code,
+    is_transient,
+    make_client,
+    send_entries,
+)
 from xorack.aws.log import LOG
 from xorack.aws.retry import RetryPolicy
-from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import MAX_BODY_BYTES, Rejected, SendReport, pack
 from xorack.core.ports import NO_TIME
@@ -231,11 +237,7 @@ def _batches(messages: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _send_batch(
-    client: Any,
-    queue_url: str,
-    batch: Sequence[Entry],
-    policy: RetryPolicy,
-    budget: Budget = UNLIMITED,
+    client: Any, queue_url: str, batch: Sequence[Entry], policy: RetryPolicy
 ) -> dict[int, str]:
     """Send one batch; return the messages that were not accepted: number to reason."""
 
@@ -249,19 +251,14 @@ def _send_batch(
             for entry in response.get("Failed", [])
         }
 
-    return send_entries(dict(enumerate(batch)), call, policy, budget)
+    return send_entries(dict(enumerate(batch)), call, policy, budget_of(client))
 
 
 class DeadLetterQueue:
     """A `xorack.core.ports.DeadLetters` over an SQS queue."""
 
     def __init__(
-        self,
-        queue_url: str,
-        client: Any = None,
-        *,
-        policy: RetryPolicy | None = None,
-        budget: Budget = UNLIMITED,
+        self, queue_url: str, client: Any = None, *, policy: RetryPolicy | None = None
     ) -> None:
         """Use a queue.
 
@@ -269,26 +266,24 @@ class DeadLetterQueue:
             queue_url: The dead-letter queue.
             client: A boto3 SQS client; by default one of the default credential chain.
             policy: The limits of retries for messages that were not accepted.
-            budget: The time of calls.
         """
         self.queue_url = queue_url
         self.client = make_client("sqs") if client is None else client
         self.policy = policy or RetryPolicy(attempts=5)
-        self.budget = budget
 
     def send(self, rejected: Sequence[Rejected]) -> list[int]:
         """See `xorack.core.ports.DeadLetters.send`.
 
-        Batches for which the budget leaves no time are not sent, and returned: this is better
+        Batches for which the client has no time are not sent, and returned: this is better
         than an invocation that is cut off.
         """
         unsent: dict[int, str] = {}
         begin = 0
         for batch in _batches(map(_dead_letter, rejected)):
-            if self.budget.left() <= 0:
+            if budget_of(self.client).left() <= 0:
                 failures = dict.fromkeys(range(len(batch)), NO_TIME)
             else:
-                failures = _send_batch(self.client, self.queue_url, batch, self.policy, self.budget)
+                failures = _send_batch(self.client, self.queue_url, batch, self.policy)
             unsent.update({begin + number: reason for number, reason in failures.items()})
             begin += len(batch)
         if unsent:

@@ -9,10 +9,9 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.aws import schema
-from xorack.aws.client import PerProcess, error_code, is_transient, make_client
+from xorack.aws.client import PerProcess, budget_of, error_code, is_transient, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.table_check import check_definition, check_state
-from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.errors import ArgumentError, UnavailableError
 
 __all__ = ["Item", "Table", "condition_failed", "sdk_retried", "ttl"]
@@ -27,12 +26,7 @@ class Table:
     """A table whose partition key is a string."""
 
     def __init__(
-        self,
-        name: str,
-        partition_key: str,
-        client: Any,
-        policy: RetryPolicy | None = None,
-        budget: Budget = UNLIMITED,
+        self, name: str, partition_key: str, client: Any, policy: RetryPolicy | None = None
     ) -> None:
         """Use a table.
 
@@ -41,7 +35,6 @@ class Table:
             partition_key: The name of its partition key, a string attribute.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             policy: The limits of retries of reads of many items.
-            budget: The time of these retries.
 
         Raises:
             ArgumentError: The table name is empty, or the partition key is an attribute of chains.
@@ -58,7 +51,7 @@ class Table:
         own = PerProcess(partial(make_client, "dynamodb"))
         self.client = own if client is None else client
         self._policy = policy or RetryPolicy(attempts=6)
-        self._budget = budget
+        self._budget = budget_of(client)
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """Call an operation of the client on this table.

@@ -15,8 +15,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from aws_cdk import aws_lambda
-
 from xorack.core.errors import StateError
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
@@ -44,20 +42,11 @@ _PACKAGES: Final = {
 _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
 
 
-def functions_code() -> aws_lambda.Code:
-    """Return the handlers, the library and the packages as an asset.
-
-    A checkout and the wheel built from it give the same asset, to the hash, on any machine.
-
-    Raises:
-        StateError: A package is missing, or is another release.
-    """
-    return aws_lambda.Code.from_asset(str(assemble_code()))
-
-
 @lru_cache(maxsize=1)
 def assemble_code() -> Path:
     """Copy everything side by side into a folder, which is deleted when the process ends.
+
+    A checkout and the wheel built from it give the same files, to the byte, on any machine.
 
     Raises:
         StateError: A package is missing, or is another release.

@@ -23,7 +23,7 @@ from aws_cdk import (
 from constructs import Construct
 
 from xorack.aws.schema import METRIC_NAMESPACE
-from xorack.cdk.code import functions_code
+from xorack.cdk import code
 from xorack.cdk.permissions import allow, forbid_code
 from xorack.cdk.queue import pending_timeout_seconds
 from xorack.cdk.resume import ResumeAccess
@@ -139,7 +139,7 @@ def create_function(
         description=description,
         runtime=_RUNTIME,
         architecture=_ARCHITECTURES[settings.architecture],
-        code=functions_code(),
+        code=aws_lambda.Code.from_asset(str(code.assemble_code())),
         handler=handler,
         memory_size=settings.memory_mb,
         timeout=Duration.seconds(timeout_seconds),

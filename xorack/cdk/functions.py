@@ -16,7 +16,6 @@ from constructs import Construct
 
 from xorack.cdk.function import Resources, create_function
 from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, WRITE_WITH_KEY, allow, allow_key
-from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn, is_imported
 
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
@@ -51,6 +50,9 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     )
     _add_environment("consumer", function, resources)
     alias = function.add_alias(_ALIAS)
+    pollers = aws_lambda.ProvisionedPollerConfig(
+        minimum_pollers=settings.min_pollers, maximum_pollers=settings.max_pollers
+    )
     # SqsEventSource would grant more than the poller needs.
     aws_lambda.EventSourceMapping(
         scope,
@@ -60,7 +62,7 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Alias:
         batch_size=settings.batch_size,
         max_batching_window=Duration.seconds(settings.batch_window_seconds),
         max_concurrency=None if settings.has_pollers else settings.consumer_concurrency,
-        provisioned_poller_config=_pollers(settings),
+        provisioned_poller_config=pollers if settings.has_pollers else None,
         report_batch_item_failures=True,
     )
     return alias
@@ -128,15 +130,6 @@ def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Alias:
 def _check(table: aws_dynamodb.ITable) -> tuple[str, ...]:
     """Return the actions that check a table, if the functions must."""
     return ("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive") if is_imported(table) else ()
-
-
-def _pollers(settings: Settings) -> aws_lambda.ProvisionedPollerConfig | None:
-    """Return the provisioned pollers of the queue."""
-    if not settings.has_pollers:
-        return None
-    return aws_lambda.ProvisionedPollerConfig(
-        minimum_pollers=settings.min_pollers, maximum_pollers=settings.max_pollers
-    )
 
 
 def _add_environment(name: str, function: aws_lambda.Function, resources: Resources) -> None:

@@ -20,11 +20,13 @@ from xorack.cli.diff import diff
 from xorack.cli.error_messages import EXPECTED
 from xorack.cli.error_messages import explain as error_text
 from xorack.cli.explain import explain
-from xorack.cli.local import local, local_option, use_local
+from xorack.cli.local import local, local_environ, local_option
 from xorack.cli.options import (
     Duration,
     Target,
+    among_option,
     json_option,
+    root_option,
     with_run,
     with_table,
 )
@@ -42,6 +44,8 @@ from xorack.ops.watch import ChainWatcher
 __all__ = ["cli", "run"]
 
 _INTERRUPTED = 130
+_NOT_LOCAL = ("local", "demo", "diff")
+"""Commands that do not use the embedded AWS of another process."""
 _CANNOT_WRITE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -134,8 +138,8 @@ XORACK_LOCAL=1 does as --local.""",
 @click.pass_context
 def cli(context: click.Context, is_local: bool) -> None:
     """Know when everything that came out of a file has been processed."""
-    if is_local:
-        use_local(context)
+    if is_local and context.invoked_subcommand not in _NOT_LOCAL:
+        context.with_resource(local_environ())
     if context.invoked_subcommand is None:
         screen.say(context.get_help(), error=True)
         context.exit(2)
@@ -143,12 +147,8 @@ def cli(context: click.Context, is_local: bool) -> None:
 
 @cli.command(epilog="Example: xorack show order/18 --among lines-of-the-order.txt")
 @click.argument("tag")
-@click.option(
-    "--among",
-    type=click.File(encoding="utf-8"),
-    help="Name the outstanding units: a file of names, one a line; - is stdin.",
-)
-@click.option("--root", multiple=True, help="A part of the root unit's name.  [default: the tag]")
+@among_option(help="Name the outstanding units: a file of names, one a line; - is stdin.")
+@root_option
 @json_option
 @with_table
 def show(

@@ -35,12 +35,7 @@ class _Source:
 
     def open(self, queue: str | None = None) -> Redrive:
         """Open the queue, and the queue that its messages go back to."""
-        if self.url:
-            queues = Redrive(self.url, queue or "", self.target.client("sqs"))
-        else:
-            outputs = self.target.find_stack()
-            urls = outputs.dead_letter_queue_url, outputs.queue_url
-            queues = Redrive(*urls, self.target.client("sqs"), outputs.retention_ms)
+        queues = self.target.dead_letters(self.url, queue)
         if self.retention_days is not None:
             queues.retention_ms = self.retention_days * _DAY_MS
         return queues

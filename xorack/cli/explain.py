@@ -8,11 +8,17 @@ import click
 
 from xorack.cli import screen
 from xorack.cli.among import candidates_in
-from xorack.cli.options import Target, json_option, run_option, with_table
+from xorack.cli.options import (
+    Target,
+    among_option,
+    json_option,
+    root_option,
+    run_option,
+    with_table,
+)
 from xorack.core.event import rfc3339
 from xorack.ops.dead_letters import Selector
 from xorack.ops.explain import explain_run, names_in
-from xorack.ops.redrive import Redrive
 from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus, read_status
 from xorack.ops.text import plural, printable, span
@@ -28,12 +34,8 @@ _LETTERS = 1_000
 )
 @click.argument("tag", required=False)
 @run_option(help="Explain the failed chains of this run, instead of one chain.")
-@click.option(
-    "--among",
-    type=click.File(encoding="utf-8"),
-    help="Name the outstanding units: a file of names, as for `xorack show`; - is stdin.",
-)
-@click.option("--root", multiple=True, help="A part of the root unit's name.  [default: the tag]")
+@among_option(help="Name the outstanding units: a file of names, as for `xorack show`; - is stdin.")
+@root_option
 @json_option
 @with_table
 def explain(
@@ -115,8 +117,5 @@ def _letters(target: Target, tag: str) -> list[str]:
     """Describe the chain's dead-lettered messages; none if only the table is known."""
     if target.table is not None:
         return []
-    outputs = target.find_stack()
-    client = target.client("sqs")
-    queues = Redrive(outputs.dead_letter_queue_url, outputs.queue_url, client, outputs.retention_ms)
-    survey = queues.survey(Selector(tag=tag), limit=_LETTERS)
+    survey = target.dead_letters().survey(Selector(tag=tag), limit=_LETTERS)
     return [f"{group.count:,} {group.kind}: {group.reason}" for group in survey.groups]

@@ -19,10 +19,8 @@ from xorack.local import background
 from xorack.local.background import Background
 from xorack.spark.java import spark_environ
 
-__all__ = ["local", "local_environ", "local_option", "use_local"]
+__all__ = ["local", "local_environ", "local_option"]
 
-_NOT_FOR = ("local", "demo", "diff")
-"""Commands that do not use the embedded AWS of another process."""
 _POLL_SECONDS = 0.5
 
 
@@ -39,12 +37,6 @@ def local_environ() -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-
-
-def use_local(context: click.Context) -> None:
-    """Use the embedded AWS until the command ends."""
-    if context.invoked_subcommand not in _NOT_FOR:
-        context.with_resource(local_environ())
 
 
 local_option = click.option(

@@ -14,6 +14,7 @@ import click
 from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import ArgumentError, StateError, shown
+from xorack.ops.redrive import Redrive
 from xorack.ops.run import Run
 from xorack.ops.stack import StackOutputs, find_stack, open_table
 
@@ -21,7 +22,9 @@ __all__ = [
     "Duration",
     "Number",
     "Target",
+    "among_option",
     "json_option",
+    "root_option",
     "run_option",
     "text_option",
     "with_run",
@@ -93,6 +96,17 @@ class Target:
         client = self.client("dynamodb")
         return open_table(outputs.table_name, client, outputs.retention_ms), outputs.bus_name
 
+    def dead_letters(self, url: str | None = None, queue_url: str | None = None) -> Redrive:
+        """Open a dead-letter queue, and the queue that its messages go back to.
+
+        By default both are the stack's.
+        """
+        if url:
+            return Redrive(url, queue_url or "", self.client("sqs"))
+        outputs = self.find_stack()
+        urls = outputs.dead_letter_queue_url, outputs.queue_url
+        return Redrive(*urls, self.client("sqs"), outputs.retention_ms)
+
 
 def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """Reject an empty value: a shell makes it of an unset variable."""
@@ -111,6 +125,10 @@ def _run(_: click.Context, __: click.Parameter, value: str | None) -> Run | None
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Skip the question.")
+among_option = functools.partial(click.option, "--among", type=click.File(encoding="utf-8"))
+root_option = click.option(
+    "--root", multiple=True, help="A part of the root unit's name.  [default: the tag]"
+)
 text_option = functools.partial(click.option, callback=_not_empty)
 run_option = functools.partial(click.option, "--run", metavar="RUN", callback=_run)
 

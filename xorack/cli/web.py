@@ -18,11 +18,10 @@ from xorack.cli import screen
 from xorack.cli.among import candidates_in
 from xorack.cli.error_messages import explain
 from xorack.cli.local import local, local_environ
-from xorack.cli.options import Target, text_option, with_table
+from xorack.cli.options import Target, among_option, text_option, with_table
 from xorack.client.names import Candidate, names_of
 from xorack.core.errors import NotRunningError
 from xorack.local import background
-from xorack.ops.redrive import Redrive
 from xorack.ops.status import ChainStatus
 from xorack.web.page.server import WebServer
 from xorack.web.page.site import DeadLetters, Site
@@ -51,11 +50,7 @@ def _with_page(command: Callable[..., Any]) -> Callable[..., Any]:
         default=None,
         help="Open the page in a browser.  [default: on a desktop]",
     )
-    @click.option(
-        "--among",
-        type=click.File(encoding="utf-8"),
-        help="Name outstanding units: a file of names, one a line, as for `xorack show`.",
-    )
+    @among_option(help="Name outstanding units: a file of names, one a line, as for `xorack show`.")
     @functools.wraps(command)
     def wrapped(port: int, opens: bool | None, among: TextIO | None, **arguments: Any) -> Any:
         names = _Names(list(candidates_in(among)) if among else [])
@@ -116,11 +111,14 @@ def _serve(
 ) -> int:
     """Serve the page until Ctrl-C, or until what it shows has ended."""
     store, _ = target.open()
+    letters = None
+    if target.table is None or any(queues):
+        letters = DeadLetters(target.dead_letters(*queues))
     title = f"table {target.table}" if target.table else f"stack {target.stack}"
     site = Site(
         "xorack local" if has_ended else title,
         store,
-        _dead_letters(target, *queues),
+        letters,
         names=names.of,
         name_lists=len(names.candidates) <= _FEW,
         explain=explain,
@@ -145,17 +143,6 @@ def _serve(
             return 0
     screen.say("xorack local has stopped", error=True)
     return 0
-
-
-def _dead_letters(target: Target, url: str | None = None, queue: str | None = None) -> Any:
-    client = target.client("sqs")
-    if url and queue:
-        return DeadLetters(Redrive(url, queue, client), client)
-    if target.table is not None:
-        return None
-    outputs = target.find_stack()
-    urls = outputs.dead_letter_queue_url, outputs.queue_url
-    return DeadLetters(Redrive(*urls, client, outputs.retention_ms), client)
 
 
 def _on_desktop() -> bool:

@@ -119,18 +119,14 @@ def _distinct_ids(field: str, ids: list[int]) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _hex_missing(field: str, value: Any) -> tuple[int, ...]:
-    return _few(field, _hex_ids(field, value))
+def _few(check_ids: Check) -> Check:
+    def check(field: str, value: Any) -> tuple[int, ...]:
+        ids: tuple[int, ...] = check_ids(field, value)
+        if not 1 <= len(ids) <= MAX_MISSING:
+            raise ArgumentError(field, f"{len(ids)} ids", f"1 to {MAX_MISSING} ids")
+        return ids
 
-
-def _missing(field: str, value: Any) -> tuple[int, ...]:
-    return _few(field, _ids(field, value))
-
-
-def _few(field: str, ids: tuple[int, ...]) -> tuple[int, ...]:
-    if not 1 <= len(ids) <= MAX_MISSING:
-        raise ArgumentError(field, f"{len(ids)} ids", f"1 to {MAX_MISSING} ids")
-    return ids
+    return check
 
 
 def _cells(field: str, value: Any) -> int:
@@ -221,12 +217,12 @@ CHECKS: dict[str, Check] = {
     "resume": _resume,
     "reason": _text(0, MAX_REASON_BYTES),
     "text": _text(1, MAX_REASON_BYTES),
-    "missing": _missing,
+    "missing": _few(_ids),
     "missing_count": _count,
 }
 JSON_CHECKS: dict[str, Check] = {
     "stamp": _base64_stamp,
     "starts": _hex_ids,
     "finishes": _hex_ids,
-    "missing": _hex_missing,
+    "missing": _few(_hex_ids),
 }

@@ -85,7 +85,8 @@ def explain(
     """Find the conditions that tell missing rows from all rows.
 
     Args:
-        missing: The missing rows, or a sample of them: their values by column.
+        missing: The missing rows, or a sample of them: their values by column. A column that a
+            row lacks is null.
         rows: All rows, or a sample of them, the missing ones among them.
         count: How many rows are missing.
         total: How many rows there are in all.
@@ -99,7 +100,7 @@ def explain(
     if not missing or not rows:
         return Explanation(f"None of the {count:,} {word}s could be named to be compared", ())
     counted = [
-        (name, Counter(row[name] for row in missing), Counter(row[name] for row in rows))
+        (name, Counter(row.get(name) for row in missing), Counter(row.get(name) for row in rows))
         for name in dict.fromkeys(name for row in missing for name in row)
     ]
     sizes = len(missing), len(rows), count / max(total, count)
@@ -158,7 +159,7 @@ def _both(
 
 
 def _of(name: str, test: Callable[[Any], bool]) -> Test:
-    return lambda row: test(row[name])
+    return lambda row: test(row.get(name))
 
 
 def _sum(values: Counter[Any], test: Callable[[Any], bool]) -> int:

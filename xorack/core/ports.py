@@ -33,7 +33,6 @@ class ChainStore(Protocol):
 
     def read(self, tags: Sequence[str]) -> dict[str, Chain]:
         """Read chains consistently; return those that exist, by tag. No tag may occur twice."""
-        ...
 
     def write(self, before: Chain | None, after: Chain) -> None:
         """Write a chain in one atomic, conditional write.
@@ -45,11 +44,9 @@ class ChainStore(Protocol):
         Raises:
             ConflictError: The stored state is another one.
         """
-        ...
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Find spilled marks of a chain consistently; return key to checksum of those found."""
-        ...
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """Copy marks out of a chain; safe to repeat.
@@ -59,7 +56,6 @@ class ChainStore(Protocol):
             marks: Concatenated marks.
             until: Time until which they must be kept, milliseconds since the epoch.
         """
-        ...
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
         """Keep all spilled marks of a chain at least until a time; safe to repeat.
@@ -68,11 +64,9 @@ class ChainStore(Protocol):
             chain: The chain as it was read.
             until: Milliseconds since the epoch.
         """
-        ...
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
         """Yield pages of tags whose `Chain.due_at` has passed; some may be handled or gone."""
-        ...
 
 
 class Publisher(Protocol):
@@ -81,7 +75,6 @@ class Publisher(Protocol):
     @property
     def batch_size(self) -> int:
         """Most events of one call."""
-        ...
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         """Publish the events of finished chains in one call.
@@ -94,7 +87,6 @@ class Publisher(Protocol):
             `xorack.core.delivery.Refusal` if the service is well and refuses this chain's event.
             Empty if all events were accepted. Never raises for a failed call.
         """
-        ...
 
 
 class DeadLetters(Protocol):
@@ -106,4 +98,3 @@ class DeadLetters(Protocol):
         Returns:
             The positions of those that were not sent. Never raises for a failed call.
         """
-        ...

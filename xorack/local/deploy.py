@@ -22,8 +22,8 @@ from xorack.local.embedded import Client, EmbeddedAWS, fetch
 from xorack.local.isolation import ACCOUNT, REGION
 
 _PSEUDO_PARAMETERS = {"AccountId": ACCOUNT, "Region": REGION, "Partition": "aws"}
-_PARAMETERS = {"/cdk-bootstrap/": "30"}
-"""Values of the SSM parameters that exist in every account, by the beginning of their paths."""
+_BOOTSTRAP, _BOOTSTRAP_VERSION = "/cdk-bootstrap/", "30"
+"""The SSM parameters of `cdk bootstrap`: the beginning of their paths, and their value."""
 _CREATE_SECONDS = 120
 _POLL_SECONDS = 0.25
 
@@ -86,21 +86,13 @@ class Usage:
     writes: int
 
 
-def deploy(
-    aws: EmbeddedAWS,
-    template: Path,
-    *,
-    name: str = "xorack",
-    parameters: Mapping[str, str] | None = None,
-) -> Stack:
+def deploy(aws: EmbeddedAWS, template: Path, *, name: str = "xorack") -> Stack:
     """Deploy a synthesised template and wait until its resources exist.
 
     Args:
         aws: The embedded AWS, started.
         template: The template's file, in a cloud assembly with its `*.assets.json`.
         name: Name of the stack.
-        parameters: Values of the SSM parameters that the template names, by path. Those of
-            `cdk bootstrap` have values already.
 
     Raises:
         LocalError: The deployment failed; the message has the reasons from the stack's events.
@@ -112,7 +104,7 @@ def deploy(
     bucket = _upload_assets(aws, template.parent)
     key = f"{name}.template.json"
     aws.client("s3").put_object(Bucket=bucket, Key=key, Body=template.read_bytes())
-    values = _put_parameters(aws, content.get("Parameters", {}), parameters or {})
+    values = _put_parameters(aws, content.get("Parameters", {}))
     stack = _create(aws, name, f"{aws.endpoint_url}/{bucket}/{key}", values)
     resources = aws.client("cloudformation").describe_stack_resources(StackName=name)
     physical: dict[str, dict[str, str]] = {}
@@ -166,23 +158,19 @@ def _zip(directory: Path) -> bytes:
     return packed.getvalue()
 
 
-def _put_parameters(
-    aws: EmbeddedAWS, parameters: Mapping[str, Any], values: Mapping[str, str]
-) -> dict[str, str]:
+def _put_parameters(aws: EmbeddedAWS, parameters: Mapping[str, Any]) -> dict[str, str]:
     """Put the template's SSM parameters and return their paths, by the template's names."""
     paths = {}
     for name, parameter in parameters.items():
         if not parameter["Type"].startswith("AWS::SSM::Parameter::Value"):
             continue
         path = parameter.get("Default", "")
-        common = (value for start, value in _PARAMETERS.items() if path.startswith(start))
-        value = values.get(path) or next(common, None)
-        if value is None:
-            raise LocalError(f"the template names the SSM parameter {path}: pass its value")
+        if not path.startswith(_BOOTSTRAP):
+            raise LocalError(f"the template names the SSM parameter {path}, which does not exist")
         # Nobody but AWS may write below /aws.
         paths[name] = f"/local{path}"
         aws.client("ssm").put_parameter(
-            Name=paths[name], Value=value, Type="String", Overwrite=True
+            Name=paths[name], Value=_BOOTSTRAP_VERSION, Type="String", Overwrite=True
         )
     return paths
 

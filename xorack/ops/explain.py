@@ -20,7 +20,7 @@ from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
 
-__all__ = ["ROOT", "Cause", "RunExplanation", "causes", "explain_run", "name_text", "names_in"]
+__all__ = ["ROOT", "Cause", "RunExplanation", "causes", "explain_run", "names_in"]
 
 ROOT = "the chain's own unit: its first step did not end"
 _MOST_CHAINS = 20_000
@@ -219,14 +219,7 @@ def _properties(chain: Chain, begin: int) -> dict[str, Any]:
     for name, value in detail.items():
         if isinstance(value, (str, int, float, bool)):
             properties[f"detail {name}"] = value
-    return _Absent({f"part {n}": part for n, part in enumerate(parts, 2)} | properties)
-
-
-class _Absent(dict[str, Any]):
-    """Properties of a chain: one that it lacks is None."""
-
-    def __missing__(self, name: str) -> None:
-        return None
+    return {f"part {n}": part for n, part in enumerate(parts, 2)} | properties
 
 
 def _time(at: int | None) -> datetime | None:
@@ -253,12 +246,9 @@ def names_in(
     tag = status.chain.tag
     root = root or (tag,)
     names = names_of(status.outstanding, candidates, *root)
+    texts = {
+        unit: name if name is None or isinstance(name, str) else json.dumps(name, default=str)
+        for unit, name in names.items()
+    }
     own = f"{unit_id(*root):016x}"
-    return {unit: name_text(name, unit == own) for unit, name in names.items()}
-
-
-def name_text(name: Candidate | None, is_root: bool = False) -> str | None:
-    """Return a unit's name as text."""
-    if name is None or is_root:
-        return ROOT if is_root else None
-    return name if isinstance(name, str) else json.dumps(name, default=str)
+    return texts | ({own: ROOT} if own in texts else {})

@@ -142,6 +142,10 @@ class Redrive:
         # An ARN and a URL both end in account and name.
         return target.split(":")[-2:] == self.queue_url.split("/")[-2:]
 
+    def count(self) -> int:
+        """Return SQS's approximate number of dead-lettered messages, without a receive."""
+        return int(self._attribute(self.dead_letters_url, "ApproximateNumberOfMessages"))
+
     def survey(
         self, selector: Selector | None = None, *, limit: int = 1000, keep: int = 0
     ) -> Survey:
@@ -176,8 +180,7 @@ class Redrive:
             self._release(list(handles.values()))
         survey.total = len(handles)
         if not survey.complete:
-            count = self._attribute(self.dead_letters_url, "ApproximateNumberOfMessages")
-            survey.total = max(survey.total, int(count))
+            survey.total = max(survey.total, self.count())
         return survey
 
     def move(

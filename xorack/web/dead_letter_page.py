@@ -42,6 +42,16 @@ class Sample:
     messages: tuple[DeadMessage, ...]
     total: int
 
+    @property
+    def sentence(self) -> str:
+        """The number of messages, in words."""
+        read = len(self.messages)
+        if not read:
+            return "No dead-lettered messages."
+        if read < self.total:
+            return f"{read} of about {self.total:,} dead-lettered messages."
+        return f"{plural(read, 'dead-lettered message')}."
+
 
 def read_sample(queue_url: str, client: Any, retention_ms: int) -> Sample:
     """Read some messages and hide none of them from others; SQS counts it as a receive.
@@ -76,7 +86,8 @@ def read_sample(queue_url: str, client: Any, retention_ms: int) -> Sample:
 
 def render_sample(sample: Sample, limit: int, theme: Theme = "light") -> str:
     """Render a sample as HTML: the counts by reason, and the first messages as a whole."""
-    return html_page(_summary(sample) + render_messages(sample, limit), theme)
+    summary = f'<p>{sample.sentence} <span class="faint">{rfc3339(sample.at)}</span></p>'
+    return html_page(summary + render_messages(sample, limit), theme)
 
 
 def render_messages(sample: Sample, limit: int, actions: Actions | None = None) -> str:
@@ -91,17 +102,6 @@ def render_messages(sample: Sample, limit: int, actions: Actions | None = None) 
         parts.append(f'<p class="faint">and {plural(len(more), "more reason")}</p>')
     parts += [_details(message, sample.at, actions) for message in sample.messages[:limit]]
     return "".join(parts)
-
-
-def _summary(sample: Sample) -> str:
-    read, total = len(sample.messages), sample.total
-    if not read:
-        text = "No dead-lettered messages."
-    elif read < total:
-        text = f"{read} of about {total:,} dead-lettered messages."
-    else:
-        text = f"{plural(read, 'dead-lettered message')}."
-    return f'<p>{text} <span class="faint">{rfc3339(sample.at)}</span></p>'
 
 
 def _row(group: Group, sample: Sample, actions: Actions | None) -> str:

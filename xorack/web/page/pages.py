@@ -304,16 +304,11 @@ def letters_page(frame: Frame, sample: Sample, token: str, notice: str = "") -> 
     def actions(messages: Sequence[DeadMessage]) -> str:
         return _form(messages, token)
 
-    read, total = len(sample.messages), sample.total
-    text = f"{plural(read, 'dead-lettered message')}."
-    if not read:
-        text = "No dead-lettered messages."
-    elif read < total:
-        text = f"{read} of about {total:,} dead-lettered messages."
+    read = len(sample.messages)
     kind = "findings" if read else "nothing"
     done = f'<p class="notice">{escaped(notice)}</p>' if notice else ""
     content = (
-        f'<h1 class="unseen">Dead letters</h1>{done}<p class="{kind}">{text}</p>'
+        f'<h1 class="unseen">Dead letters</h1>{done}<p class="{kind}">{sample.sentence}</p>'
         f"{render_messages(sample, read, actions)}"
     )
     return frame.page(

@@ -6,7 +6,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -43,10 +43,9 @@ class Response(NamedTuple):
 class DeadLetters:
     """A dead-letter queue, read and changed by one caller at a time: a reader hides messages."""
 
-    def __init__(self, redrive: Redrive, client: Any) -> None:
-        """Use the queues of a redrive, and a boto3 SQS client."""
+    def __init__(self, redrive: Redrive) -> None:
+        """Use the queues of a redrive."""
         self._redrive = redrive
-        self._client = client
         self._lock = threading.Lock()
         self._count = 0
 
@@ -57,7 +56,7 @@ class DeadLetters:
         """
         if self._lock.acquire(blocking=False):
             try:
-                self._count = self._read_count()
+                self._count = self._redrive.count()
             finally:
                 self._lock.release()
         return self._count
@@ -69,16 +68,9 @@ class DeadLetters:
             The messages, and the result of `count` before: another one means new messages.
         """
         with self._lock:
-            count = self._count = self._read_count()
+            count = self._count = self._redrive.count()
             survey = self._redrive.survey(limit=MESSAGES, keep=MESSAGES)
         return Sample(milliseconds(), tuple(survey.messages), survey.total), count
-
-    def _read_count(self) -> int:
-        name = "ApproximateNumberOfMessages"
-        response = self._client.get_queue_attributes(
-            QueueUrl=self._redrive.dead_letters_url, AttributeNames=[name]
-        )
-        return int(response["Attributes"][name])
 
     def retry(self, ids: Sequence[str]) -> str:
         """Send messages back to the queue; return what was done.
