@@ -114,7 +114,7 @@ def test_a_job_that_loses_rows(run, name):
     expected = (
         "the output has 154 units of 'lines', but not those"
         if written == ALL
-        else f"{written} of {ALL} units of 'lines' are in the output: nothing was sent"
+        else f"{written} of {ALL} units of 'lines' are in the output: what differs"
     )
     assert str(told).startswith(expected)
     assert stamped(run.sent()) == set()
@@ -202,7 +202,7 @@ def test_chains_that_differ_are_named(run, copied):
     chains = f"{tag(2)} (0 of 2), {tag(6)} (96 of 120)"
     assert first == (
         "128 of 154 units of 'lines' are in the output, and 2 of 6 chains differ: "
-        f"nothing was sent for what differs; chains: {chains}"
+        f"what differs is not finished; chains: {chains}"
     )
     assert why == told.why
     assert counts == "26 of 26 missing rows can be named, by order, sku"

@@ -224,8 +224,9 @@ class TrackedRows(Rows):
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given.
             StateError: This run and name has no record of a start.
-            OutputDiffersError: The job lost rows, or has too many. Nothing was sent for the chains
-                that differ; without columns that tell chains apart, for none.
+            OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
+                Chains that differ are not finished, but noted on; without columns that tell
+                chains apart, none is finished.
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
