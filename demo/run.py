@@ -229,9 +229,11 @@ class Demo:
         return events
 
     def _source(self, database: Database) -> dict[str, object]:
+        """Return the options of a job that reads the database."""
         return {"database": database.folder, "encoding": self.encoding}
 
     def _folders(self, *names: str) -> dict[str, Path]:
+        """Return the options of a job that name its folders."""
         return {name: self.work / name for name in names}
 
     def _run_job(

@@ -144,12 +144,9 @@ class Chain:
         return max(deadline, self.deadline or 0)
 
     def with_late(self, repeated: int, late: int, now: int) -> Chain:
-        """Return the ended chain after it counted what came afterwards.
+        """Return the ended chain after it counted late requests.
 
-        Args:
-            repeated: Creates of the same content as the chain's.
-            late: Late requests.
-            now: Milliseconds since the epoch.
+        `repeated` are creates of the same content as the chain's; `late` are others.
         """
         assert self.final, "what comes before the end is applied, not counted"
         assert min(repeated, late) >= 0
@@ -176,9 +173,7 @@ class Chain:
     def without_marks(self, spilled: bytes, until: int) -> Chain:
         """Return the chain without the marks at the head of its list, which were spilled.
 
-        Args:
-            spilled: The marks.
-            until: Time until which they are kept.
+        The spilled marks are kept until the time `until`.
         """
         assert len(spilled) % MARK_BYTES == 0, "marks leave whole"
         assert self.marks.startswith(spilled), "the oldest marks leave first"

@@ -71,9 +71,7 @@ def _bucket(level: int, key: bytes) -> Bucket:
 def bucket_for(spilled: int, key: bytes) -> Bucket:
     """Return the bucket into which a chain spills the mark of this key next.
 
-    Args:
-        spilled: The number of marks that the chain has spilled before.
-        key: The mark's key, or the mark.
+    `spilled` is the number of marks that the chain has spilled before. The key may be a whole mark.
     """
     return _bucket(_level(spilled), key)
 

@@ -83,11 +83,7 @@ def read_chains(
     If the table is larger, the index of deadlines brings the most urgent chains to the first page,
     wherever they are. With a prefix only the searched part counts, as the index cannot search.
 
-    Args:
-        store: The table.
-        query: The chains to read.
-        shown: Most chains of the page.
-        searched: Most items to read.
+    The page has at most `shown` chains; at most `searched` items are read for it.
 
     Raises:
         UnavailableError: A retry may help.

@@ -93,9 +93,7 @@ class DeadMessage:
     def read(cls, message: dict[str, Any], oldest: int = 0) -> DeadMessage:
         """Read a message of SQS's ReceiveMessage, received with all its attributes.
 
-        Args:
-            message: The message.
-            oldest: Messages that were first sent before this time are expired.
+        A message that was first sent before the time `oldest` is expired.
         """
         system = message.get("Attributes", {})
         attributes = {
@@ -169,7 +167,7 @@ class DeadMessage:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the message as a JSON object; its body is the text as it stands."""
+        """Return the message as a JSON object; ``body`` is its text, not parsed."""
         field, value = self.offending or (None, None)
         return {
             "id": self.id,
@@ -243,8 +241,7 @@ def add_to_groups(
 def corrected(lines: Iterable[str]) -> tuple[list[Request], list[str]]:
     """Read the requests of messages, one JSON object a line, and what is wrong with each line.
 
-    Args:
-        lines: Bodies, or objects with a ``body``, such as `DeadMessage.to_json` returns.
+    A line is a body, or an object with a ``body``, such as `DeadMessage.to_json` returns.
     """
     requests: list[Request] = []
     problems: list[str] = []

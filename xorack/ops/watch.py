@@ -72,8 +72,7 @@ class ChainWatcher:
     def poll(self, *, count: bool = False) -> WatchUpdate:
         """Read the watched chains once; raise UnavailableError if a retry may help.
 
-        Args:
-            count: Count the run, though chains of it are unfinished.
+        With `count`, count the run even if chains of it are unfinished.
         """
         return self._poll_named() if self.tags else self._poll_nearest(count)
 

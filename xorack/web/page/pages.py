@@ -61,13 +61,9 @@ class Frame:
     letters: int | None = None
 
     def page(self, title: str, content: str, current: str = "", **data: object) -> bytes:
-        """Return a whole page.
+        """Return a whole page, of a title and content in HTML.
 
-        Args:
-            title: Its title, as HTML.
-            content: Its content, as HTML.
-            current: The address of its entry in the navigation.
-            **data: Attributes for the page's script.
+        `current` is the address of its entry in the navigation; `data` is for the page's script.
         """
         count = "" if self.letters is None else f' <span class="count">{self.letters:,}</span>'
         links = "".join(
@@ -292,13 +288,9 @@ def _json(value: Any) -> str:
 
 
 def letters_page(frame: Frame, sample: Sample, token: str, notice: str = "") -> bytes:
-    """Render a sample of the dead-lettered messages, with buttons.
+    """Render a sample of the dead-lettered messages, with buttons; `notice` is what one has done.
 
-    Args:
-        frame: The frame.
-        sample: The messages.
-        token: The token that the server expects of a form.
-        notice: What a button has done.
+    The server expects the token from a form.
     """
 
     def actions(messages: Sequence[DeadMessage]) -> str:
