@@ -276,7 +276,7 @@ class Demo:
 
 
 def java_options(size: int, environ: Mapping[str, str]) -> str:
-    """Return JDK_JAVA_OPTIONS for jobs on a database of so many bytes; the caller's come last."""
+    """Return JDK_JAVA_OPTIONS for a database of `size` bytes; the caller's options come last."""
     first = ["-XX:TieredStopAtLevel=1"] if size <= _SMALL_BYTES else []
     return " ".join([*first, *environ.get("JDK_JAVA_OPTIONS", "").split()])
 

@@ -289,7 +289,7 @@ def _rows_of_dead_letters(resources: Resources) -> list[_Row]:
             name="DeadLettersNew",
             group=TICKET,
             # SQS counts no message as sent that it moves there itself, so the number has to grow.
-            # Whoever looks at messages hides them. Before the first message there is no data.
+            # A reader hides messages for a time. Before the first message there is no data.
             metric="DIFF(FILL(FILL(visible + hidden, REPEAT), 0))",
             metrics={
                 "visible": queue.metric_approximate_number_of_messages_visible(),

@@ -56,7 +56,7 @@ class Bucket(NamedTuple):
 
 
 def _level(spilled: int) -> int:
-    """Return the level that is filled after so many spilled marks."""
+    """Return the level of the next mark, after a number of spilled marks."""
     level, full = 0, _BUCKET_MARKS
     while spilled >= full:
         level += 1
@@ -82,7 +82,7 @@ def buckets_of(spilled: int, key: bytes) -> Iterator[Bucket]:
 
 
 def all_buckets(spilled: int) -> Iterator[Bucket]:
-    """Yield all buckets that a chain may have after so many spilled marks."""
+    """Yield all buckets that a chain may have after a number of spilled marks."""
     for level in range(_level(spilled) + 1):
         yield from (Bucket(level, number) for number in range(_GROWTH**level))
 

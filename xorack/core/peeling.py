@@ -133,7 +133,7 @@ class _Table:
 
     @property
     def promising(self) -> bool:
-        """True if so many cells are empty that a search may succeed."""
+        """True if enough cells are empty for a search to succeed."""
         return self.left < _MOST_FULL * (len(self.words) - 1)
 
     def support(self, y: int) -> tuple[int, int]:
@@ -219,7 +219,7 @@ class _Table:
         return before
 
     def undo(self, length: int) -> None:
-        """Go back to where the log had this length."""
+        """Undo all removals after the first `length` of the log."""
         undone = self.log[length:]
         for y in undone:
             self.remove(y)

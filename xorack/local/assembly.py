@@ -76,7 +76,7 @@ def synthesise(
     The folder is emptied first; `run` runs the child process.
 
     Returns:
-        The template, and whether the folder had it, made of the sources as they are now.
+        The template, and True if the folder already had the template of the current sources.
 
     Raises:
         LocalError: The synthesis left no template.

@@ -114,16 +114,16 @@ def read_chains(
     elif part.after:
         more = Query(query.group, query.prefix, part.after)
     return ChainPage(
-        at,
-        query,
-        tuple(chosen[query.skip : end]),
-        counts,
-        part.read,
-        more,
-        not query.after and not part.after,
-        sum(one.chain.event_pending for one in found.values()),
-        tuple(invalid.values()),
-        tuple(causes([*found.values()]) if counts["failed"] else ()),
+        at=at,
+        query=query,
+        chains=tuple(chosen[query.skip : end]),
+        counts=counts,
+        searched=part.read,
+        more=more,
+        whole=not query.after and not part.after,
+        event_pending=sum(one.chain.event_pending for one in found.values()),
+        invalid=tuple(invalid.values()),
+        causes=tuple(causes([*found.values()]) if counts["failed"] else ()),
     )
 
 

@@ -124,23 +124,23 @@ class DeadMessage:
             bodies = [*pack(requests), *(entry.body for entry in invalid)]
         tags = [request.tag for request in requests] + (_tags(text) if invalid else [])
         return cls(
-            message["MessageId"],
-            message["ReceiptHandle"],
-            queued_at,
-            sent_at,
-            kind,
-            error if error is not None or requests else reason,
-            _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
-            tuple(dict.fromkeys(tags)),
-            text,
-            tuple(bodies),
-            system.get("MessageGroupId"),
-            attributes.get("message_id") or message["MessageId"],
+            id=message["MessageId"],
+            handle=message["ReceiptHandle"],
+            queued_at=queued_at,
+            sent_at=sent_at,
+            kind=kind,
+            error=error if error is not None or requests else reason,
+            reason=_QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
+            tags=tuple(dict.fromkeys(tags)),
+            body=text,
+            bodies=tuple(bodies),
+            group=system.get("MessageGroupId"),
+            message_id=attributes.get("message_id") or message["MessageId"],
             # SQS itself keeps the sender of a message that it moves.
-            attributes.get("sender") or (system.get("SenderId") if error is None else None),
-            None if error is None else queued_at,
-            _number(system.get("ApproximateFirstReceiveTimestamp")),
-            _number(system.get("ApproximateReceiveCount")),
+            sender=attributes.get("sender") or (system.get("SenderId") if error is None else None),
+            rejected_at=None if error is None else queued_at,
+            first_received_at=_number(system.get("ApproximateFirstReceiveTimestamp")),
+            receives=_number(system.get("ApproximateReceiveCount")),
         )
 
     @property

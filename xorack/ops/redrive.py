@@ -151,7 +151,7 @@ class Redrive:
 
         Args:
             selector: The messages to report; by default all.
-            limit: Stop after about so many messages, selected or not.
+            limit: Stop after about this number of messages, selected or not.
             keep: Most messages to return as a whole.
         """
         survey = Survey([], 0, complete=True, selector=selector or Selector())
@@ -233,7 +233,7 @@ class Redrive:
         progress: Callable[[int], None],
         most: int | None = None,
     ) -> MoveResult:
-        """Forward and delete the chosen messages of the queue, at most so many."""
+        """Forward and delete the chosen messages of the queue, at most `most` of them."""
         held, done = drain.held, drain.done
         try:
             for messages in self._receive():

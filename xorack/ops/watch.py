@@ -89,7 +89,7 @@ class ChainWatcher:
         update = replace(self._update(snapshot, statuses), not_found=not_found)
         counts = ChainCounts()
         for status in (*update.ended, *unfinished):
-            counts.add_chain(status)
+            counts.add(status.chain.status, status.chain.tag, status.reason)
         for error in invalid:
             counts.add_invalid(error)
         for tag in not_found:

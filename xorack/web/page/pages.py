@@ -121,7 +121,7 @@ def chains_page(frame: Frame, page: ChainPage, names: Names) -> bytes:
         for group in ("", *GROUPS)
     )
     hidden = f'<input type="hidden" name="group" value="{query.group}">' if query.group else ""
-    view = ChainView("Deadline or end", _chain_address, names)
+    view = ChainView("Deadline or end", lambda tag: f"chain?{urlencode({'tag': tag})}", names)
     parts = [
         '<h1 class="unseen">Chains</h1><div class="bar-of-tools">'
         f'<nav class="tabs" aria-label="Status">{tabs}</nav>'
@@ -194,10 +194,6 @@ def _address(query: Query) -> str:
     if query.skip:
         given["skip"] = str(query.skip)
     return escaped(f"./?{urlencode(given)}" if given else "./")
-
-
-def _chain_address(tag: str) -> str:
-    return f"chain?{urlencode({'tag': tag})}"
 
 
 # -- one chain ---------------------------------------------------------------------------------
