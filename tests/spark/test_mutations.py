@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.acker import Acker
-from tests.spark.orders import LINES, SIZES, Run, as_set, part_files, tag
+from tests.spark.orders import LINES, SIZES, UNITS, Run, as_set, part_files, tag
 from tests.support.queue_server import QueueServer
 from xorack.errors import ArgumentError, OutputDiffersError
 
@@ -114,10 +114,10 @@ def test_a_job_that_loses_rows(run, name):
     expected = (
         "the output has 154 units of 'lines', but not those"
         if written == ALL
-        else f"{written} of {ALL} units of 'lines' are in the output: nothing was sent"
+        else f"{written} of {ALL} units of 'lines' are in the output: what differs"
     )
     assert str(told).startswith(expected)
-    assert run.queue.bodies == []
+    assert stamped(run.sent()) == set()
 
 
 FILES = {
@@ -132,11 +132,20 @@ FILES = {
 
 @pytest.mark.parametrize("name", by_day_or_night(FILES))
 def test_written_files_that_are_damaged(run, copied, name):
+    """The output tells skus apart: what it lacks is noted on the chains, by name, and why."""
     path = copied("by_sku")
     FILES[name](part_files(path))
-    with pytest.raises(OutputDiffersError, match=r"\d+ of 154 units of 'lines' are in the output"):
+    expected = r"\d+ of 154 units of 'lines' are in the output"
+    with pytest.raises(OutputDiffersError, match=expected) as caught:
         run.rows.finish(str(path))
-    assert run.queue.bodies == []
+    notes, found = as_set(run.sent()).values(), caught.value.found
+    assert {request.op for request in notes} <= {"note"}
+    assert bool(notes) == (found.missing > 0)
+    if notes:
+        named = {(row["order"], row["line"]) for row in found.rows.collect()}
+        assert {UNITS[id] for note in notes for id in note.missing} == named
+        assert all(note.text.endswith(f"; {caught.value.why}") for note in notes)
+        assert sum(note.missing_count for note in notes) == found.missing
 
 
 @pytest.mark.parametrize("rest", ["nothing", "an empty folder"])
@@ -147,7 +156,7 @@ def test_all_files_lost(run, copied, rest):
         path.mkdir()
     with pytest.raises(ArgumentError, match=rf"^written: '{path}' cannot be read: .*$"):
         run.rows.finish(str(path))
-    assert run.queue.bodies == []
+    assert stamped(run.sent()) == set()
 
 
 def test_a_file_lost_that_spark_has_in_its_cache(run, copied):
@@ -167,12 +176,12 @@ def test_yesterdays_output_in_place_of_todays(run):
     run.write(yesterday.bill(run.read()), "yesterdays_bills")
     with pytest.raises(OutputDiffersError, match=r"the output has 154 units .* but not those"):
         run.rows.finish(str(run.root / "yesterdays_bills"))
-    assert run.queue.bodies == []
+    assert stamped(run.sent()) == set()
     # Left in place, under today's: a table that was meant to be overwritten.
     both = [str(run.root / name) for name in ("by_sku", "yesterdays_bills")]
     with pytest.raises(OutputDiffersError, match="308 of 154 units"):
         run.rows.finish(both)
-    assert run.queue.bodies == []
+    assert stamped(run.sent()) == set()
 
 
 def test_chains_that_differ_are_named(run, copied):
@@ -193,7 +202,7 @@ def test_chains_that_differ_are_named(run, copied):
     chains = f"{tag(2)} (0 of 2), {tag(6)} (96 of 120)"
     assert first == (
         "128 of 154 units of 'lines' are in the output, and 2 of 6 chains differ: "
-        f"nothing was sent for what differs; chains: {chains}"
+        f"what differs is not finished; chains: {chains}"
     )
     assert why == told.why
     assert counts == "26 of 26 missing rows can be named, by order, sku"
@@ -243,4 +252,4 @@ def test_nobody_can_say_what_was_read(run):
     by_sku = frame_run.bill(run.read().where("line > 1"))
     with pytest.raises(OutputDiffersError, match=r"148 of 154 .* no rows= says what this job read"):
         frame_run.rows.finish(by_sku)
-    assert run.queue.bodies == []
+    assert stamped(run.sent()) == set()

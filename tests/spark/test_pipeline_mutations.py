@@ -150,7 +150,7 @@ def test_a_repair_whose_counts_are_damaged(
     with monkeypatch.context() as patch:
         patch.setattr(repair, "read", damaged_read(damage, tmp_path / "n" / "counts"))
         assert again() == 1
-    assert "nothing was sent for what differs" in capfd.readouterr().err
+    assert "what differs is not finished" in capfd.readouterr().err
     acker = Acker(queue.bodies)
     assert acker.statuses() == {"open": 3}
     assert again() == 0
@@ -169,7 +169,7 @@ def test_a_stream_whose_counts_are_damaged(spark, queue, tmp_path, capfd, monkey
         folder = tmp_path / "out" / "counts" / "batch=0"
         patch.setattr(stream, "read", damaged_read(damage, folder))
         assert job() == 1
-    assert "nothing was sent for what differs" in capfd.readouterr().err
+    assert "what differs is not finished" in capfd.readouterr().err
     acker = Acker(queue.bodies)
     assert acker.statuses() == {"open": 3}
     assert job() == 0

@@ -97,3 +97,22 @@ def test_what_came_after_the_end_is_told():
     assert counts.items() <= chain.to_json().items()
     assert "3 late requests" in screen.cells(chain)["REASON"]
     assert status().after_end == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [
+        ({"resume": '{"lambda":"i"}'}, None),
+        ({"resume": '{"lambda":"i"}', "resume_pending": True}, "pending"),
+        (
+            {"resume": '{"lambda":"i"}', "resume_pending": True, "refused_at": 0},
+            "pending, refused since 1970-01-01T00:00:00.000Z",
+        ),
+        ({"resumed_at": 5, "refused_at": 0}, "done, 1970-01-01T00:00:00.005Z"),
+        ({"resume_failed": "AccessDenied\x1b", "refused_at": 0}, "failed: AccessDenied\\x1b"),
+    ],
+)
+def test_the_state_of_a_callback_is_shown(capsys, state, shown):
+    screen.print_status(ChainStatus(Chain("t", b"\0", "acked", ended_at=1, **state), 2), {})
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert dict(line for line in lines if len(line) == 2).get("resume") == shown

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from xorack.acker.reading import ChainReader
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import UNLIMITED, Budget
@@ -73,7 +74,7 @@ class CachedChain:
     verified: bool
 
 
-class ChainWriter:
+class ChainWriter(ChainReader):
     """Applies requests and other changes to stored chains. Threads may share one.
 
     Attributes:
@@ -89,65 +90,14 @@ class ChainWriter:
         budget: Budget = UNLIMITED,
         limits: Limits | None = None,
     ) -> None:
-        """Use a store.
-
-        Args:
-            store: The store of the chains.
-            clock: Returns milliseconds since the epoch.
-            policy: The limits of retries.
-            budget: The time of reads and writes.
-            limits: Times that all chains share.
-        """
-        self._store = store
-        self._clock = clock
-        self._policy = policy or RetryPolicy()
-        self._budget = budget
+        """Write within the times that all chains share; see `ChainReader`."""
+        super().__init__(store, clock, policy or RetryPolicy(), budget)
         self._limits = limits or Limits()
         self.stats = WriteStats()
-
-    def now(self) -> int:
-        """Return milliseconds since the epoch."""
-        return self._clock()
 
     def oldest(self) -> int:
         """Return the time before which a chain may have ended whose tombstone is gone."""
         return self._clock() - self._limits.retention_ms
-
-    def has_time(self) -> bool:
-        """Return True if a write may start."""
-        return self._budget.left() > 0
-
-    def read(self, tags: Sequence[str], *, attempts: int) -> dict[str, Chain]:
-        """Read chains, see `xorack.core.ports.ChainStore.read`.
-
-        Raises:
-            UnavailableError: The attempts or the time are used up.
-        """
-        retry = replace(self._policy, attempts=attempts).start(self._budget)
-        while True:
-            try:
-                return self._store.read(tags)
-            except UnavailableError:
-                if not retry.again():
-                    raise
-
-    def due_pages(self, *, attempts: int) -> Iterator[list[str]]:
-        """Yield the pages of due chains, again from the first one if a page cannot be read.
-
-        Most chains of earlier pages are not due any more then. Raises as `read`.
-        """
-        policy = replace(self._policy, attempts=attempts)
-        retry = policy.start(self._budget)
-        while True:
-            try:
-                for page in self._store.due_pages(self._clock()):
-                    retry = policy.start(self._budget)
-                    yield page
-            except UnavailableError:
-                if not retry.again():
-                    raise
-            else:
-                return
 
     def apply(
         self,

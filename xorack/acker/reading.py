@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from xorack.aws.retry import RetryPolicy
+from xorack.core.budget import Budget
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChainError
+from xorack.core.errors import NotAChainError, UnavailableError
+from xorack.core.ports import ChainStore
 
-__all__ = ["read_valid"]
+__all__ = ["ChainReader", "read_valid"]
 
 
 def read_valid(
@@ -36,3 +40,63 @@ def read_valid(
             return []
         return [chain for tag in tags for chain in read_valid(read, [tag], on_invalid)]
     return [chains[tag] for tag in tags if tag in chains]
+
+
+class ChainReader:
+    """Reads chains from a store within the time of a step."""
+
+    def __init__(
+        self, store: ChainStore, clock: Callable[[], int], policy: RetryPolicy, budget: Budget
+    ) -> None:
+        """Use a store.
+
+        Args:
+            store: The store of the chains.
+            clock: Returns milliseconds since the epoch.
+            policy: The limits of retries.
+            budget: The time of calls.
+        """
+        self._store = store
+        self._clock = clock
+        self._policy = policy
+        self._budget = budget
+
+    def now(self) -> int:
+        """Return milliseconds since the epoch."""
+        return self._clock()
+
+    def has_time(self) -> bool:
+        """Return True if a call may start."""
+        return self._budget.left() > 0
+
+    def read(self, tags: Sequence[str], *, attempts: int) -> dict[str, Chain]:
+        """Read chains, see `xorack.core.ports.ChainStore.read`.
+
+        Raises:
+            UnavailableError: The attempts or the time are used up.
+        """
+        retry = replace(self._policy, attempts=attempts).start(self._budget)
+        while True:
+            try:
+                return self._store.read(tags)
+            except UnavailableError:
+                if not retry.again():
+                    raise
+
+    def due_pages(self, *, attempts: int) -> Iterator[list[str]]:
+        """Yield the pages of due chains, again from the first one if a page cannot be read.
+
+        Most chains of earlier pages are not due any more then. Raises as `read`.
+        """
+        policy = replace(self._policy, attempts=attempts)
+        retry = policy.start(self._budget)
+        while True:
+            try:
+                for page in self._store.due_pages(self._clock()):
+                    retry = policy.start(self._budget)
+                    yield page
+            except UnavailableError:
+                if not retry.again():
+                    raise
+            else:
+                return

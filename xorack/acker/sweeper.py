@@ -16,7 +16,7 @@ from itertools import zip_longest
 from xorack.acker.chain_writer import ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
-from xorack.acker.reading import read_valid
+from xorack.acker.reading import ChainReader, read_valid
 from xorack.aws.log import log_chain, log_failures
 from xorack.core.chain import EVENT, Chain
 from xorack.core.errors import NotAChainError, UnavailableError
@@ -189,7 +189,7 @@ class Sweeper:
             yield
 
     def _read(
-        self, step: ChainWriter | Outbox, tags: Sequence[str], result: SweepResult
+        self, step: ChainReader | Outbox, tags: Sequence[str], result: SweepResult
     ) -> list[Chain]:
         """Read the valid chains, with retries, within the time of a step."""
         problems: dict[str, str] = {}
@@ -203,7 +203,7 @@ class Sweeper:
         return chains
 
 
-def _stop(step: ChainWriter | Outbox, error: UnavailableError) -> None:
+def _stop(step: ChainReader | Outbox, error: UnavailableError) -> None:
     """Raise the cause of an error unless it is that the step has no time left."""
     if step.has_time():
         raise error.cause from error

@@ -163,7 +163,7 @@ def _callback(chain: Chain) -> str:
         return f"failed: {printable(chain.resume_failed)}"
     if chain.resumed_at is not None:
         return f"done, {rfc3339(chain.resumed_at)}"
-    since = f", refused since {rfc3339(chain.refused_at)}" if chain.refused_at else ""
+    since = f", refused since {rfc3339(chain.refused_at)}" if chain.refused_at is not None else ""
     return f"pending{since}" if chain.resume_pending else ""
 
 

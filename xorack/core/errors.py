@@ -212,7 +212,7 @@ class OutputDiffersError(StateError):
         if written == started:
             count = f"the output has {written:,} units of {name!r}, but not those that were started"
         which = f"; chains: {', '.join(chains)}" if chains else ""
-        first = f"{count}{differing}: nothing was sent for what differs{which}"
+        first = f"{count}{differing}: what differs is not finished{which}"
         super().__init__("\n".join([first, *report]))
         self.started = started
         self.written = written

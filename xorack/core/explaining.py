@@ -56,6 +56,8 @@ class Finding:
     @property
     def nats(self) -> float:
         """How much a missing row tells for the condition: relative entropy, in nats."""
+        if self.missing <= self.all:
+            return 0.0
         parts = ((self.missing, self.all), (1 - self.missing, 1 - self.all))
         return sum(p * math.log(p / max(q, 1e-12)) for p, q in parts if p > 0)
 

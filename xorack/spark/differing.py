@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xorack.core.errors import OutputDiffersError
 from xorack.spark.messages import one_line
-from xorack.spark.missing import resolve
+from xorack.spark.missing import MissingRows, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,7 +45,8 @@ def output_differs(
     try:
         found = resolve(rows, source[1], proof.outputs, numbers)
         missing, why = found.looked.rows, found.explain().sentence
-        report = [*filter(None, [why]), str(found), *_examples(rows, missing, "missing")]
+        report = [*filter(None, [*_causes(rows, proof, found), why]), str(found)]
+        report += _examples(rows, missing, "missing")
         report += _examples(rows, found.looked.doubled, "doubled")
     except Exception as problem:  # noqa: BLE001 - that it differs is known, and is told
         report = [f"which rows differ could not be found: {one_line(problem)}"]
@@ -57,6 +58,20 @@ def output_differs(
     error.missing = [_values(rows, row) for row in missing[:_NAMED]]
     error.why, error.found = why, found
     return error
+
+
+def _causes(rows: Rows, proof: Proof, found: MissingRows) -> Iterable[str]:
+    """Say whose units an output may have that are as many as those that were started."""
+    if rows.batch_id is None and proof.totals.count and not (found.missing or found.surplus):
+        run = rows.run_with(proof.totals)
+        if run is not None:
+            yield f"they are those of the run {run!r}: the output is of that run"
+        else:
+            types = ", ".join(f"{name} {type_}" for name, type_ in rows.started_types())
+            yield (
+                "with_unit saw a unit column of another type or value than start, or another name "
+                f"or run: at the start they were {types}; int and bigint are equal, a string is not"
+            )
 
 
 def _examples(rows: Rows, some: Sequence[dict[str, Any]], word: str) -> Iterable[str]:

@@ -14,7 +14,7 @@ from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, Xo
 from xorack.spark.differing import output_differs
 from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import SUMS, Totals, fold_units, folding, of_units, summarize
-from xorack.spark.notes import missing_units
+from xorack.spark.notes import missing_units, of_found
 from xorack.spark.record import summary_in
 from xorack.spark.starting import keep_record, request_id
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
+    from xorack.spark.missing import MissingRows
     from xorack.spark.names import Rows
     from xorack.spark.record import Line
 
@@ -127,7 +128,7 @@ def _settle_run(
         read = Totals(reduce(xor, (row["xor"] or 0 for row in sums.values()), 0), count, total)
         # Nothing tells the output's chains apart: all of them are as they were read, or none.
         if proof.totals != read:
-            raise output_differs(rows, proof, summary.count, (given, source))
+            return _nothing_finishes(rows, proof, summary.count, (given, source), started)
     differing = verdicts.where("verdict <> 'whole' AND started > 0")
     notes = missing_units(rows, line, proof.outputs, source, differing)
     whole, error = sums.get("whole"), None
@@ -136,6 +137,11 @@ def _settle_run(
         chains = [f"{one['tag']} ({one['written']:,} of {one['due']:,})" for one in examples]
         number = f", and {differs['chains']:,} of {summary.chains:,} chains differ"
         error = output_differs(rows, proof, summary.count, (given, source), chains, number)
+        if _names_all(error.found):
+            found = of_found(rows, error.found, started).select("tag", F.col("ids").alias("found"))
+            ids = F.when(F.col("verdict") == "differs", F.col("found"))
+            joined = notes.join(found, "tag", "left")
+            notes = joined.withColumn("ids", F.coalesce(ids, "ids")).drop("found")
     lacking = [row for verdict, row in sums.items() if verdict == "lacking"]
     return Settled(
         started.join(verdicts.where("verdict = 'whole'"), "tag", "left_semi"),
@@ -146,6 +152,25 @@ def _settle_run(
         sum(row["chains"] for verdict, row in sums.items() if verdict != "whole"),
         error,
     )
+
+
+def _nothing_finishes(
+    rows: Rows,
+    proof: Proof,
+    count: int,
+    source: tuple[Output, DataFrame],
+    started: DataFrame,
+) -> Settled:
+    """Return notes for the chains of missing rows, where nothing else tells chains apart."""
+    error = output_differs(rows, proof, count, source)
+    if not _names_all(error.found):
+        raise error
+    notes = of_found(rows, error.found, started)
+    return Settled(started, 0, 0, 0, notes, error.found.missing, error)
+
+
+def _names_all(found: MissingRows | None) -> bool:
+    return found is not None and 0 < found.missing == found.named
 
 
 def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) -> DataFrame:

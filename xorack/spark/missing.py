@@ -32,9 +32,9 @@ __all__ = ["MissingRows", "Named", "resolve"]
 
 _GROUPS = 2_000
 """Groups whose rows `MissingRows.look` brings to the driver."""
-_ROWS = 40_000
+_ROWS = 20_000
 """Most rows of these groups."""
-_SAMPLE = 20_000
+_SAMPLE = 10_000
 """Rows, of all, with which they are compared."""
 _COLUMNS = 60
 """Columns of the source that are looked at."""
@@ -123,7 +123,7 @@ class MissingRows:
 
     @cached_property
     def looked(self) -> Named:
-        """The missing rows of up to 2,000 groups, and a sample of all rows: some 60,000 rows."""
+        """The missing rows of up to 2,000 groups, and a sample of all rows: some 30,000 rows."""
         return self._look()
 
     def explain(self) -> Explanation:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xorack.spark.record import Record
+from xorack.spark.folding import Totals
+from xorack.spark.record import Record, summary_in
 from xorack.spark.run import Run
 
 __all__ = ["Rows"]
@@ -40,6 +41,18 @@ class Rows:
         """The record of what was started."""
         folder = self.tracking.folder(self.label)
         return Record(self.tracking.spark, folder, self.name, self.batch_id)
+
+    def run_with(self, totals: Totals) -> str | None:
+        """Return another run whose rows of this name add up to these totals, if there is one."""
+        for line in Record.lines(self.tracking.spark, self.tracking.records, self.name):
+            if summary_in(line).totals == totals and line["run"] != self.tracking.run_id:
+                return str(line["run"])
+        return None
+
+    def started_types(self) -> list[tuple[str, str]]:
+        """Return the unit columns at the start, with their types."""
+        _, line = self.record.read()
+        return list(zip(line["unit"], line["types"], strict=True)) if line else []
 
     @property
     def salt(self) -> str:

@@ -11,17 +11,21 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ColumnsError
 from xorack.spark.evidence import has_evidence, unit_of
+from xorack.spark.grouping import tags
 from xorack.spark.starting import request_id
 from xorack.spark.units import chain_columns, tag_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from xorack.spark.missing import MissingRows
     from xorack.spark.names import Rows
     from xorack.spark.record import Line
 
-__all__ = ["missing_units", "notes"]
+__all__ = ["missing_units", "notes", "of_found"]
 
+_WHY = 200
+"""Characters of the reason that a note has: a note has 1,024 bytes."""
 _NAMED = 100
 """The ids that a note may have."""
 
@@ -51,14 +55,37 @@ def missing_units(
     nameable = differing.where(F.lit(is_exact) | applies | (F.col("written") == 0))
     short = nameable.where("written < started").select("tag", "verdict")
     lost = started.join(short, "tag").join(held, (F.col("unit") == F.col("held")) & applies, "anti")
-    order = Window.partitionBy("tag").orderBy("unit")
-    first = lost.withColumn("place", F.row_number().over(order)).where(f"place <= {_NAMED}")
-    ids = F.array_sort(F.collect_list(_hex("unit"))).alias("named")
-    named = first.groupBy("tag").agg(ids)
+    named = _named(lost)
     lost_one = F.expr("started - written = 1 AND lost_sum = shiftright(lost_xor, 32)")
     alone = F.when(lost_one & (F.col("lost_xor") != 0), F.array(_hex("lost_xor")))
-    joined = differing.join(named, "tag", "left")
+    joined = differing.join(named.drop("n"), "tag", "left")
     return joined.withColumn("ids", F.coalesce("named", alone)).drop("named")
+
+
+def _named(units: DataFrame) -> DataFrame:
+    """Return ``tag``, ``n``, and up to 100 of its ``unit`` in hexadecimal as ``named``."""
+    chain = Window.partitionBy("tag")
+    placed = units.withColumns(
+        {"place": F.row_number().over(chain.orderBy("unit")), "n": F.count("unit").over(chain)}
+    )
+    ids = F.array_sort(F.collect_list(_hex("unit"))).alias("named")
+    return placed.where(f"place <= {_NAMED}").groupBy("tag", "n").agg(ids)
+
+
+def of_found(rows: Rows, found: MissingRows, started: DataFrame) -> DataFrame:
+    """Return what `missing_units` does, of rows that were found by what output and input share.
+
+    Args:
+        rows: The rows.
+        found: The missing rows.
+        started: ``tag`` and ``count`` of the chains.
+    """
+    tagged = tags(rows, found.rows)
+    units = tagged.select(F.col("xorack_tag_").alias("tag"), unit_of(rows, tagged).alias("unit"))
+    chains = _named(units).join(started.select("tag", F.col("count").alias("started")), "tag")
+    written = (F.col("started") - F.col("n")).alias("written")
+    verdict = F.lit("differs").alias("verdict")
+    return chains.select("tag", verdict, "started", written, F.col("named").alias("ids"))
 
 
 def _hex(name: str) -> Column:
@@ -86,8 +113,8 @@ def _started(rows: Rows, line: Line, source: DataFrame) -> DataFrame:
     return kept.select(tag_column(kept, rows.prefix, columns).alias("tag"), "unit")
 
 
-def notes(rows: Rows, missing: DataFrame) -> DataFrame:
-    """Return the requests that note on chains what is missing: see `missing_units`."""
+def notes(rows: Rows, missing: DataFrame, why: str = "") -> DataFrame:
+    """Return the requests that note on chains what is missing, and why: see `missing_units`."""
     lost = F.col("started") - F.col("written")
     number = F.format_string("%,d", F.abs(lost))
     of = F.concat(number, F.lit(" of "), F.format_string("%,d", "started"), F.lit(" units of "))
@@ -97,6 +124,8 @@ def notes(rows: Rows, missing: DataFrame) -> DataFrame:
         .when(lost < 0, F.concat(F.lit("the output has too many units: "), number))
         .otherwise("the output has as many units as were started, but others")
     )
+    if why:
+        text = F.concat(text, F.when(where.isNull(), F.lit(f"; {why[:_WHY]}")).otherwise(""))
     noted = missing.select(
         "tag", text.alias("text"), F.col("ids").alias("missing"), lost.alias("n")
     )

@@ -60,6 +60,13 @@ class Record:
         own = (line for line in lines if "summary" in line and line.items() >= self._of.items())
         return first, next(own, None)
 
+    @staticmethod
+    def lines(spark: SparkSession, records: str, name: str) -> list[Line]:
+        """Return the lines of the records of a name, of all runs in a folder of records."""
+        pattern = f"{records.rstrip('/').translate(_GLOB)}/run=*/label=*/name={name}/summary"
+        lines = [json.loads(text) for text in read_texts(spark, pattern)]
+        return [line for line in lines if "summary" in line]
+
     def write(self, chains: DataFrame, units: DataFrame | None, facts: Line) -> Line:
         """Write the chains, then a line with their summary and facts about how they were made.
 

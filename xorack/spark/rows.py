@@ -224,8 +224,9 @@ class TrackedRows(Rows):
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given.
             StateError: This run and name has no record of a start.
-            OutputDiffersError: The job lost rows, or has too many. Nothing was sent for the chains
-                that differ; without columns that tell chains apart, for none.
+            OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
+                Chains that differ are not finished, but noted on; without columns that tell
+                chains apart, none is finished.
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
@@ -244,7 +245,8 @@ class TrackedRows(Rows):
         if settled.chains:
             sent = send(stamps, queue, settled.chains)
         if settled.notes is not None and settled.noted:
-            noted = send(notes(self, settled.notes), queue, settled.noted)
+            why = getattr(settled.error, "why", "")
+            noted = send(notes(self, settled.notes, why), queue, settled.noted)
             sent = SendReport(*map(add, sent, noted))
         if settled.error is not None:
             raise settled.error

@@ -75,6 +75,7 @@ def keep_record(
             units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
         types = dict(frame.dtypes)
         source = {
+            "run": tracking.run_id,
             "source": written if isinstance(written, str) else None,
             "folders": folders(names_of(frame)),
             "keeps_units": tracking.keep_units,

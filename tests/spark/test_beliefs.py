@@ -1,0 +1,166 @@
+"""What `finish` believes: each job that wrote nothing, or others, ends in an error or in `read`."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.orders import SIZES, Run, lines_of
+from tests.support.queue_server import QueueServer
+from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
+from xorack.spark import rows as rows_module
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def run(spark, tmp_path_factory):
+    with QueueServer() as queue:
+        run = Run(spark, queue, tmp_path_factory.mktemp("run"))
+        run.rows.start(run.write_lines())
+        run.write(run.bill(run.read()), "billed")
+        run.write(run.bill(run.read()).limit(0), "nothing")
+        yield run
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent(run):
+    run.sent()
+
+
+def viewed(run, frame):
+    frame.createOrReplaceTempView("believed")
+    return "believed"
+
+
+def cached(frame):
+    frame.cache().count()
+    return frame
+
+
+SELDOM = {"the rows that were read", "a view of it", "rows on the driver", "deleted"}
+
+
+def by_day_or_night(names):
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in SELDOM)) for name in names]
+
+
+STARTED = {
+    "the input's path": lambda run: str(run.root / "lines"),
+    "the input, cached": lambda run: (cached(run.read()), str(run.root / "lines"))[1],
+    "the rows that were read": lambda run: run.read(),
+    "the frame that was written": lambda run: run.bill(run.read()),
+    "a view of it": lambda run: viewed(run, run.bill(run.read())),
+    "one of several": lambda run: [str(run.root / "nothing"), run.read()],
+}
+
+
+@pytest.mark.parametrize("name", by_day_or_night(STARTED))
+def test_what_was_started_is_no_output(run, name):
+    with pytest.raises(
+        ArgumentError, match=r"^written: it reads what was started, \S+/lines: give"
+    ):
+        run.rows.finish(STARTED[name](run))
+    assert run.queue.bodies == []
+    run.spark.catalog.clearCache()
+
+
+def gone(run):
+    """Cache an output, then delete it."""
+    path = shutil.copytree(run.root / "billed", run.root / "gone")
+    frame = cached(run.spark.read.parquet(str(path)))
+    shutil.rmtree(path)
+    return frame
+
+
+def copied(run):
+    shutil.copytree(run.root / "lines", run.root / "copy")
+    return run.read("copy")
+
+
+READ = {
+    "cached, and its files are gone": gone,
+    "a view of what is cached": lambda run: viewed(run, cached(run.bill(run.read()))),
+    "rows on the driver": lambda run: run.spark.createDataFrame(run.read("billed").collect()),
+    "computed from a copy of the input": lambda run: run.bill(copied(run)),
+}
+
+
+@pytest.mark.parametrize("name", by_day_or_night(READ))
+def test_what_is_not_stored_was_read(run, name):
+    report = run.rows.finish(READ[name](run))
+    assert (report.proof, report.chains, report.outputs) == ("read", len(SIZES), ())
+    run.spark.catalog.clearCache()
+
+
+def test_views_and_tables_of_what_is_stored(run):
+    for output in (viewed(run, run.read("billed")), run.read("billed").where("amount > 0")):
+        report = run.rows.finish(output)
+        assert (report.proof, len(report.outputs)) == ("written", 1)
+    run.read("billed").write.saveAsTable("believed_table")
+    try:
+        assert run.rows.finish("believed_table").proof == "written"
+    finally:
+        run.spark.sql("DROP TABLE believed_table")
+
+
+@pytest.mark.parametrize("change", by_day_or_night(["written again", "deleted"]))
+def test_an_output_that_changes_meanwhile(run, monkeypatch, change):
+    path = run.write(run.read("billed"), "changing")
+    check = rows_module.check_unchanged
+
+    def late(*given):
+        if change == "deleted":
+            shutil.rmtree(path)
+        else:
+            run.write(run.read("billed").where("sku > 'sku 0'"), "changing")
+        return check(*given)
+
+    monkeypatch.setattr(rows_module, "check_unchanged", late)
+    with pytest.raises(StateError, match=r"^the output changed while finish read it: 1 of"):
+        run.rows.finish(path)
+    assert run.queue.bodies == []
+
+
+def test_equal_units_do_not_cancel(run):
+    """Two rows lost, and another one tripled: the XOR and the count are as before."""
+    lines = run.tracking.rows("pairs", chain="order", unit=["order", "sku"], label="pairs")
+    rows = lines_of(run.spark).where("order = 5")
+    lines.start(run.write(rows, "pairs"))
+    run.sent()
+    skus = [row[0] for row in rows.groupBy("sku").count().where("count > 2").collect()]
+    lost, more = skus[:2]
+    some = rows.where(F.col("sku") == lost).orderBy("line")
+    extra = rows.where(F.col("sku") == more).limit(1)
+    fewer = rows.where(F.col("sku") != lost).union(some.limit(some.count() - 2))
+    bills = run.bill(fewer.union(extra).union(extra), rows=lines)
+    path = run.write(bills, "pairs_billed")
+    xors = run.read("pairs_billed").agg(F.bit_xor("xorack_pairs_xor"), F.sum("xorack_pairs_count"))
+    whole = run.bill(rows, rows=lines)
+    same = whole.agg(F.bit_xor("xorack_pairs_xor"), F.sum("xorack_pairs_count"))
+    assert xors.first() == same.first()
+    with pytest.raises(OutputDiffersError, match="but not those that were started"):
+        lines.finish(path)
+
+
+def test_evidence_that_is_not(run):
+    lines, lost = run.rows, run.read("billed").drop("xorack_lines_sum")
+    with pytest.raises(ColumnsError, match="no column xorack_lines: add it first"):
+        lines.evidence(run.read())
+    with pytest.raises(ColumnsError, match="and lacks xorack_lines_sum: add up all columns"):
+        lines.finish(run.write(lost, "lost"))
+    inexact = run.read("billed").withColumn("xorack_lines_xor", F.col("xorack_lines_xor") * 1.0)
+    with pytest.raises(ColumnsError, match="xorack_lines_xor is double, expected bigint: it has"):
+        lines.finish(run.write(inexact, "inexact"))
+    run.read("billed").write.csv(str(run.root / "csv"), header=True)
+    with pytest.raises(ArgumentError, match=r"cannot be read: .*as a frame: spark\.read\.format"):
+        lines.finish(str(run.root / "csv"))
+    yesterday = run.again(run_id="2026-01-30")
+    yesterday.rows.start(run.read())
+    with pytest.raises(OutputDiffersError, match="those of the run '2026-01-30'"):
+        lines.finish(run.write(yesterday.bill(run.read()), "yesterday"))
+    text = run.read().withColumn("line", F.col("line").cast("string"))
+    with pytest.raises(OutputDiffersError, match="another type or value"):
+        lines.finish(run.write(run.bill(text), "text"))
