@@ -96,7 +96,7 @@ def test_a_table_with_evidence_names_rows_by_what_it_shares_with_them(started):
 
 
 def test_what_cannot_be_named_has_candidates(started):
-    """Of the 120 lines of an order, 24 are lost: more than one XOR of so many tells."""
+    """Of the 120 lines of an order, 24 are lost: more than one XOR tells."""
     lost = "order = 6 AND sku = 'sku 0' OR order = 3 AND line < 4"
     billed = started.bill(started.read().where(f"NOT ({lost})"), "order")
     missing = started.rows.audit(billed).missing_rows(started.read())
@@ -105,6 +105,9 @@ def test_what_cannot_be_named_has_candidates(started):
     assert {(r["order"], r["xorack_lacks"]) for r in missing.candidates.collect()} == {(6, 24)}
     assert missing.candidates.count() == SIZES[5]
     assert str(missing).endswith("; the other 24 are among .candidates")
+    # They have a value in common: the XOR of the rows with it proves that these are missing.
+    assert {r["sku"] for r in missing.looked.rows if r["order"] == 6} == {"sku 0"}
+    assert len(missing.looked.rows) == 27
     gone = started.rows.audit(billed).missing_rows(started.read().where("order < 6"))
     expected = "by order; the source lacks 120 that were started; the output has 96 rows too many"
     assert str(gone).endswith(expected)

@@ -7,7 +7,7 @@ both sides then tells which of them are missing: see `xorack.spark.solving`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import xor
@@ -257,8 +257,9 @@ def _is_simple(type_: str) -> bool:
     return type_.split("(", maxsplit=1)[0] in _SHOWN or type_ in ("bigint", "smallint", "tinyint")
 
 
-def _of_group(units: Collection[int], group: Any) -> Collection[int]:
+def _of_group(members: Mapping[int, dict[str, Any]], group: Any) -> Collection[int]:
     """Return the units of a group that are missing, or doubled; none if that is not known."""
+    units = members.keys()
     lack, difference = group["lack"], group["difference"]
     if group["found"] == 0 or lack == 0:
         return units
@@ -266,7 +267,23 @@ def _of_group(units: Collection[int], group: Any) -> Collection[int]:
         return [difference] if difference in units else []
     if -lack == len(units) == group["n"] and difference == reduce(xor, units):
         return units
-    return missing_units(list(units), difference, abs(lack))
+    found = missing_units(list(units), difference, abs(lack))
+    return found or _with_one_value(members, difference, abs(lack))
+
+
+def _with_one_value(
+    members: Mapping[int, dict[str, Any]], difference: int, count: int
+) -> Collection[int]:
+    """Return the units of the rows with one value of a column, if the evidence lacks just these.
+
+    A group may be too large to be solved: the XOR proves what a filter has done to it.
+    """
+    by_value: dict[tuple[str, Any], list[int]] = defaultdict(list)
+    for unit, row in members.items():
+        for name, value in row.items():
+            by_value[name, value].append(unit)
+    few = (units for units in by_value.values() if len(units) == count)
+    return next((units for units in few if reduce(xor, units) == difference), [])
 
 
 def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
