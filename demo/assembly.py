@@ -15,7 +15,7 @@ def synthesise(root: Path, folder: Path, children: Children) -> tuple[Path, bool
     """Synthesise the checkout's stack into a folder unless it is there already.
 
     Returns:
-        The template, and whether the folder had it, made of the sources as they are now.
+        The template, and True if the folder already had the template of the current sources.
 
     Raises:
         DemoFailed: The synthesis failed.

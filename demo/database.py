@@ -18,7 +18,7 @@ _SKIPPED = frozenset(
 
 
 class Database(NamedTuple):
-    """A folder tree of so many files and bytes, with a name for the user."""
+    """A folder tree, the number and bytes of its files, and its name for the user."""
 
     folder: Path
     files: int

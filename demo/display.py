@@ -45,7 +45,7 @@ class Display:
         self._print(f"{step}: {result}")
 
     def chains(self, progress: Progress, total: int) -> None:
-        """Show the numbers of chains, of so many in total."""
+        """Show the numbers of chains, and their total."""
         before, now = self._printed, time.monotonic()
         complete = progress.ended == total or (progress.opened == total != before.opened)
         early = now - self._printed_at < _SECONDS_BETWEEN_LINES and not complete

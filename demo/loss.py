@@ -25,10 +25,10 @@ def lose_words(folder: Path, number: int) -> list[LostWord]:
 
     Args:
         folder: The folder that ``split`` wrote; see `pipeline.data`.
-        number: How many words.
+        number: The number of words to delete.
 
     Returns:
-        The deleted words by file and position, fewer than `number` if there are no more.
+        The deleted words, sorted by file and position; fewer than `number` if there are no more.
     """
     parts = sorted((folder / "words").glob("part-*.parquet"))
     words: Counter[str] = Counter()
@@ -38,6 +38,7 @@ def lose_words(folder: Path, number: int) -> list[LostWord]:
         for row in ParquetFile(part).read(["file", "error"]).to_pylist():
             if row["error"] is not None:
                 del words[row["file"]]
+    # The middle of a file: a loss at its beginning or end would be easier to notice.
     left, lost = _shares(words, number), []
     for part in parts:
         chosen: list[int] = []

@@ -229,9 +229,11 @@ class Demo:
         return events
 
     def _source(self, database: Database) -> dict[str, object]:
+        """Return the options of a job that reads the database."""
         return {"database": database.folder, "encoding": self.encoding}
 
     def _folders(self, *names: str) -> dict[str, Path]:
+        """Return the options of a job that name its folders."""
         return {name: self.work / name for name in names}
 
     def _run_job(
@@ -274,7 +276,7 @@ class Demo:
 
 
 def java_options(size: int, environ: Mapping[str, str]) -> str:
-    """Return JDK_JAVA_OPTIONS for jobs on a database of so many bytes; the caller's come last."""
+    """Return JDK_JAVA_OPTIONS for a database of `size` bytes; the caller's options come last."""
     first = ["-XX:TieredStopAtLevel=1"] if size <= _SMALL_BYTES else []
     return " ".join([*first, *environ.get("JDK_JAVA_OPTIONS", "").split()])
 

@@ -110,7 +110,7 @@ class Services:
         )
 
     def find_table(self, store: DynamoDBStore) -> Callable[[], str]:
-        """Return a function for the ARN of the table, which the stack gives."""
+        """Return a function that finds the ARN of the table: the stack's output, or DynamoDB's."""
 
         def find() -> str:
             if self._table_arn is None:
@@ -290,7 +290,7 @@ class LazyDeadLetters(NamedTuple):
 
 
 def _clock(context: Any) -> Callable[[], float]:
-    """Return a function for the seconds left of an invocation."""
+    """Return a function that tells the seconds left of an invocation."""
     remaining = getattr(context, "get_remaining_time_in_millis", None)
     if remaining is not None:
         return lambda: float(remaining() / 1000)

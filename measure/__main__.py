@@ -36,7 +36,7 @@ _RESOURCES = {
 
 class _Command(click.Command):
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run under the name by which users start it."""
+        """Run with the program name that users type, for the usage text and errors."""
         return super().main(*args, **{**extra, "prog_name": "python -m measure"})
 
 

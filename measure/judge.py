@@ -132,11 +132,11 @@ def _dead_letters(outcome: Outcome) -> Iterator[str]:
 
 
 def missing_dead_letters(
-    expected: Iterable[tuple[str, str]], taken: Iterable[tuple[str, str]]
+    expected: Iterable[tuple[str, str]], received: Iterable[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """Return the expected tags and parts of reasons that no dead-lettered message has."""
+    """Return the expected pairs, a tag and a part of a reason, that no received pair meets."""
     reasons: dict[str, list[str]] = {}
-    for tag, reason in taken:
+    for tag, reason in received:
         reasons.setdefault(tag, []).append(reason)
     return [
         (tag, part)

@@ -42,6 +42,7 @@ def _requests(plan: Plan) -> Iterator[Request]:
     make = plain if options.stamps == "plain" else partial(traced, cells=options.cells)
 
     def fold(first: int, end: int) -> bytes:
+        """XOR the stamps of the units at these positions."""
         stamps: Iterator[bytes] = (make(plan.unit(position)) for position in range(first, end))
         return reduce(xor_bytes, stamps)
 
@@ -66,7 +67,7 @@ def _bad(kind: str, create: dict[str, Any]) -> dict[str, Any]:
 
 
 def interleave(plans: Iterator[Plan], width: int) -> Iterator[str]:
-    """Yield the texts of chains in turn, so many chains at a time."""
+    """Yield the requests' texts of the chains in turn; `width` chains are open at a time."""
     streams = [texts(plan) for plan in islice(plans, width)]
     while streams:
         for stream in list(streams):

@@ -73,7 +73,7 @@ class Options:
     lose: float = option(0.0, "Chains of which one to five units never finish.")
     malformed: float = option(0.0, "Chains with a malformed request.")
     reject: float = option(0.0, "Chains with a request that they reject.")
-    patience: float = option(300.0, "Give up if nothing moves for so many seconds.", 1, 86_400)
+    patience: float = option(300.0, "Seconds without progress after which to give up.", 1, 86_400)
     settle: float = option(5.0, "Seconds to wait for events that must not come.", 0, 3600)
 
     def __post_init__(self) -> None:

@@ -70,7 +70,7 @@ def _latencies(result: Result) -> tuple[dict[str, list[float]], float]:
 
 
 def to_json(result: Result) -> dict[str, Any]:
-    """Judge, and return the report as a JSON object; figures that nobody has are null."""
+    """Judge, and return the report as a JSON object; unknown figures are null."""
     outcome, sent = result.outcome, result.sent
     totals = Totals.of(outcome.plans)
     latencies, last = _latencies(result)
@@ -106,7 +106,7 @@ def to_json(result: Result) -> dict[str, Any]:
 
 
 def to_text(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a report; figures that nobody has are left out."""
+    """Yield the lines of a report, without unknown figures."""
     yield f"run {report['run']}: {report['replay']}"
     for section in ("counts", "throughput"):
         yield f"\n{section}"

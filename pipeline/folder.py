@@ -72,11 +72,13 @@ def list_files(
 
 
 def _matches(path: str, globs: Iterable[str]) -> bool:
+    """Tell whether a glob matches the file's name or, if it has a ``/``, the whole path."""
     name = path.rpartition("/")[2]
     return any(fnmatchcase(path if "/" in glob else name, glob) for glob in globs)
 
 
 def _local(root: bytes, hidden: bool) -> Iterator[InputFile]:
+    """Yield the regular files below a folder of this machine, and those that cannot be read."""
     errors: list[OSError] = []
     for folder, folders, names in os.walk(root, onerror=errors.append):
         folders[:] = [name for name in folders if hidden or not name.startswith(b".")]
@@ -135,9 +137,10 @@ def _open(path: bytes) -> Any:
 
 
 def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
-    """Note in a folder which run writes to it, and empty it unless it is to keep its files.
+    """Note in a folder which run writes to it, and empty it unless `keep` is true.
 
-    Raises `JobError`, with the option, if another run wrote to it or it has other files.
+    Raises `JobError`, which names the option, if another run wrote to the folder or it has files
+    of something else.
     """
     system, root, _ = _file_system(place)
     before = run_of(place)

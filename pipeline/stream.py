@@ -66,6 +66,7 @@ class _Batches:
         return self.words.batch(number).finish(written, rows=rows)
 
     def process(self, work: Callable[..., Report], batch: DataFrame, number: int) -> None:
+        """Run `start` or `count` on a batch; note the messages it sent, or its error."""
         try:
             self.done.update(batches=1, messages=work(batch, number).messages)
         except Exception as error:

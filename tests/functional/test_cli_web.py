@@ -93,8 +93,7 @@ def test_it_ends_with_what_it_shows(stack, xorack, monkeypatch, capsys):
     monkeypatch.setattr(web_command, "_LOOK_SECONDS", 0)
     page = web_command._serve
     target = web_command.Target("xorack", None, None)
-    names = web_command._Names([])
-    assert page(0, False, names, target, has_ended=lambda: next(ended)) == 0
+    assert page(0, False, [], target, has_ended=lambda: next(ended)) == 0
     assert capsys.readouterr().err.splitlines()[-1] == "xorack local has stopped"
 
 
@@ -108,7 +107,7 @@ def test_names_are_looked_up_once_for_the_same_units(stack, monkeypatch):
 
     monkeypatch.setattr(web_command, "names_of", look_up)
     status = read_status(store(stack), "order/17")
-    names = web_command._Names(["a"])
+    names = web_command._names_among(["a"])
     first, second = status.outstanding
-    assert names.of(status) == names.of(status) == {first: '["page 2", 7]'}
+    assert names(status) == names(status) == {first: '["page 2", 7]'}
     assert calls == [((first, second), ["a"], "order/17")]

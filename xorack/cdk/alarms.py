@@ -35,11 +35,12 @@ _Functions = Mapping[str, aws_lambda.IFunction]
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """An alarm: it goes off if `datapoints` of the last `periods` values are above `threshold`.
+    """An alarm, which goes off if enough values of a metric are above a threshold.
 
     Attributes:
         group: `PAGE` or `TICKET`, the composite alarm that it belongs to.
-        period_minutes: Length of a period.
+        period_minutes: The time that a value stands for.
+        out_of: How many values must be above the threshold, out of how many of the last.
         problem: The meaning of the alarm.
         first: The first thing to do.
     """
@@ -51,8 +52,7 @@ class _Row:
     threshold: float = 0
     comparison: aws_cloudwatch.ComparisonOperator = _COMPARISON.GREATER_THAN_THRESHOLD
     period_minutes: int = 1
-    datapoints: int
-    periods: int
+    out_of: tuple[int, int]
     problem: str
     first: str
 
@@ -118,8 +118,8 @@ def create_alarms(
             alarm_description=row.description,
             threshold=row.threshold,
             comparison_operator=row.comparison,
-            evaluation_periods=row.periods,
-            datapoints_to_alarm=row.datapoints,
+            evaluation_periods=row.out_of[1],
+            datapoints_to_alarm=row.out_of[0],
             treat_missing_data=aws_cloudwatch.TreatMissingData.NOT_BREACHING,
         )
         for row in rows
@@ -196,8 +196,7 @@ def _rows_of_queue(resources: Resources) -> list[_Row]:
             },
             threshold=50,
             period_minutes=5,
-            datapoints=datapoints,
-            periods=datapoints + 2,
+            out_of=(datapoints, datapoints + 2),
             problem="The consumer received messages and finished less than half of them.",
             first="read the consumer's log for `BatchError` and `chain not written`.",
         ),
@@ -212,8 +211,7 @@ def _rows_of_queue(resources: Resources) -> list[_Row]:
                 "age": queue.metric_approximate_age_of_oldest_message(),
             },
             threshold=queue_age_threshold_seconds(resources),
-            datapoints=3,
-            periods=5,
+            out_of=(3, 5),
             problem="Messages wait for longer than an attempt and its repetition take: the "
             "consumer does not run or is too slow.",
             first="see whether the consumer is invoked, throttled, or at its maximum concurrency.",
@@ -237,8 +235,7 @@ def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> lis
             },
             threshold=1,
             comparison=_COMPARISON.LESS_THAN_THRESHOLD,
-            datapoints=10,
-            periods=10,
+            out_of=(10, 10),
             problem="No sweep succeeded for ten minutes: chains do not time out, and pending "
             "events wait.",
             first="see whether the sweeper runs; if it does, read its log.",
@@ -248,8 +245,7 @@ def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> lis
             group=PAGE,
             metric=resources.metric(Metric.EVENTS_PENDING_SECONDS, statistic="Maximum"),
             threshold=600,
-            datapoints=3,
-            periods=5,
+            out_of=(3, 5),
             problem="Events of chains that ended over ten minutes ago are not published.",
             first="read `events not published` in the sweeper's log for the bus's response.",
         ),
@@ -258,8 +254,7 @@ def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> lis
             group=TICKET,
             # The first refusal of a chain and the last: those between would hide other tickets.
             metric=resources.metric(Metric.DELIVERIES_REFUSED),
-            datapoints=1,
-            periods=_FACT_MINUTES,
+            out_of=(1, _FACT_MINUTES),
             problem="A service refused an event or a callback of a chain. A callback is given up a "
             "day later.",
             first="read `refused` in the functions' logs for the reason.",
@@ -268,8 +263,7 @@ def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> lis
             name="SweepProblems",
             group=TICKET,
             metric=resources.metric(Metric.SWEEP_PROBLEMS, statistic="Maximum"),
-            datapoints=10,
-            periods=12,
+            out_of=(10, 12),
             problem="The sweeper could not end some chains for ten minutes.",
             first="read `chain not ended` and `chain not read` in the sweeper's log.",
         ),
@@ -279,8 +273,7 @@ def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> lis
             metric=sweeper.metric_duration(statistic="Maximum"),
             threshold=1000 * last_write_seconds(timeout),
             comparison=_COMPARISON.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            datapoints=10,
-            periods=12,
+            out_of=(10, 12),
             problem="Sweeps run out of time: chains end later than their deadlines.",
             first="raise `sweeper_timeout_seconds`, and see whether the table is throttled.",
         ),
@@ -296,14 +289,13 @@ def _rows_of_dead_letters(resources: Resources) -> list[_Row]:
             name="DeadLettersNew",
             group=TICKET,
             # SQS counts no message as sent that it moves there itself, so the number has to grow.
-            # Whoever looks at messages hides them. Before the first message there is no data.
+            # A reader hides messages for a time. Before the first message there is no data.
             metric="DIFF(FILL(FILL(visible + hidden, REPEAT), 0))",
             metrics={
                 "visible": queue.metric_approximate_number_of_messages_visible(),
                 "hidden": queue.metric_approximate_number_of_messages_not_visible(),
             },
-            datapoints=1,
-            periods=_FACT_MINUTES,
+            out_of=(1, _FACT_MINUTES),
             problem="Messages came to the dead-letter queue within the last hour.",
             first="run `xorack redrive --look` for the reasons.",
         ),
@@ -313,8 +305,7 @@ def _rows_of_dead_letters(resources: Resources) -> list[_Row]:
             metric=queue.metric_approximate_age_of_oldest_message(),
             threshold=least_left * _DAY // 2,
             period_minutes=60,
-            datapoints=1,
-            periods=1,
+            out_of=(1, 1),
             problem="Dead letters wait to be handled, and SQS deletes them when their retention "
             "ends.",
             first="run `xorack redrive --look`, then redrive or delete them.",
@@ -332,8 +323,7 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
             metric=resources.metric(Metric.CHAINS_FAILED),
             threshold=failures,
             period_minutes=5,
-            datapoints=1,
-            periods=_FACT_MINUTES // 5,
+            out_of=(1, _FACT_MINUTES // 5),
             problem=f"More than {failures} chains failed within five minutes.",
             first="run `xorack list --status failed` for the reasons.",
         ),
@@ -342,8 +332,7 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
             group=TICKET,
             metric=consumer.metric_errors(),
             period_minutes=5,
-            datapoints=3,
-            periods=6,
+            out_of=(3, 6),
             problem="Invocations of the consumer keep failing as a whole.",
             first="read the consumer's log for the first error.",
         ),
@@ -354,8 +343,7 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
             threshold=1000 * last_write_seconds(settings.function_timeout_seconds),
             comparison=_COMPARISON.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             period_minutes=5,
-            datapoints=3,
-            periods=6,
+            out_of=(3, 6),
             problem="The consumer runs out of time, and leaves messages for another attempt.",
             first="lower `batch_size` or raise `function_timeout_seconds`.",
         ),
@@ -381,8 +369,7 @@ def _rows_of_capacity(resources: Resources, functions: _Functions) -> list[_Row]
             # These metrics have values only while something is throttled.
             metric=" + ".join(f"FILL({name}, 0)" for name in throttled),
             metrics=throttled,
-            datapoints=10,
-            periods=15,
+            out_of=(10, 15),
             problem="DynamoDB keeps throttling the table or its index.",
             first="see on the dashboard which of them, and whether one chain is hot.",
         ),
@@ -391,8 +378,7 @@ def _rows_of_capacity(resources: Resources, functions: _Functions) -> list[_Row]
             group=TICKET,
             metric=" + ".join(f"FILL({name}, 0)" for name in waiting),
             metrics=waiting,
-            datapoints=10,
-            periods=15,
+            out_of=(10, 15),
             problem="Lambda keeps throttling the functions: the concurrency is used up.",
             first="see which functions of the account use it, and raise the quota.",
         ),

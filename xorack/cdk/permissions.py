@@ -63,6 +63,14 @@ def for_account(grantee: aws_iam.IGrantable, account: str) -> aws_iam.IGrantable
     )
 
 
+def arn_of_all(scope: Construct, service: str, resource: str) -> str:
+    """Return the ARN that stands for all resources of a kind in the stack's account and region."""
+    colon = ArnFormat.COLON_RESOURCE_NAME
+    return Stack.of(scope).format_arn(
+        service=service, resource=resource, resource_name="*", arn_format=colon
+    )
+
+
 def allow_alarms_to_use(topic: aws_sns.ITopic, scope: Construct) -> None:
     """Let the alarms of this account publish to a topic of this app, and use its key.
 
@@ -70,17 +78,11 @@ def allow_alarms_to_use(topic: aws_sns.ITopic, scope: Construct) -> None:
     policies of an imported topic and of its key do not change.
     """
     stack = Stack.of(scope)
-    alarms = stack.format_arn(
-        service="cloudwatch",
-        resource="alarm",
-        resource_name="*",
-        arn_format=ArnFormat.COLON_RESOURCE_NAME,
-    )
     common: dict[str, Any] = {
         "principals": [aws_iam.ServicePrincipal("cloudwatch.amazonaws.com")],
         "conditions": {
             "StringEquals": {"aws:SourceAccount": stack.account},
-            "ArnLike": {"aws:SourceArn": alarms},
+            "ArnLike": {"aws:SourceArn": arn_of_all(scope, "cloudwatch", "alarm")},
         },
     }
     publish = aws_iam.PolicyStatement(
@@ -101,12 +103,7 @@ def allow_logs_to_use(key: aws_kms.IKey, scope: Construct) -> None:
     not change.
     """
     stack = Stack.of(scope)
-    log_groups = stack.format_arn(
-        service="logs",
-        resource="log-group",
-        resource_name="*",
-        arn_format=ArnFormat.COLON_RESOURCE_NAME,
-    )
+    log_groups = arn_of_all(scope, "logs", "log-group")
     key.add_to_resource_policy(
         aws_iam.PolicyStatement(
             principals=[aws_iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],

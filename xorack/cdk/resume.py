@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from aws_cdk import Acknowledgment, Annotations, ArnFormat, Stack, Validations, aws_iam, aws_lambda
+from aws_cdk import Acknowledgment, Annotations, Stack, Validations, aws_iam, aws_lambda
 from constructs import Construct
 
 from xorack.aws.schema import RESUME_KINDS
-from xorack.cdk.permissions import allow
+from xorack.cdk.permissions import allow, arn_of_all
 from xorack.cdk.settings import Settings
 from xorack.cdk.validation import is_known_to_differ
 
@@ -81,12 +81,7 @@ class ResumeAccess:
 
     def _all(self, kind: str) -> str:
         service, resource, _ = _ANY[kind]
-        arn = Stack.of(self._scope).format_arn(
-            service=service,
-            resource=resource,
-            resource_name="*",
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
+        arn = arn_of_all(self._scope, service, resource)
         finding = f"AwsSolutions-IAM5[Resource::{_printed(arn)}]"
         reason = f"The setting resume asks for each {resource} of the account"
         Validations.of(self._scope).acknowledge(Acknowledgment(id=finding, reason=reason))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import click
@@ -12,7 +11,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
-from xorack.cli.options import Duration, Target, json_option, run_option, with_table, yes_option
+from xorack.cli.options import Duration, Target, json_option, with_table, with_tags, yes_option
 from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
 from xorack.core.request import MAX_TIMEOUT_SECONDS
@@ -25,25 +24,12 @@ __all__ = ["extend", "fail"]
 Op = Literal["fail", "extend"]
 
 
-def _with_chains(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add TAGs and --run to a command."""
-
-    @click.argument("tags", nargs=-1, metavar="[TAG]...")
-    @run_option(help="All unfinished chains whose tags begin with RUN/, instead of TAGs.")
-    @yes_option
-    @functools.wraps(command)
-    def wrapped(tags: tuple[str, ...], run: Run | None, **arguments: Any) -> Any:
-        if tags and run:
-            raise click.UsageError("TAG and --run cannot be used together")
-        if not tags and run is None:
-            raise click.UsageError("Missing TAG or --run")
-        return command(tags=tags, run=run, **arguments)
-
-    return wrapped
+_with_chains = with_tags("All unfinished chains whose tags begin with RUN/, instead of TAGs.")
 
 
 @click.command(epilog='Example: xorack fail "database/file13" --reason "the file was withdrawn"')
 @_with_chains
+@yes_option
 @click.option("--reason", required=True, help="The reason; the chain's event repeats it.")
 @json_option
 @with_table
@@ -60,6 +46,7 @@ def fail(reason: str, **options: Any) -> int:
 
 @click.command(epilog='Example: xorack extend "database/file13" --timeout 7200')
 @_with_chains
+@yes_option
 @click.option(
     "--timeout",
     "timeout_seconds",
@@ -92,6 +79,8 @@ def _change(
 ) -> int:
     """Change the chains, and print a line for each; of a run, the numbers and the problems."""
     yes, as_json = flags["yes"], flags["as_json"]
+    if not tags and run is None:
+        raise click.UsageError("Missing TAG or --run")
     if run and as_json and not yes:
         raise click.UsageError("--json with --run requires --yes")
     store, bus = target.open()

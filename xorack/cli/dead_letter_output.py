@@ -140,27 +140,30 @@ def run_redrive(
     look: bool,
     as_json: bool,
 ) -> int:
-    """Show the dead-lettered messages, ask, send messages back; return the exit status."""
+    """Show the dead-lettered messages, ask, send messages back; return the exit status.
+
+    With `look`, only show. With `yes`, do not ask.
+    """
     count = survey.count(*kinds)
     nothing_to_move = survey.complete and not count
-    none = int(survey.selects_nothing)
+    status_of_look = int(survey.selects_nothing)
     if look and as_json:
         print_messages(survey, as_json=True)
-        return none
+        return status_of_look
     if as_json:
         moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
         value = to_json(survey, redrive.retention_ms, moved=moved)
         for group in value["groups"]:
             group["chosen"] = group["kind"] in kinds
         screen.print_json(value)
-        return none
+        return status_of_look
     print_groups(survey, kinds)
     _print_stay(survey, kinds, redrive.retention_ms / _DAY_MS)
     if look and survey.seen:
         screen.say("")
         print_messages(survey, as_json=False)
     if look or not survey.seen:
-        return none
+        return status_of_look
     if nothing_to_move:
         screen.say("nothing to send back")
         return 0

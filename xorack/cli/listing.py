@@ -105,7 +105,7 @@ def _none(chosen: ChainFilter, run: Run | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote a text for a shell; one with hidden characters in the way of bash and zsh."""
+    """Quote a text for a shell; with unprintable characters, as ``$'...'`` of bash and zsh."""
     if text.isprintable():
         return shlex.quote(text)
     plain = (

@@ -30,6 +30,7 @@ __all__ = [
     "with_run",
     "with_stack",
     "with_table",
+    "with_tags",
     "yes_option",
 ]
 
@@ -133,11 +134,27 @@ text_option = functools.partial(click.option, callback=_not_empty)
 run_option = functools.partial(click.option, "--run", metavar="RUN", callback=_run)
 
 
+def with_tags(run_help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add TAGs and --run to a command, which takes only one of them."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.argument("tags", nargs=-1, metavar="[TAG]...")
+        @run_option(help=run_help)
+        @functools.wraps(command)
+        def wrapped(tags: tuple[str, ...], run: Run | None, **arguments: Any) -> Any:
+            if tags and run:
+                raise click.UsageError("TAG and --run cannot be used together")
+            return command(tags=tags, run=run, **arguments)
+
+        return wrapped
+
+    return decorate
+
+
 def with_run(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add TAGs, --run, --chains and --interval to a command that polls."""
 
-    @click.argument("tags", nargs=-1, metavar="[TAG]...")
-    @run_option(help="The chains whose tags begin with RUN/, instead of TAGs.")
+    @with_tags("The chains whose tags begin with RUN/, instead of TAGs.")
     @click.option(
         "--chains",
         type=click.IntRange(min=0),
@@ -152,16 +169,12 @@ def with_run(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Seconds between polls, or more if a poll takes long.",
     )
     @functools.wraps(command)
-    def wrapped(
-        tags: tuple[str, ...], run: Run | None, chains: int | None, **arguments: Any
-    ) -> Any:
-        if tags and run:
-            raise click.UsageError("TAG and --run cannot be used together")
+    def wrapped(run: Run | None, chains: int | None, **arguments: Any) -> Any:
         if chains is not None:
             if run is None:
                 raise click.UsageError("--chains requires --run")
             run = Run(run.name, chains)
-        return command(tags=tags, run=run, **arguments)
+        return command(run=run, **arguments)
 
     return wrapped
 

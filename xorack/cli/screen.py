@@ -178,6 +178,7 @@ def _ago(status: ChainStatus, time: int | None) -> str | None:
 
 
 def _deadline(status: ChainStatus) -> str:
+    """Describe the deadline of an unfinished chain: the time, and how far away it is."""
     if status.deadline is None:
         return "none"
     text, left = rfc3339(status.deadline), status.deadline - status.now

@@ -25,11 +25,7 @@ def run_wait(
 ) -> int:
     """Wait until the watched chains have ended, print a summary and return the exit status.
 
-    Args:
-        watcher: A watcher of named chains or of a run.
-        interval_seconds: Least time between polls.
-        timeout_seconds: Time after which to give up.
-        as_json: Print the summary as JSON.
+    `interval_seconds` is the least time between polls.
     """
     said: set[str] = set()
 

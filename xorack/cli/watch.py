@@ -32,13 +32,8 @@ _URGENCY_COLOURS = {"ok": "", "soon": "yellow", "late": "red"}
 def run_watch(watcher: ChainWatcher, interval_seconds: float, *, as_json: bool) -> int:
     """Watch until all named chains, or those of a run, have ended; else for ever.
 
-    Args:
-        watcher: The watcher.
-        interval_seconds: Least time between polls.
-        as_json: Print changes as JSON.
-
-    Returns:
-        The exit status: 1 if one of the chains failed.
+    Returns the exit status: 1 if one of the chains failed. `interval_seconds` is the least time
+    between polls.
 
     Raises:
         BrokenPipeError: The reader of the output is gone.

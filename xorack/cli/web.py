@@ -23,6 +23,7 @@ from xorack.client.names import Candidate, names_of
 from xorack.core.errors import NotRunningError
 from xorack.local import background
 from xorack.ops.status import ChainStatus
+from xorack.web.page.pages import Names
 from xorack.web.page.server import WebServer
 from xorack.web.page.site import DeadLetters, Site
 
@@ -53,8 +54,8 @@ def _with_page(command: Callable[..., Any]) -> Callable[..., Any]:
     @among_option(help="Name outstanding units: a file of names, one a line, as for `xorack show`.")
     @functools.wraps(command)
     def wrapped(port: int, opens: bool | None, among: TextIO | None, **arguments: Any) -> Any:
-        names = _Names(list(candidates_in(among)) if among else [])
-        return command(page=functools.partial(_serve, port, opens, names), **arguments)
+        candidates = list(candidates_in(among)) if among else []
+        return command(page=functools.partial(_serve, port, opens, candidates), **arguments)
 
     return wrapped
 
@@ -104,7 +105,7 @@ def local_web(page: Callable[..., int]) -> int:
 def _serve(
     port: int,
     opens: bool | None,
-    names: _Names,
+    candidates: Sequence[Candidate],
     target: Target,
     *queues: str | None,
     has_ended: Callable[[], bool] | None = None,
@@ -119,8 +120,8 @@ def _serve(
         "xorack local" if has_ended else title,
         store,
         letters,
-        names=names.of,
-        name_lists=len(names.candidates) <= _FEW,
+        names=_names_among(candidates),
+        name_lists=len(candidates) <= _FEW,
         explain=explain,
     )
     try:
@@ -170,19 +171,17 @@ def _stop(server: WebServer, has_ended: Callable[[], bool]) -> None:
     server.shutdown()
 
 
-class _Names:
-    """The names of outstanding units, looked up among candidates and kept."""
+def _names_among(candidates: Sequence[Candidate]) -> Names:
+    """Return a function that names the outstanding units of a chain, and keeps what it found."""
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self.candidates = candidates
-        self._find = functools.lru_cache(maxsize=_CHAINS_KEPT)(self._look_up)
-
-    def of(self, status: ChainStatus) -> Mapping[int, str]:
-        """Return the names that are found, by id."""
-        if not self.candidates or status.chain.status == "acked":
-            return {}
-        return self._find(status.chain.tag, tuple(status.outstanding))
-
-    def _look_up(self, tag: str, units: tuple[int, ...]) -> Mapping[int, str]:
-        found = names_of(units, self.candidates, tag)
+    @functools.lru_cache(maxsize=_CHAINS_KEPT)
+    def find(tag: str, units: tuple[int, ...]) -> Mapping[int, str]:
+        found = names_of(units, candidates, tag)
         return {int(i, 16): screen.unit_name(n) for i, n in found.items() if n is not None}
+
+    def names(status: ChainStatus) -> Mapping[int, str]:
+        if not candidates or status.chain.status == "acked":
+            return {}
+        return find(status.chain.tag, tuple(status.outstanding))
+
+    return names

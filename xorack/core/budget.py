@@ -18,7 +18,7 @@ class TimeOuts(NamedTuple):
 
     @classmethod
     def within(cls, seconds: float) -> TimeOuts:
-        """Return the time-outs of an invocation that has so many seconds: a call takes a part."""
+        """Return the time-outs of an invocation of `seconds`: a call may take a part of them."""
         seconds = max(1.2, seconds)  # shorter ones would fail each call
         return cls(min(1.0, seconds / 12), min(5.0, seconds / 12))
 
@@ -49,11 +49,11 @@ class Budget:
     later_steps: int = 0
 
     def before(self, later_steps: int) -> Budget:
-        """Return the budget of the step that so many follow."""
+        """Return the budget of a step that this number of steps follows."""
         return replace(self, later_steps=later_steps)
 
     def left(self) -> float:
-        """Return the seconds in which calls of this step may start."""
+        """Return the seconds left in which calls of this step may start."""
         longest = self.time_outs.longest_call
         # Metrics and the response take time after the last call.
         reserve = (self.later_steps + 1) * longest + min(1.0, longest / 2)

@@ -43,23 +43,23 @@ class Chain:
         due_at: Time at which the sweeper must look at the chain, at or before the deadline. It does
             not follow every stamp: each change costs an index write.
         detail: JSON text from the create, for the events.
-        resume: JSON text from the create: who waits for the chain's end. None once that is over:
-            a token is a secret.
+        resume: JSON text from the create: the callback's kind and token. None once it was sent or
+            given up: a token is a secret.
         note: JSON text of what a sender found out: ``text``, ``missing``, ``missing_count``.
         failing: Reason of a ``fail`` that came before the create.
         reason: Reason of the failure.
         marks: Marks of the latest applied requests, 16 bytes each, oldest first.
         spilled: Number of marks that were spilled.
-        marks_until: Time until which all of them are kept.
+        marks_until: Time until which all spilled marks are kept.
         event_pending: True if the event may still have to be published.
-        resume_pending: True if whoever waits for the end may still have to be resumed.
-        refused_at: Time at which a service first refused the event, or to resume whoever waits.
-        resumed_at: Time at which whoever waits was resumed.
-        resume_failed: Reason of the last refusal, if nobody was resumed within a day.
+        resume_pending: True if the callback of `resume` may still have to be sent.
+        refused_at: Time at which a service first refused the event or the callback.
+        resumed_at: Time at which a service accepted the callback.
+        resume_failed: Reason of the last refusal, once a day of refusals has ended the attempts.
         extended: True if an ``extend`` was applied: it overrides the create's timeout.
         repeated: Creates of the same content that came after the end.
         late: Late requests that came after the end.
-        last_late_at: Time at which the last of both was counted.
+        last_late_at: Time at which the last late request or repeated create was counted.
     """
 
     tag: str
@@ -144,12 +144,9 @@ class Chain:
         return max(deadline, self.deadline or 0)
 
     def with_late(self, repeated: int, late: int, now: int) -> Chain:
-        """Return the ended chain after it counted what came afterwards.
+        """Return the ended chain after it counted late requests.
 
-        Args:
-            repeated: Creates of the same content as the chain's.
-            late: Late requests.
-            now: Milliseconds since the epoch.
+        `repeated` are creates of the same content as the chain's; `late` are others.
         """
         assert self.final, "what comes before the end is applied, not counted"
         assert min(repeated, late) >= 0
@@ -176,9 +173,7 @@ class Chain:
     def without_marks(self, spilled: bytes, until: int) -> Chain:
         """Return the chain without the marks at the head of its list, which were spilled.
 
-        Args:
-            spilled: The marks.
-            until: Time until which they are kept.
+        The spilled marks are kept until the time `until`.
         """
         assert len(spilled) % MARK_BYTES == 0, "marks leave whole"
         assert self.marks.startswith(spilled), "the oldest marks leave first"

@@ -221,6 +221,7 @@ CHECKS: dict[str, Check] = {
     "missing_count": _count,
 }
 JSON_CHECKS: dict[str, Check] = {
+    **CHECKS,
     "stamp": _base64_stamp,
     "starts": _hex_ids,
     "finishes": _hex_ids,

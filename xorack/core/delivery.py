@@ -27,11 +27,7 @@ def mark_delivered(
     What was refused is repeated after 1, 2, 4 … 60 minutes. An event is repeated until the bus
     accepts it; a refusal to resume is final a day after the first.
 
-    Args:
-        chain: The chain.
-        delivered: Some of `Chain.undelivered`.
-        now: Milliseconds since the epoch.
-        refused: Others of them, with the reasons.
+    `delivered` are some of `Chain.undelivered`; `refused` are others of them, with the reasons.
     """
     refused = refused or {}
     assert chain.final, "only the end of a chain is delivered"

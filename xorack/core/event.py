@@ -39,11 +39,7 @@ MAX_OUTSTANDING = 100
 def rfc3339(milliseconds: int | None) -> str | None:
     """Format a time as RFC 3339 in UTC with milliseconds, such as ``2026-01-31T12:00:00.000Z``.
 
-    Args:
-        milliseconds: Milliseconds since the epoch; None for unknown.
-
-    Returns:
-        The text; None for unknown.
+    The time is in milliseconds since the epoch. None stands for unknown, and stays None.
     """
     if milliseconds is None:
         return None
@@ -63,7 +59,7 @@ def event_id(chain: Chain) -> str:
 
 
 def outstanding_units(chain: Chain) -> int | None:
-    """Return how many units of a chain are outstanding by its counts; None if they do not tell."""
+    """Return the number of outstanding units; None if the chain's counts do not tell it."""
     left = chain.started - chain.finished
     return left if chain.started > 0 and left >= 0 else None
 
@@ -96,12 +92,6 @@ def event_detail(chain: Chain) -> dict[str, Any]:
     At most `MAX_OUTSTANDING` ids stand in ``outstanding``, the lowest of ``outstanding_named`` that
     the stamp names. ``outstanding_complete`` is true if these are all outstanding units, also if
     the list is cut off.
-
-    Args:
-        chain: An ``acked`` or ``failed`` chain.
-
-    Returns:
-        A JSON object.
     """
     duration = None
     created_at = chain.created_at if chain.created else chain.first_seen_at

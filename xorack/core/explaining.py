@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from itertools import combinations
+from operator import eq
 from typing import Any
 
 __all__ = ["Explanation", "Finding", "explain"]
@@ -105,7 +107,7 @@ def explain(
     ]
     sizes = len(missing), len(rows), count / max(total, count)
     singles = [
-        _finding((name,), what, _of(name, test), [_sum(own, test), _sum(other, test)], sizes)
+        _finding((name,), what, _of(name, test), [_count(own, test), _count(other, test)], sizes)
         for name, own, other in counted
         for what, test in _conditions(name, own, other)
     ]
@@ -162,7 +164,8 @@ def _of(name: str, test: Callable[[Any], bool]) -> Test:
     return lambda row: test(row.get(name))
 
 
-def _sum(values: Counter[Any], test: Callable[[Any], bool]) -> int:
+def _count(values: Counter[Any], test: Callable[[Any], bool]) -> int:
+    """Count the rows whose value passes a test."""
     return sum(times for value, times in values.items() if test(value))
 
 
@@ -172,7 +175,10 @@ def _conditions(
     """Yield conditions on the values of a column that missing rows meet."""
     for value, times in own.most_common(_MOST_VALUES):
         if times > 1:
-            yield f"{name} is null" if value is None else f"{name} = {_text(value)}", _equals(value)
+            yield (
+                f"{name} is null" if value is None else f"{name} = {_text(value)}",
+                partial(eq, value),
+            )
     known = [value for value in own if value is not None]
     if len(known) < 2 or not isinstance(known[0], (int, float, Decimal, date)):
         return
@@ -183,10 +189,6 @@ def _conditions(
         what = f"from {_text(low)} to {_text(high)}"
         what = f"<= {_text(high)}" if first else f">= {_text(low)}" if last else what
         yield f"{name} {what}", lambda value: value is not None and low <= value <= high
-
-
-def _equals(value: Any) -> Callable[[Any], bool]:
-    return lambda other: bool(other == value)
 
 
 def _text(value: Any) -> str:

@@ -137,8 +137,8 @@ def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
         faec1e2ac606499c, which has no traced stamp: `xorack.traced` rejects it.
 
     Raises:
-        ArgumentError: There are no parts, a part has another type, an integer is beyond signed 64
-            bits, a ``str`` holds lone surrogates, or a ``Decimal`` is not finite.
+        ArgumentError: There are no parts, or a part has another type. Or an integer is beyond
+            signed 64 bits, a ``str`` holds lone surrogates, or a ``Decimal`` is not finite.
 
     Examples:
         >>> unit_id("database/file13", 0) == unit_id("database/file13", 0)

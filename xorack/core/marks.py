@@ -56,7 +56,7 @@ class Bucket(NamedTuple):
 
 
 def _level(spilled: int) -> int:
-    """Return the level that is filled after so many spilled marks."""
+    """Return the level of the next mark, after a number of spilled marks."""
     level, full = 0, _BUCKET_MARKS
     while spilled >= full:
         level += 1
@@ -71,9 +71,7 @@ def _bucket(level: int, key: bytes) -> Bucket:
 def bucket_for(spilled: int, key: bytes) -> Bucket:
     """Return the bucket into which a chain spills the mark of this key next.
 
-    Args:
-        spilled: The number of marks that the chain has spilled before.
-        key: The mark's key, or the mark.
+    `spilled` is the number of marks that the chain has spilled before. The key may be a whole mark.
     """
     return _bucket(_level(spilled), key)
 
@@ -84,7 +82,7 @@ def buckets_of(spilled: int, key: bytes) -> Iterator[Bucket]:
 
 
 def all_buckets(spilled: int) -> Iterator[Bucket]:
-    """Yield all buckets that a chain may have after so many spilled marks."""
+    """Yield all buckets that a chain may have after a number of spilled marks."""
     for level in range(_level(spilled) + 1):
         yield from (Bucket(level, number) for number in range(_GROWTH**level))
 

@@ -126,14 +126,14 @@ class _Table:
 
     @property
     def solved(self) -> bool:
-        """True if nothing is left, of no more units than the stamp can tell apart."""
+        """True if all cells are empty, and few enough hashes were removed to trust the result."""
         if self.left or len(self.hashes) > _MOST_PER_CELL * self.cells:
             return False
         return len(self.hashes) > _BITS or _independent(self.hashes)
 
     @property
     def promising(self) -> bool:
-        """True if so many cells are empty that a search may succeed."""
+        """True if enough cells are empty for a search to succeed."""
         return self.left < _MOST_FULL * (len(self.words) - 1)
 
     def support(self, y: int) -> tuple[int, int]:
@@ -152,11 +152,13 @@ class _Table:
         return self.left > 0 and self.support(y)[1] >= _VOUCHERS
 
     def exchangeable(self) -> set[int]:
-        """Find four hashes that may stand for four others, with the same sum.
+        """Return the hashes that belong to four which may stand for four others.
 
-        The others are the XORs of three of them each. Such four lie in at most two cells of each
-        table, so two of them share a cell in two tables. With 16 cells, about 1 in 2,000 sets of
-        32 has such four. Returns all hashes if ids were chosen to share cells, and this takes long.
+        Both fours have the same sum: each of the others is the XOR of three of these. It happens
+        if the four lie in at most two cells of each table, so two of them share a cell in two
+        tables. With 16 cells, about 1 set of 32 hashes in 2,000 has such four.
+
+        Returns all hashes if the search takes too long: then ids were chosen to share cells.
         """
         places = {y: words_of(y, self.cells) for y in self.hashes}
         tenants = defaultdict(list)
@@ -217,7 +219,7 @@ class _Table:
         return before
 
     def undo(self, length: int) -> None:
-        """Go back to where the log had this length."""
+        """Undo all removals after the first `length` of the log."""
         undone = self.log[length:]
         for y in undone:
             self.remove(y)

@@ -49,20 +49,15 @@ class ChainStore(Protocol):
         """Find spilled marks of a chain consistently; return key to checksum of those found."""
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        """Copy marks out of a chain; safe to repeat.
+        """Copy concatenated marks out of a chain, as it was read; safe to repeat.
 
-        Args:
-            chain: The chain as it was read.
-            marks: Concatenated marks.
-            until: Time until which they must be kept, milliseconds since the epoch.
+        They must be kept until a time, in milliseconds since the epoch.
         """
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        """Keep all spilled marks of a chain at least until a time; safe to repeat.
+        """Keep all spilled marks of a chain, as it was read, until a time; safe to repeat.
 
-        Args:
-            chain: The chain as it was read.
-            until: Milliseconds since the epoch.
+        The time is in milliseconds since the epoch.
         """
 
     def due_pages(self, now: int) -> Iterator[list[str]]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from xorack.core.checks import (
     CHECKS,
@@ -67,36 +67,16 @@ class Fields(TypedDict, total=False):
     missing_count: int | None
 
 
-class _Operation(NamedTuple):
-    """The fields that requests of one operation must and may have, each with its check."""
-
-    required: tuple[str, ...]
-    checks: dict[str, Check]
-
-
-def _operations(**fields: str) -> dict[str, _Operation]:
-    operations = {}
-    for op, names in fields.items():
-        allowed = ["tag", "id", *names.split()]
-        required = tuple(name for name in ("tag", "id", "stamp") if name in allowed)
-        operations[op] = _Operation(required, {name: CHECKS[name] for name in allowed})
-    return operations
-
-
 _MOST_PROBLEMS = 7
 """Further fields of a request that an error tells."""
-_OPERATIONS = _operations(
-    create="stamp started finished starts finishes cells timeout idle_timeout detail resume",
-    stamp="stamp started finished starts finishes cells",
-    fail="reason text missing missing_count",
-    extend="timeout",
-    note="text missing missing_count",
-)
-_JSON_OPERATIONS = {
-    op: operation._replace(
-        checks={name: JSON_CHECKS.get(name, check) for name, check in operation.checks.items()}
-    )
-    for op, operation in _OPERATIONS.items()
+_STAMP = frozenset(("tag", "id", "stamp", "started", "finished", "starts", "finishes", "cells"))
+_NOTE = frozenset(("tag", "id", "text", "missing", "missing_count"))
+_OPERATIONS: dict[str, frozenset[str]] = {
+    "create": _STAMP | {"timeout", "idle_timeout", "detail", "resume"},
+    "stamp": _STAMP,
+    "fail": _NOTE | {"reason"},
+    "extend": frozenset(("tag", "id", "timeout")),
+    "note": _NOTE,
 }
 
 
@@ -110,14 +90,14 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
         ArgumentError: The operation is unknown, or fields are invalid, unknown or missing: it says
             what is wrong with each.
     """
-    operations = _JSON_OPERATIONS if json_ else _OPERATIONS
-    if not isinstance(op, str) or op not in operations:
+    if not isinstance(op, str) or op not in _OPERATIONS:
         raise ArgumentError("op", op, "create, stamp, fail, extend or note")
-    required, checks = operations[op]
-    values = {"op": op, **_checked(op, fields, checks)}
+    values = {"op": op, **_checked(op, fields, JSON_CHECKS if json_ else CHECKS)}
+    required = ["tag", "id"]
     if not values.keys().isdisjoint((*IDS, "cells")):
         _read_ids(values)
-        required = ("tag", "id")
+    elif "stamp" in _OPERATIONS[op]:
+        required.append("stamp")
     noted = op == "note" or "missing_count" in values
     if noted and "text" not in values and "missing" not in values:
         raise ArgumentError("text", "missing", "a value: a note needs text or missing")
@@ -131,13 +111,13 @@ def _checked(op: str, fields: Mapping[str, Any], checks: Mapping[str, Check]) ->
     """Check fields one by one, and raise one error for all that are invalid or unknown."""
     values: dict[str, Any] = {}
     problems: list[ArgumentError] = []
+    allowed = _OPERATIONS[op]
     for name, value in fields.items():
-        check = checks.get(name)
         try:
-            if check is not None:
-                values[name] = check(name, value)
+            if name in allowed:
+                values[name] = checks[name](name, value)
             elif name != "op":
-                expected = f"no such field: {op} has {', '.join(sorted(('op', *checks)))}"
+                expected = f"no such field: {op} has {', '.join(sorted(('op', *allowed)))}"
                 raise ArgumentError(shown(name)[1:-1], value, expected)
         except ArgumentError as error:
             problems.append(error)

@@ -379,10 +379,6 @@ def _scheduled(chain: Chain) -> Chain:
 def expire(chain: Chain, now: int) -> Chain:
     """End a chain that is complete or whose deadline has passed; else postpone the next look.
 
-    Args:
-        chain: The chain.
-        now: Milliseconds since the epoch.
-
     Returns:
         The chain to write; the given object if there is nothing to write.
     """

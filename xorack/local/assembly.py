@@ -49,9 +49,7 @@ def find_template(
 ) -> Path:
     """Return the template for some settings; synthesise it unless that was done before.
 
-    Args:
-        settings: Names and values; they override `SETTINGS`.
-        notify: Called with one line before a synthesis.
+    The settings override `SETTINGS`. `notify` gets one line before a synthesis.
 
     Raises:
         LocalError: A setting is invalid, or the CDK is not installed.
@@ -75,14 +73,10 @@ def synthesise(
 ) -> tuple[Path, bool]:
     """Synthesise a checkout's stack into a folder unless it is there already.
 
-    Args:
-        root: The checkout.
-        folder: The folder. It is emptied first.
-        settings: Names and values of the stack's settings.
-        run: Runs the child process.
+    The folder is emptied first; `run` runs the child process.
 
     Returns:
-        The template, and whether the folder had it, made of the sources as they are now.
+        The template, and True if the folder already had the template of the current sources.
 
     Raises:
         LocalError: The synthesis left no template.
@@ -134,6 +128,7 @@ def _template_in(folder: Path) -> Path | None:
 
 
 def _fingerprint(root: Path, settings: Mapping[str, str]) -> str:
+    """Hash all that a template depends on: the settings, the packages and the sources."""
     names = ("aws-cdk-lib", "constructs", "xorack")
     # A checkout may be on the path twice: as the current folder and as it is installed.
     packages = {(one.name, one.version) for name in names for one in distributions(name=name)}

@@ -160,10 +160,10 @@ def _home() -> Path:
 
 @_explain_os_errors()
 def find() -> Background:
-    """Return the one that runs.
+    """Return the embedded AWS that runs in the background.
 
     Raises:
-        NotRunningError: None runs; the message says what to do, and whether one ended by itself.
+        NotRunningError: None runs; the message says what to do, and whether the last one crashed.
     """
     home = _home()
     if _pid(home):

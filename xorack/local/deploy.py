@@ -89,10 +89,7 @@ class Usage:
 def deploy(aws: EmbeddedAWS, template: Path, *, name: str = "xorack") -> Stack:
     """Deploy a synthesised template and wait until its resources exist.
 
-    Args:
-        aws: The embedded AWS, started.
-        template: The template's file, in a cloud assembly with its `*.assets.json`.
-        name: Name of the stack.
+    The template lies in a cloud assembly, with its `*.assets.json`.
 
     Raises:
         LocalError: The deployment failed; the message has the reasons from the stack's events.
@@ -239,11 +236,8 @@ def drain(
 ) -> Iterator[dict[str, Any]]:
     """Receive events from a subscriber's queue, and delete each batch after its last event.
 
-    Args:
-        queue_url: The queue, from `subscribe`.
-        client: An SQS client.
-        wait_seconds: Ends after so long without an event.
-        until: Called before each poll, about once a second; True ends it.
+    Ends after `wait_seconds` without an event, or once `until` returns True. `until` is called
+    before each poll, about once a second.
 
     Yields:
         The events as EventBridge delivers them: `detail-type`, `source`, `detail`, ...

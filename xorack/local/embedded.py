@@ -40,12 +40,7 @@ class ClientCache:
         self._lock = threading.Lock()
 
     def client(self, service: str, **options: Any) -> Client:
-        """Return a boto3 client.
-
-        Args:
-            service: Name of the service, for example `sqs`.
-            **options: Options of `boto3.client`; with options, each call makes a new client.
-        """
+        """Return a boto3 client; with options of `boto3.client`, a new one at each call."""
         with self._lock:
             if options:
                 return self._make(service, **options)

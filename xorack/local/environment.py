@@ -53,10 +53,8 @@ def ensure(
     A fingerprint of the requirements and of this Python is written last. Without the right
     fingerprint the environment is made again. One process makes it; others wait.
 
-    Args:
-        directory: The environment's directory; default `default_directory()`.
-        requirements: The requirements file to install.
-        notify: Called with one line before an installation starts.
+    The directory is `default_directory()` by default. `notify` gets one line before an
+    installation starts.
 
     Raises:
         LocalError: The installation failed; the message has the installer's error line.

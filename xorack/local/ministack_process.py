@@ -100,6 +100,8 @@ def _correct_batches(sqs: Ministack, functions: Ministack) -> None:
 
 
 def _accept_queries(provisioners: Ministack) -> None:
+    """Let CloudFormation create and delete saved queries, which do nothing."""
+
     def create(logical_id: str, properties: Ministack, stack_name: str) -> tuple[str, Ministack]:
         return f"{stack_name}-{logical_id}", {}
 
@@ -144,6 +146,7 @@ def _complete_alarms(cloudwatch: Ministack, provisioners: Ministack) -> None:
 
 
 def _count_invocations(functions: Ministack) -> None:
+    """Count invocations and their errors where ministack writes a function's log."""
     original = functions._emit_lambda_logs  # called exactly once for every invocation
 
     def emit(

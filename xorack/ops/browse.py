@@ -83,11 +83,7 @@ def read_chains(
     If the table is larger, the index of deadlines brings the most urgent chains to the first page,
     wherever they are. With a prefix only the searched part counts, as the index cannot search.
 
-    Args:
-        store: The table.
-        query: The chains to read.
-        shown: Most chains of the page.
-        searched: Most items to read.
+    The page has at most `shown` chains; at most `searched` items are read for it.
 
     Raises:
         UnavailableError: A retry may help.
@@ -118,16 +114,16 @@ def read_chains(
     elif part.after:
         more = Query(query.group, query.prefix, part.after)
     return ChainPage(
-        at,
-        query,
-        tuple(chosen[query.skip : end]),
-        counts,
-        part.read,
-        more,
-        not query.after and not part.after,
-        sum(one.chain.event_pending for one in found.values()),
-        tuple(invalid.values()),
-        tuple(causes([*found.values()]) if counts["failed"] else ()),
+        at=at,
+        query=query,
+        chains=tuple(chosen[query.skip : end]),
+        counts=counts,
+        searched=part.read,
+        more=more,
+        whole=not query.after and not part.after,
+        event_pending=sum(one.chain.event_pending for one in found.values()),
+        invalid=tuple(invalid.values()),
+        causes=tuple(causes([*found.values()]) if counts["failed"] else ()),
     )
 
 

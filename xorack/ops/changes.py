@@ -49,10 +49,7 @@ def unfinished_tags(
 ) -> list[str]:
     """Return the tags of a run's unfinished chains, by a scan of the whole table, in order.
 
-    Args:
-        store: The table.
-        run: The run.
-        on_invalid: Called for each item of the run that is not a chain.
+    Calls `on_invalid` for each item of the run that is not a chain.
 
     Raises:
         UnavailableError: A retry may help.
@@ -99,12 +96,7 @@ def change_chains(
 ) -> Iterator[ChangeResult]:
     """Apply a request to each of some chains; see `change_chain`.
 
-    Args:
-        store: The table.
-        op: The operation.
-        tags: The chains, each once.
-        fields: The other fields of the requests: `reason` or `timeout`.
-        publisher: Publishes the events of the chains that end.
+    No tag may occur twice. `fields` are the other fields of the requests: `reason` or `timeout`.
 
     Raises:
         ArgumentError: A tag or field is invalid. Nothing is changed.

@@ -93,9 +93,7 @@ class DeadMessage:
     def read(cls, message: dict[str, Any], oldest: int = 0) -> DeadMessage:
         """Read a message of SQS's ReceiveMessage, received with all its attributes.
 
-        Args:
-            message: The message.
-            oldest: Messages that were first sent before this time are expired.
+        A message that was first sent before the time `oldest` is expired.
         """
         system = message.get("Attributes", {})
         attributes = {
@@ -126,23 +124,23 @@ class DeadMessage:
             bodies = [*pack(requests), *(entry.body for entry in invalid)]
         tags = [request.tag for request in requests] + (_tags(text) if invalid else [])
         return cls(
-            message["MessageId"],
-            message["ReceiptHandle"],
-            queued_at,
-            sent_at,
-            kind,
-            error if error is not None or requests else reason,
-            _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
-            tuple(dict.fromkeys(tags)),
-            text,
-            tuple(bodies),
-            system.get("MessageGroupId"),
-            attributes.get("message_id") or message["MessageId"],
+            id=message["MessageId"],
+            handle=message["ReceiptHandle"],
+            queued_at=queued_at,
+            sent_at=sent_at,
+            kind=kind,
+            error=error if error is not None or requests else reason,
+            reason=_QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
+            tags=tuple(dict.fromkeys(tags)),
+            body=text,
+            bodies=tuple(bodies),
+            group=system.get("MessageGroupId"),
+            message_id=attributes.get("message_id") or message["MessageId"],
             # SQS itself keeps the sender of a message that it moves.
-            attributes.get("sender") or (system.get("SenderId") if error is None else None),
-            None if error is None else queued_at,
-            _number(system.get("ApproximateFirstReceiveTimestamp")),
-            _number(system.get("ApproximateReceiveCount")),
+            sender=attributes.get("sender") or (system.get("SenderId") if error is None else None),
+            rejected_at=None if error is None else queued_at,
+            first_received_at=_number(system.get("ApproximateFirstReceiveTimestamp")),
+            receives=_number(system.get("ApproximateReceiveCount")),
         )
 
     @property
@@ -169,7 +167,7 @@ class DeadMessage:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the message as a JSON object; its body is the text as it stands."""
+        """Return the message as a JSON object; ``body`` is its text, not parsed."""
         field, value = self.offending or (None, None)
         return {
             "id": self.id,
@@ -243,8 +241,7 @@ def add_to_groups(
 def corrected(lines: Iterable[str]) -> tuple[list[Request], list[str]]:
     """Read the requests of messages, one JSON object a line, and what is wrong with each line.
 
-    Args:
-        lines: Bodies, or objects with a ``body``, such as `DeadMessage.to_json` returns.
+    A line is a body, or an object with a ``body``, such as `DeadMessage.to_json` returns.
     """
     requests: list[Request] = []
     problems: list[str] = []

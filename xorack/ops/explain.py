@@ -65,7 +65,7 @@ class RunExplanation:
 
     @property
     def sentence(self) -> str:
-        """How many chains failed, in words."""
+        """How many chains of the run have failed or are unfinished, in words."""
         chains = plural(self.chains, "chain")
         if not self.count:
             return f"no chain of {chains} of run {self.run} has failed or is unfinished"
@@ -123,10 +123,8 @@ def explain_run(
 ) -> RunExplanation:
     """Read the chains of a run, and find out what those that failed have in common.
 
-    Args:
-        store: The table, which is read whole.
-        run: The run.
-        candidates: Names that the steps may have given to units: see `xorack.names_of`.
+    Reads the whole table. The candidates are names that the steps may have given to units: see
+    `xorack.names_of`.
 
     Raises:
         UnavailableError: A retry may help.

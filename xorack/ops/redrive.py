@@ -117,14 +117,10 @@ class Redrive:
         client: Any,
         retention_ms: int = DEFAULT_RETENTION_MS,
     ) -> None:
-        """Use these queues.
+        """Use these queues, through a boto3 SQS client.
 
-        Args:
-            dead_letters_url: The dead-letter queue.
-            queue_url: The acker's queue.
-            client: A boto3 SQS client.
-            retention_ms: Milliseconds for which the acker keeps finished chains. Messages that were
-                first sent longer ago are never sent back.
+        The acker keeps finished chains for `retention_ms` milliseconds. Messages that were first
+        sent longer ago are never sent back.
         """
         self.dead_letters_url = dead_letters_url
         self.queue_url = queue_url
@@ -155,7 +151,7 @@ class Redrive:
 
         Args:
             selector: The messages to report; by default all.
-            limit: Stop after about so many messages, selected or not.
+            limit: Stop after about this number of messages, selected or not.
             keep: Most messages to return as a whole.
         """
         survey = Survey([], 0, complete=True, selector=selector or Selector())
@@ -194,10 +190,7 @@ class Redrive:
         Expired messages stay, whatever the kinds. So do messages that arrive meanwhile: what is
         rejected again must not go round in circles.
 
-        Args:
-            kinds: The kinds of messages to send.
-            survey: What `survey` returned.
-            progress: Called after each page of messages.
+        Calls `progress` after each page of messages.
 
         Raises:
             SendError: The queue rejects the messages; those not moved stay where they are.
@@ -221,10 +214,8 @@ class Redrive:
     ) -> MoveResult:
         """Delete the messages of a survey, and no others.
 
-        Args:
-            survey: What `survey` returned.
-            save: Called with at most ten messages before they are deleted, from several threads.
-            progress: Called after each page of messages.
+        Calls `save` with at most ten messages before they are deleted, from several threads, and
+        `progress` after each page of messages.
         """
         total = len(survey.ids)
         drain = _Drain(save)
@@ -242,7 +233,7 @@ class Redrive:
         progress: Callable[[int], None],
         most: int | None = None,
     ) -> MoveResult:
-        """Forward and delete the chosen messages of the queue, at most so many."""
+        """Forward and delete the chosen messages of the queue, at most `most` of them."""
         held, done = drain.held, drain.done
         try:
             for messages in self._receive():

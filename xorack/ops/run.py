@@ -14,7 +14,7 @@ from xorack.aws import schema
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import ArgumentError, NotAChainError, StateError
 from xorack.core.request import validate_tag
-from xorack.ops.status import STATUSES, ChainStatus
+from xorack.ops.status import STATUSES
 
 __all__ = ["ChainCounts", "Run"]
 
@@ -41,10 +41,6 @@ class ChainCounts:
         self.by_status[status] += 1
         if status in ("failed", "invalid") and len(self.failures) < _FAILURES_KEPT:
             self.failures.append((tag, reason or ""))
-
-    def add_chain(self, status: ChainStatus) -> None:
-        """Count a chain."""
-        self.add(status.chain.status, status.chain.tag, status.reason)
 
     def add_invalid(self, error: NotAChainError) -> None:
         """Count an item that is not a chain."""

@@ -59,10 +59,7 @@ def find_stack(name: str, client: Any) -> StackOutputs:
 def open_table(name: str, client: Any, retention_ms: int = DEFAULT_RETENTION_MS) -> DynamoDBStore:
     """Open a table of chains, whatever the name of its partition key.
 
-    Args:
-        name: The table.
-        client: A boto3 DynamoDB client.
-        retention_ms: Milliseconds for which a chain is kept that ends here.
+    A chain that ends here is kept for `retention_ms` milliseconds.
 
     Raises:
         StateError: The account and region have no such table.

@@ -72,8 +72,7 @@ class ChainWatcher:
     def poll(self, *, count: bool = False) -> WatchUpdate:
         """Read the watched chains once; raise UnavailableError if a retry may help.
 
-        Args:
-            count: Count the run, though chains of it are unfinished.
+        With `count`, count the run even if chains of it are unfinished.
         """
         return self._poll_named() if self.tags else self._poll_nearest(count)
 
@@ -90,7 +89,7 @@ class ChainWatcher:
         update = replace(self._update(snapshot, statuses), not_found=not_found)
         counts = ChainCounts()
         for status in (*update.ended, *unfinished):
-            counts.add_chain(status)
+            counts.add(status.chain.status, status.chain.tag, status.reason)
         for error in invalid:
             counts.add_invalid(error)
         for tag in not_found:

@@ -56,10 +56,7 @@ class Sample:
 def read_sample(queue_url: str, client: Any, retention_ms: int) -> Sample:
     """Read some messages and hide none of them from others; SQS counts it as a receive.
 
-    Args:
-        queue_url: The dead-letter queue.
-        client: A boto3 SQS client.
-        retention_ms: Milliseconds for which finished chains are kept: older messages are expired.
+    Finished chains are kept for `retention_ms` milliseconds: older messages are expired.
     """
     at = milliseconds()
     messages: dict[str, DeadMessage] = {}

@@ -175,10 +175,11 @@ def remarks(chains: Iterable[ChainStatus], event_pending: int) -> list[str]:
 
 
 def _row(status: ChainStatus, view: ChainView) -> str:
+    age = "unknown" if status.age_ms is None else span(status.age_ms)
     cells = (
         _name(status, view),
         _progress(status),
-        _age(status),
+        f'<span class="num">{age}</span>',
         _deadline(status),
         outstanding_units(status, view.names(status)),
     )
@@ -223,11 +224,6 @@ def _progress(status: ChainStatus) -> str:
         f'{bar(status.percent, colour)}<span class="num">{status.percent:g} %</span> '
         f'<span class="faint num">{counts}</span>'
     )
-
-
-def _age(status: ChainStatus) -> str:
-    age = "unknown" if status.age_ms is None else span(status.age_ms)
-    return f'<span class="num">{age}</span>'
 
 
 def _deadline(status: ChainStatus) -> str:

@@ -61,13 +61,9 @@ class Frame:
     letters: int | None = None
 
     def page(self, title: str, content: str, current: str = "", **data: object) -> bytes:
-        """Return a whole page.
+        """Return a whole page, of a title and content in HTML.
 
-        Args:
-            title: Its title, as HTML.
-            content: Its content, as HTML.
-            current: The address of its entry in the navigation.
-            **data: Attributes for the page's script.
+        `current` is the address of its entry in the navigation; `data` is for the page's script.
         """
         count = "" if self.letters is None else f' <span class="count">{self.letters:,}</span>'
         links = "".join(
@@ -125,7 +121,7 @@ def chains_page(frame: Frame, page: ChainPage, names: Names) -> bytes:
         for group in ("", *GROUPS)
     )
     hidden = f'<input type="hidden" name="group" value="{query.group}">' if query.group else ""
-    view = ChainView("Deadline or end", _chain_address, names)
+    view = ChainView("Deadline or end", lambda tag: f"chain?{urlencode({'tag': tag})}", names)
     parts = [
         '<h1 class="unseen">Chains</h1><div class="bar-of-tools">'
         f'<nav class="tabs" aria-label="Status">{tabs}</nav>'
@@ -198,10 +194,6 @@ def _address(query: Query) -> str:
     if query.skip:
         given["skip"] = str(query.skip)
     return escaped(f"./?{urlencode(given)}" if given else "./")
-
-
-def _chain_address(tag: str) -> str:
-    return f"chain?{urlencode({'tag': tag})}"
 
 
 # -- one chain ---------------------------------------------------------------------------------
@@ -292,13 +284,9 @@ def _json(value: Any) -> str:
 
 
 def letters_page(frame: Frame, sample: Sample, token: str, notice: str = "") -> bytes:
-    """Render a sample of the dead-lettered messages, with buttons.
+    """Render a sample of the dead-lettered messages, with buttons; `notice` is what one has done.
 
-    Args:
-        frame: The frame.
-        sample: The messages.
-        token: The token that the server expects of a form.
-        notice: What a button has done.
+    The server expects the token from a form.
     """
 
     def actions(messages: Sequence[DeadMessage]) -> str:

@@ -158,4 +158,5 @@ def _fields(text: str) -> dict[str, list[str]]:
 
 
 def _single(query: str) -> dict[str, str]:
+    """Return the fields of a query, each with its first value."""
     return {name: values[0] for name, values in _fields(query).items()}

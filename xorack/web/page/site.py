@@ -115,15 +115,10 @@ class Site:
         name_lists: bool = True,
         explain: Callable[[Exception], str] = str,
     ) -> None:
-        """Show a table and a queue.
+        """Show a table, under a name, and perhaps a dead-letter queue.
 
-        Args:
-            name: What the pages call it.
-            store: The table.
-            letters: The dead-letter queue; None for none.
-            names: Names outstanding units.
-            name_lists: Use the names in lists of chains too, not only on the page of one.
-            explain: Describes an error of AWS in one line.
+        With `name_lists`, lists of chains name outstanding units too, not only the page of one
+        chain. `explain` describes an error of AWS in one line.
         """
         self.token = secrets.token_urlsafe(24)
         self.explain = explain
@@ -139,10 +134,7 @@ class Site:
     def get(self, path: str, fields: Mapping[str, str], known: str | None = None) -> Response:
         """Return a page or a file of it. Nothing changes.
 
-        Args:
-            path: ``""``, ``chain``, ``dead-letters`` or a file.
-            fields: The fields of the address.
-            known: The number of messages that the browser's page of dead letters shows.
+        `known` is the number of messages that the browser's page of dead letters shows.
         """
         if path in _TYPES:
             return Response(200, self._files[path].encode(), _TYPES[path])
