@@ -45,7 +45,7 @@ class Totals(NamedTuple):
 
     @classmethod
     def of(cls, plans: Iterable[Plan]) -> Totals:
-        """Sum up."""
+        """Sum the figures of the plans."""
         rows = (
             (1, p.units, p.requests, max(0, p.requests - INLINE_MARKS), bool(p.bad), p.lost > 0)
             for p in plans

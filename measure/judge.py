@@ -121,7 +121,7 @@ def _strangers(outcome: Outcome) -> Iterator[str]:
 
 
 def _dead_letters(outcome: Outcome) -> Iterator[str]:
-    """Just the bad requests are in the dead-letter queue, each with its reason."""
+    """The dead-letter queue holds the bad requests and no others, each with its reason."""
     expected = [(plan.tag, plan.reason) for plan in outcome.plans if plan.reason is not None]
     for tag, reason in missing_dead_letters(expected, outcome.dead_letters):
         yield f"{tag}: no dead-lettered message whose reason has {reason!r}"

@@ -70,7 +70,7 @@ def _latencies(result: Result) -> tuple[dict[str, list[float]], float]:
 
 
 def to_json(result: Result) -> dict[str, Any]:
-    """Judge, and return the report as a JSON object; unknown figures are null."""
+    """Judge the outcome; return the report as a JSON object, with null for unknown figures."""
     outcome, sent = result.outcome, result.sent
     totals = Totals.of(outcome.plans)
     latencies, last = _latencies(result)

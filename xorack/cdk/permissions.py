@@ -39,7 +39,7 @@ def allow_key(key: aws_kms.IKey | None, *actions: str) -> list[aws_iam.PolicySta
 
 
 def forbid_code(actions: Sequence[str]) -> aws_iam.PolicyStatement:
-    """Forbid a function's code the actions that Lambda needs its role for."""
+    """Deny a function's own code the actions that only Lambda needs the role for."""
     return aws_iam.PolicyStatement(
         effect=aws_iam.Effect.DENY,
         actions=list(actions),
@@ -50,7 +50,7 @@ def forbid_code(actions: Sequence[str]) -> aws_iam.PolicyStatement:
 
 
 def for_account(grantee: aws_iam.IGrantable, account: str) -> aws_iam.IGrantable:
-    """Restrict a service without conditions to what it does for an account.
+    """Restrict a service to one account, unless its principal has conditions already.
 
     Anybody may tell a service to send to a queue whose policy admits the service.
     """

@@ -160,7 +160,7 @@ def _compare(left: str, right: str, options: dict[str, Any]) -> Result:
 
 @contextmanager
 def _one_line(*, verbose: bool) -> Iterator[None]:
-    """Turn any error into one line, and the exit status of trouble."""
+    """Turn any error into one line and the exit status 2."""
     try:
         with _quiet_pyspark(verbose=verbose):
             yield

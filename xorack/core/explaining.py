@@ -125,7 +125,7 @@ def explain(
 
 
 def _ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort by what findings tell; of equals, one value before a range, in the columns' order."""
+    """Sort findings by how much they tell; of equals, a single value comes before a range."""
     return sorted(
         findings, key=lambda one: (-round(one.nats, 9), len(one.columns), " = " not in one.what)
     )

@@ -94,7 +94,7 @@ def mark_key(request_id: str) -> bytes:
 
 @lru_cache(maxsize=64)
 def _checksum_without_stamp(op: str, started: int, finished: int) -> int:
-    """Cached: few requests differ in anything but id and stamp."""
+    """Compute a checksum, which is cached: most requests differ in id and stamp only."""
     return crc32(b"%s\0%d\0%d\0" % (op.encode(), started, finished))
 
 

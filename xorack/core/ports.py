@@ -55,9 +55,9 @@ class ChainStore(Protocol):
         """
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        """Keep all spilled marks of a chain, as it was read, until a time; safe to repeat.
+        """Keep all spilled marks of a chain at least until a time; safe to repeat.
 
-        The time is in milliseconds since the epoch.
+        The chain is as it was read, the time in milliseconds since the epoch.
         """
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
