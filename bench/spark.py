@@ -195,7 +195,9 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
 
 
 def goals_of(name: str, case: Figures) -> Iterator[Goal]:
-    """Yield the goals of a case."""
+    """Yield the goals of a case, of the variants that were run."""
+    if "tracked" not in case:
+        return  # a run of older code
     for variant, bound in CASES[name].goals.items():
         found = ratios(case, variant, "untracked")
         yield spread_goal(f"{name}: CPU of both jobs, {variant}", found, bound)
@@ -218,7 +220,7 @@ def tables(figures: Figures) -> list[Table]:
     )  # fmt: skip
     goals: list[Goal] = []
     for name, case in figures["cases"].items():
-        chains = case["tracked"][0]["chains"]
+        chains = next(run["chains"] for runs in case.values() for run in runs if "chains" in run)
         goals += goals_of(name, case)
         for variant, runs in case.items():
             ratio = median(ratios(case, variant, "untracked"))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.faults import failing
+from tests.support.threads import in_threads
 from xorack import DynamoDBAcker, Token, Tracker, traced, unit_id, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
@@ -235,7 +236,7 @@ def test_a_batch_belongs_to_its_task_of_asyncio(tracker, functions):
         first.set()
         await asyncio.gather(worker("a", first, second), worker("b", second, third))
 
-    asyncio.run(both())
+    in_threads(asyncio.run, [both()])  # Playwright's loop may run in this thread
     assert sent == [["a/1", "a/2"], ["b/1", "b/2"]]
 
 
@@ -259,7 +260,7 @@ def test_a_task_shares_the_batch_in_which_it_started_and_may_outlive_it(tracker,
         go.set()
         await task
 
-    asyncio.run(main())
+    in_threads(asyncio.run, [main()])
     (body,) = functions.deliver()
     assert parse(body).requests[0].tag == "in its own"
 
