@@ -96,7 +96,7 @@ def double_a_word(rows, words):
     ids=["row deleted on disk", "file lost", "part copied on disk", "word doubled"],
 )
 def test_counts_that_are_damaged(spark, split, queue, tmp_path, capfd, monkeypatch, broken):
-    """The job fails with the numbers of units, and sends what it found of the chains that differ."""
+    """The job fails with the numbers of units, and sends what it found, in notes."""
     acker, job = split
     with monkeypatch.context() as patch:
         patch.setattr(count, *broken(tmp_path / "c"))
