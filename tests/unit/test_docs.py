@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 
 import click
 import pytest
@@ -153,3 +154,14 @@ def test_the_page_of_the_protocol_shows_the_transitions_of_the_code():
 
 def test_no_transition_leaves_a_final_state():
     assert not [t for t in TRANSITIONS if Chain("t", status=t.source).final]
+
+
+def test_no_file_has_marks_of_a_merge_conflict():
+    found = subprocess.run(
+        ["git", "grep", "-lE", "^(<{7}|>{7}) "],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.stdout, found.returncode) == ("", 1)
