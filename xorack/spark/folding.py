@@ -114,7 +114,8 @@ def fold_units(
     named = [column.alias(name) for column, name in zip(sums, SUMS, strict=True)]
     selected = frame.select(*columns, *named)
     grouped = selected.groupBy(*selected.columns[: -len(SUMS)]).agg(*together())
-    return grouped.select(tag_column(grouped, prefix, len(columns)).alias("tag"), *SUMS)
+    tag = tag_column(grouped, prefix, grouped.columns[: -len(SUMS)])
+    return grouped.select(tag.alias("tag"), *SUMS)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import evidence_of, unit_of
 from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED
-from xorack.spark.units import chain_columns, column_named, has_columns, tag_column
+from xorack.spark.units import column_named, has_columns, tag_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -81,11 +81,7 @@ class Differing(NamedTuple):
 
 def tags(rows: Rows, frame: DataFrame) -> DataFrame:
     """Add the column ``xorack_tag_``, of the chain of each row."""
-    names = chain_columns(frame, rows.chain)
-    parts = frame.select("*", *names)
-    return frame.select("*", *names).select(
-        *frame.columns, tag_column(parts, rows.prefix, len(names)).alias("xorack_tag_")
-    )
+    return frame.withColumn("xorack_tag_", tag_column(frame, rows.prefix, rows.chain))
 
 
 def compare(

@@ -13,7 +13,7 @@ from xorack.core.errors import ColumnsError
 from xorack.spark.evidence import has_evidence, unit_of
 from xorack.spark.grouping import tags
 from xorack.spark.starting import request_id
-from xorack.spark.units import chain_columns, tag_column
+from xorack.spark.units import tag_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -106,11 +106,11 @@ def _held(rows: Rows, outputs: Sequence[DataFrame], source: DataFrame) -> tuple[
 def _started(rows: Rows, line: Line, source: DataFrame) -> DataFrame:
     """Return ``tag`` and ``unit`` of what was started, or of the input where nothing keeps it."""
     if line["keeps_units"]:
-        kept, columns = rows.record.units(line), len(rows.chain)
+        kept = rows.record.units(line)
+        names, unit = kept.columns[: len(rows.chain)], F.col("unit")
     else:
-        parts = chain_columns(source, rows.chain)
-        kept, columns = source.select(*parts, unit_of(rows, source).alias("unit")), len(parts)
-    return kept.select(tag_column(kept, rows.prefix, columns).alias("tag"), "unit")
+        kept, names, unit = source, [*rows.chain], unit_of(rows, source)
+    return kept.select(tag_column(kept, rows.prefix, names).alias("tag"), unit.alias("unit"))
 
 
 def notes(rows: Rows, missing: DataFrame, why: str = "") -> DataFrame:

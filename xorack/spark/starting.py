@@ -103,7 +103,7 @@ def _facts(rows: Rows, chains: DataFrame) -> DataFrame:
         for name in ("detail", "failed")
     ]
     selected = chains.select(*columns, *texts)
-    tag = tag_column(selected, rows.prefix, len(columns)).alias("tag")
+    tag = tag_column(selected, rows.prefix, selected.columns[: len(columns)]).alias("tag")
     reason = F.substring(F.translate("failed", "\0", ""), 1, 250)
     number = F.count(F.lit(1))
     message = F.concat(F.lit("xorack: "), number.cast("string"), F.lit(" rows about chain "), "tag")

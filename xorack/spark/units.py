@@ -108,13 +108,13 @@ def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
     return [column.alias(f"c{i}") for i, (column, _) in enumerate(parts)]
 
 
-def tag_column(frame: DataFrame, prefix: str, count: int) -> Column:
-    """Return the tag of each chain: `tag_text` of the prefix and the columns ``c0``, ``c1``, ….
+def tag_column(frame: DataFrame, prefix: str, names: Sequence[str]) -> Column:
+    """Return the tag of each chain: `tag_text` of the prefix and the columns' values.
 
     Args:
-        frame: Rows with the columns of `chain_columns`.
+        frame: Rows with these columns.
         prefix: The start of each tag, up to the values: ``2026-01-31/order/``.
-        count: The number of columns.
+        names: The columns that tell chains apart, or those that `chain_columns` made of them.
 
     Returns:
         A string of at most 1,024 UTF-8 bytes. The job fails where a value holds NUL.
@@ -122,7 +122,7 @@ def tag_column(frame: DataFrame, prefix: str, count: int) -> Column:
     Raises:
         ColumnsError: The frame lacks one of the columns.
     """
-    parts = _suitable(frame, [f"c{i}" for i in range(count)], "chain")
+    parts = _suitable(frame, names, "chain")
     texts = [text(column) for column, (_, text) in parts]
     for plain, encoded in _ENCODED.items():
         texts[:-1] = [F.replace(text, F.lit(plain), F.lit(encoded)) for text in texts[:-1]]
