@@ -1,4 +1,4 @@
-"""The command `xorack diff` where Spark does not start."""
+"""The command `xorack diff` where an engine does not start, and its arguments."""
 
 import os
 import subprocess
@@ -36,10 +36,15 @@ def run(*arguments, without="", **environment):
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("module", "message"),
-    [("pyspark", 'pip install "xorack[spark]"'), ("click", "pip install 'xorack[cli]'")],
+    [
+        ("pyspark", 'pip install "xorack[spark]"'),
+        ("duckdb", 'pip install "xorack[diff]"'),
+        ("click", "pip install 'xorack[cli]'"),
+    ],
 )
 def test_a_package_that_is_missing(module, message):
-    status, out, err = run("README.md", "LICENSE", "--key", "id", without=module)
+    names = ("tables", "only") if module == "pyspark" else ("README.md", "LICENSE")
+    status, out, err = run(*names, "--key", "id", without=module)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: ")
     assert f"'{module}" in err or f"import of {module}" in err
@@ -95,6 +100,10 @@ def test_spark_connect_without_its_packages():
         (["a", "b", "--key", "x", "--tolerance", "much"], "'much', expected a number, or for"),
         (["a", "b", "--key", "x", "--tolerance", "x=1,y"], "'x=1,y', expected a number"),
         (["a", "b", "--key", "x", "--where", ""], "the value is empty"),
+        (["a", "b", "c", "--key", "x"], "Got unexpected extra argument"),
+        (["a", "b", "--left-sql", "FROM c", "--key", "x"], "a query takes an input's place"),
+        (["a", "b", "--key", "x", "--max-different", "few"], "'few', expected for example 0.1%"),
+        (["a", "b", "--key", "x", "--text", "y"], "--text: is for files, on DuckDB"),
         (["a", "b", "--key", "x", "--format", "xls"], "'xls' is not one of"),
     ],
 )
@@ -110,8 +119,8 @@ def test_names_with_commas():
     assert _names(None, None, 'a, "b, c",d e') == ["a", "b, c", "d e"]
     assert _names(None, None, " a , b ") == ["a", "b"]
     assert _names(None, None, 'a, " b"," c "') == ["a", " b", " c "]
-    assert _tolerance(None, None, "0.5") == 0.5
-    assert _tolerance(None, None, 'a=1, "b,=c=2e-3"') == {"a": 1.0, "b,=c": 0.002}
+    assert _tolerance(None, None, "0.5") == "0.5"
+    assert _tolerance(None, None, 'a=1, "b,=c=2e-3"') == {"a": "1", "b,=c": "2e-3"}
 
 
 def test_settings_for_the_size_of_the_input(tmp_path, monkeypatch):

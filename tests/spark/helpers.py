@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pipeline import count, split
 from tests.spark.acker import Acker as Acker  # noqa: PLC0414
+from tests.support.files import write_files as write_files  # noqa: PLC0414
 from tests.support.plain_words import counted
 from tests.support.queue_server import requests_in
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -46,15 +47,6 @@ def run_process(command, *, cwd=ROOT, env=None, status=0):
 def prose(rng: random.Random, length: int) -> str:
     endings = ("", "", "\n", "\t", ".")
     return " ".join(rng.choice(_TOKENS) + rng.choice(endings) for _ in range(length))
-
-
-def write_files(root, contents):
-    """Write files of text or bytes below a folder; return the folder."""
-    for name, content in contents.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return root
 
 
 def count_words(texts: Iterable[str]) -> Counter:

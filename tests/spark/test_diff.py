@@ -56,8 +56,10 @@ def test_kinds(frame):
                 **{"duplicate_keys_left": 0, "duplicate_keys_right": 0},
             },
             "changed_columns": {"name": 1, "price": 1},
+            "equal_share": {"name": 0.666667, "price": 0.666667},
             "left_only": [],
             "right_only": [],
+            "changed_types": {},
         }
 
 
@@ -87,7 +89,7 @@ def test_equal_frames(frame):
         assert d.equal
         assert d.counts == Counts(3, 3, 3, 0, 0, 0, 0, 0)
         assert d.first() == {"missing": [], "extra": [], "changed": []}
-        for empty in (d.missing, d.extra, d.changed, d.duplicates, d.repair(), d.deletions()):
+        for empty in (d.missing, d.extra, d.changed, d.duplicates, d.repair, d.deletions):
             assert empty.collect() == []
         assert d.missing.columns == rows.columns
     empty = rows.limit(0)
@@ -127,9 +129,9 @@ def test_duplicate_keys(frame):
         differ = [key for key, case in enumerate(DUPLICATES) if case[0] != case[1]]
         numbers = [(key, *map(len, DUPLICATES[key][:2])) for key in differ]
         assert rows_of(d.duplicates) == [counts for counts in numbers if max(counts[1:]) > 1]
-        assert rows_of(d.deletions()) == [(6,)]
-        repaired = sides[1].join(d.deletions(), "id", "left_anti")
-        repaired = repaired.join(d.repair(), "id", "left_anti").unionByName(d.repair())
+        assert rows_of(d.deletions) == [(6,)]
+        repaired = sides[1].join(d.deletions, "id", "left_anti")
+        repaired = repaired.join(d.repair, "id", "left_anti").unionByName(d.repair)
         assert rows_of(repaired) == rows_of(sides[0])
 
 
@@ -197,10 +199,37 @@ def test_odd_names(spark):
     with diff(ones, twos, key=[*ODD[:3], "a.b"]) as d:
         assert d.changed_columns == {"n": 1, "`": 1}
         assert d.changed.columns == [*ODD[:3], "a.b", "columns_", "left_", "right_"]
-        assert d.repair().collect() == ones.collect()
+        assert d.repair.collect() == ones.collect()
         (row,) = d.first()["changed"]
         assert row["columns"] == {"n": [7, 70], "`": [10, 71]}
         assert row["key"] == {"columns": 0, "left": 1, "right": 2, "a.b": 9}
+
+
+def test_a_thousand_columns(spark):
+    """A chain of as many conditions overflows the stack of Spark's planner."""
+    left = spark.range(3).select("id", *(F.col("id").alias(f"c{i}") for i in range(1000)))
+    right = left.withColumn("c7", F.col("c7") + 1).withColumn("c999", F.lit(2))
+    with diff(left, right, key="id") as d:
+        assert d.changed_columns == {"c7": 3, "c999": 2}
+        rows = d.first(1)["changed"]
+        assert [{*row["columns"]} for row in rows] == [{"c7", "c999"}]
+
+
+def test_the_first_rows_show_each_changed_column(frame):
+    left = frame([(i, "a", 0.0) for i in range(9)])
+    right = frame([(i, "b" if i else "a", float(i > 7)) for i in range(9)])
+    with diff(left, right, key="id") as d:
+        found = [(row["key"]["id"], [*row["columns"]]) for row in d.first(2)["changed"]]
+    assert found == [(1, ["name"]), (2, ["name"]), (8, ["name", "price"])]
+
+
+def test_other_names_of_a_key(frame):
+    left = frame([(1, 2, 3)], "id int, a int, other int")
+    right = frame([(1, 3, 4)], "number int, a int, id int")
+    with diff(left, right, key="id=number") as d:
+        assert (d.changed_columns, d.left_only, d.right_only) == ({"a": 1}, ("other",), ("id",))
+    with diff(left, right.select("number", "a", F.lit(1).alias("b")), key=None) as d:
+        assert (d.counts.missing, d.counts.extra, d.counts.changed) == (1, 1, 0)
 
 
 @EACH_SESSION
@@ -300,4 +329,4 @@ def test_every_path_finds_the_same(spark, monkeypatch, paths, unique):
         assert d.counts == expected
         assert d.changed_columns == {"a": 6}
         assert {row["id"] for row in d.missing.collect()} == {1, 2, 3, *[54] * more}
-        assert {row["id"] for row in d.deletions().collect()} == {1000, 1001}
+        assert {row["id"] for row in d.deletions.collect()} == {1000, 1001}

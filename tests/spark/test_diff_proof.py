@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from decimal import Decimal
 from itertools import chain
 
@@ -13,6 +14,8 @@ from pyspark.sql import functions as F
 
 from tests.spark.diff_model import Columns, Found, complaints, expected
 from tests.spark.diff_tables import CASE, FRACTIONS, MIXED, STRING_TYPES, Cases, Schema, schemas
+from xorack.compare.engine import CompareOptions, connect, diff_files
+from xorack.compare.inputs import ReadOptions
 from xorack.errors import ColumnsError
 from xorack.spark import diff
 from xorack.spark._diff import digests, pairing
@@ -53,8 +56,27 @@ def unmistakable(frame, schema: Schema):
     return rows
 
 
-def prove(spark, schema: Schema, cases: Cases, tolerance=None):
-    """Compare all cases at once, and each case's result with the model's."""
+@contextmanager
+def diff_on_duckdb(spark, folder, sides, key, chosen, tolerance):
+    """Compare frames as files of Parquet on DuckDB; yield its report, with the rows as frames."""
+    names = [f"{folder}/{side}" for side in (0, 1)]
+    for name, frame in zip(names, sides, strict=True):
+        frame.write.parquet(name)
+    with connect() as con:
+        options = CompareOptions(key, tolerance=tolerance, **chosen)
+        found = diff_files(con, names, [ReadOptions()] * 2, options)
+        found.first()
+        found.write(f"{folder}/found")
+    for name in ("missing", "extra", "changed", "duplicates"):
+        object.__setattr__(found, name, spark.read.parquet(f"{folder}/found/{name}"))
+    yield found
+
+
+def prove(spark, schema: Schema, cases: Cases, tolerance=None, folder=None):
+    """Compare all cases at once, and each case's result with the model's.
+
+    With a folder, files are compared on DuckDB; else frames.
+    """
     sides = [spark.createDataFrame(cases.rows[side], cases.schema(side)) for side in (0, 1)]
     key = [CASE, *(column.name for column in schema.key)]
     ignored = [column.name for column in schema.values[: schema.ignored]]
@@ -62,7 +84,12 @@ def prove(spark, schema: Schema, cases: Cases, tolerance=None):
     columns = Columns(key, values, dict.fromkeys(values, tolerance) if tolerance else {})
     chosen = {"values": values} if schema.named else {"ignore": ignored}
     left, right = map(by_case, sides)
-    with diff(*sides, key=key, **chosen, tolerance=tolerance) as found:
+    compared = (
+        diff_on_duckdb(spark, folder, sides, key, chosen, tolerance)
+        if folder
+        else diff(*sides, key=key, **chosen, tolerance=tolerance)
+    )
+    with compared as found:
         frames = {
             "missing": by_case(found.missing),
             "extra": by_case(found.extra),
@@ -125,6 +152,22 @@ def test_keys_with_equal_rows_are_left_out(spark):
     assert digests.differing_keys(comparison, comparison.frames, 200).count() == 1
 
 
+@pytest.mark.parametrize(
+    "examples", [2, pytest.param(40, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+def test_random_files(spark, tmp_path_factory, configure, examples):
+    """DuckDB finds what the model finds; Parquet keeps the types, but for collations."""
+    configure("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+
+    @settings(PROOF, max_examples=examples)
+    @given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans())
+    def prove_files(schema, seed, unique):
+        folder = tmp_path_factory.mktemp("files")
+        prove(spark, schema, Cases(schema, seed, cases=100, unique=unique), folder=folder)
+
+    prove_files()
+
+
 @settings(PROOF, max_examples=1)
 @given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans())
 def test_random_tables(spark, schema, seed, unique):
@@ -170,7 +213,7 @@ def test_keys_of_more_digits_than_a_decimal_has(spark):
     with diff(left, right, key="k") as found:
         assert [tuple(row) for row in found.duplicates.collect()] == [("1.05", 0, 2)]
         assert found.missing.collect() == left.collect()
-        assert found.deletions().collect() == [right.first()]
+        assert found.deletions.collect() == [right.first()]
 
 
 def test_a_nested_key_of_two_types(spark):

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 FLOORS = [
     ["xorack/core"],
     ["xorack/aws"],
-    ["xorack/client", "xorack/cdk"],
+    ["xorack/client", "xorack/cdk", "xorack/compare"],
     ["xorack/acker"],
     ["xorack/ops", "xorack/spark", "xorack/local", "xorack/compat", "infra"],
     ["xorack/web"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import logging
+import os
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,14 +18,18 @@ from xorack.cli import screen
 from xorack.cli.diff_output import Result, print_json_result, print_result
 from xorack.cli.diff_progress import Progress
 from xorack.cli.options import json_option, text_option
+from xorack.compare.inputs import FORMATS, ReadOptions, check_out, is_file
+from xorack.compare.report import DiffReport
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.ops.text import printable
-from xorack.spark.session import bytes_in, open_session
 
 __all__ = ["diff"]
 
 _Command = Callable[..., Any]
-_FORMATS = ("parquet", "csv", "json")
+_LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(%|rows?)?")
+_ENCODINGS = ("utf-8", "utf-16", "latin-1")
+_ON_SPARK = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
+"""Variables of a session of Spark that exists, which reads files, too."""
 
 
 class _Trouble(click.ClickException):
@@ -52,23 +58,46 @@ def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str
 
 def _tolerance(
     _: click.Context, __: click.Parameter, value: str | None
-) -> float | dict[str, float] | None:
-    """Parse a number, or a number for each column."""
+) -> str | dict[str, str] | None:
+    """Parse a limit, or a limit for each column."""
+    from xorack.compare.columns import Limit
+
     if value is None:
         return None
     try:
-        if "=" not in value:
-            return float(value)
-        pairs = [part.rpartition("=") for part in _split(value) or [""]]
-        return {name: float(number) for name, _, number in pairs}
-    except ValueError:
+        pairs = [part.rpartition("=") for part in _split(value) or [""]] if "=" in value else []
+        for limit in [limit for *_, limit in pairs] or [value]:
+            Limit.parse(limit)
+    except ArgumentError:
         raise click.BadParameter(
-            f"{value!r}, expected a number, or for example price=0.01,weight=1e-6"
+            f"{value!r}, expected a number, or for example price=0.01,weight=0.1%,at=2s"
         ) from None
+    return {name: limit for name, _, limit in pairs} if pairs else value
+
+
+def _max_different(_: click.Context, __: click.Parameter, value: str) -> tuple[float, bool]:
+    """Parse a number of rows, or a share of the greater side's; return whether it is a share."""
+    found = _LIMIT.fullmatch(value.strip())
+    if not found:
+        raise click.BadParameter(f"{value!r}, expected for example 0.1% or '10 rows'")
+    return float(found[1]), found[2] == "%"
 
 
 def _columns(name: str, help_text: str, **options: Any) -> Callable[[_Command], _Command]:
     return click.option(name, metavar="COLUMNS", callback=_names, help=help_text, **options)
+
+
+def _each_side(*options: tuple[str, str, str, Any]) -> Callable[[_Command], _Command]:
+    """Add an option for each side: a name, a placeholder, a type, and what it means."""
+
+    def add(command: _Command) -> _Command:
+        for name, metavar, help_text, type_ in reversed(options):
+            for side in ("right", "left"):
+                how = {"metavar": metavar, "help": f"{help_text}, on the {side}.", "type": type_}
+                command = click.option(f"--{side}-{name}", **how)(command)
+        return command
+
+    return add
 
 
 @click.command(
@@ -76,25 +105,43 @@ def _columns(name: str, help_text: str, **options: Any) -> Callable[[_Command], 
 
 Exit status: 0 if both are equal; 1 if they differ; 2 for an error.""",
 )
-@click.argument("left")
-@click.argument("right")
-@_columns("--key", "The columns that say which rows belong together: order,line.", required=True)
+@click.argument("left", required=False)
+@click.argument("right", required=False)
+@_columns("--key", "The columns that say which rows belong together: order,line, or order=id.")
+@click.option("--no-key", is_flag=True, help="Compare whole rows: they are missing or extra.")
 @_columns("--values", "The columns to compare.  [default: all that both sides have]")
 @_columns("--ignore", "Columns to leave out.")
 @_columns("--text", "Columns of CSV and JSON whose values are text: 1.10 is not 1.1.")
+@_columns("--ignore-case", "Columns whose text is compared without case; * for all.")
+@_columns("--ignore-blanks", "Columns whose text is compared without outer blanks; * for all.")
 @text_option("--where", metavar="SQL", help="Only rows that meet this condition, on both sides.")
 @click.option(
     "--tolerance",
-    metavar="NUMBER",
+    metavar="LIMIT",
     callback=_tolerance,
-    help="The largest difference of equal numbers with fractions: 0.01, or price=0.01,weight=1e-6.",
+    help="The largest difference of equal values: 0.01, 0.1% or 2s; or price=0.01,at=2s.",
+)
+@click.option(
+    "--max-different",
+    metavar="LIMIT",
+    callback=_max_different,
+    default="0",
+    help="Exit with 0 up to so many rows that differ: 0.1%, or '10 rows'.  [default: 0]",
 )
 @click.option(
     "--format",
-    type=click.Choice(_FORMATS),
+    type=click.Choice(FORMATS),
     help="The format of files whose names do not tell.",
 )
 @text_option("--delimiter", default=",", help="What separates the fields of CSV.")
+@click.option("--header/--no-header", default=True, help="Whether CSV begins with names.")
+@click.option("--null", "nulls", multiple=True, metavar="WORD", help="A word of CSV that is null.")
+@click.option("--encoding", type=click.Choice(_ENCODINGS), help="The encoding of CSV.")
+@_each_side(
+    ("sql", "SQL", "A query in place of an input", str),
+    ("where", "SQL", "Only rows that meet this condition", str),
+    ("encoding", "NAME", "The encoding of CSV", click.Choice(_ENCODINGS)),
+)
 @click.option(
     "--limit",
     type=click.IntRange(0, 1_000_000),
@@ -103,59 +150,141 @@ Exit status: 0 if both are equal; 1 if they differ; 2 for an error.""",
 )
 @json_option
 @text_option("--out", metavar="FOLDER", help="Write all rows that differ to a new folder.")
+@click.option("--engine", type=click.Choice(["duckdb", "spark"]), help="What compares.")
+@text_option("--memory", metavar="SIZE", help="The memory of DuckDB, such as 2GB.")
 @text_option("--remote", metavar="URL", help="Use a Spark Connect server: sc://host:15002.")
 @click.option("--verbose", is_flag=True, help="Show Spark's log and whole errors.")
-def diff(left: str, right: str, as_json: bool, **options: Any) -> int:
+def diff(left: str | None, right: str | None, as_json: bool, **options: Any) -> int:
     """Find the rows that differ between two datasets.
 
     They are missing, extra or changed: the same key with other values.
 
     LEFT and RIGHT are files or folders of Parquet, CSV or JSON, patterns in quotes, URIs such as
-    s3a://bucket/folder, or names of catalog tables. A name without a / is a table's unless there is
-    such a file. Their formats may differ.
+    s3://bucket/folder, or names of catalog tables. A name without a / is a table's unless there is
+    such a file. Their formats may differ. --left-sql and --right-sql take an input's place.
 
-    Reads both sides once, CSV twice and JSON three times, then the rows that may differ once or
-    twice more. Runs Spark in this process, or where spark-submit, SPARK_REMOTE or SPARK_HOME say.
+    Files are compared by DuckDB, in this process. Tables, --remote and --engine spark use Spark.
     """
+    names = _inputs(left, right, options)
+    if (options["key"] is None) != options["no_key"]:
+        raise click.UsageError("Missing option '--key'." if not options["no_key"] else
+                               "--key and --no-key: give one of them")  # fmt: skip
     with _one_line(verbose=options["verbose"]):
-        result = _compare(left, right, options)
+        report, result = _compare(names, options)
     for remark in result.remarks:
         screen.say(f"note: {printable(remark)}", error=True)
     if as_json:
-        print_json_result(left, right, result)
+        print_json_result(*names, result)
     else:
-        print_result(result, options["key"])
-    return int(not result.summary["equal"])
+        print_result(result)
+    return int(not _is_within(report, *options["max_different"]))
 
 
-def _compare(left: str, right: str, options: dict[str, Any]) -> Result:
-    """Start Spark, compare, and fetch and write what differs."""
-    from xorack.spark import diff as compare
-    from xorack.spark._diff.inputs import ReadOptions, open_inputs
-    from xorack.spark._diff.outputs import check_empty, write_frames
+def _inputs(left: str | None, right: str | None, options: dict[str, Any]) -> tuple[str, str]:
+    """Return the names of both inputs; a query's is its option."""
+    queries = [options["left_sql"], options["right_sql"]]
+    given = [name for name in (left, right) if name is not None]
+    if len(given) + sum(query is not None for query in queries) != 2:
+        missing = "LEFT" if not given and queries[0] is None else "RIGHT"
+        raise click.UsageError(
+            f"Missing argument '{missing}'." if len(given) < 2 else "a query takes an input's place"
+        )
+    labels = ("--left-sql", "--right-sql")
+    first, second = (
+        label if query is not None else given.pop(0)
+        for label, query in zip(labels, queries, strict=True)
+    )
+    return first, second
 
+
+def _is_within(report: DiffReport, limit: float, is_share: bool) -> bool:
+    if is_share:
+        limit *= max(report.counts.left, report.counts.right) / 100
+    return report.equal or (
+        0 < report.different <= limit and not report.left_only and not report.right_only
+    )
+
+
+def _read_options(options: dict[str, Any]) -> list[ReadOptions]:
+    """Return how each side is read."""
+    common = {name: options[name] for name in ("format", "delimiter", "header", "nulls")}
+    return [
+        ReadOptions(
+            **common,
+            sql=options[f"{side}_sql"],
+            encoding=options[f"{side}_encoding"] or options["encoding"] or "utf-8",
+            where=[one for one in (options["where"], options[f"{side}_where"]) if one],
+        )
+        for side in ("left", "right")
+    ]
+
+
+def _on_spark(names: tuple[str, str], options: dict[str, Any]) -> bool:
+    """Return true if Spark compares: it was chosen, or an input is a table."""
+    if options["engine"] or options["remote"]:
+        return bool(options["engine"] != "duckdb")
+    if any(map(os.environ.get, _ON_SPARK)):
+        return True
+    return not all(name.startswith("--") or is_file(name) for name in names)
+
+
+def _compare(names: tuple[str, str], options: dict[str, Any]) -> tuple[DiffReport, Result]:
+    """Compare on the engine that suits, and fetch and write what differs."""
     with Progress() as progress:
-        progress.phase("starting Spark")
-        how = {"remote": options["remote"], "verbose": options["verbose"]}
-        session = open_session("xorack diff", input_bytes=bytes_in(left, right), **how)
-        with session as (spark, is_local):
-            progress.watch(spark)
-            out = options["out"]
+        run = _compare_on_spark if _on_spark(names, options) else _compare_files
+        return run(progress, names, options)
+
+
+def _compare_files(
+    progress: Progress, names: tuple[str, str], options: dict[str, Any]
+) -> tuple[DiffReport, Result]:
+    from xorack.compare.engine import CompareOptions, connect, diff_files
+
+    lists = ("ignore", "text", "ignore_case", "ignore_blanks")
+    given = {name: options[name] for name in ("key", "values", "tolerance", "limit")}
+    given |= {name: options[name] or () for name in lists}
+    out = options["out"]
+    if out is not None:
+        check_out(out)
+    with connect(options["memory"]) as con:
+        progress.phase(f"comparing {names[0]} and {names[1]}")
+        found = diff_files(con, names, _read_options(options), CompareOptions(**given))
+        rows = found.first() if options["limit"] else {}
+        if out is not None:
+            progress.phase(f"writing {out}")
+            found.write(out)
+        return found, Result(found.summary(), str(found), rows, found.remarks, out, found.key)
+
+
+def _compare_on_spark(
+    progress: Progress, names: tuple[str, str], options: dict[str, Any]
+) -> tuple[DiffReport, Result]:
+    from xorack.spark import diff as compare
+    from xorack.spark._diff.inputs import open_frames
+    from xorack.spark._diff.outputs import check_empty, write_frames
+    from xorack.spark.session import bytes_in, open_session
+
+    for name in ("text", "ignore_case", "ignore_blanks", "memory"):
+        if options[name]:
+            raise ArgumentError(name.replace("_", "-"), problem="is for files, on DuckDB")
+    progress.phase("starting Spark")
+    how = {"remote": options["remote"], "verbose": options["verbose"]}
+    with open_session("xorack diff", input_bytes=bytes_in(*names), **how) as (spark, is_local):
+        progress.watch(spark)
+        out = options["out"]
+        if out is not None:
+            check_empty(spark, out, is_local=is_local)
+        progress.phase(f"reading {names[0]} and {names[1]}")
+        frames = open_frames(spark, names, _read_options(options), is_local=is_local)
+        progress.phase("comparing")
+        given = {name: options[name] for name in ("key", "values", "tolerance")}
+        with compare(*frames, **given, ignore=options["ignore"] or ()) as found:
+            progress.phase("fetching the first rows")
+            rows = found.first(options["limit"]) if options["limit"] else {}
             if out is not None:
-                check_empty(spark, out, is_local=is_local)
-            progress.phase(f"reading {left} and {right}")
-            given = {name: options[name] for name in ("format", "delimiter", "where")}
-            read = ReadOptions(**given, text=options["text"] or (), is_local=is_local)
-            *frames, remarks = open_inputs(spark, left, right, read)
-            progress.phase("comparing")
-            given = {name: options[name] for name in ("key", "values", "tolerance")}
-            with compare(*frames, **given, ignore=options["ignore"] or ()) as difference:
-                progress.phase("fetching the first rows")
-                rows = difference.first(options["limit"]) if options["limit"] else {}
-                if out is not None:
-                    progress.phase(f"writing {out}")
-                    write_frames(difference, out, is_local=is_local)
-                return Result(difference.summary(), str(difference), rows, remarks, out)
+                progress.phase(f"writing {out}")
+                write_frames(found, out, is_local=is_local)
+            return found, Result(found.summary(), str(found), rows, [], out, found.key)
 
 
 @contextmanager
@@ -165,9 +294,11 @@ def _one_line(*, verbose: bool) -> Iterator[None]:
         with _quiet_pyspark(verbose=verbose):
             yield
     except ImportError as error:
-        has_spark = find_spec("pyspark") is not None  # else Spark Connect lacks a package
-        package = "pyspark[connect]" if has_spark else "xorack[spark]"
-        raise _Trouble(f'{str(error).rstrip(".")}: pip install "{package}"') from error
+        text = str(error).rstrip(".")
+        package = "xorack[diff]" if "duckdb" in text else "xorack[spark]"
+        if package == "xorack[spark]" and find_spec("pyspark") is not None:
+            package = "pyspark[connect]"  # Spark Connect lacks a package
+        raise _Trouble(f'{text}: pip install "{package}"') from error
     except Exception as error:
         if verbose:
             traceback.print_exception(error)

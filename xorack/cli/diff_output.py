@@ -29,6 +29,7 @@ class Result(NamedTuple):
         rows: The first rows of each kind, as `xorack.spark.Difference.first` returns them.
         remarks: Remarks on columns, a line each.
         out: The folder that all rows were written to.
+        key: The columns of the key.
     """
 
     summary: dict[str, Any]
@@ -36,6 +37,7 @@ class Result(NamedTuple):
     rows: dict[str, list[dict[str, Any]]]
     remarks: list[str]
     out: str | None
+    key: Sequence[tuple[str, str]] = ()
 
 
 def print_json_result(left: str, right: str, result: Result) -> None:
@@ -46,11 +48,11 @@ def print_json_result(left: str, right: str, result: Result) -> None:
     screen.print_json({**sides, **result.summary, **rest})
 
 
-def print_result(result: Result, key: Sequence[str]) -> None:
+def print_result(result: Result) -> None:
     """Print the counts, and a line for each value that differs."""
     for line in result.text.splitlines():
         screen.say(printable(line))
-    if cells := list(_cells(result.rows, key)):
+    if cells := list(_cells(result.rows, result.key)):
         screen.say("")
         screen.print_rows(cells, right=set(), fold={*cells[0]} - {"CHANGE"})
     counts = result.summary["counts"]
@@ -59,13 +61,14 @@ def print_result(result: Result, key: Sequence[str]) -> None:
 
 
 def _cells(
-    rows: Mapping[str, Sequence[Mapping[str, Any]]], key: Sequence[str]
+    rows: Mapping[str, Sequence[Mapping[str, Any]]], key: Sequence[tuple[str, str]]
 ) -> Iterator[dict[str, str]]:
-    heads = [f"{name}." if name in _HEADS else printable(name) for name in key]
+    heads = [f"{name}." if name in _HEADS else printable(name) for name, _ in key]
     for kind in ("missing", "extra", "changed"):
         for row in rows.get(kind, ()):
             found = {name.lower(): value for name, value in row.get("key", row).items()}
-            values = [_cell(_text(found[name.lower()])) for name in key]
+            own = [pair[kind == "extra"].lower() for pair in key]
+            values = [_cell(_text(found[name])) for name in own]
             first = {"CHANGE": kind, **dict(zip(heads, values, strict=True))}
             if kind != "changed":
                 yield {**first, "COLUMN": "", "LEFT": "", "RIGHT": ""}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from xorack.spark._diff.difference import Counts as Counts
+    from xorack.compare.report import Counts as Counts
     from xorack.spark._diff.difference import Difference as Difference
     from xorack.spark._diff.difference import diff as diff
     from xorack.spark.auditing import Audit as Audit
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Audit": "xorack.spark.auditing",
-    "Counts": "xorack.spark._diff.difference",
+    "Counts": "xorack.compare.report",
     "Difference": "xorack.spark._diff.difference",
     "FoundRows": "xorack.spark.rows",
     "MissingRows": "xorack.spark.missing",

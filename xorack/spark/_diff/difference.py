@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from xorack.compare.report import Counts, DiffReport
 from xorack.spark._diff.columns import compare_columns
 from xorack.spark._diff.digests import compare_digests
 from xorack.spark._diff.pairing import pair_rows
@@ -17,63 +18,21 @@ from xorack.spark._diff.pairing import pair_rows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
+    from xorack.compare.columns import Names, Tolerance
     from xorack.spark._diff.columns import Comparison, Pair
 
 __all__ = ["Counts", "Difference", "diff"]
 
 
-@dataclass(frozen=True)
-class Counts:
-    """How many rows there are of each kind.
-
-    Attributes:
-        left: All rows of the left side.
-        right: All rows of the right side.
-        equal: Rows of the left side that are on the right side, too.
-        missing: Rows that the right side lacks.
-        extra: Rows that only the right side has.
-        changed: Rows of the left side whose key the right side has with other values.
-        duplicate_keys_left: Keys of rows that differ, which the left side has more than once.
-        duplicate_keys_right: Keys of rows that differ, which the right side has more than once.
-    """
-
-    left: int
-    right: int
-    equal: int
-    missing: int
-    extra: int
-    changed: int
-    duplicate_keys_left: int
-    duplicate_keys_right: int
-
-
 @dataclass(frozen=True, eq=False)
-class Difference:
+class Difference(DiffReport):
     """What differs between two frames; `diff` returns it.
 
     The rows that differ are cached: use it in a ``with`` statement, or call `unpersist`.
-
-    Attributes:
-        counts: How many rows there are of each kind.
-        changed_columns: The columns with other values, and the number of rows of each; the
-            column of the most rows is the first.
-        left_only: The columns that the right side lacks.
-        right_only: The columns that the left side lacks.
     """
 
-    counts: Counts
-    changed_columns: dict[str, int]
-    left_only: tuple[str, ...]
-    right_only: tuple[str, ...]
     _comparison: Comparison = field(repr=False)
     _pairs: DataFrame = field(repr=False)
-
-    @property
-    def equal(self) -> bool:
-        """True if both sides have the same columns and the same rows."""
-        counts = self.counts
-        differs = counts.missing or counts.extra or counts.changed
-        return not (differs or self.left_only or self.right_only)
 
     @property
     def missing(self) -> DataFrame:
@@ -116,8 +75,9 @@ class Difference:
         counts = {"left_count": F.col("lefts"), "right_count": F.col("rights")}
         return self._with_key(several, counts)
 
+    @property
     def repair(self) -> DataFrame:
-        """Return the rows of the left side that make the right side equal, with all their columns.
+        """The rows of the left side that make the right side equal, with all their columns.
 
         These are the rows that are missing or changed. Of a key with duplicates, these are all
         rows that the left side has: put them in place of all that the right side has.
@@ -125,8 +85,8 @@ class Difference:
         Example:
             With unique keys, in Delta or Iceberg:
 
-            >>> d.repair().createOrReplaceTempView("repair")  # doctest: +SKIP
-            >>> d.deletions().createOrReplaceTempView("deletions")  # doctest: +SKIP
+            >>> d.repair.createOrReplaceTempView("repair")  # doctest: +SKIP
+            >>> d.deletions.createOrReplaceTempView("deletions")  # doctest: +SKIP
             >>> spark.sql(
             ...     "MERGE INTO copy USING repair ON copy.id = repair.id "
             ...     "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
@@ -138,14 +98,15 @@ class Difference:
 
             With any keys, as a new copy (a join does not match null keys):
 
-            >>> kept = copy.join(d.deletions(), "id", "left_anti")  # doctest: +SKIP
-            >>> kept = kept.join(d.repair(), "id", "left_anti")  # doctest: +SKIP
-            >>> kept.unionByName(d.repair()).write.parquet(new_path)  # doctest: +SKIP
+            >>> kept = copy.join(d.deletions, "id", "left_anti")  # doctest: +SKIP
+            >>> kept = kept.join(d.repair, "id", "left_anti")  # doctest: +SKIP
+            >>> kept.unionByName(d.repair).write.parquet(new_path)  # doctest: +SKIP
         """
         return self._pairs.where("l IS NOT NULL").select("l.*")
 
+    @property
     def deletions(self) -> DataFrame:
-        """Return the keys to delete on the right side: those that the left side lacks."""
+        """The keys to delete on the right side: those that the left side lacks."""
         keys = [pair.column(1, "r").alias(pair.right.name) for pair in self._comparison.keys]
         return self._pairs.where("lefts = 0 AND n = 1").select(*keys)
 
@@ -171,7 +132,8 @@ class Difference:
         """Return the first rows of each kind, by their keys, as plain Python values.
 
         Args:
-            n: The largest number of rows of each kind.
+            n: The largest number of rows of each kind; of changed rows, one more for each column
+                that the others do not show.
 
         Returns:
             ``missing`` and ``extra``: the rows. ``changed``: for each pair ``key``, the values of
@@ -190,44 +152,37 @@ class Difference:
                     if pair.name in row["columns"]
                 },
             }
-            for row in self._first("changed", n)
+            for row in self._with_all_columns(self._first("changed", n))
         ]
+        return rows
+
+    def _with_all_columns(self, rows: list[Row]) -> list[Row]:
+        """Add a row for each changed column that no other row shows."""
+        unseen = {*self.changed_columns} - {name for row in rows for name in row["columns"]}
+        if not unseen:
+            return rows
+        row = F.struct("l", "r", "columns", "k", "n")
+        each = self._of("changed").select(F.explode("columns").alias("of"), row.alias("row"))
+        first = F.min_by("row", F.struct("row.k", "row.n")).alias("row")
+        chosen = each.where(F.col("of").isin(*unseen)).groupBy("of").agg(first).select("row.*")
+        for more in self._collect(chosen.orderBy("k", "n")):
+            if unseen & {*more["columns"]}:
+                unseen -= {*more["columns"]}
+                rows.append(more)
         return rows
 
     def _first(self, kind: str, n: int) -> list[Row]:
         if not getattr(self.counts, kind):
             return []
-        some = self._of(kind).orderBy("k", "n").limit(n)
+        return self._collect(self._of(kind).orderBy("k", "n").limit(n))
+
+    def _collect(self, some: DataFrame) -> list[Row]:
         try:
             return some.select("l", "r", "columns").collect()
         except (OverflowError, ValueError):  # Python lacks some times
             frames = zip("lr", self._comparison.frames, strict=True)
             rows = [_with_times_as_text(side, frame) for side, frame in frames]
             return some.select(*rows, "columns").collect()
-
-    def summary(self) -> dict[str, Any]:
-        """Return the numbers and the names of columns, of types that JSON has."""
-        return {
-            "equal": self.equal,
-            "counts": asdict(self.counts),
-            "changed_columns": dict(self.changed_columns),
-            "left_only": list(self.left_only),
-            "right_only": list(self.right_only),
-        }
-
-    def __str__(self) -> str:
-        counts = asdict(self.counts)
-        width = max(len(f"{count:,}") for count in counts.values())
-        lines = ["equal" if self.equal else "different"]
-        lines += [f"  {_LABELS[name]:<22}{count:>{width},}" for name, count in counts.items()]
-        columns = [f"{name} ({count:,})" for name, count in self.changed_columns.items()]
-        named = {
-            "changed columns": columns,
-            "columns on the left only": self.left_only,
-            "columns on the right only": self.right_only,
-        }
-        lines += [f"  {label}: {', '.join(names)}" for label, names in named.items() if names]
-        return "\n".join(lines)
 
     def unpersist(self) -> None:
         """Free what is cached. The frames can still be read, and are computed again."""
@@ -240,26 +195,14 @@ class Difference:
         self.unpersist()
 
 
-_LABELS = {
-    "left": "rows on the left",
-    "right": "rows on the right",
-    "equal": "equal",
-    "missing": "missing on the right",
-    "extra": "extra on the right",
-    "changed": "changed",
-    "duplicate_keys_left": "duplicate keys, left",
-    "duplicate_keys_right": "duplicate keys, right",
-}
-
-
 def diff(
     left: DataFrame,
     right: DataFrame,
     *,
-    key: str | Sequence[str],
-    values: str | Sequence[str] | None = None,
-    ignore: str | Sequence[str] = (),
-    tolerance: float | Mapping[str, float] | None = None,
+    key: Names | None,
+    values: Names | None = None,
+    ignore: Names = (),
+    tolerance: Tolerance = None,
 ) -> Difference:
     """Find the rows that differ between two frames of one session.
 
@@ -274,11 +217,13 @@ def diff(
         left: The rows that are expected.
         right: The rows that are compared with them.
         key: The columns that say which rows belong together. They should tell all rows apart.
+            ``order=id`` is order on the left and id on the right. None compares whole rows.
         values: The columns to compare. By default all that both sides have; then those of one
             side only are named in the result, and make it differ.
         ignore: Columns to leave out.
-        tolerance: The largest absolute difference of equal numbers: of all float, double and
-            decimal columns, or by the column's name. Not for the key.
+        tolerance: The largest difference of equal values, of all columns that it suits or by the
+            column's name: ``0.01``; ``"0.1%"`` of the greater number; ``"2s"`` for times. Not for
+            the key.
 
     Returns:
         The difference. Close it, or use it in a ``with`` statement: it holds cached rows.
@@ -306,8 +251,21 @@ def diff(
         found.duplicate_keys_left,
         found.duplicate_keys_right,
     )
+    fields = [(pair.left, pair.right) for pair in (*comparison.keys, *comparison.values)]
+    changed_types = {
+        left.name: (left.dataType.simpleString(), right.dataType.simpleString())
+        for left, right in fields
+        if left.dataType != right.dataType
+    }
     return Difference(
-        counts, found.columns, comparison.left_only, comparison.right_only, comparison, pairs
+        counts,
+        found.columns,
+        comparison.left_only,
+        comparison.right_only,
+        tuple((pair.name, pair.right.name) for pair in comparison.keys),
+        changed_types,
+        comparison,
+        pairs,
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xorack.compare.inputs import check_out
 from xorack.core.errors import ArgumentError
 from xorack.spark._diff.inputs import files_in
 
@@ -26,15 +26,9 @@ def check_empty(spark: SparkSession, folder: str, *, is_local: bool) -> None:
     Raises:
         ArgumentError: It is not.
     """
-    path = Path(os.path.abspath(folder))
-    if not is_local or _URI.match(folder):
-        is_free = not files_in(spark, folder)
-    else:
-        nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))
-        is_free = nearest != path or (path.is_dir() and not os.listdir(path))
-        if is_free and not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
-            raise ArgumentError("out", problem=f"{folder}: cannot write to {nearest}")
-    if not is_free:
+    if is_local and not _URI.match(folder):
+        check_out(folder)
+    elif files_in(spark, folder):
         raise ArgumentError("out", problem=f"{folder} is not an empty folder")
 
 
@@ -51,8 +45,8 @@ def write_frames(difference: Difference, folder: str, *, is_local: bool) -> None
         "extra": difference.extra,
         "changed": difference.changed,
         "duplicates": difference.duplicates,
-        "repair": difference.repair(),
-        "deletions": difference.deletions(),
+        "repair": difference.repair,
+        "deletions": difference.deletions,
     }
     if is_local and not _URI.match(folder):
         folder = f"file:{os.path.abspath(folder)}"

@@ -10,6 +10,8 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from xorack.compare.columns import balanced
+from xorack.compare.report import by_rows
 from xorack.core.errors import StateError
 from xorack.spark._diff.digests import differing_keys, hash_of, in_buckets
 from xorack.spark.units import quoted
@@ -118,7 +120,7 @@ def _paired(
     kind = (
         F.when(F.col("l").isNull(), "extra")
         .when(F.col("r").isNull(), "missing")
-        .when(reduce(Column.__or__, differs.values(), F.lit(False)), "changed")
+        .when(balanced(Column.__or__, [*differs.values()], F.lit(False)), "changed")
         .otherwise("equal")
     )
     if not unique:
@@ -149,7 +151,7 @@ _COUNTS = {"lefts": "l", "rights": "r"}
 def _with_values(comparison: Comparison, rows: DataFrame, side: int) -> DataFrame:
     """Add the side and the forms of the compared columns."""
     # Columns with a tolerance come last: the others tell which rows belong together.
-    ordered = sorted(comparison.values, key=lambda pair: pair.tolerance is not None)
+    ordered = sorted(comparison.values, key=lambda pair: pair.limit is not None)
     forms = [pair.form(side, "lr"[side]).alias(f"v{i}") for i, pair in enumerate(ordered)]
     values = F.struct(F.lit(0).alias("v"), *forms)
     return rows.withColumns({"side": F.lit(side), "v": values})
@@ -173,6 +175,5 @@ def _count(comparison: Comparison, pairs: DataFrame) -> Found:
     columns = [F.count(F.col("columns")[i]) for i in range(len(names))]
     row = pairs.agg(*kinds, *duplicates, *columns).collect()[0]
     numbers = dict(zip(names, row[5:], strict=True))
-    ordered = sorted((name for name in names if numbers[name]), key=lambda name: -numbers[name])
     missing, extra, changed, left, right = row[:5]
-    return Found(missing, extra, changed, left, right, {name: numbers[name] for name in ordered})
+    return Found(missing, extra, changed, left, right, by_rows(numbers))

@@ -1,4 +1,4 @@
-"""The command `xorack diff`, in this process, on the session of the tests."""
+"""The command `xorack diff` on files, in this process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import os
 import sys
 from decimal import Decimal
 
+import duckdb
 import pytest
 from pyspark.status import SparkStageInfo
 from rich.console import Console
 
-from tests.spark.helpers import write_files
+from tests.support.files import write_files
 from xorack.cli import diff_output, main, screen
 from xorack.cli.diff_progress import Progress
 
@@ -21,7 +22,7 @@ NEW = "order,line,price,sku\n17,1,9.5,harpoon\n18,1,7.50,oil\n18,2,1.00,wick\n"
 
 
 @pytest.fixture
-def xorack(spark, tmp_path, monkeypatch, capfd):
+def xorack(tmp_path, monkeypatch, capfd):
     """A function that runs `xorack diff` in a folder with old.csv and new.csv."""
     write_files(tmp_path, {"old.csv": OLD, "new.csv": NEW})
     monkeypatch.chdir(tmp_path)
@@ -81,8 +82,10 @@ def test_json(xorack):
             "duplicate_keys_right": 0,
         },
         "changed_columns": {"price": 1},
+        "equal_share": {"price": 0.5},
         "left_only": [],
         "right_only": [],
+        "changed_types": {},
         "rows": {
             "missing": [{"order": 17, "line": 2, "sku": "rope", "price": "4.00"}],
             "extra": [{"order": 18, "line": 2, "price": "1.00", "sku": "wick"}],
@@ -104,22 +107,60 @@ def test_more_rows_than_the_limit(xorack, tmp_path):
     ]
 
 
-def test_a_remark(xorack, spark, tmp_path):
-    spark.sql("SELECT 1 AS id, 2 AS x").createOrReplaceTempView("remarked")
+def test_queries_in_place_of_inputs(xorack):
+    query = "SELECT \"order\" AS id, line, price FROM read_csv('old.csv')"
+    sides = ["--left-sql", query, "new.csv", "--right-where", "price <> 1", "--values", "price"]
+    status, out, err = xorack(*sides, "--key", "id=order,line", "--left-where", "id = 18")
+    assert (status, err) == (1, "")
+    assert out.splitlines()[-3:] == [
+        "CHANGE   id  line  COLUMN  LEFT  RIGHT",
+        "extra    17  1",
+        "changed  18  1     price   7.25  7.5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"), [("3 rows", 0), ("2", 1), ("100%", 0), ("99 %", 1), ("0%", 1)]
+)
+def test_a_limit_for_the_status(xorack, limit, status):
+    arguments = ["old.csv", "new.csv", "--key", "order,line", "--max-different"]
+    assert xorack(*arguments, limit)[0] == status
+    assert xorack(*arguments, limit, "--right-sql", "FROM 'new.csv'")[0] == 2
+
+
+def test_whole_rows(xorack):
+    found = json.loads(xorack("old.csv", "new.csv", "--no-key", "--json")[1])
+    assert [found["counts"][kind] for kind in ("equal", "missing", "extra", "changed")] == [
+        1,
+        2,
+        2,
+        0,
+    ]
+    assert xorack("old.csv", "new.csv", "--no-key", "--key", "order")[0] == 2
+
+
+def test_text_without_case_and_blanks(xorack, tmp_path):
+    write_files(tmp_path, {"a.csv": "id,x,y\n1,Ab,c \n", "b.csv": "id,x,y\n1,aB, c\n"})
+    both = ["a.csv", "b.csv", "--key", "id"]
+    assert xorack(*both, "--ignore-case", "x")[0] == 1
+    assert xorack(*both, "--ignore-case", "X", "--ignore-blanks", "*")[0] == 0
+
+
+def test_a_remark(xorack, tmp_path):
+    duckdb.sql("SELECT 1 AS id, 2 AS x").write_parquet(str(tmp_path / "typed.parquet"))
     write_files(tmp_path, {"text.csv": "id,x\n1,two\n"})
-    status, _, err = xorack("text.csv", "remarked", "--key", "id")
+    status, _, err = xorack("text.csv", "typed.parquet", "--key", "id")
     assert status == 1
     assert err == (
-        "note: column x is compared as text: text.csv has values that are not of the type int\n"
+        "note: column x is compared as text: text.csv has values that are not of the type integer\n"
     )
 
 
-@pytest.mark.slow
-def test_the_rows_that_differ_in_files(xorack, spark, tmp_path):
+def test_the_rows_that_differ_in_files(xorack, tmp_path):
     arguments = ["old.csv", "new.csv", "--key", "order,line", "--out", "found"]
     assert xorack(*arguments)[0] == 1
     read = {
-        path.name: [tuple(row) for row in spark.read.parquet(str(path)).collect()]
+        path.name: duckdb.read_parquet(f"{path}/*.parquet").fetchall()
         for path in (tmp_path / "found").iterdir()
     }
     assert {*read} == {"missing", "extra", "changed", "duplicates", "repair", "deletions"}
@@ -127,18 +168,18 @@ def test_the_rows_that_differ_in_files(xorack, spark, tmp_path):
     assert [row[:3] for row in read["changed"]] == [(18, 1, ["price"])]
     assert sorted(row[:2] for row in read["repair"]) == [(17, 2), (18, 1)]
     assert read["deletions"] == [(18, 2)]
-    for name in ("found", f"file:{tmp_path}/found"):
-        status, out, err = xorack(*arguments[:-1], name)
-        assert (status, out, err) == (2, "", f"error: --out: {name} is not an empty folder\n")
+    status, out, err = xorack(*arguments)
+    assert (status, out, err) == (2, "", "error: --out: found is not an empty folder\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--key", "nope"], "column nope is not in the left frame, which has order, line, sku"),
-        (["--key", "order", "--where", "nope = 1"], "--where: A column, variable, or function"),
-        (["--key", "order", "--where", "price / 0 > 1"], "Division by zero"),
-        (["--key", "order", "--tolerance", "sku=1"], "column sku is of the type string"),
+        (["--key", "nope"], "column nope is not in old.csv, which has order, line, sku"),
+        (["--key", "order", "--where", "nope = 1"], "--where: Binder Error: Referenced column"),
+        (["--key", "order", "--where", "error('no')"], "no"),
+        (["--key", "order", "--memory", "much"], "--memory: 'much', expected a size such as 2GB"),
+        (["--key", "order", "--tolerance", "sku=1"], "column sku is of the type varchar"),
         (["--key", "order", "--text", "nope"], "--text: column nope is in neither input"),
         (["--key", "order", "--out", "old.csv/found"], "--out: old.csv/found: cannot write to /"),
         (["--key", "order", "--out", "old.csv"], "--out: old.csv is not an empty folder"),
@@ -170,7 +211,7 @@ def test_an_interrupt(xorack, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xorack.spark._diff.inputs.open_inputs", interrupt)
+    monkeypatch.setattr("xorack.compare.engine.diff_files", interrupt)
     assert xorack("old.csv", "new.csv", "--key", "order") == (130, "", "\ninterrupted\n")
 
 
@@ -186,7 +227,7 @@ def test_the_cells_of_a_table():
         "g": [Decimal("0.0000000"), Decimal("1E+2")],
     }
     rows = {"missing": [{"LEFT": " "}], "changed": [{"key": {"LEFT": 7}, "columns": pairs}]}
-    head, *cells = diff_output._cells(rows, ["LEFT"])
+    head, *cells = diff_output._cells(rows, [("LEFT", "LEFT")])
     assert head == {"CHANGE": "missing", "LEFT.": '" "', "COLUMN": "", "LEFT": "", "RIGHT": ""}
     assert [line["LEFT."] for line in cells] == ["7", "", "", "", "", "", ""]
     found = {line["COLUMN"]: (line["LEFT"], line["RIGHT"]) for line in cells}

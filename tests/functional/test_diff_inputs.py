@@ -6,16 +6,14 @@ import gzip
 import json
 import os
 import re
-import shutil
-from collections import Counter
 
-import pyarrow.parquet as pq
+import duckdb
 import pytest
 
-from tests.spark.helpers import write_files
+from tests.support.files import write_files
+from xorack.compare.engine import CompareOptions, connect, diff_files
+from xorack.compare.inputs import ReadOptions
 from xorack.errors import ArgumentError, StateError
-from xorack.spark import diff
-from xorack.spark._diff.inputs import ReadOptions, open_inputs
 
 ROWS = [(17, 1, "harpoon", 9.5), (17, 2, None, 4.0), (18, 1, "a\nb", 7.25)]
 CSV = 'order,line,sku,price\n17,1,harpoon,9.50\n17,2,,4\n18,1,"a\nb",7.25\n'
@@ -28,13 +26,15 @@ LINES = "".join(
 )
 
 
-def counts(spark, left, right, **options):
-    """Open and compare two inputs; return the counts that are not 0, and the remarks."""
-    a, b, remarks = open_inputs(spark, str(left), str(right), ReadOptions(**options))
-    key = [name for name in ("order", "line", "id") if name in a.columns]
-    with diff(a, b, key=key) as d:
+def counts(left, right, **options):
+    """Compare two inputs; return the counts that are not 0, and the remarks."""
+    text = options.pop("text", ())
+    key = options.pop("key", ["id"])
+    with connect() as con:
+        d = diff_files(con, [str(left), str(right)], [ReadOptions(**options)] * 2,
+                       CompareOptions(key, text=text))  # fmt: skip
         found = {name: n for name, n in vars(d.counts).items() if n}
-        return found | d.changed_columns, remarks
+        return found | d.changed_columns, d.remarks
 
 
 def two(tmp_path, left, right, extension="csv"):
@@ -43,9 +43,8 @@ def two(tmp_path, left, right, extension="csv"):
 
 
 @pytest.fixture(scope="module")
-def inputs(spark, tmp_path_factory):
+def inputs(tmp_path_factory):
     """The same rows in all formats and ways, by name."""
-    rows = spark.createDataFrame(ROWS, "order int, line long, sku string, price double").coalesce(1)
     folder = write_files(
         tmp_path_factory.mktemp("inputs"),
         {
@@ -55,51 +54,72 @@ def inputs(spark, tmp_path_factory):
             "lines.csv.gz": gzip.compress(CSV.encode()),
             "lines.tsv": CSV.replace(",", "\t"),
             "semicolons.txt": CSV.replace(",", ";"),
+            "latin.csv": CSV.replace("order", "ordér").encode("latin-1"),
+            "words.csv": CSV.replace("17,2,,", "17,2,N/A,"),
+            "plain.csv": CSV.partition("\n")[2],
             "lines.jsonl": LINES,
             "array.json": json.dumps([json.loads(line) for line in LINES.splitlines()], indent=1),
             "one-line.json": f"[{','.join(LINES.splitlines())}]",
+            "joined.json": LINES.replace("\n", ""),
+            "both/1.json": f"[{LINES.splitlines()[0]}]",
+            "both/2.json": "\n".join(LINES.splitlines()[1:]),
+            "day=1/orders/order=17/1.csv": "line,sku,price\n1,harpoon,9.50\n2,,4\n",
+            "day=1/orders/order=18/1.csv": 'line,sku,price\n1,"a\nb",7.25\n',
+            "day=2/lines.csv": CSV,
             "nested/a/1.csv": CSV[: CSV.index("18,1")],
             "nested/b/2.csv": "order,line,sku,price\n" + CSV[CSV.index("18,1") :],
+            "nested/_temporary/3.csv": "other\n1\n",
             "orders/order=17/1.csv": "line,sku,price\n1,harpoon,9.50\n2,,4\n",
             "orders/order=18/1.csv": 'line,sku,price\n1,"a\nb",7.25\n',
             "index.csv": CSV.replace("order", ",order").replace("\n1", "\n,1"),
-            "tick`.csv": "\ufeff" + QUOTED,
+            "tick'.csv": "\ufeff" + QUOTED,
         },
     )
-    rows.write.parquet(str(folder / "parquet"))
-    schema = pq.read_schema(next((folder / "parquet").glob("*.parquet")))
-    pq.write_metadata(schema, folder / "parquet" / "_metadata")
-    shutil.copytree(folder / "parquet", folder / "od[d] {name}, x=y")
-    shutil.copytree(folder / "nested", folder / "x=1" / "nested")
-    rows.write.partitionBy("order").parquet(str(folder / "partitions"))
-    rows.createOrReplaceTempView("xorack_inputs")
-    yield folder
-    spark.catalog.dropTempView("xorack_inputs")
+    (folder / "od[d] {name}, x=y").mkdir()
+    rows = "SELECT * FROM VALUES (17, 1, 'harpoon', 9.5), (17, 2, NULL, 4), (18, 1, 'a\nb', 7.25)"
+    with duckdb.connect() as con:
+        con.execute(f'CREATE TABLE r AS {rows} AS t("order", line, sku, price)')
+        con.execute(f"COPY r TO '{folder}/od[d] {{name}}, x=y/1.parquet'")
+        con.execute(f"COPY r TO '{folder}/one.parquet'")
+        con.execute(f"COPY r TO '{folder}/parts' (FORMAT parquet, PARTITION_BY (\"order\"))")
+    return folder
 
 
 @pytest.mark.parametrize(
     ("left", "right", "options"),
     [
-        ("windows.csv", "one-line.json", {}),
-        ("tick`.csv", "od[d] {name}, x=y", {}),
-        ("xorack_inputs", "lines.jsonl", {}),
-        ("index.csv", "nest*/*/*.csv", {}),
-        ("semicolons.txt", "partitions", {"format": "csv", "delimiter": ";"}),
-        pytest.param("quoted.csv", "array.json", {}, marks=pytest.mark.slow),
-        pytest.param("lines.csv.gz", "lines.tsv", {}, marks=pytest.mark.slow),
-        pytest.param("orders", "parquet", {}, marks=pytest.mark.slow),
-        pytest.param("nested", "x=1/nest*", {}, marks=pytest.mark.slow),
-        pytest.param("lines.csv", "nest*", {}, marks=pytest.mark.slow),
+        ("windows.csv", "one-line.json", [{}, {}]),
+        ("tick'.csv", "od[d] {name}, x=y", [{}, {}]),
+        ("one.parquet", "lines.jsonl", [{}, {}]),
+        ("index.csv", "nest*/*/*.csv", [{}, {}]),
+        ("semicolons.txt", "parts", [{"format": "csv", "delimiter": ";"}, {}]),
+        ("quoted.csv", "array.json", [{}, {}]),
+        ("lines.csv.gz", "lines.tsv", [{}, {}]),
+        ("orders", "parts", [{}, {}]),
+        ("orders", "joined.json", [{}, {}]),
+        ("nested", "lines.jsonl", [{}, {}]),
+        ("both", "lines.jsonl", [{}, {}]),
+        ("day=1/orders", "day=2/lines.csv", [{}, {}]),
+        ("day=1/order*", "day=2/*.csv", [{}, {}]),
+        ("words.csv", "lines.csv", [{"nulls": ["N/A"]}, {}]),
+        ("latin.csv", "lines.csv", [{"encoding": "latin-1"}, {}]),
+        ("plain.csv", "lines.csv", [{"header": False}, {}]),
+        (
+            "lines.csv",
+            "one.parquet",
+            [{"sql": "SELECT * REPLACE (price::DECIMAL(9, 2) AS price) FROM 'lines.csv'"}, {}],
+        ),
     ],
 )
-def test_every_format_has_the_same_rows(spark, inputs, monkeypatch, left, right, options):
-    """A name without a slash is a file if there is one, else a table."""
+def test_every_format_has_the_same_rows(inputs, monkeypatch, left, right, options):
     monkeypatch.chdir(inputs)
-    *frames, remarks = open_inputs(spark, left, right, ReadOptions(**options))
-    assert remarks == []
-    for frame in frames:
-        rows = frame.select("order", "line", "sku", "price").collect()
-        assert Counter(map(tuple, rows)) == Counter(ROWS)
+    names = {"latin.csv": "ordér=order,line", "plain.csv": "_c0=order,_c1=line"}
+    key = names.get(left, "order,line").split(",")
+    values = ["_c2=sku", "_c3=price"] if left == "plain.csv" else ["sku", "price"]
+    with connect() as con:
+        read = [ReadOptions(**of) for of in options]
+        found = diff_files(con, [left, right], read, CompareOptions(key, values))
+    assert (found.remarks, found.equal, found.counts.equal) == ([], True, 3)
 
 
 def one_row(values):
@@ -113,7 +133,7 @@ def more(values):
     return f"2{',' * len(values)}1e5\n"
 
 
-def test_values_of_csv(spark, tmp_path):
+def test_values_of_csv(tmp_path):
     equal = {
         "9.50": "9.5",
         "1e1": "10.0",
@@ -137,51 +157,48 @@ def test_values_of_csv(spark, tmp_path):
         "9007199254740992": "9007199254740993",  # a double rounds it
     }
     sides = [[*equal, *others], [*equal.values(), *others.values()]]
-    found, remarks = counts(spark, *two(tmp_path, *(one_row(of) + more(of) for of in sides)))
+    found, remarks = counts(*two(tmp_path, *(one_row(of) + more(of) for of in sides)))
     changed = {f"x{n}": 1 for n in range(len(equal), len(sides[0]))}
     assert found == {"left": 2, "right": 2, "equal": 1, "changed": 1, **changed}
     assert remarks == []
 
 
-@pytest.mark.slow
-def test_one_value_makes_a_column_text(spark, tmp_path):
+def test_one_value_makes_a_column_text(tmp_path):
     left, right = "id,x,y,z\n1,1.0,1.0,1.0\n2,2,n/a,2\n", "id,x,y,z\n1,1,1,1\n2,2,n/a,2\n"
-    found, _ = counts(spark, *two(tmp_path, left, right), text=["X"])
+    found, _ = counts(*two(tmp_path, left, right), text=["X"])
     assert found == {"left": 2, "right": 2, "equal": 1, "changed": 1, "x": 1, "y": 1}
     with pytest.raises(ArgumentError, match="text: column w is in neither input"):
-        counts(spark, *two(tmp_path, left, right), text=["w"])
+        counts(*two(tmp_path, left, right), text=["w"])
 
 
 TYPED = [
-    ("int", "7", "7", "equal"),
-    ("int", "7", "7.0", "equal"),
-    ("decimal(9,2)", "1.3", "1.25", "changed"),  # it is not rounded
-    ("int", "7", "seven", "text"),
+    ("integer", "7", "7", "equal"),
+    ("integer", "7", "7.0", "equal"),
+    ("decimal(9,2)", "1.30", "1.25", "changed"),  # it is not rounded
+    ("integer", "7", "seven", "text"),
     ("date", "2026-01-31", "2026-01-31 10:00:00", "text"),
-    ("timestamp", "2026-01-31T12:00:00Z", "2026-01-31 13:00:00+01:00", "equal"),
-    ("timestamp_ntz", "2026-01-31T12:00:00", "2026-01-31 12:00:00.0", "equal"),
+    ("timestamp with time zone", "2026-01-31T12:00:00Z", "2026-01-31 13:00:00+01:00", "equal"),
+    ("timestamp", "2026-01-31T12:00:00", "2026-01-31 12:00:00.0", "equal"),
     ("float", "0.1", "0.1", "equal"),
     ("double", "9007199254740992", "9007199254740992", "equal"),
     ("double", "9007199254740992", "9007199254740993", "text"),  # a double rounds it
     ("boolean", "true", "TRUE", "equal"),
-    ("string", "", "", "equal"),
-    ("string", "007", "7", "changed"),
-    ("array<int>", None, "", "equal"),
+    ("varchar", "", "", "equal"),
+    ("varchar", "007", "7", "changed"),
+    ("integer[]", None, "", "equal"),
 ]
 
 
-@pytest.mark.parametrize(
-    "names", [("typed", "x.csv"), pytest.param(("x.csv", "typed"), marks=pytest.mark.slow)]
-)
-def test_csv_beside_types(spark, tmp_path, monkeypatch, names):
+@pytest.mark.parametrize("names", [("typed.parquet", "x.csv"), ("x.csv", "typed.parquet")])
+def test_csv_beside_types(tmp_path, monkeypatch, names):
     columns = [
         f"CAST({'NULL' if value is None else repr(value)} AS {type_}) AS x{n}"
         for n, (type_, value, _, _) in enumerate(TYPED)
     ]
-    spark.sql(f"SELECT 1 AS id, {', '.join(columns)}").createOrReplaceTempView("typed")
+    duckdb.sql(f"SELECT 1 AS id, {', '.join(columns)}").write_parquet(f"{tmp_path}/typed.parquet")
     write_files(tmp_path, {"x.csv": one_row([text for _, _, text, _ in TYPED])})
     monkeypatch.chdir(tmp_path)
-    found, remarks = counts(spark, *names)
+    found, remarks = counts(*names)
     assert {name for name in found if name.startswith("x")} == {
         f"x{n}" for n, (*_, outcome) in enumerate(TYPED) if outcome != "equal"
     }
@@ -192,14 +209,13 @@ def test_csv_beside_types(spark, tmp_path, monkeypatch, names):
     ]
 
 
-def test_an_empty_text_of_json_is_not_null(spark, tmp_path):
-    spark.sql("SELECT 1 AS id, CAST(NULL AS int) AS x").createOrReplaceTempView("null_x")
+def test_an_empty_text_of_json_is_not_null(tmp_path):
+    duckdb.sql("SELECT 1 AS id, NULL::INTEGER AS x").write_parquet(f"{tmp_path}/null_x.parquet")
     path = write_files(tmp_path, {"x.json": '{"id":1,"x":""}'}) / "x.json"
-    assert counts(spark, "null_x", path)[0]["x"] == 1
+    assert counts(f"{tmp_path}/null_x.parquet", path)[0]["x"] == 1
 
 
-@pytest.mark.slow
-def test_values_of_json(spark, tmp_path):
+def test_values_of_json(tmp_path):
     equal = [
         (1, 1.0),
         ([{"a": 1}], [{"a": 1.0}]),
@@ -221,48 +237,47 @@ def test_values_of_json(spark, tmp_path):
         json.dumps({"id": 1} | {f"x{n}": pair[side] for n, pair in enumerate([*equal, *others])})
         for side in (0, 1)
     ]
-    found, _ = counts(spark, *two(tmp_path, *sides, "json"))
+    found, _ = counts(*two(tmp_path, *sides, "json"))
     changed = {f"x{n}": 1 for n in range(len(equal), len(equal) + len(others))}
     assert found == {"left": 1, "right": 1, "changed": 1, **changed}
 
 
-def test_columns_that_some_files_lack(spark, tmp_path):
-    spark.sql("SELECT 1 AS id").write.parquet(str(tmp_path / "left"))
-    spark.sql("SELECT 2 AS id, 'b' AS x").write.mode("append").parquet(str(tmp_path / "left"))
+def test_columns_that_some_files_lack(tmp_path):
+    (tmp_path / "left").mkdir()
+    duckdb.sql("SELECT 1 AS id").write_parquet(str(tmp_path / "left/1.parquet"))
+    duckdb.sql("SELECT 2 AS id, 'b' AS x").write_parquet(str(tmp_path / "left/2.parquet"))
     path = write_files(tmp_path, {"right.jsonl": '{"id":1}\n{"id":2,"x":"c"}\n'}) / "right.jsonl"
-    assert counts(spark, tmp_path / "left", path)[0]["x"] == 1
+    assert counts(tmp_path / "left", path)[0]["x"] == 1
 
 
-def test_a_condition_holds_for_both_sides(spark, inputs):
-    found, _ = counts(spark, inputs / "lines.csv", "xorack_inputs", where="price > 5")
+def test_a_condition_holds_for_both_sides(inputs):
+    both = inputs / "lines.csv", inputs / "one.parquet"
+    found, _ = counts(*both, where=["price > 5", "line = 1"], key=["order", "line"])
     assert found == {"left": 2, "right": 2, "equal": 2}
-    with pytest.raises(ArgumentError, match=r"^where: Syntax error .*\(on the left\)$"):
-        counts(spark, inputs / "lines.csv", "xorack_inputs", where="price > > 5")
+    with pytest.raises(ArgumentError, match=r"^where: Parser Error.*\(on the left\)$"):
+        counts(*both, where=["price > > 5"], key=["order"])
 
 
-@pytest.mark.slow
-def test_characters_that_are_not_utf_8(spark, tmp_path):
+def test_characters_that_are_not_utf_8(tmp_path):
     left, right = two(tmp_path, b"id,x\n1,caf\xe9\n", b"id,x\n1,caf\xe8\n")
-    _, remarks = counts(spark, left, right)
-    assert remarks == [
-        f"column x of {path} has characters that are not UTF-8: they are not told apart"
-        for path in (left, right)
-    ]
+    with pytest.raises(StateError, match=r"left.csv: byte 10, 0xe9 in line 2, is not UTF-8: .*"):
+        counts(left, right)
+    assert counts(left, right, encoding="latin-1")[0]["x"] == 1
 
 
-NO_JSON = "expected JSON with an object on each line, or an array of objects in a file"
-NO_FILES = "no files; Spark skips those that begin with _ or ."
+NO_JSON = "Binder Error: json_read expected records, but got non-record JSON instead"
+NO_FILES = "no files; those that begin with _ or . are skipped"
 DELTA = "is a Delta table: its files also hold deleted rows"
-HEADER = "CSV header does not conform to the schema: Expected: "
 WRONG = {
     "nothing.csv": ({}, "there is no such file or folder"),
     "no/such/folder": ({}, "there is no such file or folder"),
-    "no_such_table": ({}, "The table or view `no_such_table` cannot be found"),
+    "no_such_table": ({}, "there is no such file or folder"),
     "empty": ({}, NO_FILES),
-    "_hidden.csv": ({"_hidden.csv": "id,x\n1,2\n"}, NO_FILES),
     "pipe.csv": ({}, "is a pipe or a device, expected a file or folder"),
     "zero.csv": ({"zero.csv": ""}, "it is empty, so it has no columns"),
-    "none.json": ({"none.json": "[]"}, "it is empty, so it has no columns"),
+    "none.json": ({"none.json": "[]"}, NO_JSON),
+    "quote.csv": ({"quote.csv": 'id,x\n1,"a\n2,b\n'}, 'line 2: a quote is not closed: 1,"a'),
+    "ends.csv": ({"ends.csv": "id,x\n1,a\r\n2,b\n"}, "its lines end in different ways"),
     "notes.txt": (
         {"notes.txt": "id\n1\n"},
         "the format of .*notes.txt is unknown: give it, one of parquet, csv, json",
@@ -278,22 +293,17 @@ WRONG = {
     "delta": ({"delta/_delta_log/0.json": "{}", "delta/1.parquet": ""}, DELTA),
     "bad.parquet": (
         {"bad.parquet": "garbage"},
-        "(Could not read footer|bad.parquet is not a Parquet file)",
+        "Invalid Input Error: .*bad.parquet",
     ),
-    "bad.json": ({"bad.json": '{"id":1}\n{"id":}\n'}, "Malformed records are detected"),
-    "joined.json": ({"joined.json": '{"id":1}{"id":2}\n'}, NO_JSON),
-    "arrays": (
-        {
-            "arrays/1.json": '[\n{"id":1,"longest":true}\n]\n',
-            "arrays/2.json": '{"id":2}\n{"id":3}\n',
-        },
-        NO_JSON,
+    "bad.json": (
+        {"bad.json": '{"id":1}\n{"id":}\n'},
+        "Invalid Input Error: Malformed JSON in file .*bad.json",
     ),
-    "more.csv": ({"more.csv": "id,x\n1,2,3\n"}, "Malformed CSV record: 1,2,3"),
-    "twice.csv": ({"twice.csv": "id,x,x\n1,2,3\n"}, f"{HEADER}x1 but found: x"),
+    "more.csv": ({"more.csv": "id,x\n1,2,3\n"}, "line 2: expected 2 fields, found 3: 1,2,3"),
+    "twice.csv": ({"twice.csv": "id,x,x\n1,2,3\n"}, "the header names column x 2 times"),
     "utf16.csv": (
         {"utf16.csv": "id,x\n1,2\n".encode("utf-16")},
-        "the header has NUL characters, expected UTF-8",
+        "byte 0, 0xff in line 1, is not UTF-8",
     ),
 }
 SELDOM = {
@@ -302,26 +312,23 @@ SELDOM = {
         {"delta.parquet/_delta_log/0.json": "{}", "delta.parquet/1.parquet": ""},
         DELTA,
     ),
-    "pretty.json": ({"pretty.json": '{\n"id":1\n}\n{\n"id":2\n}\n'}, NO_JSON),
-    "commas.json": ({"commas.json": '{"id":1}, {"id":2}\n'}, NO_JSON),
+    "commas.json": ({"commas.json": '{"id":1}, {"id":2}\n'}, "Malformed JSON"),
     "rest.json": ({"rest.json": '[\n{"id":1}\n]\n{"id":2}\n'}, NO_JSON),
-    "fewer.csv": ({"fewer.csv": "id,x\n1\n"}, "Malformed CSV record: 1"),
+    "fewer.csv": ({"fewer.csv": "id,x\n1\n"}, "line 2: expected 2 fields, found 1: 1"),
     "order": (
         {"order/1.csv": "id,x\n1,2\n", "order/2.csv": "x,id\n2,1\n"},
-        rf"{HEADER}\w+ but found: \w+",
+        "2.csv has the header ..x', 'id'., and",
     ),
 }
 
 
-@pytest.mark.parametrize(
-    "name", [*WRONG, *(pytest.param(name, marks=pytest.mark.slow) for name in SELDOM)]
-)
-def test_what_cannot_be_read_is_named_in_one_line(spark, tmp_path, monkeypatch, name):
+@pytest.mark.parametrize("name", [*WRONG, *SELDOM])
+def test_what_cannot_be_read_is_named_in_one_line(tmp_path, monkeypatch, name):
     files, message = (WRONG | SELDOM)[name]
     write_files(tmp_path, {"right.csv": "id,x\n1,2\n", **files})
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "pipe.csv")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StateError, match=f"^{re.escape(name)}.*{message}") as raised:
-        counts(spark, name, "right.csv")
+        counts(name, "right.csv")
     assert "\n" not in str(raised.value)

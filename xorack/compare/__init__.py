@@ -1,0 +1,1 @@
+"""Comparison of two datasets: the report of both engines, and the engine for files, on DuckDB."""

@@ -1,0 +1,189 @@
+"""The result of a comparison of files: its first rows, and all rows that differ as Parquet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from xorack.compare.forms import TIMES, is_nested
+from xorack.compare.report import KINDS, DiffReport
+from xorack.compare.texts import quoted
+
+if TYPE_CHECKING:
+    from xorack.compare.engine import Comparison
+
+__all__ = ["FileDifference", "Found"]
+
+
+class Found(NamedTuple):
+    """What a comparison found, and how."""
+
+    missing: int
+    extra: int
+    changed: int
+    duplicates: tuple[int, ...]
+    columns: dict[str, int]
+    unique: bool
+    condition: str
+    is_kept: bool
+
+
+@dataclass(frozen=True, eq=False)
+class FileDifference(DiffReport):
+    """What differs between two inputs; `diff_files` returns it.
+
+    Attributes:
+        remarks: Remarks on columns for the user, in one line each.
+    """
+
+    remarks: list[str]
+    _comparison: Comparison = field(repr=False)
+    _found: Found = field(repr=False)
+    _limit: int = field(repr=False)
+
+    def first(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the first rows of each kind by their keys, and one more for each other column."""
+        of, rows = self._comparison, {kind: [] for kind in KINDS}  # type: ignore[var-annotated]
+        if not (self._limit and self.different):
+            return rows
+        relation = "kept"
+        if not self._found.is_kept:
+            keys = [f"keys.k{i}" for i in range(len(of.keys))]
+            hashed = [
+                f"to_json({k})" if v.is_nested else k for k, v in zip(keys, of.keys, strict=True)
+            ]
+            of.con.execute(
+                f"CREATE OR REPLACE TEMP TABLE chosen AS SELECT hash({', '.join(hashed)}) AS h, "
+                f"keys.k0 AS k0 FROM (SELECT unnest(keys) AS keys FROM found)"
+            )
+            condition = "WHERE {hash} IN (SELECT h FROM chosen)" + self._first_keys()
+            relation = f"({of.pairs(condition, unique=self._found.unique)})"
+        order = ", ".join([*(f"k{i}" for i in range(len(of.keys))), "n"])
+        columns = [
+            f"{_shown(f'{side}w.{quoted(name)}', type_)}"
+            for side, types in zip("lr", of.types, strict=True)
+            for name, type_ in types.items()
+        ]
+        flags = [f"c{i}" for i in range(len(of.values))]
+        chosen_keys = (
+            f"SEMI JOIN (SELECT unnest(keys) AS k FROM found) ON ({_same_keys(len(of.keys))})"
+        )
+        sql = (
+            f"SELECT l, r, {', '.join([*columns, *flags])} FROM {relation} AS p {chosen_keys} "
+            f"WHERE differs ORDER BY {order}"
+        )
+        unseen = set(self.changed_columns)
+        for has_left, has_right, *values in of.all(sql):
+            ends = len(of.types[0]), len(of.types[0]) + len(of.types[1])
+            left = _row(of.types[0], values[: ends[0]])
+            right = _row(of.types[1], values[ends[0] : ends[1]])
+            if not (has_left and has_right):
+                kind, row = ("missing", left) if has_left else ("extra", right)
+                rows[kind] += [row] * (len(rows[kind]) < self._limit)
+                continue
+            names = [
+                v.names for v, differs in zip(of.values, values[ends[1] :], strict=True) if differs
+            ]
+            if len(rows["changed"]) < self._limit or unseen & {name for name, _ in names}:
+                unseen -= {name for name, _ in names}
+                shown_key = {v.names[0]: left[v.names[0]] for v in of.keys}
+                pair = {name: [left[name], right[other]] for name, other in names}
+                rows["changed"].append({"key": shown_key, "columns": pair})
+        return rows
+
+    def _first_keys(self) -> str:
+        """Return a condition on the first column of the key that lets DuckDB skip row groups."""
+        value, types = self._comparison.keys[0], {str(of) for of in self._key_types(0)}
+        if not types <= {"INTEGER", "BIGINT"} or len({*value.names}) > 1:
+            return ""
+        found = {row[0] for row in self._comparison.all("SELECT k0 FROM chosen")}
+        column = quoted(value.names[0])
+        return "" if None in found else f" AND {column} IN ({', '.join(map(str, found))})"
+
+    def _key_types(self, i: int) -> list[Any]:
+        of = self._comparison
+        return [of.types[side][of.keys[i].names[side]] for side in (0, 1)]
+
+    def write(self, folder: str) -> None:
+        """Write all rows that differ to a folder, as Parquet."""
+        of = self._comparison
+        keys = ", ".join(f"k{i}" for i in range(len(of.keys)))
+        pairs = of.pairs(self._found.condition, unique=self._found.unique)
+        pairs = "FROM kept" if self._found.is_kept else pairs
+        chosen = "WHERE differs" if self._found.unique else (
+            f"QUALIFY bool_or(differs) OVER (PARTITION BY {keys})")  # fmt: skip
+        of.con.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS SELECT * FROM ({pairs}) {chosen}")
+        names = self._key_names()
+        key = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in names.items())
+        free = [quoted(_free(name, names)) for name in
+                ("columns", "left", "right", "left_count", "right_count")]  # fmt: skip
+        flags = [f"CASE WHEN c{i} THEN {_text(v.names[0])} END" for i, v in enumerate(of.values)]
+        columns = f"list_filter([{', '.join(flags)}]::VARCHAR[], lambda x: x IS NOT NULL)"
+        sides = []
+        for side in (0, 1):
+            held = [
+                f"{_text(v.names[0])}: {'lr'[side]}w.{quoted(v.names[side])}" for v in of.values
+            ]
+            sides.append(f"{{{', '.join(held)}}}" if held else "NULL")
+        gone = ", ".join(f"rw.{quoted(v.names[1])}" for v in of.keys)
+        several = f"any_value(lefts) AS {free[3]}, any_value(rights) AS {free[4]}"
+        counts = "coalesce(lefts, 0) AS lefts, coalesce(rights, 0) AS rights"
+        queries = {
+            "missing": "SELECT unnest(lw) FROM pairs WHERE r IS NULL",
+            "extra": "SELECT unnest(rw) FROM pairs WHERE l IS NULL",
+            "changed": f"SELECT {key}, {columns} AS {free[0]}, {sides[0]} AS {free[1]}, {sides[1]} "
+            f"AS {free[2]} FROM pairs WHERE l AND r AND differs",
+            "duplicates": f"SELECT * EXCLUDE ({keys}) FROM (SELECT {keys}, {several}, "
+            + ", ".join(f"first({sql}) AS {quoted(name)}" for name, sql in names.items())
+            + f" FROM (SELECT * REPLACE ({counts}) FROM pairs) WHERE lefts > 1 OR rights > 1 "
+            f"GROUP BY {keys})",
+            "repair": "SELECT unnest(lw) FROM pairs WHERE l",
+            "deletions": f"SELECT DISTINCT {gone} FROM pairs WHERE coalesce(lefts, 0) = 0",
+        }
+        for name, query in queries.items():
+            path = Path(folder, name)
+            path.mkdir(parents=True)
+            of.con.execute(
+                f"COPY ({query}) TO {_text(str(path / 'rows.parquet'))} (FORMAT parquet)"
+            )
+
+    def _key_names(self) -> dict[str, str]:
+        """Return SQL of the columns of the key: of the left row if there is one."""
+        found = {}
+        for i, value in enumerate(self._comparison.keys):
+            both = f"coalesce(lw.{quoted(value.names[0])}, rw.{quoted(value.names[1])})"
+            one, other = self._key_types(i)
+            found[value.names[0]] = both if one == other else f"k{i}"
+        return found
+
+
+def _same_keys(count: int) -> str:
+    return " AND ".join(f"p.k{i} IS NOT DISTINCT FROM k.k{i}" for i in range(count))
+
+
+def _free(name: str, taken: dict[str, str]) -> str:
+    while name.lower() in {one.lower() for one in taken}:
+        name += "_"
+    return name
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _shown(value: str, type_: Any) -> str:
+    """Return SQL of a value that Python can show: nested ones as JSON, times as text."""
+    if is_nested(type_):
+        return f"to_json({value})::VARCHAR"
+    return f"{value}::VARCHAR" if type_.id in TIMES | {"uuid", "time", "interval"} else value
+
+
+def _row(types: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:
+    pairs = zip(types.items(), values, strict=True)
+    return {
+        name: json.loads(value) if is_nested(type_) and value is not None else value
+        for (name, type_), value in pairs
+    }

@@ -1,0 +1,116 @@
+"""The report of a comparison, the same from both engines."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["Counts", "DiffReport", "by_rows"]
+
+KINDS = ("missing", "extra", "changed")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many rows there are of each kind.
+
+    Attributes:
+        left: All rows of the left side.
+        right: All rows of the right side.
+        equal: Rows of the left side that are on the right side, too.
+        missing: Rows that the right side lacks.
+        extra: Rows that only the right side has.
+        changed: Rows of the left side whose key the right side has with other values.
+        duplicate_keys_left: Keys of rows that differ, which the left side has more than once.
+        duplicate_keys_right: Keys of rows that differ, which the right side has more than once.
+    """
+
+    left: int
+    right: int
+    equal: int
+    missing: int
+    extra: int
+    changed: int
+    duplicate_keys_left: int
+    duplicate_keys_right: int
+
+
+@dataclass(frozen=True, eq=False)
+class DiffReport:
+    """What differs between two datasets, in numbers and names.
+
+    Attributes:
+        counts: How many rows there are of each kind.
+        changed_columns: The columns with other values, and the number of rows of each; the
+            column of the most rows is the first.
+        left_only: The columns that the right side lacks.
+        right_only: The columns that the left side lacks.
+        key: The columns of the key: the names of the left and of the right.
+        changed_types: The compared columns whose types differ: those of the left and the right.
+    """
+
+    counts: Counts
+    changed_columns: dict[str, int]
+    left_only: tuple[str, ...]
+    right_only: tuple[str, ...]
+    key: tuple[tuple[str, str], ...]
+    changed_types: dict[str, tuple[str, str]]
+
+    @property
+    def equal(self) -> bool:
+        """True if both sides have the same columns and the same rows."""
+        return not (self.different or self.left_only or self.right_only)
+
+    @property
+    def different(self) -> int:
+        """The rows that are missing, extra or changed."""
+        return self.counts.missing + self.counts.extra + self.counts.changed
+
+    @property
+    def equal_share(self) -> dict[str, float]:
+        """The share of equal values of each changed column, in rows whose key is on both sides."""
+        pairs = self.counts.equal + self.counts.changed
+        return {name: 1 - number / pairs for name, number in self.changed_columns.items()}
+
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers and the names of columns, of types that JSON has."""
+        return {
+            "equal": self.equal,
+            "counts": asdict(self.counts),
+            "changed_columns": dict(self.changed_columns),
+            "equal_share": {name: round(share, 6) for name, share in self.equal_share.items()},
+            "left_only": list(self.left_only),
+            "right_only": list(self.right_only),
+            "changed_types": {name: list(types) for name, types in self.changed_types.items()},
+        }
+
+    def __str__(self) -> str:
+        counts = asdict(self.counts)
+        width = max(len(f"{count:,}") for count in counts.values())
+        lines = ["equal" if self.equal else "different"]
+        lines += [f"  {_LABELS[name]:<22}{count:>{width},}" for name, count in counts.items()]
+        named = {
+            "changed columns": [f"{name} ({n:,})" for name, n in self.changed_columns.items()],
+            "columns on the left only": self.left_only,
+            "columns on the right only": self.right_only,
+            "other types": [f"{n} ({a}, {b})" for n, (a, b) in self.changed_types.items()],
+        }
+        lines += [f"  {label}: {', '.join(names)}" for label, names in named.items() if names]
+        return "\n".join(lines)
+
+
+_LABELS = {
+    "left": "rows on the left",
+    "right": "rows on the right",
+    "equal": "equal",
+    "missing": "missing on the right",
+    "extra": "extra on the right",
+    "changed": "changed",
+    "duplicate_keys_left": "duplicate keys, left",
+    "duplicate_keys_right": "duplicate keys, right",
+}
+
+
+def by_rows(numbers: dict[str, int]) -> dict[str, int]:
+    """Return the columns that differ in some row, that of the most rows first."""
+    return {name: n for name, n in sorted(numbers.items(), key=lambda one: -one[1]) if n}
