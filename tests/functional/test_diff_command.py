@@ -10,12 +10,10 @@ from decimal import Decimal
 
 import duckdb
 import pytest
-from pyspark.status import SparkStageInfo
 from rich.console import Console
 
 from tests.support.files import write_files
 from xorack.cli import diff_output, main, screen
-from xorack.cli.diff_progress import Progress
 
 OLD = "order,line,sku,price\n17,1,harpoon,9.50\n17,2,rope,4.00\n18,1,oil,7.25\n"
 NEW = "order,line,price,sku\n17,1,9.5,harpoon\n18,1,7.50,oil\n18,2,1.00,wick\n"
@@ -241,33 +239,10 @@ def test_the_cells_of_a_table():
     assert found["g"] == ("0.0000000", "100")
 
 
-class Spark:
-    """A session with two stages, one of which has just ended."""
-
-    def __init__(self):
-        self.sparkContext = self
-
-    def statusTracker(self):
-        return self
-
-    def getActiveStageIds(self):
-        return [1, 2]
-
-    def getStageInfo(self, stage):
-        return SparkStageInfo(1, 0, "", 20, 2, 7, 0) if stage == 1 else None
-
-
-def test_progress_on_a_terminal():
+def test_progress_on_a_terminal(xorack, monkeypatch):
     out = io.StringIO()
-    with Progress(Console(file=out, force_terminal=True, width=80)) as progress:
-        progress.watch(Spark())
-        progress.phase("comparing [red] \x1b")
-    assert "comparing [red] \\x1b" in out.getvalue()
-    assert "7/20 tasks" in out.getvalue()
-
-
-def test_no_progress_elsewhere(capsys):
-    with Progress() as progress:
-        progress.phase("starting Spark")
-    assert capsys.readouterr() == ("", "")
-    assert screen.can_redraw(Console(file=io.StringIO())) is False
+    console = Console(file=out, force_terminal=True, width=80)
+    monkeypatch.setattr("xorack.cli.diff.Console", lambda **_: console)
+    monkeypatch.setattr(screen, "can_redraw", lambda _: True)
+    assert xorack("old.csv", "new.csv", "--key", "order,line")[0] == 1
+    assert "comparing old.csv and new.csv" in out.getvalue()

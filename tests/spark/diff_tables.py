@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
@@ -17,7 +18,7 @@ from typing import Any
 import pyspark
 from hypothesis import strategies as st
 
-from tests.spark.diff_model import plain
+from tests.spark.diff_model import Columns, Found, complaints, expected, plain
 
 CASE = "case"
 Kinds = st.SearchStrategy["Kind"]
@@ -29,6 +30,7 @@ ABSENT = object()
 NAMES = (
     *("left", "right", "columns", "key", "k", "v", "l", "n", "count", "side", "bucket", "kind"),
     *("a.b", "back`tick", "a space", "Ünïcode", "_hash", "lefts", "same", "copy", "left_count"),
+    *("k0", "v0", "lw", "c0", "differs"),
 )
 """Names of columns, some of them an engine's own."""
 
@@ -361,3 +363,32 @@ _CHANGES = (
     *(Cases.add, Cases.drop, Cases.drop_all, Cases.double),
     *(Cases.change, Cases.change, Cases.move, Cases.swap),
 )
+
+
+def judge(
+    schema: Schema, cases: Cases, columns: Columns, sides: Any, frames: Any, found: Any
+) -> None:
+    """Compare what an engine found, by case, with the model, and its report with its rows."""
+    left, right = sides
+    for case in {*left, *right, *frames["missing"], *frames["extra"]}:
+        of_case = Found(**{name: frame.get(case, []) for name, frame in frames.items()})
+        tables = left.get(case, []), right.get(case, [])
+        assert not (faults := complaints(*tables, columns, of_case)), (faults, *tables)
+
+    def number(name):
+        return sum(map(len, frames[name].values()))
+
+    counts, total = found.counts, {name: number(name) for name in frames}
+    assert {name: getattr(counts, name) for name in ("missing", "extra", "changed")} == {
+        name: total[name] for name in ("missing", "extra", "changed")
+    }
+    assert (counts.left, counts.right) == (len(cases.rows[0]), len(cases.rows[1]))
+    assert counts.equal == counts.left - counts.missing - counts.changed
+    differ = [d for case in {*left, *right} for d in expected(left[case], right[case], columns)]
+    doubled = [sum(difference.counts[side] > 1 for difference in differ) for side in (0, 1)]
+    assert [counts.duplicate_keys_left, counts.duplicate_keys_right] == doubled
+    changed = [row for rows in frames["changed"].values() for row in rows]
+    assert found.changed_columns == Counter(name for row in changed for name in row["?columns"])
+    alone = [[] if schema.named else [c.name for c in schema.alone[side]] for side in (0, 1)]
+    assert [list(found.left_only), list(found.right_only)] == alone
+    assert found.equal == (not any((differ, *alone)))

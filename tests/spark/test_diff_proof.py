@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from contextlib import contextmanager
 from decimal import Decimal
 from itertools import chain
@@ -12,8 +12,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from tests.spark.diff_model import Columns, Found, complaints, expected
-from tests.spark.diff_tables import CASE, FRACTIONS, MIXED, STRING_TYPES, Cases, Schema, schemas
+from tests.spark.diff_model import Columns
+from tests.spark.diff_tables import (
+    CASE,
+    FRACTIONS,
+    MIXED,
+    STRING_TYPES,
+    Cases,
+    Schema,
+    judge,
+    schemas,
+)
 from xorack.compare.engine import CompareOptions, connect, diff_files
 from xorack.compare.inputs import ReadOptions
 from xorack.errors import ColumnsError
@@ -96,28 +105,7 @@ def prove(spark, schema: Schema, cases: Cases, tolerance=None, folder=None):
             "changed": unmistakable(found.changed, schema),
             "duplicates": unmistakable(found.duplicates, schema),
         }
-    for case in {*left, *right, *frames["missing"], *frames["extra"]}:
-        of_case = Found(**{name: frame.get(case, []) for name, frame in frames.items()})
-        tables = left.get(case, []), right.get(case, [])
-        assert not (faults := complaints(*tables, columns, of_case)), (faults, *tables)
-
-    def number(name):
-        return sum(map(len, frames[name].values()))
-
-    counts, total = found.counts, {name: number(name) for name in frames}
-    assert {name: getattr(counts, name) for name in ("missing", "extra", "changed")} == {
-        name: total[name] for name in ("missing", "extra", "changed")
-    }
-    assert (counts.left, counts.right) == (len(cases.rows[0]), len(cases.rows[1]))
-    assert counts.equal == counts.left - counts.missing - counts.changed
-    differ = [d for case in {*left, *right} for d in expected(left[case], right[case], columns)]
-    doubled = [sum(difference.counts[side] > 1 for difference in differ) for side in (0, 1)]
-    assert [counts.duplicate_keys_left, counts.duplicate_keys_right] == doubled
-    changed = [row for rows in frames["changed"].values() for row in rows]
-    assert found.changed_columns == Counter(name for row in changed for name in row["?columns"])
-    alone = [[] if schema.named else [c.name for c in schema.alone[side]] for side in (0, 1)]
-    assert [list(found.left_only), list(found.right_only)] == alone
-    assert found.equal == (not any((differ, *alone)))
+    judge(schema, cases, columns, (left, right), frames, found)
 
 
 ROWS = [(1, "a", None), (2, "b", "c"), (3, "d", "d"), (3, "d", "d"), (4, "e", "f")]

@@ -13,10 +13,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.text import Text
 
 from xorack.cli import screen
 from xorack.cli.diff_output import Result, print_json_result, print_result
-from xorack.cli.diff_progress import Progress
 from xorack.cli.options import json_option, text_option
 from xorack.compare.inputs import FORMATS, ReadOptions, check_out, is_file
 from xorack.compare.report import DiffReport
@@ -26,6 +27,8 @@ from xorack.ops.text import printable
 __all__ = ["diff"]
 
 _Command = Callable[..., Any]
+_Phase = Callable[[str], None]
+"""Shows the phase that begins, on a terminal."""
 _LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(%|rows?)?")
 _ENCODINGS = ("utf-8", "utf-16", "latin-1")
 _ON_SPARK = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
@@ -230,13 +233,16 @@ def _on_spark(names: tuple[str, str], options: dict[str, Any]) -> bool:
 
 def _compare(names: tuple[str, str], options: dict[str, Any]) -> tuple[DiffReport, Result]:
     """Compare on the engine that suits, and fetch and write what differs."""
-    with Progress() as progress:
-        run = _compare_on_spark if _on_spark(names, options) else _compare_files
-        return run(progress, names, options)
+    run = _compare_on_spark if _on_spark(names, options) else _compare_files
+    console = Console(stderr=True)
+    if not screen.can_redraw(console):
+        return run(lambda _: None, names, options)
+    with console.status("") as status:
+        return run(lambda text: status.update(Text(printable(text))), names, options)
 
 
 def _compare_files(
-    progress: Progress, names: tuple[str, str], options: dict[str, Any]
+    phase: _Phase, names: tuple[str, str], options: dict[str, Any]
 ) -> tuple[DiffReport, Result]:
     from xorack.compare.engine import CompareOptions, connect, diff_files
 
@@ -247,17 +253,17 @@ def _compare_files(
     if out is not None:
         check_out(out)
     with connect(options["memory"]) as con:
-        progress.phase(f"comparing {names[0]} and {names[1]}")
+        phase(f"comparing {names[0]} and {names[1]}")
         found = diff_files(con, names, _read_options(options), CompareOptions(**given))
         rows = found.first() if options["limit"] else {}
         if out is not None:
-            progress.phase(f"writing {out}")
+            phase(f"writing {out}")
             found.write(out)
         return found, Result(found.summary(), str(found), rows, found.remarks, out, found.key)
 
 
 def _compare_on_spark(
-    progress: Progress, names: tuple[str, str], options: dict[str, Any]
+    phase: _Phase, names: tuple[str, str], options: dict[str, Any]
 ) -> tuple[DiffReport, Result]:
     from xorack.spark import diff as compare
     from xorack.spark._diff.inputs import open_frames
@@ -267,22 +273,22 @@ def _compare_on_spark(
     for name in ("text", "ignore_case", "ignore_blanks", "memory"):
         if options[name]:
             raise ArgumentError(name.replace("_", "-"), problem="is for files, on DuckDB")
-    progress.phase("starting Spark")
+    phase("starting Spark")
     how = {"remote": options["remote"], "verbose": options["verbose"]}
-    with open_session("xorack diff", input_bytes=bytes_in(*names), **how) as (spark, is_local):
-        progress.watch(spark)
+    session = open_session("xorack diff", input_bytes=bytes_in(*names), **how)
+    with _quiet_pyspark(verbose=options["verbose"]), session as (spark, is_local):
         out = options["out"]
         if out is not None:
             check_empty(spark, out, is_local=is_local)
-        progress.phase(f"reading {names[0]} and {names[1]}")
+        phase(f"reading {names[0]} and {names[1]}")
         frames = open_frames(spark, names, _read_options(options), is_local=is_local)
-        progress.phase("comparing")
+        phase("comparing")
         given = {name: options[name] for name in ("key", "values", "tolerance")}
         with compare(*frames, **given, ignore=options["ignore"] or ()) as found:
-            progress.phase("fetching the first rows")
+            phase("fetching the first rows")
             rows = found.first(options["limit"]) if options["limit"] else {}
             if out is not None:
-                progress.phase(f"writing {out}")
+                phase(f"writing {out}")
                 write_frames(found, out, is_local=is_local)
             return found, Result(found.summary(), str(found), rows, [], out, found.key)
 
@@ -291,8 +297,7 @@ def _compare_on_spark(
 def _one_line(*, verbose: bool) -> Iterator[None]:
     """Turn any error into one line and the exit status 2."""
     try:
-        with _quiet_pyspark(verbose=verbose):
-            yield
+        yield
     except ImportError as error:
         text = str(error).rstrip(".")
         package = "xorack[diff]" if "duckdb" in text else "xorack[spark]"

@@ -129,6 +129,8 @@ class FileDifference(DiffReport):
             ]
             sides.append(f"{{{', '.join(held)}}}" if held else "NULL")
         gone = ", ".join(f"rw.{quoted(v.names[1])}" for v in of.keys)
+        firsts = ", ".join(f"first({sql}) AS {quoted(name)}" for name, sql in names.items())
+        own = ", ".join(f"p.k{i}" for i in range(len(of.keys)))
         several = f"any_value(lefts) AS {free[3]}, any_value(rights) AS {free[4]}"
         counts = "coalesce(lefts, 0) AS lefts, coalesce(rights, 0) AS rights"
         queries = {
@@ -136,10 +138,8 @@ class FileDifference(DiffReport):
             "extra": "SELECT unnest(rw) FROM pairs WHERE l IS NULL",
             "changed": f"SELECT {key}, {columns} AS {free[0]}, {sides[0]} AS {free[1]}, {sides[1]} "
             f"AS {free[2]} FROM pairs WHERE l AND r AND differs",
-            "duplicates": f"SELECT * EXCLUDE ({keys}) FROM (SELECT {keys}, {several}, "
-            + ", ".join(f"first({sql}) AS {quoted(name)}" for name, sql in names.items())
-            + f" FROM (SELECT * REPLACE ({counts}) FROM pairs) WHERE lefts > 1 OR rights > 1 "
-            f"GROUP BY {keys})",
+            "duplicates": f"SELECT {firsts}, {several} FROM (SELECT * REPLACE ({counts}) FROM "
+            f"pairs) AS p WHERE p.lefts > 1 OR p.rights > 1 GROUP BY {own}",
             "repair": "SELECT unnest(lw) FROM pairs WHERE l",
             "deletions": f"SELECT DISTINCT {gone} FROM pairs WHERE coalesce(lefts, 0) = 0",
         }
