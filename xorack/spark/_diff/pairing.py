@@ -6,11 +6,10 @@ from contextlib import ExitStack
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import Column, Window
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.compare.columns import balanced
 from xorack.compare.report import by_rows
 from xorack.core.errors import StateError
 from xorack.spark._diff.digests import differing_keys, hash_of, in_buckets
@@ -72,7 +71,7 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Foun
             else:
                 several = keys.where("several").count()  # all keys of the buckets are paired
             unique = not several
-        sides = [_rows(comparison, frame, side) for side, frame in enumerate(frames)]
+        sides = [_rows(comparison, frame, side, unique=unique) for side, frame in enumerate(frames)]
         pairs = _paired(comparison, sides, number, unique=unique).persist()
         found = _count(comparison, pairs)
     if found.missing - found.extra != digests.left - digests.right:
@@ -89,12 +88,22 @@ def _with_keys(comparison: Comparison, side: int, keys: DataFrame) -> DataFrame:
     return frame.join(chosen, hash_of(comparison.keys, side) == F.col(name), "left_semi")
 
 
-def _rows(comparison: Comparison, frame: DataFrame, side: int) -> DataFrame:
-    """Put the rows of a side into structs, with the hash and the forms of their keys."""
+def _rows(comparison: Comparison, frame: DataFrame, side: int, *, unique: bool) -> DataFrame:
+    """Put the rows of a side into structs, with the hash and the forms of their keys.
+
+    Where keys have several rows, the side and the forms of the compared columns are there, too.
+    """
     forms = [pair.form(side).alias(f"k{i}") for i, pair in enumerate(comparison.keys)]
     row = F.struct(*(F.col(quoted(name)) for name in frame.columns))
     key = hash_of(comparison.keys, side).alias("hash"), F.struct(*forms).alias("k")
-    return frame.select(*key, row.alias("lr"[side]))
+    if unique:
+        return frame.select(*key, row.alias("lr"[side]))
+    # Columns with a tolerance come last: the others tell which rows belong together.
+    ordered = sorted(comparison.values, key=lambda pair: pair.limit is not None)
+    # Of the frame, not of the struct: fields of a struct of n columns take n * n time to plan.
+    of_values = [pair.form(side).alias(f"v{i}") for i, pair in enumerate(ordered)]
+    values = F.struct(F.lit(0).alias("v"), *of_values)
+    return frame.select(*key, row.alias("lr"[side]), F.lit(side).alias("side"), values.alias("v"))
 
 
 def _no_pairs(comparison: Comparison) -> DataFrame:
@@ -120,18 +129,16 @@ def _paired(
     kind = (
         F.when(F.col("l").isNull(), "extra")
         .when(F.col("r").isNull(), "missing")
-        .when(balanced(Column.__or__, [*differs.values()], F.lit(False)), "changed")
+        .when(F.exists("columns", lambda name: name.isNotNull()), "changed")
         .otherwise("equal")
     )
-    if not unique:
-        sides = [_with_values(comparison, rows, side) for side, rows in enumerate(sides)]
     # Spark's 200 tasks, which a cached frame keeps, cost more for ten rows than reading both sides.
     tasks = 1 + number // _ROWS_A_TASK
     rows = sides[0].unionByName(sides[1], allowMissingColumns=True).repartition(tasks, "hash")
     both = [F.first(side, ignorenulls=True).alias(side) for side in ("l", "r")]
     place = ["hash", "k"] if unique else ["hash", "k", "same", "n"]
     pairs = (rows if unique else _numbered(rows)).groupBy(*place).agg(*both)
-    pairs = pairs.withColumns({"columns": columns, "kind": kind})
+    pairs = pairs.withColumn("columns", columns).withColumn("kind", kind)
     if unique:
         one = {name: F.col(side).isNotNull().cast("long") for name, side in _COUNTS.items()}
         found = pairs.where("kind <> 'equal'").withColumns({**one, "n": F.lit(1)})
@@ -148,15 +155,6 @@ def _paired(
 _COUNTS = {"lefts": "l", "rights": "r"}
 
 
-def _with_values(comparison: Comparison, rows: DataFrame, side: int) -> DataFrame:
-    """Add the side and the forms of the compared columns."""
-    # Columns with a tolerance come last: the others tell which rows belong together.
-    ordered = sorted(comparison.values, key=lambda pair: pair.limit is not None)
-    forms = [pair.form(side, "lr"[side]).alias(f"v{i}") for i, pair in enumerate(ordered)]
-    values = F.struct(F.lit(0).alias("v"), *forms)
-    return rows.withColumns({"side": F.lit(side), "v": values})
-
-
 def _numbered(rows: DataFrame) -> DataFrame:
     """Cancel equal rows of a key, and number the others on both sides."""
     steps = {
@@ -171,9 +169,10 @@ def _count(comparison: Comparison, pairs: DataFrame) -> Found:
     kinds = [F.count_if(F.col("kind") == kind) for kind in ("missing", "extra", "changed")]
     # Each key that differs has one pair with the number 1.
     duplicates = [F.count_if((F.col(name) > 1) & (F.col("n") == 1)) for name in _COUNTS]
-    names = [pair.name for pair in comparison.values]
-    columns = [F.count(F.col("columns")[i]) for i in range(len(names))]
-    row = pairs.agg(*kinds, *duplicates, *columns).collect()[0]
-    numbers = dict(zip(names, row[5:], strict=True))
-    missing, extra, changed, left, right = row[:5]
+    missing, extra, changed, left, right = pairs.agg(*kinds, *duplicates).collect()[0]
+    numbers = {pair.name: 0 for pair in comparison.values}
+    if changed:  # as many sums as there are columns would be planned for minutes
+        names = pairs.where("kind = 'changed'").select(F.explode("columns").alias("name"))
+        of_names = names.where("name IS NOT NULL").groupBy("name").count().collect()
+        numbers |= {row["name"]: row["count"] for row in of_names}
     return Found(missing, extra, changed, left, right, by_rows(numbers))
