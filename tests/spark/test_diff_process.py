@@ -12,11 +12,12 @@ import pytest
 
 from tests.spark.conftest import CONNECT
 from tests.spark.helpers import ROOT, write_files
-from tests.spark.test_diff_command import NEW, OLD
 from tests.support.processes import members
 
 pytestmark = pytest.mark.slow
-ARGUMENTS = ("old.csv", "new.csv", "--key", "order,line")
+OLD = "order,line,sku,price\n17,1,harpoon,9.50\n17,2,rope,4.00\n18,1,oil,7.25\n"
+NEW = "order,line,price,sku\n17,1,9.5,harpoon\n18,1,7.50,oil\n18,2,1.00,wick\n"
+ARGUMENTS = ("old.csv", "new.csv", "--key", "order,line", "--engine", "spark")
 
 
 @pytest.fixture

@@ -95,8 +95,10 @@ def _open(
         return spark.table(name), False
     path = f"file:{os.path.abspath(name)}" if is_here else name
     files = files_in(spark, path)
+    if files is None:
+        raise StateError(f"{name}: there is no such file or folder")
     if not files:
-        raise StateError(f"{name}: there is no such file or folder, or it has no files")
+        raise StateError(f"{name}: no files; Spark skips those that begin with _ or .")
     for log, kind in LOGS.items():
         if len(files) > 1 and files_in(spark, f"{path}/{log}") is not None:
             raise StateError(
