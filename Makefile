@@ -31,7 +31,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth bootstrap deploy clean distclean measure docs diff
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy clean distclean measure docs diff
 
 help: ## List the targets
 	@"$(PYTHON)" -c 'import re, sys; targets = re.findall("^([a-z0-9-]+):.*?## (.*)", open(sys.argv[1]).read(), re.M); \
@@ -134,6 +134,9 @@ format: venv ## Format the code and apply the fixes of ruff
 
 synth: venv ## Write the CloudFormation template to cdk.out
 	@$(PY) -m infra.synth --out cdk.out $(ARGS)
+
+template: venv ## Write a template for CloudFormation alone, and the zip of its code, to cdk.out/template
+	@$(PY) -m infra.template --out cdk.out/template $(ARGS)
 
 # npm and node are those of .venv, or else the machine's.
 NODE = PATH="$(CURDIR)/.venv/bin:$$PATH"

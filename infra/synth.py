@@ -9,9 +9,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from aws_cdk import App
 
@@ -50,10 +50,17 @@ def synth(outdir: Path, context: Mapping[str, object] | None = None) -> Path:
     return Path(app.synth().get_stack_by_name(stack.stack_name).template_full_path)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+Make: TypeAlias = Callable[[Path, Mapping[str, str]], Iterable[Path]]
+"""Writes files into a folder with settings, and returns their paths."""
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    make: Make = lambda outdir, context: [synth(outdir, context)],
+) -> int:
     """Run the command line; return the exit status: 0, or 2 for an invalid setting or package."""
-    parser = argparse.ArgumentParser(prog="python -m infra.synth", description=__doc__)
-    parser.add_argument("--out", type=Path, help="the folder; its template's path is printed")
+    parser = argparse.ArgumentParser(description=sys.modules[make.__module__].__doc__)
+    parser.add_argument("--out", type=Path, help="the folder; the paths of its files are printed")
     parser.add_argument(
         "-c", "--context", action="append", default=[], metavar="NAME=VALUE", help="a setting"
     )
@@ -63,12 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"-c {pair}: expected NAME=VALUE")
     outdir = options.out or Path(os.environ.get("CDK_OUTDIR", "cdk.out"))
     try:
-        template = synth(outdir, dict(pair.split("=", 1) for pair in options.context))
+        made = list(make(outdir, dict(pair.split("=", 1) for pair in options.context)))
     except (ArgumentError, StateError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if options.out:  # the output of `cdk ls` and the like is their own
-        print(template)
+        print(*made, sep="\n")
     return 0
 
 
