@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.explaining import Explanation, explain
-from xorack.spark.errors import plain_errors
-from xorack.spark.grouping import MOST_SOLVED, SOLVED, Differing, compare, tags
+from xorack.spark.grouping import MOST_SOLVED, SOLVED, Differing, compare
+from xorack.spark.messages import plain_errors
 from xorack.spark.solving import missing_units
 from xorack.spark.storage import reads_plainly
 from xorack.spark.units import has_columns, quoted
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from xorack.spark.names import Rows
+    from xorack.spark.run import Rows
 
 __all__ = ["MissingRows", "Named", "resolve"]
 
@@ -100,15 +100,30 @@ class MissingRows:
         """How many units the output has more than once, or the source has not."""
         return self._differing.sums.surplus
 
+    @property
+    def agrees(self) -> bool:
+        """Whether the output has the units of the source, all of them and no others."""
+        sums = self._differing.sums
+        return not (sums.missing or sums.surplus or sums.other)
+
     @cached_property
     def rows(self) -> DataFrame:
         """The missing rows that are named, with the columns of the source."""
-        found = self._differing.source.join(self._units(), "xorack_unit_", "left_semi")
+        found = self._differing.source.join(self.units, "xorack_unit_", "left_semi")
         if self._rows.batch_id is None and has_columns(found, self._rows.chain):
             started = self._rows.record.chains().where("count > 0")
             started = started.select(F.col("tag").alias("xorack_tag_"))
-            found = tags(self._rows, found).join(started, "xorack_tag_", "left_semi")
+            found = found.join(started, "xorack_tag_", "left_semi")
         return self._plain(found)
+
+    @property
+    def by_chain(self) -> DataFrame | None:
+        """``tag`` and ``net``, the units that the output lacks, of the chains that differ.
+
+        None if the groups do not tell chains apart.
+        """
+        groups = self._differing.groups.groupBy("tag").agg(F.sum("lack").alias("net"))
+        return groups if self._differing.has_tags else None
 
     @cached_property
     def candidates(self) -> DataFrame:
@@ -169,28 +184,25 @@ class MissingRows:
     def _plain(self, frame: DataFrame, *more: str) -> DataFrame:
         return frame.select(*map(quoted, self._frame.columns), *more)
 
-    def _units(self) -> DataFrame:
-        """Return the unit of each missing row that is named."""
-        groups = self._differing.groups.where(f"n > 0 AND lack > 0 AND {SOLVED}")
-        joined = self._differing.source.select("xorack_key_", "xorack_unit_").join(
-            groups, "xorack_key_"
-        )
-        known = F.when(
-            F.expr("found = 0 OR (lack = 1 AND xorack_unit_ = difference)"), F.col("xorack_unit_")
-        )
-        rest = joined.withColumn("_known", known)
-        rest = rest.where(f"_known IS NOT NULL OR (lack > 1 AND n <= {MOST_SOLVED})")
+    @property
+    def units(self) -> DataFrame:
+        """``xorack_unit_`` and ``xorack_tag_`` of the missing rows that are named."""
+        groups = self._differing.groups.where(f"n > 0 AND lack > 0 AND {SOLVED}").drop("tag")
+        columns = ("xorack_key_", "xorack_unit_", "xorack_tag_")
+        joined = self._differing.source.select(*columns).join(groups, "xorack_key_")
+        alone = F.expr("found = 0 OR lack = 1 AND xorack_unit_ = difference")
+        rest = joined.withColumn("_known", F.when(alone, F.col("xorack_unit_")))
+        rest = rest.where(f"_known IS NOT NULL OR lack > 1 AND n <= {MOST_SOLVED}")
         lists = rest.groupBy("xorack_key_", "_known").agg(
             F.first("difference").alias("difference"),
             F.first("lack").alias("lack"),
-            F.collect_list("xorack_unit_").alias("units"),
+            F.collect_list(F.struct("xorack_unit_", "xorack_tag_")).alias("members"),
         )
-        parts = lists.select("_known", "difference", "lack", "units")
-        return parts.mapInArrow(solve, "xorack_unit_ long")
+        return lists.mapInArrow(solve, "xorack_unit_ long, xorack_tag_ string")
 
     def _look(self) -> Named:
         source, groups = self._differing.source, self._chosen()
-        schema = self._differing.groups.schema
+        schema = self._differing.groups.drop("tag").schema
         few = source.sparkSession.createDataFrame([tuple(g) for g in groups.values()], schema)
         share = _SAMPLE / max(self.total, 1)
         sampled = source.select(
@@ -228,7 +240,7 @@ class MissingRows:
         )
         chosen: dict[int, Any] = {}
         left = _ROWS
-        for group in first.collect():
+        for group in first.drop("tag").collect():
             left -= min(group["n"], MOST_SOLVED)
             if left >= 0 or not chosen:
                 chosen[group["xorack_key_"]] = group
@@ -287,17 +299,19 @@ def _with_one_value(
 
 
 def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the missing units of groups: see `MissingRows`."""
+    """Return the missing units of groups and their chains: see `MissingRows.units`."""
     import pyarrow as pa
 
     for batch in batches:
-        units: list[int] = []
+        named: list[dict[str, Any]] = []
         for row in batch.to_pylist():
-            if row["_known"] is not None:
-                units.append(row["_known"])
-            else:
-                units += missing_units(row["units"], row["difference"], row["lack"])
-        yield pa.RecordBatch.from_pydict({"xorack_unit_": pa.array(units, pa.int64())})
+            members = {member["xorack_unit_"]: member for member in row["members"]}
+            units: Collection[int] = members
+            if row["_known"] is None:
+                units = missing_units([*members], row["difference"], row["lack"])
+            named += map(members.__getitem__, units)
+        schema = pa.schema({"xorack_unit_": pa.int64(), "xorack_tag_": pa.string()})
+        yield pa.RecordBatch.from_pylist(named, schema)
 
 
 def resolve(
