@@ -120,11 +120,11 @@ def _settle_run(
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, [_NO_ROWS])
     source = open_output(rows.tracking.spark, given)
     found = find(rows, proof, summary.count, source)
-    net, held = found.by_chain if found else None, per_chain(rows, proof.outputs)
+    net, held = found._differing.by_chain if found else None, per_chain(rows, proof.outputs)
     if net is None or held is None:
         # Nothing tells the output's chains apart: all of them are as they were read, or none.
         held = cache(_fold(rows, source).join(started, "tag", "left_semi"))
-        if (found and not found.agrees) or proof.totals != summarize(held).totals:
+        if (found and not found._differing.agrees) or proof.totals != summarize(held).totals:
             differ = output_differs(rows, proof, summary.count, (given, found))
             return _nothing_finishes(rows, differ, started)
         net = started.sparkSession.createDataFrame([], "tag string, net long")
@@ -138,7 +138,7 @@ def _settle_run(
         texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in examples]
         number = f", and {differs['chains']:,} of {summary.chains:,} chains differ"
         error = output_differs(rows, proof, summary.count, (given, found), (texts, number))
-        units += [found.units] if found else []
+        units += [found._differing.units] if found else []
     lacking = sums.get("lacking")
     if lacking and line["keeps_units"]:
         units.append(_gone(rows, line, source))
@@ -159,7 +159,9 @@ def _nothing_finishes(rows: Rows, error: OutputDiffersError, started: DataFrame)
     found = error.found
     if found is None or not 0 < found.missing == found.named:
         raise error
-    chains = named_units([found.units]).join(started.selectExpr("tag", "count AS started"), "tag")
+    chains = named_units([found._differing.units]).join(
+        started.selectExpr("tag", "count AS started"), "tag"
+    )
     state = F.lit("differs").alias("state")
     noted = chains.select("tag", state, "started", F.expr("started - n AS found"), "ids")
     return Settled(started, 0, 0, 0, noted, found.missing, error)
@@ -169,7 +171,7 @@ def _gone(rows: Rows, line: Line, source: DataFrame) -> DataFrame:
     """Return the units that the record keeps, and that the input lacks."""
     kept = rows.record.units(line).toDF(*rows.chain, rows.unit_name)
     there = source.select(unit_of(rows, source).alias(rows.unit_name))
-    return resolve(rows, kept, [there], (0, 0)).units
+    return resolve(rows, kept, [there], (0, 0))._differing.units
 
 
 def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
@@ -177,7 +179,7 @@ def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
 
     Args:
         chains: See `compare_chains`.
-        net: The chains in which the output is not what was read: see `MissingRows.by_chain`.
+        net: The chains in which the output is not what was read: see `Differing.by_chain`.
 
     Returns:
         The chains; ``due`` is what the job had to write.

@@ -5,9 +5,9 @@ The groups are those of the columns that a source and its outputs have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 from xorack.spark.evidence import evidence_of, unit_of
 from xorack.spark.folding import SUMS, of_units
 from xorack.spark.messages import plain_errors
-from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED
+from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED, missing_units
 from xorack.spark.units import column_named, has_columns, tag_column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from xorack.spark.run import Rows
@@ -83,6 +84,36 @@ class Differing(NamedTuple):
     source: DataFrame
     groups: DataFrame
     sums: Sums
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the output has the units of the source, all of them and no others."""
+        return not (self.sums.missing or self.sums.surplus or self.sums.other)
+
+    @property
+    def by_chain(self) -> DataFrame | None:
+        """``tag`` and ``net``, the units that the output lacks, of the chains that differ.
+
+        None if the groups do not tell chains apart.
+        """
+        groups = self.groups.groupBy("tag").agg(F.sum("lack").alias("net"))
+        return groups if self.has_tags else None
+
+    @property
+    def units(self) -> DataFrame:
+        """``xorack_unit_`` and ``xorack_tag_`` of the missing rows that are named."""
+        groups = self.groups.where(f"n > 0 AND lack > 0 AND {SOLVED}").drop("tag")
+        columns = ("xorack_key_", "xorack_unit_", "xorack_tag_")
+        joined = self.source.select(*columns).join(groups, "xorack_key_")
+        alone = F.expr("found = 0 OR lack = 1 AND xorack_unit_ = difference")
+        rest = joined.withColumn("_known", F.when(alone, F.col("xorack_unit_")))
+        rest = rest.where(f"_known IS NOT NULL OR lack > 1 AND n <= {MOST_SOLVED}")
+        lists = rest.groupBy("xorack_key_", "_known").agg(
+            F.first("difference").alias("difference"),
+            F.first("lack").alias("lack"),
+            F.collect_list(F.struct("xorack_unit_", "xorack_tag_")).alias("members"),
+        )
+        return lists.mapInArrow(solve, "xorack_unit_ long, xorack_tag_ string")
 
 
 def compare_chains(started: DataFrame, held: DataFrame) -> DataFrame:
@@ -288,3 +319,19 @@ def _grouped_by(
         for place, name in enumerate(names)
         if (row := found.get(place)) and (row["agrees"] or row["lacks"] or row["ratio"] <= most)
     ]
+
+
+def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the missing units of groups and their chains: see `Differing.units`."""
+    import pyarrow as pa
+
+    for batch in batches:
+        named: list[dict[str, Any]] = []
+        for row in batch.to_pylist():
+            members = {member["xorack_unit_"]: member for member in row["members"]}
+            units: Collection[int] = members
+            if row["_known"] is None:
+                units = missing_units([*members], row["difference"], row["lack"])
+            named += map(members.__getitem__, units)
+        schema = pa.schema({"xorack_unit_": pa.int64(), "xorack_tag_": pa.string()})
+        yield pa.RecordBatch.from_pylist(named, schema)

@@ -7,7 +7,7 @@ both sides then tells which of them are missing: see `xorack.spark.solving`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import xor
@@ -23,7 +23,6 @@ from xorack.spark.storage import reads_plainly
 from xorack.spark.units import has_columns, quoted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from xorack.spark.run import Rows
@@ -100,30 +99,15 @@ class MissingRows:
         """How many units the output has more than once, or the source has not."""
         return self._differing.sums.surplus
 
-    @property
-    def agrees(self) -> bool:
-        """Whether the output has the units of the source, all of them and no others."""
-        sums = self._differing.sums
-        return not (sums.missing or sums.surplus or sums.other)
-
     @cached_property
     def rows(self) -> DataFrame:
         """The missing rows that are named, with the columns of the source."""
-        found = self._differing.source.join(self.units, "xorack_unit_", "left_semi")
+        found = self._differing.source.join(self._differing.units, "xorack_unit_", "left_semi")
         if self._rows.batch_id is None and has_columns(found, self._rows.chain):
             started = self._rows.record.chains().where("count > 0")
             started = started.select(F.col("tag").alias("xorack_tag_"))
             found = found.join(started, "xorack_tag_", "left_semi")
         return self._plain(found)
-
-    @property
-    def by_chain(self) -> DataFrame | None:
-        """``tag`` and ``net``, the units that the output lacks, of the chains that differ.
-
-        None if the groups do not tell chains apart.
-        """
-        groups = self._differing.groups.groupBy("tag").agg(F.sum("lack").alias("net"))
-        return groups if self._differing.has_tags else None
 
     @cached_property
     def candidates(self) -> DataFrame:
@@ -183,22 +167,6 @@ class MissingRows:
 
     def _plain(self, frame: DataFrame, *more: str) -> DataFrame:
         return frame.select(*map(quoted, self._frame.columns), *more)
-
-    @property
-    def units(self) -> DataFrame:
-        """``xorack_unit_`` and ``xorack_tag_`` of the missing rows that are named."""
-        groups = self._differing.groups.where(f"n > 0 AND lack > 0 AND {SOLVED}").drop("tag")
-        columns = ("xorack_key_", "xorack_unit_", "xorack_tag_")
-        joined = self._differing.source.select(*columns).join(groups, "xorack_key_")
-        alone = F.expr("found = 0 OR lack = 1 AND xorack_unit_ = difference")
-        rest = joined.withColumn("_known", F.when(alone, F.col("xorack_unit_")))
-        rest = rest.where(f"_known IS NOT NULL OR lack > 1 AND n <= {MOST_SOLVED}")
-        lists = rest.groupBy("xorack_key_", "_known").agg(
-            F.first("difference").alias("difference"),
-            F.first("lack").alias("lack"),
-            F.collect_list(F.struct("xorack_unit_", "xorack_tag_")).alias("members"),
-        )
-        return lists.mapInArrow(solve, "xorack_unit_ long, xorack_tag_ string")
 
     def _look(self) -> Named:
         source, groups = self._differing.source, self._chosen()
@@ -296,22 +264,6 @@ def _with_one_value(
             by_value[name, value].append(unit)
     few = (units for units in by_value.values() if len(units) == count)
     return next((units for units in few if reduce(xor, units) == difference), [])
-
-
-def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the missing units of groups and their chains: see `MissingRows.units`."""
-    import pyarrow as pa
-
-    for batch in batches:
-        named: list[dict[str, Any]] = []
-        for row in batch.to_pylist():
-            members = {member["xorack_unit_"]: member for member in row["members"]}
-            units: Collection[int] = members
-            if row["_known"] is None:
-                units = missing_units([*members], row["difference"], row["lack"])
-            named += map(members.__getitem__, units)
-        schema = pa.schema({"xorack_unit_": pa.int64(), "xorack_tag_": pa.string()})
-        yield pa.RecordBatch.from_pylist(named, schema)
 
 
 def resolve(

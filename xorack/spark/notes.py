@@ -28,7 +28,7 @@ def named_units(found: Sequence[DataFrame]) -> DataFrame:
     """Return ``tag``, ``n``, and up to 100 ids in hexadecimal as ``ids``, of units of chains.
 
     Args:
-        found: Units: see `xorack.spark.MissingRows.units`.
+        found: Units: see `xorack.spark.grouping.Differing`.
     """
     chain = Window.partitionBy("xorack_tag_")
     place = F.row_number().over(chain.orderBy("xorack_unit_"))
