@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import threading
 from functools import reduce
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.faults import failing
+from tests.support.queue_server import QueueServer
 from tests.support.threads import in_threads
 from xorack import DynamoDBAcker, Token, Tracker, traced, unit_id, xor
 from xorack.aws.client import CONFIG
@@ -265,23 +268,43 @@ def test_a_task_shares_the_batch_in_which_it_started_and_may_outlive_it(tracker,
     assert parse(body).requests[0].tag == "in its own"
 
 
-@pytest.mark.parametrize("kind", ["tracker", "table"])
-def test_a_forked_process_makes_a_client_of_its_own(kind, monkeypatch):
+_FORKS = """
+import os, sys
+from xorack import Tracker
+tracker = Tracker(sys.argv[1])
+tracker.start("parent/1")
+if not (child := os.fork()):
+    tracker.start("child/1")
+    os._exit(0)
+os.waitpid(child, 0)
+tracker.start("parent/2")
+"""
+
+
+def test_a_forked_process_connects_by_itself():
     """Two processes on one connection would read each other's responses."""
+    with QueueServer() as server:
+        settings = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "a", "AWS_REGION": "eu-west-1"}
+        command = [sys.executable, "-c", _FORKS, server.queue_url]
+        subprocess.run(command, env={**os.environ, **settings}, check=True, timeout=60)
+        assert [request.tag for request in server.take()] == ["parent/1", "child/1", "parent/2"]
+    before, forked, after = server.ports
+    assert before == after != forked
+
+
+def test_a_table_has_a_client_in_each_process(monkeypatch):
     made = []
 
     def make(*arguments, **options):
         made.append(os.getpid())
-        return SimpleNamespace(send_message_batch=lambda **call: {}, delete_item=lambda **call: {})
+        return SimpleNamespace(delete_item=lambda **call: {})
 
-    monkeypatch.setattr("xorack.client.tracker.queue_client", make)
     monkeypatch.setattr("xorack.aws.table.make_client", make)
-    tracker, acker = Tracker("https://queue"), DynamoDBAcker("table")
-    use = (lambda: tracker.start("t")) if kind == "tracker" else (lambda: acker.delete("t"))
+    acker = DynamoDBAcker("table")
     assert made == []
     for pid in (1, 1, 2, 2):
         monkeypatch.setattr("os.getpid", lambda pid=pid: pid)
-        use()
+        acker.delete("t")
     assert made == [1, 2]
 
 
