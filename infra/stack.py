@@ -7,20 +7,21 @@ import dataclasses
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
+from infra.settings import StackSettings
 from xorack.cdk.acker import Acker
-from xorack.cdk.settings import Settings
 
 
 class XorackStack(Stack):
     """A stack with one acker; its outputs name what users and operators need."""
 
-    def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
+    def __init__(self, scope: Construct, settings: StackSettings) -> None:
         super().__init__(
             scope,
-            construct_id,
+            settings.stack_name,
             description="xorack: reports when a piece of work and all that came out of it is done",
+            termination_protection=settings.termination_protection,
         )
-        service = settings.service or construct_id
+        service = settings.service or settings.stack_name
         acker = Acker(self, "Acker", settings=dataclasses.replace(settings, service=service))
         dead_letters = acker.dead_letters.queue_url
         outputs = {

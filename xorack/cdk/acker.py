@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from aws_cdk import (
+    Annotations,
     aws_dynamodb,
     aws_events,
     aws_iam,
@@ -141,6 +142,12 @@ class Acker(Construct):
             topic = aws_sns.Topic.from_topic_arn(monitoring, "Topic", settings.alarm_topic_arn)
         if topic is not None:
             allow_alarms_to_use(topic, self)
+        else:
+            Annotations.of(self).add_warning_v2(
+                "xorack:no-alarm-topic",
+                "nobody is told of alarms: name a topic with the setting alarm_topic_arn, or "
+                "acknowledge this if the alarms have actions of yours",
+            )
         self.alarms = create_alarms(monitoring, resources, functions, topic)
         if settings.rollout == "canary":
             rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]

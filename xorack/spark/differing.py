@@ -13,21 +13,33 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
-    from xorack.spark.names import Rows
+    from xorack.spark.run import Rows
 
-__all__ = ["output_differs"]
+__all__ = ["find", "output_differs"]
 
 _NAMED = 100
 """Rows that an error names."""
+
+
+def find(rows: Rows, proof: Proof, started: int, source: DataFrame) -> MissingRows | None:
+    """Compare an output with what the job read; None if the output cannot be read.
+
+    Raises:
+        OutputDiffersError: They cannot be compared.
+    """
+    numbers = started, proof.totals.count
+    try:
+        return resolve(rows, source, proof.outputs, numbers) if proof.outputs else None
+    except Exception as problem:
+        raise OutputDiffersError(rows.name, *numbers, (), "", _unknown(problem)) from problem
 
 
 def output_differs(
     rows: Rows,
     proof: Proof,
     started: int,
-    source: tuple[Output, DataFrame],
-    chains: Sequence[str] = (),
-    differing: str = "",
+    source: tuple[Output, MissingRows | None],
+    chains: tuple[Sequence[str], str] = ((), ""),
 ) -> OutputDiffersError:
     """Make the error of an output that differs, with the rows that it lacks.
 
@@ -35,29 +47,31 @@ def output_differs(
         rows: The rows that finish.
         proof: The evidence of the output.
         started: How many units were started.
-        source: What the job read, as it was given and as a frame.
-        chains: Some of the chains that differ.
-        differing: How many chains differ.
+        source: What the job read, as it was given, and what `find` found.
+        chains: Some of the chains that differ, and how many differ.
     """
-    numbers = started, proof.totals.count
-    if not proof.outputs:
-        return OutputDiffersError(rows.name, *numbers, chains, differing)
+    first = rows.name, started, proof.totals.count, *chains
+    given, found = source
+    if found is None:
+        return OutputDiffersError(*first)
     try:
-        found = resolve(rows, source[1], proof.outputs, numbers)
         missing, why = found.looked.rows, found.explain().sentence
         report = [*filter(None, [*_causes(rows, proof, found), why]), str(found)]
         report += _examples(rows, missing, "missing")
         report += _examples(rows, found.looked.doubled, "doubled")
     except Exception as problem:  # noqa: BLE001 - that it differs is known, and is told
-        report = [f"which rows differ could not be found: {one_line(problem)}"]
-        return OutputDiffersError(rows.name, *numbers, chains, differing, report)
+        return OutputDiffersError(*first, _unknown(problem))
     if rows.batch_id is None:
         report.append(f"as a frame: {rows.name}.audit({_text(proof.given, 'written')})"
-                      f".missing_rows({_text(source[0], 'rows')})")  # fmt: skip
-    error = OutputDiffersError(rows.name, *numbers, chains, differing, report)
+                      f".missing_rows({_text(given, 'rows')})")  # fmt: skip
+    error = OutputDiffersError(*first, report)
     error.missing = [_values(rows, row) for row in missing[:_NAMED]]
     error.why, error.found = why, found
     return error
+
+
+def _unknown(problem: Exception) -> list[str]:
+    return [f"which rows differ could not be found: {one_line(problem)}"]
 
 
 def _causes(rows: Rows, proof: Proof, found: MissingRows) -> Iterable[str]:

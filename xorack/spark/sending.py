@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import SendReport
-from xorack.spark.errors import plain_errors
+from xorack.spark.messages import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
