@@ -121,7 +121,7 @@ class Write(NamedTuple):
         last = ("create", "note", "fail") if "stamp" in new else ("note",) if "fail" in new else ()
         first = [one for one in self.left if one.request.op in last]
         names = [one.name for one in first if not self.model.conflicts_with(one)]
-        return names or not names
+        return names == [] or names
 
     def check_expiration_reason(self):
         """A chain that ends by time is never created, or timed out, perhaps with wrong counts."""
