@@ -337,9 +337,11 @@ def test_the_event_of_a_failed_chain_has_the_note(tracker, functions):
     token = tracker.start("t")
     tracker.note(token, "a lone \ud800", missing_count=3)
     tracker.note(token, "a lone \ud800", missing_count=3)
+    tracker.note(token, "a lone \ud800")
+    tracker.note(token, "a lone \ud800", missing_count=0)
     functions.deliver()
     noted = json.loads(functions.item("t")["note"]["S"])
-    assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 3}
+    assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 0}
     tracker.fail(token, "rows lack", note={"missing": iter([255]), "missing_count": 1})
     functions.deliver()
     event = functions.events()["t"]
