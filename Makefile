@@ -68,9 +68,9 @@ diff: venv ## Compare two datasets: LEFT=one RIGHT=other KEY=order,line, ARGS="-
 PYTEST := $(PY) -m pytest -n 3 --no-loadscope-reorder
 
 # Folders without the others: each worker imports all that it collects.
-QUICK := unit property functional infrastructure
+QUICK := unit property functional
 
-check: lint types ## Lint, types and quick tests, in a minute: no Spark, no embedded AWS
+check: lint types ## Lint, types and quick tests, in a minute: no Spark, no embedded AWS, no CDK
 	@$(PYTEST) -n 2 -m "not (thorough or slow or spark or embedded or browser)" $(QUICK:%=tests/%) $(ARGS)
 
 test: lint types tests ## Lint, types and all tests except the slow ones

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.aws.client import NotAccepted, budget_of, error_code, is_transient, send_entries
 from xorack.aws.log import log_chain
@@ -113,6 +113,9 @@ class Resumer:
                     refused[position] = NotAccepted(Refusal(why), permanent=True)
                     continue
                 log_chain(logging.INFO, "nobody waits for the chain any more", chain.tag, why=why)
+            except BotoCoreError as error:
+                # Its text has the URL of the call, and that the callback's id.
+                refused[position] = NotAccepted(error_code(error), not is_transient(error))
         return refused
 
 

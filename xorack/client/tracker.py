@@ -279,7 +279,7 @@ class Tracker:
     ) -> None:
         token = self.keys.verified(token)
         content = {name: _told(name, value) for name, value in fields.items()}
-        text = "\0".join(str(value) for value in content.values() if value)
+        text = "\0".join(str(value) for value in content.values() if value not in (None, ()))
         digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         id = request_id or f"{op}-{token.unit:016x}-{digest}"
         self._send(*(Request(op, tag, id, **content) for tag in token.tags))
