@@ -23,23 +23,21 @@ class XorackStack(Stack):
             termination_protection=settings.termination_protection,
         )
         service = settings.service or settings.stack_name
-        supplied = self._supplied(settings)
-        named = dataclasses.replace(settings, service=service)
-        acker = Acker(self, "Acker", settings=named, **supplied)
+        acker = Acker(self, "Acker", **self._props(dataclasses.replace(settings, service=service)))
         for sender in settings.sender_list:
             acker.grant_send(_principal(sender))
         acker.add_outputs(exports=settings.exports, parameters=settings.parameter_prefix)
 
-    def _supplied(self, settings: StackSettings) -> AckerProps:
-        """Return the resources that the settings name."""
-        supplied: AckerProps = {}
+    def _props(self, settings: StackSettings) -> AckerProps:
+        """Return the settings and the resources that they name."""
+        props: AckerProps = {"settings": settings}
         if arn := settings.event_bus_arn:
-            supplied["bus"] = aws_events.EventBus.from_event_bus_arn(self, "Bus", arn)
+            props["bus"] = aws_events.EventBus.from_event_bus_arn(self, "Bus", arn)
         if arn := settings.encryption_key_arn:
-            supplied["encryption_key"] = aws_kms.Key.from_key_arn(self, "Key", arn)
+            props["encryption_key"] = aws_kms.Key.from_key_arn(self, "Key", arn)
         if settings.vpc_id and settings.subnet_ids:
-            supplied["network"] = self._network(settings.vpc_id, settings.subnet_ids)
-        return supplied
+            props["network"] = self._network(settings.vpc_id, settings.subnet_ids)
+        return props
 
     def _network(self, vpc_id: str, subnet_ids: str) -> Network:
         # Not from a look-up, which takes credentials at synthesis. The zones serve nothing here.
