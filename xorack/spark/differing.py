@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xorack.core.errors import OutputDiffersError
+from xorack.core.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing import MissingRows, resolve
 
@@ -25,11 +25,14 @@ def find(rows: Rows, proof: Proof, started: int, source: DataFrame) -> MissingRo
     """Compare an output with what the job read; None if the output cannot be read.
 
     Raises:
+        ColumnsError: Columns or values are unsuitable.
         OutputDiffersError: They cannot be compared.
     """
     numbers = started, proof.totals.count
     try:
         return resolve(rows, source, proof.outputs, numbers) if proof.outputs else None
+    except ColumnsError:
+        raise
     except Exception as problem:
         raise OutputDiffersError(rows.name, *numbers, (), "", _unknown(problem)) from problem
 
