@@ -99,6 +99,9 @@ def test_views_and_tables_of_what_is_stored(run):
     for output in (viewed(run, run.read("billed")), run.read("billed").where("amount > 0")):
         report = run.rows.finish(output)
         assert (report.proof, len(report.outputs)) == ("written", 1)
+    # A copy of the input is an output: its rows are there.
+    shutil.copytree(run.root / "lines", run.root / "copied")
+    assert run.rows.finish(str(run.root / "copied")).proof == "written"
     run.read("billed").write.saveAsTable("believed_table")
     try:
         assert run.rows.finish("believed_table").proof == "written"

@@ -66,6 +66,10 @@ FINISHES = (
     "read=",
     "[billed, rejected]",
     "total = ",
+    "ranked = ",
+    "createOrReplaceTempView",
+    "rollup",
+    "pivot(",
     "saveAsTable",
 )
 
