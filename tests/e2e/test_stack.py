@@ -13,6 +13,7 @@ from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
 from xorack.aws.sqs import send
+from xorack.aws.stack import find_stack
 from xorack.core.request import Request
 from xorack.local.deploy import Stack, deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
@@ -69,7 +70,7 @@ def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, e
 
 def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path):
     """As docs/deploy.md does it: an object in a bucket, and one call."""
-    template, code = write(tmp_path, {})
+    template, code = write(tmp_path, {"parameter_prefix": "/alone/first"})
     s3, cloudformation = map(embedded_aws.client, ("s3", "cloudformation"))
     s3.create_bucket(Bucket="mine")
     s3.put_object(Bucket="mine", Key=code.name, Body=code.read_bytes())
@@ -89,6 +90,9 @@ def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path
     send_all(stack, chain("alone/1", 30))
     assert_acked(stack, "alone/1", events_of(["alone/1"], queue_url, sqs, 60)["alone/1"], units=31)
     assert outputs["EventBusName"].startswith("alone")
+    found = find_stack("alone", stack.client)
+    assert found == find_stack("/alone/first", stack.client)
+    assert found.queue_url == outputs["QueueUrl"]
     client = stack.client("lambda")
     consumer = client.get_function_configuration(FunctionName=outputs["ConsumerName"])
     assert consumer["Environment"]["Variables"]["DEFAULT_TIMEOUT_SECONDS"] == "1234"

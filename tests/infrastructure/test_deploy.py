@@ -101,6 +101,34 @@ def test_a_prepared_account_gets_the_arguments(deploy):
     ]
 
 
+def test_settings_name_what_the_stack_shares_with_others(synthesise):
+    key = "arn:aws:kms:eu-west-1:111111111111:key/12345678-90ab-cdef-1234-567890abcdef"
+    bus = "arn:aws:events:eu-west-1:222222222222:event-bus/all"
+    made = synthesise(
+        senders="222222222222,events.amazonaws.com,arn:aws:iam::333333333333:role/loader",
+        event_bus_arn=bus, encryption_key_arn=key, exports="true", parameter_prefix="/acker/",
+        vpc_id="vpc-12345678", subnet_ids="subnet-12345678,subnet-abcdef12",
+    )  # fmt: skip
+    queue = [{"Ref": made.queue()[0]}]
+    policy = made.one("AWS::SQS::QueuePolicy", Queues=queue)[1]["PolicyDocument"]["Statement"]
+    senders = [one["Principal"] for one in policy if one["Action"] == "sqs:SendMessage"]
+    for sender in ("222222222222:root", "333333333333:role/loader", "events.amazonaws.com"):
+        assert sender in str(senders)
+    assert not made.of("AWS::Events::EventBus")
+    assert made.environment("consumer")["EVENT_BUS_NAME"] == bus
+    _, consumer = made.function("consumer")
+    assert consumer["KmsKeyArn"] == key
+    assert consumer["VpcConfig"]["SubnetIds"] == ["subnet-12345678", "subnet-abcdef12"]
+    outputs = made.body["Outputs"]
+    names = {"TableArn", "QueueArn", "DeadLetterQueueArn", "EventBusArn", "ConsumerArn"}
+    assert names < outputs.keys()
+    exports = {name: one["Export"]["Name"] for name, one in outputs.items()}
+    assert exports == {name: f"xorack-{name}" for name in outputs}
+    parameters = {one["Name"]: one["Value"] for one in made.of("AWS::SSM::Parameter").values()}
+    assert parameters == {f"/acker/{name}": one["Value"] for name, one in outputs.items()}
+    assert outputs["EventBusName"]["Value"] == bus
+
+
 def test_settings_of_the_stack_are_read_and_warnings_are_given():
     _, stack = build({"termination_protection": "true", "stack_name": "other"})
     assert (stack.termination_protection, stack.stack_name) == (True, "other")

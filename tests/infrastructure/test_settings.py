@@ -129,6 +129,11 @@ INVALID = [
       for name in ("warm_read_units", "warm_write_units", "max_read_units", "max_write_units")),
     *(({f"warm_{units}": "20000", f"max_{units}": "19999"}, f"warm_{units} (20000) or more")
       for units in ("read_units", "write_units")),
+    ({"senders": "somebody"}, "accounts (12 digits), ARNs of roles or users, services such as"),
+    ({"event_bus_arn": "company"}, "the ARN of an event bus"),
+    ({"encryption_key_arn": "arn:aws:kms:eu-west-1:123456789012:alias/mine"}, "not of an alias"),
+    ({"vpc_id": "vpc-12345678", "subnet_ids": ""}, "both vpc_id and subnet_ids, or none"),
+    ({"parameter_prefix": "xorack"}, "a path such as /xorack"),
     ({"max_concurency": "5"}, "did you mean `max_concurrency`?"),
     ({"batch-size": "5"}, "did you mean `batch_size`?"),
 ]  # fmt: skip
@@ -138,7 +143,7 @@ INVALID = [
 def test_an_invalid_setting_is_named(settings, expected):
     name, value = list(settings.items())[-1]
     with pytest.raises(ArgumentError) as caught:
-        Settings.from_context(settings)
+        StackSettings.from_context(settings)
     message = str(caught.value)
     assert re.match(rf"setting {name}: \S.*, expected ", message)
     assert ascii(str(value))[1:-1][:70] in message

@@ -24,6 +24,7 @@ from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents
 from xorack.cdk.function import Network, Resources
 from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
+from xorack.cdk.outputs import create_outputs
 from xorack.cdk.permissions import (
     READ_WITH_KEY,
     SEND_WITH_KEY,
@@ -214,6 +215,15 @@ class Acker(Construct):
             )
         key = self.table.encryption_key
         return grant if key is None else grant.combine(key.grant(grantee, *READ_WITH_KEY))
+
+    def add_outputs(self, *, exports: bool = False, parameters: str | None = None) -> None:
+        """Add outputs to the stack: names and ARNs, by which `xorack --stack` finds the acker.
+
+        Args:
+            exports: Export them, under the stack's name, a hyphen and theirs.
+            parameters: Prefix of SSM parameters with the same values, such as ``/xorack``.
+        """
+        create_outputs(self, exports, parameters)
 
     def grant_resume(self, waiting: aws_stepfunctions.IStateMachine | aws_lambda.IFunction) -> None:
         """Let chains resume tasks of a state machine, or callbacks of a durable function.
