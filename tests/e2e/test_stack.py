@@ -8,12 +8,14 @@ import subprocess
 import pytest
 
 import xorack
+from infra.template import write
 from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
 from xorack.aws.sqs import send
+from xorack.aws.stack import find_stack
 from xorack.core.request import Request
-from xorack.local.deploy import deploy, drain, subscribe, usage
+from xorack.local.deploy import Stack, deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
 
 pytestmark = pytest.mark.embedded
@@ -64,6 +66,40 @@ def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, e
 
     assert eventually(both_arrived)
     assert [reason.partition(" ")[0] for reason in sorted(reasons)] == ["body:", "requests[1].tag:"]
+
+
+def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path):
+    """As docs/deploy.md does it: an object in a bucket, and one call."""
+    template, code = write(tmp_path, {"parameter_prefix": "/alone/first"})
+    s3, cloudformation = map(embedded_aws.client, ("s3", "cloudformation"))
+    s3.create_bucket(Bucket="mine")
+    s3.put_object(Bucket="mine", Key=code.name, Body=code.read_bytes())
+    values = {"CodeBucket": "mine", "BatchSize": "20", "DefaultTimeoutSeconds": "1234"}
+    cloudformation.create_stack(
+        StackName="alone",
+        TemplateBody=template.read_text(),
+        Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in values.items()],
+        Capabilities=["CAPABILITY_IAM"],
+    )
+    waiter = cloudformation.get_waiter("stack_create_complete")
+    waiter.wait(StackName="alone", WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    (made,) = cloudformation.describe_stacks(StackName="alone")["Stacks"]
+    outputs = {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
+    stack = Stack(embedded_aws, "alone", outputs, {})
+    queue_url, sqs = subscribe(stack), stack.client("sqs")
+    send_all(stack, chain("alone/1", 30))
+    assert_acked(stack, "alone/1", events_of(["alone/1"], queue_url, sqs, 60)["alone/1"], units=31)
+    assert outputs["EventBusName"].startswith("alone")
+    found = find_stack("alone", stack.client)
+    assert found == find_stack("/alone/first", stack.client)
+    assert found.queue_url == outputs["QueueUrl"]
+    client = stack.client("lambda")
+    consumer = client.get_function_configuration(FunctionName=outputs["ConsumerName"])
+    assert consumer["Environment"]["Variables"]["DEFAULT_TIMEOUT_SECONDS"] == "1234"
+    mappings = client.list_event_source_mappings()["EventSourceMappings"]
+    queue = outputs["QueueUrl"].rpartition("/")[2]
+    (mapping,) = (one for one in mappings if one["EventSourceArn"].endswith(f":{queue}"))
+    assert mapping["BatchSize"] == 20
 
 
 @pytest.mark.slow

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import boto3
 import pytest
+from botocore.exceptions import ReadTimeoutError
 from botocore.stub import Stubber
 
 from tests.support.fakes import NO_WAIT
 from xorack.aws.resume import SERVICES, Resumer
 from xorack.core.chain import Chain
+from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
 
 ACKED = Chain("t", b"\0", "acked", 1, 1, 2, created_at=0, ended_at=1, resume="")
@@ -98,3 +100,13 @@ def test_a_denied_call_stays_pending(stub):
     ((tag, reason),) = resumer.publish([waiting(ACKED, "step_functions")]).items()
     assert tag == "t"
     assert reason.startswith("AccessDeniedException")
+
+
+def test_a_lost_response_is_an_outage_whose_reason_has_no_callback_id():
+    def lose(request, **_):
+        raise ReadTimeoutError(endpoint_url=request.url)
+
+    client = boto3.client("lambda", "eu-west-1")
+    client.meta.events.register("before-send", lose)
+    (why,) = Resumer("lambda", client, policy=NO_WAIT).publish([waiting(ACKED, "lambda")]).values()
+    assert (why, isinstance(why, Refusal)) == ("ReadTimeoutError", False)

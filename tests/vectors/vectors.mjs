@@ -126,9 +126,9 @@ class Chain {
     if (request.op === "create") this.created = true;
     return "applied";
   }
-  apply(at, given) { // creates, then fails, then the rest; a create decides the length of stamps
+  apply(at, given) { // creates, notes, fails, then the rest; a create decides the length of stamps
     const requests = given.map(meaning), outcomes = [];
-    const rank = ({ op }) => (op === "create" ? 0 : op === "fail" ? 1 : 2);
+    const rank = ({ op }) => ["stamp", "extend"].includes(op) ? 3 : ["create", "note", "fail"].indexOf(op);
     const order = [...requests.keys()].sort((a, b) => rank(requests[a]) - rank(requests[b]) || a - b);
     let length = this.stamp.length;
     for (const n of order) {
@@ -181,7 +181,7 @@ class Chain {
     if (!noted.length && ![8, 648, 2568, 10_248, 40_968].includes(stamp.length)) return failed;
     const words = stamp.length < 8 ? [1n] : zeros(stamp.length).map((_, at) => stamp.readBigUInt64LE(8 * at));
     const [found, complete] = peel(words);
-    const units = started > 0 && started >= finished ? started - finished : null;
+    const units = started > 0 && started >= finished + !this.zero ? started - finished : null;
     const all = complete && found.size >= (units ?? 0) && (found.size > 0 || !noted.length);
     const named = found.size ? [...found].map((y) => NAMES.get(y)).sort() : noted;
     return { ...failed, outstanding: named, outstanding_units: units, outstanding_named: found.size, outstanding_complete: all };

@@ -118,6 +118,6 @@ def _text(requests: DataFrame) -> Column:
     text = F.to_json(F.struct(*fields), _OMIT_NULLS)
     if "detail" not in requests.columns:
         return text
-    head = F.substring(text, F.lit(1), F.length(text) - 1)
+    head = text.substr(F.lit(1), F.length(text) - 1)
     detailed = F.concat(head, F.lit(',"detail":'), F.col("detail"), F.lit("}"))
     return F.coalesce(detailed, text)
