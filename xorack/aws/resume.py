@@ -11,10 +11,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.aws.client import NotAccepted, budget_of, error_code, is_transient, send_entries
 from xorack.aws.log import log_chain
+from xorack.aws.naming import Naming
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
+from xorack.core.ports import NO_TIME
 
 __all__ = ["SERVICES", "Resumer"]
 
@@ -75,17 +77,26 @@ class Resumer:
 
     batch_size = 1
 
-    def __init__(self, kind: str, client: Any, *, policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        client: Any,
+        *,
+        policy: RetryPolicy | None = None,
+        naming: Naming | None = None,
+    ) -> None:
         """Use a service.
 
         Args:
             kind: ``step_functions`` or ``lambda``.
             client: The service's boto3 client.
             policy: The limits of retries.
+            naming: The time for callbacks of failed chains, by default a share of the client's.
         """
         self.kind = kind
         self.client = client
         self.policy = policy or RetryPolicy(attempts=5)
+        self._naming = naming or Naming(budget_of(client))
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         """See `xorack.core.ports.Publisher.publish`."""
@@ -99,7 +110,10 @@ class Resumer:
         refused = {}
         for position, chain in chains.items():
             token = json.loads(chain.resume or "{}")[self.kind]
-            detail = json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":"))
+            detail = self._naming.in_time(chain, _detail)
+            if detail is None:
+                refused[position] = NotAccepted(NO_TIME, permanent=True)
+                continue
             try:
                 if chain.status == "acked":
                     service.success(self.client, token, detail)
@@ -117,6 +131,10 @@ class Resumer:
                 # Its text has the URL of the call, and that the callback's id.
                 refused[position] = NotAccepted(error_code(error), not is_transient(error))
         return refused
+
+
+def _detail(chain: Chain) -> str:
+    return json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":"))
 
 
 def _reason(error: ClientError, token: str) -> str:
