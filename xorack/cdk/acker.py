@@ -44,8 +44,8 @@ _READ = (
     "dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query",
     "dynamodb:Scan",
 )  # fmt: skip
-# Faults of new code that are no errors of its invocations.
-_ROLLBACK_ALARMS = ("DeadLettersNew", "EventsPending", "SweepProblems")
+# Faults of new code that are no errors of its invocations. Dead letters are not: senders err, too.
+_ROLLBACK_ALARMS = ("EventsPending", "SweepProblems")
 
 
 class AckerProps(TypedDict, total=False):
@@ -153,7 +153,7 @@ class Acker(Construct):
         if settings.rollout == "canary":
             rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]
             aliases = {"Consumer": consumer, "Sweeper": sweeper}
-            create_canaries(Construct(self, "Rollout"), aliases, rollback)
+            create_canaries(Construct(self, "Rollout"), resources, aliases, rollback)
         self.widget = self.dashboard = None
         if settings.monitoring == "full":
             widget = create_widget(Construct(self, "Widget"), resources)

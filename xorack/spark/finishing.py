@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
-from xorack.spark.differing import find, output_differs
+from xorack.spark.differing import find, named_units, output_differs, with_ids
 from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.grouping import compare_chains
 from xorack.spark.missing import resolve
-from xorack.spark.notes import named_units, with_ids
 from xorack.spark.record import summary_in
 from xorack.spark.starting import keep_record, request_id
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from xorack.spark.run import Rows
 
-__all__ = ["MOST_SOLVED", "SOLVED", "Differing", "Sums", "compare", "compare_chains"]
+__all__ = ["MOST_SOLVED", "SOLVED", "Differing", "compare", "compare_chains"]
 
 MOST_SOLVED = 2_000
 """Units of a group that are brought together in a task."""
@@ -41,32 +41,6 @@ _VALUES = 200
 """Values of a column that tell whether it is one that the output was grouped by."""
 
 
-class Sums(NamedTuple):
-    """Sums over the groups that differ.
-
-    Attributes:
-        groups: Groups that lack units.
-        whole: Those of them that the output lacks entirely.
-        missing: Units that these groups lack.
-        named: Those of them that can be named.
-        surplus: Units that other groups have too many.
-        other: Groups that have as many units, but others.
-        replaced: The units of these groups.
-        net: Units of the source less units of the output.
-        found: Units of the output.
-    """
-
-    groups: int
-    whole: int
-    missing: int
-    named: int
-    surplus: int
-    other: int
-    replaced: int
-    net: int
-    found: int
-
-
 class Differing(NamedTuple):
     """The groups in which an output differs from a source.
 
@@ -76,19 +50,19 @@ class Differing(NamedTuple):
         source: The source with ``xorack_key_``, ``xorack_unit_`` and ``xorack_tag_``.
         groups: ``xorack_key_``, ``tag``, ``n`` (units of the source), ``found`` (units of the
             output), ``lack`` (``n - found``) and ``difference``, the XOR of both. It is cached.
-        sums: Sums over them.
+        sums: Sums over them, by the names of `_SUMS`.
     """
 
     by: tuple[str, ...]
     has_tags: bool
     source: DataFrame
     groups: DataFrame
-    sums: Sums
+    sums: dict[str, int]
 
     @property
     def agrees(self) -> bool:
         """Whether the output has the units of the source, all of them and no others."""
-        return not (self.sums.missing or self.sums.surplus or self.sums.other)
+        return not (self.sums["missing"] or self.sums["surplus"] or self.sums["other"])
 
     @property
     def by_chain(self) -> DataFrame | None:
@@ -164,7 +138,7 @@ def compare(
     result = _compare(rows, source, outputs, shared, has_tags)
     sums = result.sums
     # A sum or maximum that has the name of a column of the source makes groups that do not agree.
-    if shared and sums.surplus and sums.surplus * 2 >= sums.found:
+    if shared and sums["surplus"] and sums["surplus"] * 2 >= sums["found"]:
         proven = _grouped_by(rows, source, outputs, shared)
         if proven != shared:
             result.groups.unpersist()
@@ -257,22 +231,23 @@ def _compare(
         .persist()
     )
     with plain_errors():
-        totals = groups.agg(*map(F.expr, _SUMS)).first()
-    sums = Sums(*(number or 0 for number in totals or ()))
+        totals = groups.agg(*map(F.expr, _SUMS.values())).first() or ()
+    sums = dict(zip(_SUMS, (number or 0 for number in totals), strict=True))
     return Differing(tuple(rows.unit if by is None else by), has_tags, tagged, groups, sums)
 
 
-_SUMS = (
-    "count_if(lack > 0)",
-    "count_if(lack > 0 AND found = 0)",
-    "sum(if(lack > 0, lack, 0))",
-    f"sum(if(lack > 0 AND {SOLVED}, lack, 0))",
-    "sum(if(lack < 0, -lack, 0))",
-    "count_if(lack = 0)",
-    "sum(if(lack = 0, n, 0))",
-    "sum(lack)",
-    "sum(found)",
-)
+_SUMS = {
+    "whole": "count_if(lack > 0 AND found = 0)",
+    "missing": "sum(if(lack > 0, lack, 0))",
+    "named": f"sum(if(lack > 0 AND {SOLVED}, lack, 0))",
+    "surplus": "sum(if(lack < 0, -lack, 0))",
+    "other": "count_if(lack = 0)",
+    "replaced": "sum(if(lack = 0, n, 0))",
+    "net": "sum(lack)",
+    "found": "sum(found)",
+}
+"""Over the groups that differ: groups that the output lacks entirely, units that groups lack, those
+of them that can be named, units too many, groups of as many units but others, and their units."""
 
 
 def _grouped_by(

@@ -87,17 +87,17 @@ class MissingRows:
     @property
     def missing(self) -> int:
         """How many rows of the source the output lacks."""
-        return self._differing.sums.missing
+        return self._differing.sums["missing"]
 
     @property
     def named(self) -> int:
         """How many of these the evidence tells: those of `rows`."""
-        return self._differing.sums.named
+        return self._differing.sums["named"]
 
     @property
     def surplus(self) -> int:
         """How many units the output has more than once, or the source has not."""
-        return self._differing.sums.surplus
+        return self._differing.sums["surplus"]
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -136,7 +136,7 @@ class MissingRows:
         if not count and looked.doubled:
             some, count, word = looked.doubled, self.surplus, "doubled row"
         elif not count:
-            some, count, word = looked.replaced, sums.replaced, "replaced row"
+            some, count, word = looked.replaced, sums["replaced"], "replaced row"
         return explain(some, looked.sample, count, self.total, word)
 
     def reasons(self) -> DataFrame:
@@ -154,7 +154,7 @@ class MissingRows:
             parts.append(f"the source lacks {self.absent:,} that were started")
         if self.surplus:
             parts.append(f"the output has {self.surplus:,} rows too many")
-        if other := self._differing.sums.other:
+        if other := self._differing.sums["other"]:
             have = "group has" if other == 1 else "groups have"
             parts.append(
                 f"{other:,} {have} as many rows as the source, but others: see .candidates"
@@ -224,7 +224,7 @@ class MissingRows:
         shown = shown[:_COLUMNS]
         if not shown:
             shown = [F.col("xorack_unit_").alias("unit")]
-        if self._differing.sums.whole and self.by and self.by != self._rows.unit:
+        if self._differing.sums["whole"] and self.by and self.by != self._rows.unit:
             tasks = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
             hashed = F.pmod(F.hash(*map(F.col, map(quoted, self.by))), F.lit(tasks))
             shown.append(hashed.alias(f"shuffle partition by {', '.join(self.by)}"))
@@ -289,5 +289,5 @@ def resolve(
     names = [by] if isinstance(by, str) else by
     differing = compare(rows, source, outputs, names)
     started, found = numbers
-    total = found + differing.sums.net
+    total = found + differing.sums["net"]
     return MissingRows(rows.name, max(started - total, 0), total, rows, source, differing)
