@@ -110,10 +110,10 @@ class Resumer:
         refused = {}
         for position, chain in chains.items():
             token = json.loads(chain.resume or "{}")[self.kind]
-            detail = self._naming.in_time(chain, _detail)
-            if detail is None:
+            if (event := self._naming.in_time(chain, event_detail)) is None:
                 refused[position] = NotAccepted(NO_TIME, permanent=True)
                 continue
+            detail = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
             try:
                 if chain.status == "acked":
                     service.success(self.client, token, detail)
@@ -133,10 +133,6 @@ class Resumer:
                 # Its text has the URL of the call, and that the callback's id.
                 refused[position] = NotAccepted(error_code(error), not is_transient(error))
         return refused
-
-
-def _detail(chain: Chain) -> str:
-    return json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":"))
 
 
 def _reason(error: ClientError, token: str) -> str:
