@@ -55,7 +55,7 @@ def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
             raise StateError(f"there is no stack {where} in {region}") from error
         raise
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
-    return _outputs(outputs, f"stack {where} is {stack['StackStatus']} and")
+    return _outputs(outputs, f"stack {where}", f" is {stack['StackStatus']} and")
 
 
 def _parameters(prefix: str, client: Any) -> dict[str, str]:
@@ -74,14 +74,14 @@ def _stack_of(queue_url: str, client: Any) -> str:
         raise StateError(f"the queue {queue_url} is not CloudFormation's") from None
 
 
-def _outputs(outputs: Mapping[str, str], source: str) -> StackOutputs:
+def _outputs(outputs: Mapping[str, str], source: str, state: str = "") -> StackOutputs:
     keys = ("TableName", "QueueUrl", "DeadLetterQueueUrl", "EventBusName")
     if absent := [key for key in keys if key not in outputs]:
-        raise StateError(f"{source} has no output {', '.join(absent)}")
+        raise StateError(f"{source}{state} has no output {', '.join(absent)}")
     seconds = outputs.get("RetentionSeconds", str(DEFAULT_RETENTION_MS // 1000))
     if not re.fullmatch("[0-9]{1,10}", seconds):
         problem = f"{shown(seconds)}, expected whole seconds"
-        raise StateError(f"output RetentionSeconds: {problem}: {source}")
+        raise StateError(f"output RetentionSeconds of {source}: {problem}")
     table, queue, dead_letters, bus = (outputs[key] for key in keys)
     return StackOutputs(table, queue, dead_letters, bus, int(seconds) * 1000)
 
