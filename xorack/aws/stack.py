@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
+from xorack.aws import schema
 from xorack.aws.client import error_code
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import StateError, shown
@@ -87,7 +88,7 @@ def _outputs(outputs: Mapping[str, str], source: str, state: str = "") -> StackO
 
 
 def open_table(name: str, client: Any, retention_ms: int = DEFAULT_RETENTION_MS) -> DynamoDBStore:
-    """Open a table of chains, whatever the name of its partition key.
+    """Open a table of chains for reading, whatever the name of its partition key.
 
     A chain that ends here is kept for `retention_ms` milliseconds.
 
@@ -95,10 +96,10 @@ def open_table(name: str, client: Any, retention_ms: int = DEFAULT_RETENTION_MS)
         StateError: The account and region have no such table.
     """
     try:
-        schema = client.describe_table(TableName=name)["Table"]["KeySchema"]
+        keys = client.describe_table(TableName=name)["Table"]["KeySchema"]
     except ClientError as error:
         if error_code(error) != "ResourceNotFoundException":
             raise
         raise StateError(f"there is no table {name} in {client.meta.region_name}") from error
-    key = next(key["AttributeName"] for key in schema if key["KeyType"] == "HASH")
-    return DynamoDBStore(name, str(key), client, retention_ms=retention_ms)
+    key = next(key["AttributeName"] for key in keys if key["KeyType"] == "HASH")
+    return DynamoDBStore(name, str(key), client, retention_ms=retention_ms, attributes=schema.SHOWN)
