@@ -228,7 +228,7 @@ class Windows(EvidentRows):
                 yield self._note(window, text, count)
 
     def _note(self, window: Window, text: str, count: int | None = None) -> Request:
-        text = text.encode()[:1000].decode(errors="ignore")
+        text = text.replace("\0", "").encode(errors="replace")[:1000].decode(errors="ignore")
         id = f"note/{unit_id(text):016x}"
         return Request("note", self.prefix + window.name, id, text=text, missing_count=count)
 
