@@ -24,7 +24,7 @@ def snippets(spark, root, queue_url):
     spark.dataSource.register(LogSource)
     names = {"spark": spark, "queue_url": queue_url}
     exec(compile(JOB.replace("s3://bucket", str(root)), "windows.md", "exec"), names)
-    options = {"path": f"{root}/log", "most": "25"}
+    options = {"path": f"{root}/log", "most": "100"}
     return names, spark.readStream.format("log").options(**options).load()
 
 

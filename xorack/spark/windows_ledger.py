@@ -32,11 +32,11 @@ read: the source's own offsets (``since``, ``until``); and the order of batches,
 partition on from where it was. The latter counts only since the last batch that nobody proved,
 which leaves a hole. A partition's first rows begin at themselves.
 
-What is refused, before anything is kept: positions proved twice (a new checkpoint, two streams of
-the same rows: both outputs have them), more rows than positions, a batch behind the last one, ends
-that go back or cross another window's (a topic made anew), ends without a partition that is known,
-and a window that is open with other ends. Two calls that open one window with different ends at the
-same time do not see each other: units depend on the ends, so such a chain is never acked.
+What is refused, before anything is kept: positions proved twice, as after a new checkpoint; more
+rows than positions; a batch behind the last one; ends that go back or cross another window's, as of
+a topic made anew; ends without a partition that is known; other ends of a window that is open. Two
+calls that open a window with other ends at once do not see each other: units depend on the ends,
+so such a chain is never acked.
 """
 
 from __future__ import annotations
