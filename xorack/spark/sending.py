@@ -81,14 +81,14 @@ def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
     Raises:
         SendError: The queue did not accept all. Run it again: the ids are the same.
     """
-    return _send(requests.select(_text(requests)), queue, chains)
+    return _send(requests.select(_text(requests).alias("request")), queue, chains)
 
 
 def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
     """Send requests that the driver has from a task, as `send` does."""
     rows = [(json.dumps(one.to_json(), separators=(",", ":")),) for one in requests]
     return (
-        _send(spark.createDataFrame(rows, "text string"), queue, len(rows))
+        _send(spark.createDataFrame(rows, "request string"), queue, len(rows))
         if rows
         else SendReport()
     )
