@@ -170,3 +170,9 @@ def test_tokens_of_others_are_not_resumed(arn, message):
         acker.grant_resume(waiting(stack, arn))
     with pytest.raises(TypeError, match="expected an IStateMachine or an IFunction"):
         acker.grant_resume(stack)
+    # By the setting too; of two ARNs also where the stack's place is known at deployment only.
+    with pytest.raises(ValueError, match=message):
+        Acker(stack, "Other", settings=Settings(resume=arn))
+    here = BILLS if arn.startswith(ORDERS[:14]) else ORDERS
+    with pytest.raises(ValueError, match=message):
+        Acker(Stack(App(), "Mine"), "Acker", settings=Settings(resume=f"{here},{arn}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from aws_cdk import (
+    Annotations,
     aws_dynamodb,
     aws_events,
     aws_iam,
@@ -23,6 +24,7 @@ from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents
 from xorack.cdk.function import Network, Resources
 from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
+from xorack.cdk.outputs import create_outputs
 from xorack.cdk.permissions import (
     READ_WITH_KEY,
     SEND_WITH_KEY,
@@ -42,8 +44,8 @@ _READ = (
     "dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query",
     "dynamodb:Scan",
 )  # fmt: skip
-# Faults of new code that are no errors of its invocations.
-_ROLLBACK_ALARMS = ("DeadLettersNew", "EventsPending", "SweepProblems")
+# Faults of new code that are no errors of its invocations. Dead letters are not: senders err, too.
+_ROLLBACK_ALARMS = ("EventsPending", "SweepProblems")
 
 
 class AckerProps(TypedDict, total=False):
@@ -141,11 +143,17 @@ class Acker(Construct):
             topic = aws_sns.Topic.from_topic_arn(monitoring, "Topic", settings.alarm_topic_arn)
         if topic is not None:
             allow_alarms_to_use(topic, self)
+        else:
+            Annotations.of(self).add_warning_v2(
+                "xorack:no-alarm-topic",
+                "nobody is told of alarms: name a topic with the setting alarm_topic_arn, or "
+                "acknowledge this if the alarms have actions of yours",
+            )
         self.alarms = create_alarms(monitoring, resources, functions, topic)
         if settings.rollout == "canary":
             rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]
             aliases = {"Consumer": consumer, "Sweeper": sweeper}
-            create_canaries(Construct(self, "Rollout"), aliases, rollback)
+            create_canaries(Construct(self, "Rollout"), resources, aliases, rollback)
         self.widget = self.dashboard = None
         if settings.monitoring == "full":
             widget = create_widget(Construct(self, "Widget"), resources)
@@ -207,6 +215,15 @@ class Acker(Construct):
             )
         key = self.table.encryption_key
         return grant if key is None else grant.combine(key.grant(grantee, *READ_WITH_KEY))
+
+    def add_outputs(self, *, exports: bool = False, parameters: str | None = None) -> None:
+        """Add outputs to the stack: names and ARNs, by which `xorack --stack` finds the acker.
+
+        Args:
+            exports: Export them, under the stack's name, a hyphen and theirs.
+            parameters: Prefix of SSM parameters with the same values, such as ``/xorack``.
+        """
+        create_outputs(self, exports, parameters)
 
     def grant_resume(self, waiting: aws_stepfunctions.IStateMachine | aws_lambda.IFunction) -> None:
         """Let chains resume tasks of a state machine, or callbacks of a durable function.

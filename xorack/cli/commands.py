@@ -15,7 +15,6 @@ import click
 
 from xorack import __version__
 from xorack.cli import changes, dead_letters, failure_status, listing, screen
-from xorack.cli.among import candidates_in
 from xorack.cli.diff import diff
 from xorack.cli.error_messages import EXPECTED
 from xorack.cli.error_messages import explain as error_text
@@ -36,6 +35,7 @@ from xorack.cli.watch import run_watch
 from xorack.cli.web import web
 from xorack.client.names import Candidate, names_of
 from xorack.core.errors import ArgumentError
+from xorack.ops.among import candidates_in
 from xorack.ops.run import Run
 from xorack.ops.snapshot import MAX_CHAINS
 from xorack.ops.status import read_status

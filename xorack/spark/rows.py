@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, ColumnsError, XorAckError
 from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
-from xorack.spark.errors import plain_errors
+from xorack.spark.differing import notes
 from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
 from xorack.spark.finishing import advance, finish, line_of, settle
 from xorack.spark.folding import together
-from xorack.spark.names import Rows
-from xorack.spark.notes import notes
+from xorack.spark.messages import plain_errors
 from xorack.spark.record import summary_in
+from xorack.spark.run import Rows
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored

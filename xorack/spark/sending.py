@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import SendReport
-from xorack.spark.errors import plain_errors
+from xorack.spark.messages import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,6 +135,6 @@ def _text(requests: DataFrame) -> Column:
     text = F.to_json(F.struct(*fields), _OMIT_NULLS)
     if "detail" not in requests.columns:
         return text
-    head = F.substring(text, F.lit(1), F.length(text) - 1)
+    head = text.substr(F.lit(1), F.length(text) - 1)
     detailed = F.concat(head, F.lit(',"detail":'), F.col("detail"), F.lit("}"))
     return F.coalesce(detailed, text)
