@@ -14,7 +14,7 @@ from xorack.core.errors import ArgumentError, OutputDiffersError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.spark import windows_ledger as ledger
-from xorack.spark.differing import output_differs
+from xorack.spark.differing import find, output_differs
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, unit_of
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
 from xorack.spark.record import folder_part
@@ -142,7 +142,8 @@ class Windows(EvidentRows):
         line = {"source": source, "folders": folders(names_of(frame))}
         proof = proof_of(self, line, written, observed, read)
         if proof.totals != totals:
-            error = output_differs(self, proof, totals.count, (rows, frame))
+            found = find(self, proof, totals.count, frame)
+            error = output_differs(self, proof, totals.count, (rows, found))
             self._send(self._lost(error, seen))
             raise error
         check_unchanged(spark, proof)
