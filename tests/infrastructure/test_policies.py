@@ -1,6 +1,7 @@
 """What the policies forbid: use by other services, other accounts, or the functions' own code."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from aws_cdk import (
@@ -15,8 +16,10 @@ from aws_cdk import (
     aws_stepfunctions,
 )
 
+from xorack.aws.resume import SERVICES
 from xorack.cdk.acker import Acker
 from xorack.cdk.function import Network
+from xorack.cdk.resume import _ACTIONS, _ANY
 from xorack.cdk.settings import Settings
 
 from .templates import FUNCTIONS, HERE, Template, target
@@ -142,6 +145,15 @@ def test_the_functions_resume_executions_of_whom_they_may_only(by):
         assert tasks["Action"] == ["states:SendTaskFailure", "states:SendTaskSuccess"]
         assert callbacks["Action"] == [f"{CALLBACK}Failure", f"{CALLBACK}Success"]
     assert "Send" not in str(template.statements("widget"))
+
+
+@pytest.mark.parametrize("kind", SERVICES)
+def test_the_permission_to_resume_is_for_the_calls_that_are_made(kind):
+    calls = Mock()
+    SERVICES[kind].success(calls, "token", "{}")
+    SERVICES[kind].failure(calls, "token", "reason", "{}")
+    names = (call[0].replace("_", " ").title().replace(" ", "") for call in calls.method_calls)
+    assert sorted(_ACTIONS[kind]) == sorted(f"{_ANY[kind][0]}:{name}" for name in names)
 
 
 def test_all_who_may_wait_are_of_this_account_and_region_and_a_network_leads_to_them():

@@ -55,7 +55,7 @@ def test_it_is_found_by(where):
          "SSM below /xorack/prod has no output QueueUrl, DeadLetterQueueUrl, EventBusName"),
         (QUEUE, {"sqs": queue({})}, f"the queue {QUEUE} is not CloudFormation's"),
         ("shop", {"cloudformation": stack({**OUTPUTS, "RetentionSeconds": "a day"})},
-         "output RetentionSeconds: 'a day', expected whole seconds: stack shop is CREATE_COMPLETE"),
+         "output RetentionSeconds of stack shop: 'a day', expected whole seconds"),
     ],
 )  # fmt: skip
 def test_an_error_says_what_was_read(where, clients, line):

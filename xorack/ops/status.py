@@ -153,7 +153,6 @@ class ChainStatus:
             "repeated": chain.repeated,
             "late": chain.late,
             "last_late_at": rfc3339(chain.last_late_at),
-            "resume": next(iter(json.loads(chain.resume or "{}")), None),
             "resume_pending": chain.resume_pending,
             "resumed_at": rfc3339(chain.resumed_at),
             "refused_at": rfc3339(chain.refused_at),
