@@ -14,6 +14,7 @@ from xorack.core.event import noted_units, outstanding_of, rfc3339
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
+from xorack.core.windows import partition_names
 from xorack.ops.text import plural
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ class ChainStatus:
     def detail(self) -> dict[str, Any] | None:
         """The object that the create gave for the events; None if it gave none."""
         return json.loads(self.chain.detail) if self.chain.detail else None
+
+    @property
+    def partitions(self) -> dict[int, str]:
+        """The partitions of a window over a log, by their units; none of another chain."""
+        return partition_names(self.chain.tag, self.detail or {})
 
     @property
     def note(self) -> dict[str, Any] | None:
