@@ -206,7 +206,7 @@ def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
         made = synth(Path(folder), {**context, **sentinels(settings)})
         synthesised = json.loads(made.read_text(encoding="utf-8"))
         (code,) = (path for path in made.parent.glob("asset.*") if path.is_dir())
-        packed = _zip(code)
+        packed = zip_folder(code)
     # CloudFormation updates the code of a function if its key changes.
     target = outdir / f"xorack-functions-{hashlib.sha256(packed).hexdigest()[:16]}.zip"
     target.write_bytes(packed)
@@ -216,7 +216,7 @@ def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
     return [template, target]
 
 
-def _zip(folder: Path) -> bytes:
+def zip_folder(folder: Path) -> bytes:
     """Pack a folder; the same files make the same bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:

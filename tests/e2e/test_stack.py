@@ -1,14 +1,17 @@
 """The synthesised stack in the embedded AWS: stamps go in at the queue, events come out."""
 
+import importlib.util
 import json
 import os
 import random
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 import xorack
-from infra.template import write
+from infra.template import write, zip_folder
 from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
@@ -100,6 +103,46 @@ def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path
     queue = outputs["QueueUrl"].rpartition("/")[2]
     (mapping,) = (one for one in mappings if one["EventSourceArn"].endswith(f":{queue}"))
     assert mapping["BatchSize"] == 20
+
+
+WORKER = """
+import os
+from xorack import Tracker, fan_in
+
+tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
+
+
+@fan_in(tracker)
+def handler(record, step):
+    assert record.json_body["line"]
+"""
+
+
+def test_a_function_of_ones_own_finishes_units(stack, events, tmp_path):
+    """As docs/local.md does it, with the packages in the zip."""
+    (tmp_path / "worker.py").write_text(WORKER)
+    for name in ("xorack", "aws_lambda_powertools", "jmespath", "typing_extensions"):
+        source = Path(importlib.util.find_spec(name).origin)
+        if source.name == "__init__.py":
+            shutil.copytree(source.parent, tmp_path / name)
+        else:
+            shutil.copy(source, tmp_path)
+    client, sqs = stack.client("lambda"), stack.client("sqs")
+    client.create_function(
+        FunctionName="worker", Runtime="python3.13", Handler="worker.handler", Timeout=30,
+        Role="arn:aws:iam::123456789012:role/any", Code={"ZipFile": zip_folder(tmp_path)},
+        Environment={"Variables": {"XORACK_QUEUE_URL": stack.queue_url}},
+    )  # fmt: skip
+    work = sqs.create_queue(QueueName="work")["QueueUrl"]
+    queue = sqs.get_queue_attributes(QueueUrl=work, AttributeNames=["QueueArn"])["Attributes"]
+    client.create_event_source_mapping(
+        FunctionName="worker", BatchSize=10, EventSourceArn=queue["QueueArn"],
+        FunctionResponseTypes=["ReportBatchItemFailures"],
+    )  # fmt: skip
+    tracker = xorack.Tracker(stack.queue_url, sqs)
+    with tracker.step(tracker.start("own/1")) as step:
+        xorack.fan_out(step, {n: {"line": f"line {n}"} for n in range(20)}, work, sqs)
+    assert_acked(stack, "own/1", events("own/1")["own/1"], units=21)
 
 
 @pytest.mark.slow

@@ -86,6 +86,12 @@ def test_nobody_waits_any_more(stub, kind, code):
     assert code in {shape.name for shape in stubber.client.meta.service_model.error_shapes}
 
 
+def test_a_boto3_without_the_operation_fails_one_chain_and_not_the_batch():
+    (reason,) = Resumer("lambda", object()).publish([waiting(ACKED, "lambda")]).values()
+    assert isinstance(reason, Refusal)
+    assert f"no attribute '{CALLBACK}_success'" in reason
+
+
 @pytest.mark.parametrize("code", ["KmsThrottlingException", "ThrottlingException"])
 def test_a_throttled_call_is_repeated(stub, code):
     resumer, stubber = stub("step_functions")

@@ -75,7 +75,7 @@ def test_a_setting_shows_in_the_template(template, varied, read, default, other)
 NUMBERS = [
     ("function_timeout_seconds", 10, 900, "seconds"),
     ("sweeper_timeout_seconds", 10, 900, "seconds"),
-    ("memory_mb", 128, 10_240, "MB"),
+    ("memory_mb", 512, 10_240, "MB"),
     ("batch_size", 1, 10_000, "messages"),
     ("batch_window_seconds", 0, 300, "seconds"),
     ("max_concurrency", 2, 1000, "concurrent invocations"),

@@ -148,6 +148,7 @@ def test_equal_units_do_not_cancel(run):
         lines.finish(path)
 
 
+@pytest.mark.slow
 def test_evidence_that_is_not(run):
     lines, lost = run.rows, run.read("billed").drop("xorack_lines_sum")
     with pytest.raises(ColumnsError, match="no column xorack_lines: add it first"):

@@ -147,7 +147,7 @@ def noted(acker):
 
 
 @EACH_SESSION
-@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("keep", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_rows_missing_in_the_input(run, keep):
     """Whole chains finish; notes name what is missing, all of it if the record keeps the units."""
     run.options = {"keep_units": keep}

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar
+from typing import Any
 
 from xorack.core.budget import Budget
 from xorack.core.chain import Chain
 
 __all__ = ["Naming"]
 
-_Report = TypeVar("_Report")
 _SHARE = 0.25
 """Share of an invocation's time. Senders may choose ids whose names take long to read out of a
 stamp; the next sweep goes on with them."""
@@ -32,7 +31,7 @@ class Naming:
     def _seconds_left(self) -> float:
         return _SHARE * self._budget.left()
 
-    def in_time(self, chain: Chain, make: Callable[[Chain], _Report]) -> _Report | None:
+    def in_time(self, chain: Chain, make: Callable[[Chain], Any]) -> Any:
         """Make a chain's report; return None if there is no time to make it."""
         if chain.status != "failed":
             return make(chain) if self._budget.left() > 0 else None

@@ -110,15 +110,17 @@ class Resumer:
         refused = {}
         for position, chain in chains.items():
             token = json.loads(chain.resume or "{}")[self.kind]
-            detail = self._naming.in_time(chain, _detail)
-            if detail is None:
+            if (event := self._naming.in_time(chain, event_detail)) is None:
                 refused[position] = NotAccepted(NO_TIME, permanent=True)
                 continue
+            detail = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
             try:
                 if chain.status == "acked":
                     service.success(self.client, token, detail)
                 else:
                     service.failure(self.client, token, chain.reason or chain.status, detail)
+            except AttributeError as error:  # an old boto3 of the runtime lacks the operation
+                refused[position] = NotAccepted(Refusal(f"boto3: {error}"), permanent=True)
             except ClientError as error:
                 if is_transient(error):
                     raise
@@ -131,10 +133,6 @@ class Resumer:
                 # Its text has the URL of the call, and that the callback's id.
                 refused[position] = NotAccepted(error_code(error), not is_transient(error))
         return refused
-
-
-def _detail(chain: Chain) -> str:
-    return json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":"))
 
 
 def _reason(error: ClientError, token: str) -> str:

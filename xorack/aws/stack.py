@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
+from xorack.aws import schema
 from xorack.aws.client import error_code
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import StateError, shown
@@ -55,7 +56,7 @@ def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
             raise StateError(f"there is no stack {where} in {region}") from error
         raise
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
-    return _outputs(outputs, f"stack {where} is {stack['StackStatus']} and")
+    return _outputs(outputs, f"stack {where}", f" is {stack['StackStatus']} and")
 
 
 def _parameters(prefix: str, client: Any) -> dict[str, str]:
@@ -74,20 +75,20 @@ def _stack_of(queue_url: str, client: Any) -> str:
         raise StateError(f"the queue {queue_url} is not CloudFormation's") from None
 
 
-def _outputs(outputs: Mapping[str, str], source: str) -> StackOutputs:
+def _outputs(outputs: Mapping[str, str], source: str, state: str = "") -> StackOutputs:
     keys = ("TableName", "QueueUrl", "DeadLetterQueueUrl", "EventBusName")
     if absent := [key for key in keys if key not in outputs]:
-        raise StateError(f"{source} has no output {', '.join(absent)}")
+        raise StateError(f"{source}{state} has no output {', '.join(absent)}")
     seconds = outputs.get("RetentionSeconds", str(DEFAULT_RETENTION_MS // 1000))
     if not re.fullmatch("[0-9]{1,10}", seconds):
         problem = f"{shown(seconds)}, expected whole seconds"
-        raise StateError(f"output RetentionSeconds: {problem}: {source}")
+        raise StateError(f"output RetentionSeconds of {source}: {problem}")
     table, queue, dead_letters, bus = (outputs[key] for key in keys)
     return StackOutputs(table, queue, dead_letters, bus, int(seconds) * 1000)
 
 
 def open_table(name: str, client: Any, retention_ms: int = DEFAULT_RETENTION_MS) -> DynamoDBStore:
-    """Open a table of chains, whatever the name of its partition key.
+    """Open a table of chains for reading, whatever the name of its partition key.
 
     A chain that ends here is kept for `retention_ms` milliseconds.
 
@@ -95,10 +96,10 @@ def open_table(name: str, client: Any, retention_ms: int = DEFAULT_RETENTION_MS)
         StateError: The account and region have no such table.
     """
     try:
-        schema = client.describe_table(TableName=name)["Table"]["KeySchema"]
+        keys = client.describe_table(TableName=name)["Table"]["KeySchema"]
     except ClientError as error:
         if error_code(error) != "ResourceNotFoundException":
             raise
         raise StateError(f"there is no table {name} in {client.meta.region_name}") from error
-    key = next(key["AttributeName"] for key in schema if key["KeyType"] == "HASH")
-    return DynamoDBStore(name, str(key), client, retention_ms=retention_ms)
+    key = next(key["AttributeName"] for key in keys if key["KeyType"] == "HASH")
+    return DynamoDBStore(name, str(key), client, retention_ms=retention_ms, attributes=schema.SHOWN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from aws_cdk import (
     Annotations,
@@ -19,6 +20,7 @@ from aws_cdk import (
 from constructs import Construct
 from typing_extensions import TypedDict, Unpack
 
+from xorack.aws.schema import SHOWN
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents
@@ -40,12 +42,9 @@ from xorack.cdk.settings import Settings
 from xorack.cdk.table import adopt_table, create_table, index_arn
 from xorack.cdk.validation import check_arguments, check_kind, describe, is_external
 
-_READ = (
-    "dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query",
-    "dynamodb:Scan",
-)  # fmt: skip
-# Faults of new code that are no errors of its invocations.
-_ROLLBACK_ALARMS = ("DeadLettersNew", "EventsPending", "SweepProblems")
+_READ = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan")
+# Faults of new code that are no errors of its invocations. Dead letters are not: senders err, too.
+_ROLLBACK_ALARMS = ("EventsPending", "SweepProblems")
 
 
 class AckerProps(TypedDict, total=False):
@@ -153,7 +152,7 @@ class Acker(Construct):
         if settings.rollout == "canary":
             rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]
             aliases = {"Consumer": consumer, "Sweeper": sweeper}
-            create_canaries(Construct(self, "Rollout"), aliases, rollback)
+            create_canaries(Construct(self, "Rollout"), resources, aliases, rollback)
         self.widget = self.dashboard = None
         if settings.monitoring == "full":
             widget = create_widget(Construct(self, "Widget"), resources)
@@ -195,6 +194,9 @@ class Acker(Construct):
     def grant_read(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
         """Allow a dashboard, `xorack show` or `xorack list` to read chains.
 
+        It shows all attributes but `resume`, the token of who waits. So a read has to name its
+        attributes: one of whole items is denied.
+
         Args:
             grantee: A role, user or group of the table's account.
 
@@ -203,16 +205,29 @@ class Acker(Construct):
             ValueError: The grantee is a service, or of another account.
         """
         check_kind("grantee", grantee)
-        grant = aws_iam.Grant.add_to_principal(
-            grantee=grantee,
-            actions=list(_READ),
-            resource_arns=[self.table.table_arn, index_arn(self.table)],
+        shown = [self.settings.partition_key, *SHOWN]
+        conditions: dict[str, Any] = {
+            "ForAllValues:StringEquals": {"dynamodb:Attributes": shown},
+            "Null": {"dynamodb:Attributes": "false"},
+            "StringEqualsIfExists": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
+        }
+        grant, *others = (
+            aws_iam.Grant.add_to_principal(
+                grantee=grantee, actions=[*actions], resource_arns=[arn], conditions=limits
+            )
+            for arn, actions, limits in (
+                (self.table.table_arn, _READ, conditions),
+                (self.table.table_arn, ["dynamodb:DescribeTable"], None),
+                (index_arn(self.table), ["dynamodb:Query"], None),
+            )
         )
         if not grant.success or is_external(grantee, self.table.env.account):
             raise ValueError(
                 f"grant_read: {describe(grantee)} cannot read in this account: expected a "
                 "role, user or group of it (which others may assume)"
             )
+        for other in others:
+            grant = grant.combine(other)
         key = self.table.encryption_key
         return grant if key is None else grant.combine(key.grant(grantee, *READ_WITH_KEY))
 

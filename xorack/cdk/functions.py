@@ -91,13 +91,14 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     if (reserved := resources.settings.sweeper_reserved_concurrency) is not None:
         resource: Any = function.node.default_child
         resource.reserved_concurrent_executions = reserved
-    # The next sweep replaces the retry of one that failed.
-    alias = function.add_alias(_ALIAS, retry_attempts=0, max_event_age=Duration.seconds(60))
+    # The next sweep replaces the retry of one that failed, or that Lambda did not take.
+    retries: Any = {"retry_attempts": 0, "max_event_age": Duration.seconds(60)}
+    alias = function.add_alias(_ALIAS, **retries)
     aws_events.Rule(
         scope,
         "EachMinute",
         schedule=aws_events.Schedule.rate(Duration.minutes(1)),
-        targets=[aws_events_targets.LambdaFunction(alias)],
+        targets=[aws_events_targets.LambdaFunction(alias, **retries)],
     )
     return alias
 

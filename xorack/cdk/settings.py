@@ -81,7 +81,8 @@ class Settings:
             No write starts in its last 19 seconds (of 10 seconds, in the last 6): they are for
             events, dead letters and the response.
         sweeper_timeout_seconds: Timeout of the sweeper.
-        memory_mb: Memory of each function. Lambda gives processor time in proportion.
+        memory_mb: Memory of each function, at least 512: a batch of 6 MB takes 399. Lambda gives
+            processor time in proportion.
         batch_size: Maximum number of messages in one invocation of the consumer. One write applies
             all messages of a chain in a batch, so large batches cost less.
         batch_window_seconds: Time for which Lambda gathers messages before it invokes the consumer.
@@ -151,7 +152,7 @@ class Settings:
     )
     function_timeout_seconds: int = _number(60, 10, 900, "seconds")
     sweeper_timeout_seconds: int = _number(60, 10, 900, "seconds")
-    memory_mb: int = _number(1024, 128, 10_240, "MB")
+    memory_mb: int = _number(1024, 512, 10_240, "MB")
     batch_size: int = _number(1_000, 1, 10_000, "messages")
     batch_window_seconds: int = _number(1, 0, 300, "seconds")
     max_concurrency: int | None = _number(None, 2, 1_000, "concurrent invocations")

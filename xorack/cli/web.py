@@ -183,7 +183,7 @@ def _names_among(candidates: Sequence[Candidate]) -> Names:
 
     def names(status: ChainStatus) -> Mapping[int, str]:
         if not candidates or status.chain.status == "acked":
-            return {}
+            return status.partitions
         return find(status.chain.tag, tuple(status.outstanding), len(candidates))
 
     return names
