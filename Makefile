@@ -31,7 +31,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth deploy clean distclean measure docs diff
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy clean distclean measure docs diff
 
 help: ## List the targets
 	@"$(PYTHON)" -c 'import re, sys; targets = re.findall("^([a-z0-9-]+):.*?## (.*)", open(sys.argv[1]).read(), re.M); \
@@ -68,9 +68,9 @@ diff: venv ## Compare two datasets: LEFT=one RIGHT=other KEY=order,line, ARGS="-
 PYTEST := $(PY) -m pytest -n 3 --no-loadscope-reorder
 
 # Folders without the others: each worker imports all that it collects.
-QUICK := unit property functional infrastructure
+QUICK := unit property functional
 
-check: lint types ## Lint, types and quick tests, in a minute: no Spark, no embedded AWS
+check: lint types ## Lint, types and quick tests, in a minute: no Spark, no embedded AWS, no CDK
 	@$(PYTEST) -n 2 -m "not (thorough or slow or spark or embedded or browser)" $(QUICK:%=tests/%) $(ARGS)
 
 test: lint types tests ## Lint, types and all tests except the slow ones
@@ -135,9 +135,21 @@ format: venv ## Format the code and apply the fixes of ruff
 synth: venv ## Write the CloudFormation template to cdk.out
 	@$(PY) -m infra.synth --out cdk.out $(ARGS)
 
+template: venv ## Write a template for CloudFormation alone, and the zip of its code, to cdk.out/template
+	@$(PY) -m infra.template --out cdk.out/template $(ARGS)
+
+# npm and node are those of .venv, or else the machine's.
+NODE = PATH="$(CURDIR)/.venv/bin:$$PATH"
+INSTALL_CDK = $(NODE) npm ci --no-audit --no-fund --loglevel=error
+
+bootstrap: venv ## Prepare your AWS account and region for the CDK, once: docs/deploy.md
+	@$(INSTALL_CDK)
+	@$(NODE) npx --no-install cdk bootstrap $(ARGS)
+
 deploy: venv ## Deploy to your AWS account: ARGS="-c batch_size=500 ...", in CI "--require-approval never"
-	@PATH="$(CURDIR)/.venv/bin:$$PATH" npm ci --no-audit --no-fund --loglevel=error
-	@PATH="$(CURDIR)/.venv/bin:$$PATH" npx --no-install cdk deploy $(ARGS)
+	@$(NODE) $(PY) -m tools.preflight $(ARGS)
+	@$(INSTALL_CDK)
+	@$(NODE) npx --no-install cdk deploy $(ARGS)
 
 wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
 	@rm -rf build # it may hold modules that no longer exist

@@ -20,10 +20,10 @@ SETTINGS = ("resume=all", "removal_policy=destroy", "deletion_protection=false")
 
 
 class BuildWithHandlers(build_py):
-    """The usual build, plus the handlers for `xorack.cdk.code`, and the app and its assembly."""
+    """The usual build, plus the app and its assembly, which has the functions' code."""
 
     def run(self) -> None:
-        """Build the package, copy the handlers and the app, and synthesise."""
+        """Build the package, copy the app, and synthesise."""
         if getattr(self, "editable_mode", False):
             super().run()
             return  # all of it is beside the package
@@ -35,7 +35,6 @@ class BuildWithHandlers(build_py):
         super().run()
         library = Path(self.build_lib, "xorack")
         app = library / "local" / "app"
-        self.copy("lambda_src", library / "cdk" / "lambda_src")
         self.copy("infra", app / "infra")
         self.copy_file(str(ROOT / "cdk.json"), str(app / "cdk.json"))
         assembly = (app / "assembly").absolute()

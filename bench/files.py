@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.meter import make_lines
-from xorack.compare.engine import CompareOptions, connect, diff_files
+from xorack.compare.engine import diff_files
 from xorack.compare.inputs import ReadOptions
+from xorack.compare.options import CompareOptions, connect
 
 KEY = ["l_orderkey", "l_linenumber"]
 CASES = {"equal": 0.0, "10 rows": 10 / 6e6, "1,000 rows": 1000 / 6e6, "10 %": 0.1, "all rows": 1.0}

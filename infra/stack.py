@@ -1,38 +1,57 @@
-"""The stack: an acker and its outputs."""
+"""The stack: an acker, what it shares with others, and its outputs."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import Annotations, Stack, aws_ec2, aws_events, aws_iam, aws_kms
 from constructs import Construct
 
-from xorack.cdk.acker import Acker
-from xorack.cdk.settings import Settings
+from infra.settings import StackSettings
+from xorack.cdk.acker import Acker, AckerProps
+from xorack.cdk.function import Network
 
 
 class XorackStack(Stack):
     """A stack with one acker; its outputs name what users and operators need."""
 
-    def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
+    def __init__(self, scope: Construct, settings: StackSettings) -> None:
         super().__init__(
             scope,
-            construct_id,
+            settings.stack_name,
             description="xorack: reports when a piece of work and all that came out of it is done",
+            termination_protection=settings.termination_protection,
         )
-        service = settings.service or construct_id
-        acker = Acker(self, "Acker", settings=dataclasses.replace(settings, service=service))
-        dead_letters = acker.dead_letters.queue_url
-        outputs = {
-            "TableName": (acker.table.table_name, "Table of chains"),
-            "QueueUrl": (acker.queue.queue_url, "Queue of requests"),
-            "DeadLetterQueueUrl": (dead_letters, "Rejected requests and dead-lettered messages"),
-            "EventBusName": (acker.events.bus.event_bus_name, "Bus of the chains' events"),
-            "ConsumerName": (acker.consumer.function_name, "Applies requests"),
-            "RetentionSeconds": (str(settings.retention_days * 86_400), "Life of finished chains"),
-            "SweeperName": (acker.sweeper.function_name, "Times chains out"),
-        }
-        if acker.dashboard is not None:
-            outputs["DashboardName"] = (acker.dashboard.dashboard_name, "Dashboard")
-        for name, (value, description) in outputs.items():
-            CfnOutput(self, name, value=value, description=description)
+        service = settings.service or settings.stack_name
+        acker = Acker(self, "Acker", **self._props(dataclasses.replace(settings, service=service)))
+        for sender in settings.sender_list:
+            acker.grant_send(_principal(sender))
+        acker.add_outputs(exports=settings.exports, parameters=settings.parameter_prefix)
+
+    def _props(self, settings: StackSettings) -> AckerProps:
+        """Return the settings and the resources that they name."""
+        props: AckerProps = {"settings": settings}
+        if arn := settings.event_bus_arn:
+            props["bus"] = aws_events.EventBus.from_event_bus_arn(self, "Bus", arn)
+        if arn := settings.encryption_key_arn:
+            props["encryption_key"] = aws_kms.Key.from_key_arn(self, "Key", arn)
+        if settings.vpc_id and settings.subnet_ids:
+            props["network"] = self._network(settings.vpc_id, settings.subnet_ids)
+        return props
+
+    def _network(self, vpc_id: str, subnet_ids: str) -> Network:
+        # Not from a look-up, which takes credentials at synthesis. The zones serve nothing here.
+        vpc = aws_ec2.Vpc.from_vpc_attributes(
+            self, "Vpc", vpc_id=vpc_id, availability_zones=["unknown"]
+        )
+        subnets = [aws_ec2.Subnet.from_subnet_id(self, one, one) for one in subnet_ids.split(",")]
+        Annotations.of(self).acknowledge_warning("@aws-cdk/aws-ec2:noSubnetRouteTableId")
+        return Network(vpc=vpc, subnets=aws_ec2.SubnetSelection(subnets=subnets))
+
+
+def _principal(sender: str) -> aws_iam.IPrincipal:
+    if sender.isdecimal():
+        return aws_iam.AccountPrincipal(sender)
+    if sender.startswith("arn:"):
+        return aws_iam.ArnPrincipal(sender)
+    return aws_iam.ServicePrincipal(sender)

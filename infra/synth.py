@@ -8,16 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from aws_cdk import App
 
+from infra.settings import StackSettings
 from infra.stack import XorackStack
-from xorack.cdk.settings import Settings
 from xorack.core.errors import ArgumentError, StateError
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -39,13 +38,7 @@ def build(
     defaults: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
     folder = None if outdir is None else str(outdir)
     app = App(context={**defaults, **(context or {})}, outdir=folder, tree_metadata=False)
-    values: dict[str, Any] = app.node.get_all_context()
-    settings = Settings.from_context(values, "stack_name")
-    name = values.get("stack_name", "xorack")
-    if not isinstance(name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9-]{0,127}", name):
-        expected = "1 to 128 letters, digits and hyphens, a letter first"
-        raise ArgumentError("setting stack_name", name, expected)
-    return app, XorackStack(app, name, settings)
+    return app, XorackStack(app, StackSettings.from_context(app.node.get_all_context()))
 
 
 def synth(outdir: Path, context: Mapping[str, object] | None = None) -> Path:
@@ -57,10 +50,17 @@ def synth(outdir: Path, context: Mapping[str, object] | None = None) -> Path:
     return Path(app.synth().get_stack_by_name(stack.stack_name).template_full_path)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+Make: TypeAlias = Callable[[Path, Mapping[str, str]], Iterable[Path]]
+"""Writes files into a folder with settings, and returns their paths."""
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    make: Make = lambda outdir, context: [synth(outdir, context)],
+) -> int:
     """Run the command line; return the exit status: 0, or 2 for an invalid setting or package."""
-    parser = argparse.ArgumentParser(prog="python -m infra.synth", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path(os.environ.get("CDK_OUTDIR", "cdk.out")))
+    parser = argparse.ArgumentParser(description=sys.modules[make.__module__].__doc__)
+    parser.add_argument("--out", type=Path, help="the folder; the paths of its files are printed")
     parser.add_argument(
         "-c", "--context", action="append", default=[], metavar="NAME=VALUE", help="a setting"
     )
@@ -68,11 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for pair in options.context:
         if "=" not in pair:
             parser.error(f"-c {pair}: expected NAME=VALUE")
+    outdir = options.out or Path(os.environ.get("CDK_OUTDIR", "cdk.out"))
     try:
-        print(synth(options.out, dict(pair.split("=", 1) for pair in options.context)))
+        made = list(make(outdir, dict(pair.split("=", 1) for pair in options.context)))
     except (ArgumentError, StateError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if options.out:  # the output of `cdk ls` and the like is their own
+        print(*made, sep="\n")
     return 0
 
 

@@ -80,10 +80,10 @@ def _message(record: dict[str, Any]) -> Message:
     )
 
 
-def _number(text: str | None) -> int | None:
+def _number(value: object) -> int | None:
     """Return a whole number of at most 18 digits; None for anything else: senders may err."""
-    valid = text is not None and text.isascii() and text.isdigit() and len(text) <= 18
-    return int(text) if text is not None and valid else None
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def _emit_metrics(result: BatchResult) -> dict[str, int]:

@@ -14,6 +14,7 @@ from xorack.aws import schema
 from xorack.aws.client import BoundedClient, config_of, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
+from xorack.aws.naming import Naming
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
@@ -236,21 +237,24 @@ class Invocation:
         budget = self._events
         writer = self._writer(budget)
         writer.stats = self.writer.stats
+        naming = Naming(budget)
         bus = EventBus(
             services.bus_name,
             self.client("events", budget),
             find_table=services.find_table(self.store(budget)),
             policy=_REPORTS,
+            naming=naming,
         )
         # Also the kinds that the settings do not permit any more: AWS refuses, and that has an end.
-        resumers = {kind: self._resumer(kind, budget) for kind in RESUME_KINDS}
+        resumers = {kind: self._resumer(kind, budget, naming) for kind in RESUME_KINDS}
         channels: dict[str, Publisher] = {EVENT: bus, **resumers}
         return Outbox(writer, channels, workers=services.workers, breakers=services.breakers)
 
-    def _resumer(self, kind: str, budget: Budget) -> Resumer:
+    def _resumer(self, kind: str, budget: Budget, naming: Naming) -> Resumer:
         from xorack.aws.resume import SERVICES, Resumer
 
-        return Resumer(kind, self.client(SERVICES[kind].client, budget), policy=_REPORTS)
+        client = self.client(SERVICES[kind].client, budget)
+        return Resumer(kind, client, policy=_REPORTS, naming=naming)
 
     @property
     def dead_letter_queue(self) -> tuple[str, int]:

@@ -68,11 +68,8 @@ class Tracer:
             document["aws"]["request_id"] = metadata.get("RequestId", "")
             document |= _flags(http_response.status_code, parsed.get("Error", {}).get("Code", ""))
         if exception is not None:
-            cause = {
-                "id": secrets.token_hex(8),
-                "type": type(exception).__name__,
-                "message": str(exception),
-            }
+            # The text may have the call's URL, and that a callback's id: X-Ray gets the type alone.
+            cause = {"id": secrets.token_hex(8), "type": type(exception).__name__}
             document["fault"] = True
             document["cause"] = {"working_directory": os.getcwd(), "exceptions": [cause]}
         # A trace is not worth a failure.

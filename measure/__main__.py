@@ -18,11 +18,11 @@ from measure.bill import PRICE_LIST, Totals, cost, upper_estimate
 from measure.options import Options, Spread, format_units, parse_units
 from measure.report import to_json, to_text
 from measure.run import DeployedStack, Measurement
+from xorack.aws.stack import StackOutputs
 from xorack.cli import options as cli
 from xorack.cli import screen
 from xorack.cli.commands import run
 from xorack.core.errors import ArgumentError
-from xorack.ops.stack import StackOutputs
 from xorack.ops.text import plural
 
 _RESOURCES = {

@@ -14,9 +14,9 @@ from measure.options import Options, Plan
 from measure.report import Result
 from measure.subscription import Events, Leftovers, subscribed, take_dead_letters
 from xorack.aws.sqs import send
+from xorack.aws.stack import StackOutputs, open_table
 from xorack.core.chain import Chain
 from xorack.core.request import Request
-from xorack.ops.stack import StackOutputs, open_table
 
 _POLL_SECONDS = 0.5
 _SAY_SECONDS = 10.0

@@ -1,7 +1,8 @@
 """The data between the jobs: folders of Parquet files that anybody may compact, sort or copy.
 
-WORDS/words   file, position, word, error: a row a word; see `pipeline.reading` for positions.
-              A row of its own, with the position -1, says why a file cannot be read
+WORDS/words   file, file_id, position, word, error: a row a word; see `pipeline.reading` for
+              positions. The id stands for the file in units. A row of its own, with the
+              position -1, says why a file cannot be read
 WORDS/files   file, path, bytes, error, repairs: a row a file, written last. The words of a file
               with an error do not count. In a repair, the tag of the chain that failed
 COUNTS        word, count, and the two columns of `TrackedRows.evidence`
@@ -20,7 +21,7 @@ from pipeline.reading import Encoding
 from pipeline.scan import scan_database
 from xorack.spark import TrackedRows
 
-WORDS = "file string, position long, word string, error string"
+WORDS = "file string, file_id long, position long, word string, error string"
 _FILES = "file string, path string, bytes long, error string, repairs string"
 _GLOB = str.maketrans({character: "\\" + character for character in "\\*?[]{}"})
 
@@ -64,7 +65,7 @@ def files_in(spark: SparkSession, place: str) -> DataFrame:
 
 
 def words_in(spark: SparkSession, place: str) -> DataFrame:
-    """Read file, position and word of the files without an error in WORDS."""
+    """Read the words of the files without an error in WORDS."""
     failed = files_in(spark, place).where("error IS NOT NULL").select("file")
     words = read(spark, f"{place}/words", WORDS).drop("error")
     return words.join(F.broadcast(failed), "file", "left_anti")

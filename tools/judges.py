@@ -36,7 +36,8 @@ from aws_cdk import (
 )
 
 from examples.own_stack.app import Warehouse
-from xorack.cdk import Acker, Network, Settings
+from infra.settings import StackSettings
+from xorack.cdk import Acker, Network
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKS: Final[dict[str, Any]] = {
@@ -158,8 +159,9 @@ def apps(folder: Path) -> list[App]:
         )
         for name, source in (("ours", "cdk.json"), ("example", "examples/own_stack/cdk.json"))
     )
-    XorackStack(ours, "defaults", Settings())
-    settings = Settings(
+    XorackStack(ours, StackSettings(stack_name="defaults"))
+    settings = StackSettings(
+        stack_name="settings",
         alarm_topic_arn="arn:aws:sns:eu-west-1:123456789012:alarms",
         architecture="x86_64",
         deletion_protection=False,
@@ -169,7 +171,7 @@ def apps(folder: Path) -> list[App]:
         sweeper_reserved_concurrency=2,
         tracing=True,
     )
-    XorackStack(ours, "settings", settings)
+    XorackStack(ours, settings)
     adopting(ours)
     Warehouse(example, "example")
     return [ours, example]

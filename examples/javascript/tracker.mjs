@@ -48,8 +48,9 @@ export class Tracker {
   // `send` takes the body of a message for the acker's queue and returns a promise. Of two keys
   // with a comma between them, the first signs tokens, and both are accepted.
   constructor(send, keys = process.env.XORACK_TOKEN_KEY) {
-    this.keys = keys ? keys.split(",").map((key) => key.trim()) : [];
-    this.signed = ({ mac, ...token }) => (keys ? { ...token, mac: macOf(this.keys[0], token) } : token);
+    this.keys = keys?.split(",").map((key) => key.trim()) ?? [];
+    if (this.keys.some((key) => Buffer.byteLength(key) < 16)) throw new Error("XORACK_TOKEN_KEY: expected keys of at least 16 bytes");
+    this.signed = ({ mac, ...token }) => (this.keys.length ? { ...token, mac: macOf(this.keys[0], token) } : token);
     this.send = (...requests) => send(JSON.stringify({ version: 1, requests }));
   }
 
@@ -63,14 +64,14 @@ export class Tracker {
   // Do the work of a token's unit. `work` gets a function that starts a child and returns its token.
   // If it throws, nothing is sent: the unit stays outstanding until the work is done again.
   async step(token, work) {
-    const { unit, tags } = token, starts = [];
+    const { unit, tags, kind, cells } = token, starts = [];
     if (this.keys.length && !this.keys.some((key) => macOf(key, token) === token.mac)) throw new Error("a token of another key");
     const child = (...parts) => {
       starts.push(hex(unitId(number(unit), ...(parts.length ? parts : [starts.length]))));
       return this.signed({ ...token, unit: starts.at(-1) });
     };
     const result = await work(child);
-    const ids = { ...(starts.length && { starts }), finishes: [unit], ...(token.cells && { cells: token.cells }) };
+    const ids = { ...(starts.length && { starts }), finishes: [unit], ...(kind === "plain" ? { cells: 0 } : cells && { cells }) };
     await this.send(...tags.map((tag) => ({ op: "stamp", tag, id: `step-${unit}`, ...ids })));
     return result;
   }

@@ -1,19 +1,24 @@
 """The synthesised stack in the embedded AWS: stamps go in at the queue, events come out."""
 
+import importlib.util
 import json
 import os
 import random
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 import xorack
+from infra.template import write, zip_folder
 from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
 from xorack.aws.sqs import send
+from xorack.aws.stack import find_stack
 from xorack.core.request import Request
-from xorack.local.deploy import deploy, drain, subscribe, usage
+from xorack.local.deploy import Stack, deploy, drain, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
 
 pytestmark = pytest.mark.embedded
@@ -64,6 +69,80 @@ def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, e
 
     assert eventually(both_arrived)
     assert [reason.partition(" ")[0] for reason in sorted(reasons)] == ["body:", "requests[1].tag:"]
+
+
+def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path):
+    """As docs/deploy.md does it: an object in a bucket, and one call."""
+    template, code = write(tmp_path, {"parameter_prefix": "/alone/first"})
+    s3, cloudformation = map(embedded_aws.client, ("s3", "cloudformation"))
+    s3.create_bucket(Bucket="mine")
+    s3.put_object(Bucket="mine", Key=code.name, Body=code.read_bytes())
+    values = {"CodeBucket": "mine", "BatchSize": "20", "DefaultTimeoutSeconds": "1234"}
+    cloudformation.create_stack(
+        StackName="alone",
+        TemplateBody=template.read_text(),
+        Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in values.items()],
+        Capabilities=["CAPABILITY_IAM"],
+    )
+    waiter = cloudformation.get_waiter("stack_create_complete")
+    waiter.wait(StackName="alone", WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    (made,) = cloudformation.describe_stacks(StackName="alone")["Stacks"]
+    outputs = {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
+    stack = Stack(embedded_aws, "alone", outputs, {})
+    queue_url, sqs = subscribe(stack), stack.client("sqs")
+    send_all(stack, chain("alone/1", 30))
+    assert_acked(stack, "alone/1", events_of(["alone/1"], queue_url, sqs, 60)["alone/1"], units=31)
+    assert outputs["EventBusName"].startswith("alone")
+    found = find_stack("alone", stack.client)
+    assert found == find_stack("/alone/first", stack.client)
+    assert found.queue_url == outputs["QueueUrl"]
+    client = stack.client("lambda")
+    consumer = client.get_function_configuration(FunctionName=outputs["ConsumerName"])
+    assert consumer["Environment"]["Variables"]["DEFAULT_TIMEOUT_SECONDS"] == "1234"
+    mappings = client.list_event_source_mappings()["EventSourceMappings"]
+    queue = outputs["QueueUrl"].rpartition("/")[2]
+    (mapping,) = (one for one in mappings if one["EventSourceArn"].endswith(f":{queue}"))
+    assert mapping["BatchSize"] == 20
+
+
+WORKER = """
+import os
+from xorack import Tracker, fan_in
+
+tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
+
+
+@fan_in(tracker)
+def handler(record, step):
+    assert record.json_body["line"]
+"""
+
+
+def test_a_function_of_ones_own_finishes_units(stack, events, tmp_path):
+    """As docs/local.md does it, with the packages in the zip."""
+    (tmp_path / "worker.py").write_text(WORKER)
+    for name in ("xorack", "aws_lambda_powertools", "jmespath", "typing_extensions"):
+        source = Path(importlib.util.find_spec(name).origin)
+        if source.name == "__init__.py":
+            shutil.copytree(source.parent, tmp_path / name)
+        else:
+            shutil.copy(source, tmp_path)
+    client, sqs = stack.client("lambda"), stack.client("sqs")
+    client.create_function(
+        FunctionName="worker", Runtime="python3.13", Handler="worker.handler", Timeout=30,
+        Role="arn:aws:iam::123456789012:role/any", Code={"ZipFile": zip_folder(tmp_path)},
+        Environment={"Variables": {"XORACK_QUEUE_URL": stack.queue_url}},
+    )  # fmt: skip
+    work = sqs.create_queue(QueueName="work")["QueueUrl"]
+    queue = sqs.get_queue_attributes(QueueUrl=work, AttributeNames=["QueueArn"])["Attributes"]
+    client.create_event_source_mapping(
+        FunctionName="worker", BatchSize=10, EventSourceArn=queue["QueueArn"],
+        FunctionResponseTypes=["ReportBatchItemFailures"],
+    )  # fmt: skip
+    tracker = xorack.Tracker(stack.queue_url, sqs)
+    with tracker.step(tracker.start("own/1")) as step:
+        xorack.fan_out(step, {n: {"line": f"line {n}"} for n in range(20)}, work, sqs)
+    assert_acked(stack, "own/1", events("own/1")["own/1"], units=21)
 
 
 @pytest.mark.slow

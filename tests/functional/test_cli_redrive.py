@@ -168,7 +168,7 @@ def test_a_stack_says_how_long_it_keeps_finished_chains(aws, stacks, xorack, sqs
     for name, seconds in {"short": "43200", "odd": "soon"}.items():
         stacks[name] = {**outputs_of(aws), "RetentionSeconds": seconds}
     put(aws, *bodies(1), sent_at=days_ago(1))
-    problem = "output RetentionSeconds of odd: 'soon', expected whole seconds"
+    problem = "output RetentionSeconds of stack odd: 'soon', expected whole seconds"
     line = f"error: {problem}: name yours with --stack"
     assert xorack("redrive", "--stack", "odd") == (1, [], [line])
     _, out, _ = xorack("redrive", "--stack", "short", "--yes")

@@ -11,8 +11,9 @@ import duckdb
 import pytest
 
 from tests.support.files import write_files
-from xorack.compare.engine import CompareOptions, connect, diff_files
+from xorack.compare.engine import diff_files
 from xorack.compare.inputs import ReadOptions
+from xorack.compare.options import CompareOptions, connect
 from xorack.errors import ArgumentError, StateError
 
 ROWS = [(17, 1, "harpoon", 9.5), (17, 2, None, 4.0), (18, 1, "a\nb", 7.25)]

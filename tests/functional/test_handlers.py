@@ -257,7 +257,7 @@ def test_a_message_knows_its_receives_its_sender_and_when_it_was_sent(
         "body": "{}",
         "attributes": {
             "ApproximateReceiveCount": "3",
-            "SentTimestamp": "1000",
+            "SentTimestamp": 1000,  # a text from Lambda; others make test events with numbers
             "SenderId": "AROA:loader",
         },
         "messageAttributes": {name: {"stringValue": text} for name, text in attribute.items()},

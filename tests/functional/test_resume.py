@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import boto3
 import pytest
+from botocore.exceptions import ReadTimeoutError
 from botocore.stub import Stubber
 
 from tests.support.fakes import NO_WAIT
 from xorack.aws.resume import SERVICES, Resumer
 from xorack.core.chain import Chain
+from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
 
 ACKED = Chain("t", b"\0", "acked", 1, 1, 2, created_at=0, ended_at=1, resume="")
@@ -84,6 +86,12 @@ def test_nobody_waits_any_more(stub, kind, code):
     assert code in {shape.name for shape in stubber.client.meta.service_model.error_shapes}
 
 
+def test_a_boto3_without_the_operation_fails_one_chain_and_not_the_batch():
+    (reason,) = Resumer("lambda", object()).publish([waiting(ACKED, "lambda")]).values()
+    assert isinstance(reason, Refusal)
+    assert f"no attribute '{CALLBACK}_success'" in reason
+
+
 @pytest.mark.parametrize("code", ["KmsThrottlingException", "ThrottlingException"])
 def test_a_throttled_call_is_repeated(stub, code):
     resumer, stubber = stub("step_functions")
@@ -98,3 +106,13 @@ def test_a_denied_call_stays_pending(stub):
     ((tag, reason),) = resumer.publish([waiting(ACKED, "step_functions")]).items()
     assert tag == "t"
     assert reason.startswith("AccessDeniedException")
+
+
+def test_a_lost_response_is_an_outage_whose_reason_has_no_callback_id():
+    def lose(request, **_):
+        raise ReadTimeoutError(endpoint_url=request.url)
+
+    client = boto3.client("lambda", "eu-west-1")
+    client.meta.events.register("before-send", lose)
+    (why,) = Resumer("lambda", client, policy=NO_WAIT).publish([waiting(ACKED, "lambda")]).values()
+    assert (why, isinstance(why, Refusal)) == ("ReadTimeoutError", False)

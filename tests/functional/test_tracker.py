@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import threading
 from functools import reduce
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.faults import failing
+from tests.support.queue_server import QueueServer
 from tests.support.threads import in_threads
 from xorack import DynamoDBAcker, Token, Tracker, traced, unit_id, xor
 from xorack.aws.client import CONFIG
@@ -265,23 +268,42 @@ def test_a_task_shares_the_batch_in_which_it_started_and_may_outlive_it(tracker,
     assert parse(body).requests[0].tag == "in its own"
 
 
-@pytest.mark.parametrize("kind", ["tracker", "table"])
-def test_a_forked_process_makes_a_client_of_its_own(kind, monkeypatch):
+_FORKS = """
+import os, sys
+from xorack import Tracker
+tracker = Tracker(sys.argv[1])
+tracker.start("parent/1")
+if not (child := os.fork()):
+    tracker.start("child/1")
+    os._exit(0)
+os.waitpid(child, 0)
+tracker.start("parent/2")
+"""
+
+
+def test_a_forked_process_connects_by_itself():
     """Two processes on one connection would read each other's responses."""
+    with QueueServer() as server:
+        command = [sys.executable, "-c", _FORKS, server.queue_url]
+        subprocess.run(command, check=True, timeout=60)
+        assert [request.tag for request in server.take()] == ["parent/1", "child/1", "parent/2"]
+    before, forked, after = server.ports
+    assert before == after != forked
+
+
+def test_a_table_has_a_client_in_each_process(monkeypatch):
     made = []
 
     def make(*arguments, **options):
         made.append(os.getpid())
-        return SimpleNamespace(send_message_batch=lambda **call: {}, delete_item=lambda **call: {})
+        return SimpleNamespace(delete_item=lambda **call: {})
 
-    monkeypatch.setattr("xorack.client.tracker.queue_client", make)
     monkeypatch.setattr("xorack.aws.table.make_client", make)
-    tracker, acker = Tracker("https://queue"), DynamoDBAcker("table")
-    use = (lambda: tracker.start("t")) if kind == "tracker" else (lambda: acker.delete("t"))
+    acker = DynamoDBAcker("table")
     assert made == []
     for pid in (1, 1, 2, 2):
         monkeypatch.setattr("os.getpid", lambda pid=pid: pid)
-        use()
+        acker.delete("t")
     assert made == [1, 2]
 
 
@@ -314,9 +336,11 @@ def test_the_event_of_a_failed_chain_has_the_note(tracker, functions):
     token = tracker.start("t")
     tracker.note(token, "a lone \ud800", missing_count=3)
     tracker.note(token, "a lone \ud800", missing_count=3)
+    tracker.note(token, "a lone \ud800")
+    tracker.note(token, "a lone \ud800", missing_count=0)
     functions.deliver()
     noted = json.loads(functions.item("t")["note"]["S"])
-    assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 3}
+    assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 0}
     tracker.fail(token, "rows lack", note={"missing": iter([255]), "missing_count": 1})
     functions.deliver()
     event = functions.events()["t"]

@@ -11,11 +11,13 @@ from botocore.exceptions import EndpointConnectionError
 
 from tests.support.cli import TAG, apply, finish, put_invalid_item, start, store
 from tests.support.dead_letters import put, put_messages
+from tests.support.fakes import FakeBus
 from tests.support.web import press, request, running, serving
 from xorack import traced
 from xorack.core.request import Request
 from xorack.ops.browse import Query, read_chains
-from xorack.web.page.site import Site
+from xorack.ops.status import read_status
+from xorack.web.page.site import Naming, Site
 
 
 @pytest.fixture
@@ -151,13 +153,40 @@ def test_names_are_shown_where_they_are_known(aws, sqs):
     def names(status):
         return {int(ids[0], 16): "word <four>"}
 
-    with serving(aws, names=names) as server:
+    with serving(aws, naming=Naming(names)) as server:
         assert "word &lt;four&gt;" in request(server).text
         page = request(server, f"chain?tag={quote(TAG, safe='')}").text
         assert page.index("word &lt;four&gt;") < page.index(ids[0]) < page.index(ids[1])
-    with serving(aws, names=names, name_lists=False) as server:
+    with serving(aws, naming=Naming(names, in_lists=False)) as server:
         assert "word" not in request(server).text
         assert "word" in request(server, f"chain?tag={quote(TAG, safe='')}").text
+
+
+def change(web, action, **fields):
+    return press(web, action, path="chain", fields=[("tag", TAG), *fields.items()])
+
+
+def test_a_chain_is_changed_by_its_forms(aws, sqs):
+    ids, bus, candidates = start(aws), FakeBus(), []
+
+    def names(status):
+        return {int(ids[0], 16): f"{name}!" for name in candidates}
+
+    with serving(aws, naming=Naming(names, candidates=candidates), publisher=bus) as web:
+        assert "rope!" in change(web, "names", among="rope\n").text
+        assert "rope!" in request(web).text
+        before = read_status(store(aws), TAG).deadline
+        assert "The deadline is moved." in change(web, "extend", minutes="9000").text
+        assert read_status(store(aws), TAG).deadline > before
+        for wrong in ({"minutes": "-1"}, {"minutes": "0"}, {}):
+            assert change(web, "extend", **wrong).status == 400
+        assert change(web, "fail").status == change(web, "ack").status == 400
+        assert press(web, "fail", path="chain", token="x").status == 403
+        page = change(web, "fail", reason="the ship sank")
+        assert "failed: the ship sank" in page.text
+        assert 'value="fail"' not in page.text
+        assert "has ended before" in change(web, "extend", minutes="5").text
+    assert [event["reason"] for event in bus.events] == ["the ship sank"]
 
 
 POISON = (

@@ -159,6 +159,28 @@ def test_delete_asks_first_and_works_by_keyboard(aws, visit):
     assert left["Body"] in bodies(1)
 
 
+def test_a_chain_is_extended_named_and_failed(aws, visit):
+    start(aws)
+    page = visit(f"chain?tag={TAG}")
+    dialog, notice = page.locator("dialog"), page.locator("#main .notice")
+    page.fill("#minutes", "9000")
+    page.click("text=Extend")
+    expect(dialog.locator("p")).to_have_text(f"Move the deadline of {TAG}?")
+    dialog.get_by_text("Extend").click()
+    expect(notice).to_have_text("The deadline is moved.")
+    page.fill("#reason", "withdrawn")
+    page.click("text=Fail")
+    dialog.get_by_text("Cancel").click()
+    expect(page.locator(".state")).to_have_text("open")
+    page.click("text=Fail")
+    dialog.get_by_text("Fail", exact=True).click()
+    expect(page.locator(".state")).to_have_text("failed: withdrawn")
+    page.fill("#among", "rope")
+    page.click("text=Find names")
+    expect(notice).to_have_text("1 name tried, and kept until the end.")
+    expect(page.locator("#among")).to_have_count(1)
+
+
 def test_new_dead_letters_appear(aws, visit):
     page = visit("dead-letters")
     expect(page.locator("#main")).to_contain_text("No dead-lettered messages.")
@@ -268,7 +290,7 @@ def gallery(browser):
         yield visit
 
 
-@pytest.mark.parametrize("width", [420, 1200])
+@pytest.mark.parametrize("width", [400, 1200])
 def test_every_page_fits_its_window(gallery, width):
     for path, page in gallery(width):
         assert page.evaluate(WIDER) <= 0, path

@@ -253,13 +253,16 @@ class CloudWatch:
             name: Composite.of(one) if "AlarmRule" in one else MetricAlarm(one)
             for name, one in created.items()
         }
-        # Without a topic, the composite alarms would notify one.
         self._notifies = {
             (name, state)
             for name, one in created.items()
             for action, state in (("AlarmActions", "ALARM"), ("OKActions", "OK"))
-            if action in one or (state == "ALARM" and "AlarmRule" in one)
+            if action in one
         }
+        if not self._notifies:  # without a topic: those that no composite alarm speaks for
+            composites = [one for one in self._alarms.values() if isinstance(one, Composite)]
+            spoken = {member for one in composites for member in one.members}
+            self._notifies = {(name, "ALARM") for name in created.keys() - spoken}
         self._states = dict.fromkeys(created, "INSUFFICIENT_DATA")
         self._left: dict[str, int] = {}
         self.changes: dict[str, list[tuple[int, str]]] = defaultdict(list)

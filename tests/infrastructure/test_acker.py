@@ -28,8 +28,7 @@ THERE = "arn:aws:iam::222222222222:role/loader"
 OUR_QUEUE = "arn:aws:sqs:eu-west-1:111111111111:stamps"
 OUR_BUS = "arn:aws:events:eu-west-1:111111111111:event-bus/all"
 THEIR_BUS = "arn:aws:events:eu-west-1:222222222222:event-bus/all"
-READ = {"dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query",
-        "dynamodb:Scan"}  # fmt: skip
+READ = {f"dynamodb:{name}" for name in ("BatchGetItem", "DescribeTable", "GetItem", "Scan")}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +74,7 @@ def test_a_sender_may_send_a_reader_may_read_and_nothing_else(mine):
     table = logical_id(acker.table)
     sender, reader = (logical_id(stack.node.find_child(name)) for name in ("Sender", "Reader"))
     assert template.granted(sender) == {logical_id(acker.queue): {"sqs:SendMessage"}}
-    assert template.granted(reader) == {table: READ, f"{table}/index/due": READ}
+    assert template.granted(reader) == {table: READ, f"{table}/index/due": {"dynamodb:Query"}}
 
 
 def test_grants_to_others_do_not_widen_the_functions_roles(mine):

@@ -105,11 +105,19 @@ def test_the_sweeper_runs_each_minute_without_retries(template):
     assert target(invoke["FunctionName"]) == template.function("sweeper")[0]
     assert target(invoke["Qualifier"]) == sweeper
     assert invoke["MaximumRetryAttempts"] == 0
+    (delivery,) = (one["RetryPolicy"] for one in rule["Targets"])
+    assert delivery == {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
 
 
 def test_outputs(template):
     outputs = {name: output["Value"] for name, output in template.body["Outputs"].items()}
     assert outputs.pop("RetentionSeconds") == str(30 * 86_400)
+    shared = ("Table", "Queue", "DeadLetterQueue", "EventBus", "Consumer", "Sweeper")
+    arns = {name: outputs.pop(f"{name}Arn") for name in shared}
+    named = {name: outputs.get(f"{name}Name", outputs.get(f"{name}Url")) for name in arns}
+    assert {name: arn["Fn::GetAtt"][0] for name, arn in arns.items()} == {
+        name: value["Ref"] for name, value in named.items()
+    }
     assert {name: value["Ref"] for name, value in outputs.items()} == {
         "TableName": template.table()[0],
         "QueueUrl": template.queue()[0],

@@ -64,7 +64,9 @@ def test_cdk_nag_finds_what_is_answered_and_no_more(tmp_path):
     # The constructs acknowledge these: see the next test.
     account = "<AWS::Region>:<AWS::AccountId>"
     resumed = (f"lambda:{account}:function", f"states:{account}:stateMachine")
-    wildcards = ("*", *(f"arn:<AWS::Partition>:{one}:*" for one in resumed))
+    functions = ("AckerConsumerPythonFunction6C5D5680", "AckerSweeperPythonFunction511CE054")
+    hooked = (f"<{function}.Arn>:*" for function in functions)
+    wildcards = ("*", *hooked, *(f"arn:<AWS::Partition>:{one}:*" for one in resumed))
     assert of_aws_solutions == {"L1", *(f"IAM5[Resource::{one}]" for one in wildcards)}
 
 

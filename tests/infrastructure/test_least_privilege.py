@@ -5,12 +5,19 @@ import time
 from typing import Any
 
 import pytest
+from aws_cdk import App, Stack, aws_iam
 from botocore.client import BaseClient
 
 from lambda_src import sweeper, widget
 from xorack.aws.schema import DUE_INDEX
+from xorack.aws.stack import open_table
+from xorack.cdk.acker import Acker
 from xorack.core.request import Request
 from xorack.core.stamp import plain
+from xorack.ops.changes import change_chain, unfinished_tags
+from xorack.ops.run import Run
+from xorack.ops.snapshot import read_snapshot
+from xorack.ops.status import read_status
 
 from .conftest import consume
 from .templates import Template
@@ -113,3 +120,43 @@ def test_widget(template, calls):
         assert text in widget.handler(event, None)
         reads |= calls
     assert reads == rights(template, "widget")
+
+
+def test_readers_name_all_attributes_but_the_token_and_writers_keep_it(deployed, monkeypatch):
+    stack = Stack(App(), "Mine")
+    role = aws_iam.Role(stack, "Reader", assumed_by=aws_iam.AccountRootPrincipal())
+    Acker(stack, "Acker").grant_read(role)
+    policy = Template.of_stack(stack).one("AWS::IAM::Policy")[1]["PolicyDocument"]["Statement"]
+    (limits,) = (one["Condition"] for one in policy if "dynamodb:Scan" in one["Action"])
+    allowed = limits["ForAllValues:StringEquals"]["dynamodb:Attributes"]
+    assert limits["Null"] == {"dynamodb:Attributes": "false"}  # a read of whole items is denied
+    monkeypatch.setenv("RESUME", "step_functions")
+    resume = {"step_functions": "secret-token"}
+    for tag in ("a", "b"):
+        consume(Request.create(tag, "r", plain(1), resume=resume))
+    read: list[set[str]] = []
+    original = BaseClient._make_api_call
+
+    def record(client: Any, operation: str, parameters: dict[str, Any]) -> Any:
+        answer = original(client, operation, parameters)
+        if operation in ("GetItem", "BatchGetItem", "Scan"):
+            (named,) = parameters.get("RequestItems", {"": parameters}).values()
+            names = named["ExpressionAttributeNames"]
+            assert set(named["ProjectionExpression"].split(", ")) <= names.keys()
+            read.append(set(names.values()))
+            assert "secret-token" not in str(answer)
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BaseClient, "_make_api_call", record)
+        store = open_table(deployed.table_name, deployed.client("dynamodb"))
+        assert read_status(store, "a").chain.status == "open"
+        assert len(store.read(["a", "b"])) == len([*store.scan()]) == 2
+        assert len(read_snapshot(store).chains) == 2
+        assert unfinished_tags(store, Run("none"), pytest.fail) == []
+    assert all(names <= {*allowed} for names in read)
+    assert read[0] == {*allowed}
+    # What changes a chain reads it whole, so whoever waits is told.
+    change_chain(store, Request.fail("a", "f", "stop"))
+    assert deployed.item("a")["resume_pending"] == {"N": "1"}
+    assert "secret-token" in deployed.item("a")["resume"]["S"]

@@ -1,6 +1,7 @@
 """What the policies forbid: use by other services, other accounts, or the functions' own code."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from aws_cdk import (
@@ -15,8 +16,10 @@ from aws_cdk import (
     aws_stepfunctions,
 )
 
+from xorack.aws.resume import SERVICES
 from xorack.cdk.acker import Acker
 from xorack.cdk.function import Network
+from xorack.cdk.resume import _ACTIONS, _ANY
 from xorack.cdk.settings import Settings
 
 from .templates import FUNCTIONS, HERE, Template, target
@@ -144,6 +147,15 @@ def test_the_functions_resume_executions_of_whom_they_may_only(by):
     assert "Send" not in str(template.statements("widget"))
 
 
+@pytest.mark.parametrize("kind", SERVICES)
+def test_the_permission_to_resume_is_for_the_calls_that_are_made(kind):
+    calls = Mock()
+    SERVICES[kind].success(calls, "token", "{}")
+    SERVICES[kind].failure(calls, "token", "reason", "{}")
+    names = (call[0].replace("_", " ").title().replace(" ", "") for call in calls.method_calls)
+    assert sorted(_ACTIONS[kind]) == sorted(f"{_ANY[kind][0]}:{name}" for name in names)
+
+
 def test_all_who_may_wait_are_of_this_account_and_region_and_a_network_leads_to_them():
     stack = Stack(App(), "Mine", env=HERE)
     network = Network(vpc=aws_ec2.Vpc(stack, "Vpc", max_azs=1))
@@ -170,3 +182,9 @@ def test_tokens_of_others_are_not_resumed(arn, message):
         acker.grant_resume(waiting(stack, arn))
     with pytest.raises(TypeError, match="expected an IStateMachine or an IFunction"):
         acker.grant_resume(stack)
+    # By the setting too; of two ARNs also where the stack's place is known at deployment only.
+    with pytest.raises(ValueError, match=message):
+        Acker(stack, "Other", settings=Settings(resume=arn))
+    here = BILLS if arn.startswith(ORDERS[:14]) else ORDERS
+    with pytest.raises(ValueError, match=message):
+        Acker(Stack(App(), "Mine"), "Acker", settings=Settings(resume=f"{here},{arn}"))

@@ -1,9 +1,13 @@
 """Versions, aliases, and the canary."""
 
-import pytest
-from aws_cdk import App, Stack, aws_cloudwatch
+import io
+import json
+from types import SimpleNamespace
 
-from xorack.cdk.rollout import create_canaries
+import pytest
+from botocore.exceptions import ClientError
+
+from lambda_src import hook
 
 from .templates import FUNCTIONS, target
 
@@ -74,10 +78,11 @@ def test_errors_of_the_new_version_alone_stop_its_deployment(canary, name):
     groups = canary.of("AWS::CodeDeploy::DeploymentGroup").values()
     stops = [[target(a["Name"]) for a in one["AlarmConfiguration"]["Alarms"]] for one in groups]
     assert len([names for names in stops if alarm in names]) == 1
-    # Faults that are no errors: dead letters, events that stay, chains that cannot end.
+    # Faults that are no errors: messages that fail, events that stay, chains that cannot end. Dead
+    # letters may be a sender's.
     for names in stops:
         assert len(names) == 4
-        for part in ("DeadLetters", "EventsPending", "SweepProblems"):
+        for part in ("MessagesFailing", "EventsPending", "SweepProblems"):
             assert any(part in one for one in names)
 
 
@@ -97,11 +102,52 @@ def test_codedeploy_may_move_these_aliases_and_read_alarms(canary):
     assert not canary.granted(target(group["ServiceRoleArn"]))
 
 
-def test_more_alarms_than_codedeploy_takes_are_rejected():
-    stack = Stack(App(), "Mine")
-    alarms = [
-        aws_cloudwatch.Alarm.from_alarm_arn(stack, f"A{n}", f"arn:aws:cloudwatch:x:1:alarm:a{n}")
-        for n in range(10)
-    ]
-    with pytest.raises(ValueError, match="alarms: 10, expected less than 10"):
-        create_canaries(stack, {}, alarms)
+def test_a_hook_may_run_the_new_versions_before_they_get_traffic(canary):
+    hook, properties = canary.function("hook")
+    consumer, sweeper = (canary.function(name)[0] for name in ("consumer", "sweeper"))
+    _, permission = canary.one(
+        "AWS::Lambda::Permission", FunctionName={"Fn::GetAtt": [hook, "Arn"]}
+    )
+    group, *_ = canary.of("AWS::CodeDeploy::DeploymentGroup").values()
+    assert target(permission["Principal"]) == target(group["ServiceRoleArn"])
+    for name in ("consumer", "sweeper"):
+        alias = canary.resources[canary.alias(name)]
+        update = alias["UpdatePolicy"]["CodeDeployLambdaAliasUpdate"]
+        assert update["BeforeAllowTrafficHook"] == {"Ref": hook}
+        assert canary.resources[alias["DependsOn"][0]]["Properties"] == permission
+        version = alias["Properties"]["FunctionVersion"]["Fn::GetAtt"][0]
+        assert canary.environment("hook")[f"{name.upper()}_VERSION"] == {"Ref": version}
+    allowed = canary.allowed("hook")
+    assert allowed.pop(canary.log_group("hook"))
+    for function in (consumer, sweeper):
+        assert allowed.pop(f"{function}:*") == {"lambda:InvokeFunction"}
+    answers = {"codedeploy:PutLifecycleEventHookExecutionStatus"}
+    assert [*allowed.values()] == [answers, answers]
+    assert properties["Timeout"] == 120
+
+
+@pytest.mark.parametrize("fails", [None, "consumer", "sweeper", "denied"])
+def test_the_hook_tells_codedeploy_whether_the_new_versions_work(monkeypatch, fails):
+    calls, told = [], []
+
+    def invoke(FunctionName, Payload):
+        calls.append((FunctionName, json.loads(Payload)))
+        if fails == "denied":
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "Invoke")
+        error = {"FunctionError": "Unhandled"} if FunctionName == fails else {}
+        return {"Payload": io.BytesIO(b"{}"), **error}
+
+    clients = {
+        "lambda": SimpleNamespace(invoke=invoke),
+        "codedeploy": SimpleNamespace(
+            put_lifecycle_event_hook_execution_status=lambda **answer: told.append(answer)
+        ),
+    }
+    monkeypatch.setattr(hook, "make_client", lambda service, **_: clients[service])
+    for name in ("consumer", "sweeper"):
+        monkeypatch.setenv(f"{name.upper()}_VERSION", name)
+    hook.handler({"DeploymentId": "d", "LifecycleEventHookExecutionId": "e"}, None)
+    assert calls == [("consumer", {"Records": []}), ("sweeper", {})]
+    status = "Failed" if fails else "Succeeded"
+    answer = {"deploymentId": "d", "lifecycleEventHookExecutionId": "e", "status": status}
+    assert told == [answer]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
+from infra.settings import StackSettings
 from infra.synth import ROOT
 from xorack.cdk import settings as module
 from xorack.cdk.alarms import last_write_seconds
@@ -17,7 +18,8 @@ from xorack.errors import ArgumentError
 
 from .templates import FUNCTIONS, STATEFUL, Template
 
-NAMES = [field.name for field in dataclasses.fields(Settings)]
+NAMES = [field.name for field in dataclasses.fields(StackSettings)]
+OWN = len(dataclasses.fields(Settings))
 
 
 def functions(key: str) -> Callable[[Template], Any]:
@@ -73,7 +75,7 @@ def test_a_setting_shows_in_the_template(template, varied, read, default, other)
 NUMBERS = [
     ("function_timeout_seconds", 10, 900, "seconds"),
     ("sweeper_timeout_seconds", 10, 900, "seconds"),
-    ("memory_mb", 128, 10_240, "MB"),
+    ("memory_mb", 512, 10_240, "MB"),
     ("batch_size", 1, 10_000, "messages"),
     ("batch_window_seconds", 0, 300, "seconds"),
     ("max_concurrency", 2, 1000, "concurrent invocations"),
@@ -127,6 +129,11 @@ INVALID = [
       for name in ("warm_read_units", "warm_write_units", "max_read_units", "max_write_units")),
     *(({f"warm_{units}": "20000", f"max_{units}": "19999"}, f"warm_{units} (20000) or more")
       for units in ("read_units", "write_units")),
+    ({"senders": "somebody"}, "accounts (12 digits), ARNs of roles or users, services such as"),
+    ({"event_bus_arn": "company"}, "the ARN of an event bus"),
+    ({"encryption_key_arn": "arn:aws:kms:eu-west-1:123456789012:alias/mine"}, "not of an alias"),
+    ({"vpc_id": "vpc-12345678", "subnet_ids": ""}, "both vpc_id and subnet_ids, or none"),
+    ({"parameter_prefix": "xorack"}, "a path such as /xorack"),
     ({"max_concurency": "5"}, "did you mean `max_concurrency`?"),
     ({"batch-size": "5"}, "did you mean `batch_size`?"),
 ]  # fmt: skip
@@ -136,7 +143,7 @@ INVALID = [
 def test_an_invalid_setting_is_named(settings, expected):
     name, value = list(settings.items())[-1]
     with pytest.raises(ArgumentError) as caught:
-        Settings.from_context(settings)
+        StackSettings.from_context(settings)
     message = str(caught.value)
     assert re.match(rf"setting {name}: \S.*, expected ", message)
     assert ascii(str(value))[1:-1][:70] in message
@@ -199,8 +206,11 @@ def test_the_context_is_text_and_the_settings_are_typed():
 
 def test_each_setting_is_described():
     # getdoc: before Python 3.13, a docstring keeps its indentation.
-    described = re.findall(r"^    (\w+): ", inspect.getdoc(Settings) or "", re.MULTILINE)
-    assert described[: len(NAMES)] == NAMES
+    described = []
+    for kind, names in ((Settings, NAMES[:OWN]), (StackSettings, NAMES[OWN:])):
+        found = re.findall(r"^    (\w+): ", inspect.getdoc(kind) or "", re.MULTILINE)
+        described += found[: len(names)]
+    assert described == NAMES
 
 
 def test_the_handbook_has_every_setting_with_its_default():
@@ -209,7 +219,7 @@ def test_the_handbook_has_every_setting_with_its_default():
     words = {"None": "none", "True": "`true`", "False": "`false`"}
     defaults = {
         field.name: words.get(str(field.default), f"`{field.default}`")
-        for field in dataclasses.fields(Settings)
+        for field in dataclasses.fields(StackSettings)
     }
     assert [name for name, _ in rows] == NAMES
     named = {

@@ -290,25 +290,10 @@ def test_make_passes_arguments_on(tmp_path):
         assert log.read_text().splitlines() == ["-m", target, *expected]
 
 
-def test_make_passes_arguments_on_to_the_cdk(tmp_path):
-    # In place of the set-up and of the node in .venv; nothing is installed or deployed.
-    log, programs = tmp_path / "log", tmp_path / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    for name in ("npm", "npx"):
-        script(programs / name, f'echo {name} "$@" >> {log}\n')
-    arguments = "-c batch_size=500 --require-approval never"
-    unused = script(tmp_path / "unused", "")
-    made("deploy", f"CURDIR={tmp_path}", f"PYTHON={unused}", f"ARGS={arguments}")
-    assert log.read_text().splitlines() == [
-        "npm ci --no-audit --no-fund --loglevel=error",
-        f"npx --no-install cdk deploy {arguments}",
-    ]
-
-
 @pytest.mark.parametrize(
     "target",
     ["demo", "measure", "check", "test", "test-slow", "test-all", "lint", "types", "format",
-     "synth", "deploy"],
+     "synth", "bootstrap", "deploy"],
 )  # fmt: skip
 def test_every_target_that_runs_something_sets_up_first(target):
     commands = made("-n", target, f"PYTHON={sys.executable}")

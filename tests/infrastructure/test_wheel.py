@@ -82,6 +82,25 @@ def example(site, tmp_path_factory):
     return Template.read(out / "warehouse.template.json")
 
 
+@pytest.mark.slow
+def test_the_construct_works_on_the_oldest_cdk_that_the_extra_takes(site, tmp_path):
+    """And beside another Powertools than the functions have, of which nothing is read."""
+    (extra,) = re.findall(r"^cdk = (\[.+\])$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    oldest = [re.sub(r">=([0-9.]+),.*", r"==\1.*", one) for one in json.loads(extra)[:2]]
+    packages = tmp_path / "packages"
+    install = ("uv", "pip", "install", "--quiet", "--python", sys.executable, "--target", packages)
+    others = ["aws-lambda-powertools==3.36.*"]
+    command = [sys.executable, ROOT / "tools" / "venv.py", *install, *oldest, *others]
+    subprocess.run(command, check=True)
+    path = os.pathsep.join(map(str, (site, packages)))
+    context = json.dumps(json.loads((EXAMPLE / "cdk.json").read_text())["context"])
+    environment = {"CDK_OUTDIR": str(tmp_path / "out"), "CDK_CONTEXT_JSON": context}
+    python(SYNTH, cwd=EXAMPLE, PYTHONPATH=path, **environment)
+    made = Template.read(tmp_path / "out" / "warehouse.template.json")
+    assert {made.environment(name)["PARTITION_KEY"] for name in FUNCTIONS} == {"tag"}
+    assert (made.code_folder / "aws_lambda_powertools").is_dir()
+
+
 def contents(path):
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
@@ -109,8 +128,8 @@ def test_the_build_requires_the_versions_of_the_checkout():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     build = re.findall(r'^    "(.+==.+)"', project.split("[project]")[0], re.MULTILINE)
     assert len(build) > 5
-    pins = (ROOT / "requirements.txt").read_text() + project.split("lambda = ")[1].split("]")[0]
-    assert [pin for pin in build if pin not in pins] == []
+    pins = (ROOT / "requirements.lock").read_text()
+    assert [pin for pin in build if f"\n{pin.replace('_', '-')} " not in pins] == []
 
 
 def test_the_page_of_xorack_web_is_in_it(site):
@@ -122,8 +141,9 @@ def test_the_page_of_xorack_web_is_in_it(site):
 def test_the_wheel_has_the_handlers_and_one_package(site):
     tops = {path.name for path in site.iterdir() if path.suffix != ".dist-info"}
     assert tops == {"xorack"}
+    (asset,) = (site / "xorack" / "local" / "app" / "assembly").glob("asset.*")
     for path in (ROOT / "lambda_src").glob("*.py"):
-        assert (site / "xorack" / "cdk" / "lambda_src" / path.name).is_file()
+        assert (asset / "lambda_src" / path.name).is_file()
 
 
 def test_the_metadata_names_every_extra_and_python(site):
@@ -279,7 +299,7 @@ def test_the_functions_and_the_grants_may_use_the_key_for_their_work(example):
     assert used == {"consumer": write, "sweeper": write, "widget": read}
     roles = {name[:-8]: name for name in example.of("AWS::IAM::Role")}
     assert example.granted(roles["Loader"]) == {example.queue()[0]: {"sqs:SendMessage"}, key: send}
-    rights = {table: READ, f"{table}/index/due": READ, key: read}
+    rights = {table: READ, f"{table}/index/due": {"dynamodb:Query"}, key: read}
     assert example.granted(roles["Support"]) == rights
 
 

@@ -73,8 +73,9 @@ class Write(NamedTuple):
         return self.model.workload.foreign or first == before or self.before is None
 
     def check_note(self):
-        """The note is that of the last applied request that has one."""
-        return text(self.after, "note") == self.model.note
+        """The note is that of the last applied request that has one; of a write, that of a fail."""
+        by_fail = [one.request.note for one in self.new if one and one.request.op == "fail"]
+        return text(self.after, "note") == ([*filter(None, by_fail)] or [self.model.note])[-1]
 
     def check_stamp(self):
         """The stamp is the XOR of the stamps of the applied requests."""
@@ -114,11 +115,13 @@ class Write(NamedTuple):
         return by_time or self.status == expected or f"{self.status}, expected {expected}"
 
     def check_order_within_a_batch(self):
-        """No stamp takes effect while a create or a fail of its batch is left."""
-        first = [one for one in self.left if one.request.op in ("create", "fail")]
+        """No stamp takes effect while a create, note or fail of its batch is left, no fail while a
+        note is."""
+        new = {one.request.op for one in self.new if one}
+        last = ("create", "note", "fail") if "stamp" in new else ("note",) if "fail" in new else ()
+        first = [one for one in self.left if one.request.op in last]
         names = [one.name for one in first if not self.model.conflicts_with(one)]
-        stamped = any(one and one.request.op == "stamp" for one in self.new)
-        return not (stamped and names) or names
+        return names == [] or names
 
     def check_expiration_reason(self):
         """A chain that ends by time is never created, or timed out, perhaps with wrong counts."""
@@ -297,7 +300,8 @@ class Event(NamedTuple):
     def check_outstanding_units(self):
         """An event counts the outstanding units, if senders count them."""
         started, finished = self.model.counts
-        known = started - finished if started and started >= finished else None
+        left = started - finished
+        known = left if started and left >= any(binary(self.model.final, "stamp")) else None
         return self.detail.get("outstanding_units", known) == known
 
     def check_detail_type(self):

@@ -446,6 +446,8 @@ _AT_NIGHT: tuple[_Row, ...] = (
      patch.object(chain_writer, "order_of", lambda requests: range(len(requests)))),
     ("requests of a batch are applied in any order", transitions.order_of,
      lambda _, requests: range(len(requests))),
+    ("a note of a batch comes after its fail", transitions.order_of,
+     lambda order, requests: sorted(order(requests), key=lambda n: requests[n].op == "note")),
     ("a count after the end forgets the event", Chain.with_late,
      lambda count, *call: replace(count(*call), event_pending=False)),
     ("our own count after the end is taken for another's", ChainWriter.count_late,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 
 from pyspark.sql import functions as F
 
 from tests.support.queue_server import requests_in
 from xorack import unit_id
+from xorack.core.hashing import decimal_text
+from xorack.core.request import validate_tag
 from xorack.spark import TrackedRows, Tracking
 
 SIZES = [1, 2, 5, 9, 17, 120]
@@ -83,3 +87,33 @@ def as_set(bodies):
 
 def part_files(path) -> list[Path]:
     return sorted(Path(path).glob("*.parquet"))
+
+
+def tag_text(prefix: str, *values: str | bytes | int | date | Decimal) -> str:
+    """What `xorack.spark.units.tag_column` must return, in plain Python."""
+    texts = [_value_text(value) for value in values]
+    for plain, encoded in (("%", "%25"), ("/", "%2F")):
+        texts[:-1] = [text.replace(plain, encoded) for text in texts[:-1]]
+    tag = prefix + "/".join(texts)
+    if len(tag.encode()) > 1024:
+        tag = f"{tag[:240]}...{unit_id(tag):016x}"
+    return validate_tag(tag)
+
+
+def _value_text(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | int():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case datetime(tzinfo=None):
+            return value.isoformat(timespec="microseconds")
+        case datetime():
+            return _value_text(value.astimezone(timezone.utc).replace(tzinfo=None)) + "Z"
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return decimal_text(value)
+    raise AssertionError(value)

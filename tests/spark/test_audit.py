@@ -58,6 +58,7 @@ VERDICTS = {
 }
 
 
+@pytest.mark.slow
 def test_a_table_with_units_names_every_missing_row(started):
     audit = started.rows.audit(damaged(started))
     assert not audit.agrees

@@ -99,6 +99,9 @@ def test_views_and_tables_of_what_is_stored(run):
     for output in (viewed(run, run.read("billed")), run.read("billed").where("amount > 0")):
         report = run.rows.finish(output)
         assert (report.proof, len(report.outputs)) == ("written", 1)
+    # A copy of the input is an output: its rows are there.
+    shutil.copytree(run.root / "lines", run.root / "copied")
+    assert run.rows.finish(str(run.root / "copied")).proof == "written"
     run.read("billed").write.saveAsTable("believed_table")
     try:
         assert run.rows.finish("believed_table").proof == "written"
@@ -145,6 +148,7 @@ def test_equal_units_do_not_cancel(run):
         lines.finish(path)
 
 
+@pytest.mark.slow
 def test_evidence_that_is_not(run):
     lines, lost = run.rows, run.read("billed").drop("xorack_lines_sum")
     with pytest.raises(ColumnsError, match="no column xorack_lines: add it first"):

@@ -102,12 +102,14 @@ OUTPUTS = {
     ),
     "a partial overwrite": partly_overwritten,
 }
-QUICK = {"a filter", "a join that doubles"}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in {**BUGS, **OUTPUTS}],
+    [
+        pytest.param(n, marks=() if n == "a filter" else pytest.mark.slow)
+        for n in {**BUGS, **OUTPUTS}
+    ],
 )
 def test_what_is_said_of_a_bug(run, name):
     output = OUTPUTS[name](run) if name in OUTPUTS else run.bill(BUGS[name](run))

@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.helpers import ROOT
-from xorack.compare.engine import CompareOptions, connect, diff_files
+from xorack.compare.engine import diff_files
 from xorack.compare.inputs import ReadOptions
+from xorack.compare.options import CompareOptions, connect
 from xorack.errors import ColumnsError
 from xorack.spark import diff
 from xorack.spark._diff.columns import compare_columns

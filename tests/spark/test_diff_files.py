@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.spark.diff_model import Columns
 from tests.spark.diff_tables import CASE, FRACTIONS, LEAVES, Cases, judge, schemas
 from xorack.compare import engine
-from xorack.compare.engine import CompareOptions, Comparison, connect, diff_files
+from xorack.compare.engine import Comparison, diff_files
 from xorack.compare.inputs import ReadOptions
+from xorack.compare.options import CompareOptions, connect
 from xorack.errors import StateError
 
 PROOF = settings(

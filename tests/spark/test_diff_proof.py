@@ -23,8 +23,9 @@ from tests.spark.diff_tables import (
     judge,
     schemas,
 )
-from xorack.compare.engine import CompareOptions, connect, diff_files
+from xorack.compare.engine import diff_files
 from xorack.compare.inputs import ReadOptions
+from xorack.compare.options import CompareOptions, connect
 from xorack.errors import ColumnsError
 from xorack.spark import diff
 from xorack.spark._diff import digests, pairing

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.acker import Acker
-from tests.spark.orders import LINES, lines_of
+from tests.spark.orders import LINES, lines_of, tag_text
 from xorack import plain, unit_id, xor
 from xorack.core.message import parse
 from xorack.errors import ColumnsError, OutputDiffersError, StateError
-from xorack.spark.units import quoted, tag_text
+from xorack.spark.units import quoted
 
 pytestmark = pytest.mark.spark
 

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline import count, repair, stream
 from pipeline.data import counts_of, read
+from pipeline.scan import file_id
 from tests.spark.helpers import (
     Acker,
     count_words,
@@ -28,7 +29,6 @@ from xorack.core.message import parse
 
 TEXTS = {"a.txt": "one two three two", "b.txt": "two four", "c.txt": "five five six one"}
 TAGS = {f"r1/file/{name}" for name in TEXTS}
-SLOW = pytest.mark.slow
 
 
 def delete_a_row(folder):
@@ -85,13 +85,14 @@ def double_a_word(rows, words):
     return counts_of(rows.unionByName(rows.where("word = 'six'")), words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [
         lambda folder: ("read", damaged_read(delete_a_row, folder)),
-        pytest.param(lambda folder: ("counts_of", lose_a_file), marks=SLOW),
-        pytest.param(lambda folder: ("read", damaged_read(copy_part, folder)), marks=SLOW),
-        pytest.param(lambda folder: ("counts_of", double_a_word), marks=SLOW),
+        lambda folder: ("counts_of", lose_a_file),
+        lambda folder: ("read", damaged_read(copy_part, folder)),
+        lambda folder: ("counts_of", double_a_word),
     ],
     ids=["row deleted on disk", "file lost", "part copied on disk", "word doubled"],
 )
@@ -114,7 +115,7 @@ def lose_words(folder):
     """Delete the words `two` and `six`; return the ids of their units by tag."""
     lost: dict[str, set] = {}
     for row in delete_rows(folder, lambda row: row["word"] in ("two", "six")):
-        id = unit_id("r1/words", row["file"], row["position"], row["word"])
+        id = unit_id("r1/words", file_id(row["file"]), row["position"])
         lost.setdefault(f"r1/file/{row['file']}", set()).add(id)
     return lost
 

@@ -30,6 +30,7 @@ from xorack.core.stamp import TRACED_LENGTH, traced, xor
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
 from xorack.web.dead_letter_page import read_sample, render_sample
+from xorack.web.page.site import Naming
 from xorack.web.widget import Theme, render
 
 TARGET = Path(__file__).parents[2] / "docs" / "images"
@@ -161,7 +162,7 @@ def main() -> None:
         letters = read_sample(aws.dead_letter_queue_url, aws.client("sqs"), 30 * 86_400_000)
         take(browser, "widget-light", page(render(sample())), 745)
         take(browser, "widget-dead-letters", page(render_sample(letters, 9)), 640)
-        with serving(aws, "stack orders", names=_names) as server:
+        with serving(aws, "stack orders", naming=Naming(_names)) as server:
             chain = urlencode({"tag": f"{_ORDERS}/18"})
             take(browser, "web-chains-light", server.url, 860)
             take(browser, "web-chains-dark", server.url, 860, "dark")

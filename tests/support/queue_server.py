@@ -21,6 +21,7 @@ JSON = {"Content-Type": "application/x-amz-json-1.0"}
 class _Handler(Handler):
     def do_POST(self) -> None:
         operation = self.headers["X-Amz-Target"].partition(".")[2]
+        self.server.ports.append(self.client_address[1])
         status, response = self.server.answer(operation, json.loads(self.body()))
         self.respond(status, json.dumps(response).encode(), JSON)
 
@@ -37,6 +38,8 @@ class QueueServer(Server):
         self.messages = 0
         self.bodies: list[str] = []
         self.groups: set[str | None] = set()
+        self.ports: list[int] = []
+        """The senders' ports, one a call: calls from one port share a connection."""
         self.refuse: Callable[[int], bool] = lambda count: False
         """Gets the number of messages so far; True fails the batch for good."""
         self._lock = threading.Lock()

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from xorack.core.message import parse
 from xorack.ops.body import body_lines, decode, value_line
 
 
@@ -15,6 +16,19 @@ def test_json_is_indented_and_its_stamps_are_cut():
     assert shown["stamp"] == "A" * 24 + "… (864 characters)"
     assert shown["tag"] == "t" * 1024
     assert shown["detail"] == "d" * 1024 + "… (2,000 characters)"
+
+
+@pytest.mark.parametrize("of", ["{}", "[{}", '{{"requests": [{}]}}'])
+@pytest.mark.parametrize("encoded", [0, 1, 2])
+def test_a_token_is_left_out_of_any_body_and_error(of, encoded):
+    request = json.dumps({"resume": {"step_functions": "secret-" * 9}, "tag": "t"})
+    for _ in range(encoded):
+        request = json.dumps(request)
+    body = of.format(request)
+    (rejected,) = parse(body).rejected
+    for text in (*body_lines(body), value_line("body", body), rejected.reason):
+        assert "secret" not in text
+    assert "tag" in "".join(body_lines(body))
 
 
 def test_a_long_body_is_cut_by_lines():

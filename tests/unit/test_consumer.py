@@ -32,7 +32,8 @@ class World:
         self.now = NOW
 
     def consume(self, *bodies, budget=UNLIMITED, workers=1, receives=1):
-        messages = [Message(f"m{i}", body, receives) for i, body in enumerate(bodies)]
+        counts = receives if isinstance(receives, list) else [receives] * len(bodies)
+        messages = [Message(f"m{i}", bodies[i], counts[i]) for i in range(len(bodies))]
         ports = self.store, self.bus, self.dead_letters
         options = {"budget": budget, "workers": workers, "now": lambda: self.now}
         return consume(messages, *ports, policy=NO_WAIT, default_timeout_ms=DAY, **options)
@@ -357,9 +358,16 @@ def test_a_message_of_few_chains_does_not_wait_for_messages_of_thousands(world):
     """At 20 ms a write, an invocation of a minute writes some 3,000 chains of 87,000."""
     fails = [f'{{"op":"fail","tag":"{n:x}","id":"f"}}' for n in range(87_000)]
     bodies = [*pack(fails, MAX_BODY_BYTES)][:3]
-    result = world.consume(*bodies, message(create("small")), budget=hurried(3_000))
+    bodies.append(message(create("small")))
+    result = world.consume(*bodies, budget=hurried(3_000), receives=[1, 2, 4, 1])
     assert sorted(result.failed) == ["m0", "m1", "m2"]
     assert "small" in world.store.chains
+
+
+def test_among_alike_messages_one_that_has_fewer_attempts_left_goes_first(world):
+    bodies = [message(create("new")), message(create("old"), create("other"))]
+    result = world.consume(*bodies, budget=hurried(2), receives=[1, 2])
+    assert sorted(result.failed) == ["m0"]
 
 
 class SlowBus(EventBus):

@@ -75,6 +75,11 @@ def sns(message, **attributes):
         (sqs(envelope("text")), "sns/n-1"),
         (sqs("text"), "sqs/m-1"),
         (sqs({"order": 1}), "sqs/m-1"),
+        *(
+            (sqs(one), "sqs/m-1")
+            for one in ({"detail-type": "gift"}, {"s3": {}}, {"s3": {"object": 5}})
+        ),
+        (sqs('{"detail-type": 1, "source": "\\ud800", "id": 1}'), "sqs/m-1"),
         (received("text"), "sqs/m-1"),
         ({"eventSource": "aws:sqs", "messageId": "m-1", "body": "text"}, "sqs/m-1"),
     ],

@@ -9,7 +9,8 @@ from xorack.core.errors import NotAChainError
 TIMES = ("first_seen_at", "created_at", "last_stamp_at", "ended_at", "deadline", "due_at")
 FULL = Chain(
     "t", b"\1\2", "failed", 3, 2, 7, idle_timeout=6, detail='{"a":1}', failing="f", reason="r",
-    resume='{"lambda":"i"}', resume_failed="r", refused_at=8, resumed_at=9,
+    resume='{"lambda":"i"}', note='{"text":null,"missing":[],"missing_count":0}',
+    resume_failed="r", refused_at=8, resumed_at=9,
     marks=b"m" * 16, spilled=8, event_pending=True, resume_pending=True, extended=True,
     **{name: number for number, name in enumerate(TIMES, 1)},
 )  # fmt: skip
@@ -34,6 +35,7 @@ def test_the_end_of_an_open_chain_is_not_reported_whatever_another_program_wrote
 
 A_TIME = "expected milliseconds since the epoch"
 AN_OBJECT = "expected a JSON object"
+A_FIELD = f"{AN_OBJECT} as requests have it"
 
 
 def test_an_item_of_key_and_stamp_is_an_open_chain():
@@ -52,6 +54,11 @@ def test_an_item_of_key_and_stamp_is_an_open_chain():
         ("detail", {"S": "free text"}, f"'free text', {AN_OBJECT}"),
         ("detail", {"S": "[" * 100_000}, f"'{'[' * 79}..., {AN_OBJECT}"),
         ("detail", {"S": "5"}, f"'5', {AN_OBJECT}"),
+        # Otherwise one such item would stop each batch and sweep that reports its end.
+        ("note", {"S": '{"missing":[5]}'}, f"'{{\"missing\":[5]}}', {A_FIELD}"),
+        ("note", {"S": '{"x":1}'}, f"'{{\"x\":1}}', {A_FIELD}"),
+        ("resume", {"S": '{"lambda":5}'}, f"a text, {A_FIELD}"),
+        ("resume", {"S": "secret"}, f"a text, {A_FIELD}"),
         ("marks", {"B": bytes(20)}, "20 bytes, expected a multiple of 16"),
         ("status", {"S": "done"}, "'done', expected pending or open or acked or failed"),
     ],

@@ -137,6 +137,7 @@ INVALID = [
         for token in ("", "é", 1, "a-b", "Y2I===", "Y2I=\n", "A" * 1025)
     ),
     ({**CREATE, "resume": SECRET}, "resume: a text, expected an object"),
+    ({**CREATE, "step_functions": SECRET}, "step_functions: 'a token', expected no such field"),
     (
         {**CREATE, "resume": {"lambda": f"{SECRET}-"}},
         "resume.lambda: 21 characters, expected 1 to 1,024 characters of a callback id, base64",

@@ -6,7 +6,9 @@ from statistics import median
 import pytest
 
 from tests.support.slow import BAD, START, SlowFunctions
+from xorack.aws import eventbridge, resume
 from xorack.core.chain import Chain
+from xorack.core.event import event_detail
 
 
 @pytest.fixture
@@ -90,6 +92,14 @@ def test_refused_tokens_hold_up_no_other_callback(functions, refused):
     assert (median(waits), max(waits)) == (0, 0)
 
 
+def test_a_chain_whose_event_and_callback_are_refused_waits_longer_each_time(functions):
+    ended(functions, BAD, token=BAD)
+    for _ in functions.sweep_each_minute(120):
+        pass
+    # After waits of 1, 2, 4, 8 … minutes, each until the next sweep.
+    assert (functions.bus.calls, functions.tasks.calls) == (6, 6)
+
+
 def test_an_outage_of_step_functions_holds_up_no_event(functions):
     functions.tasks.dead = True
     for number in range(300):
@@ -101,6 +111,27 @@ def test_an_outage_of_step_functions_holds_up_no_event(functions):
     functions.clock.spend(60)
     functions.sweep()
     assert len(functions.tasks.tasks) == 300
+
+
+def test_naming_units_for_callbacks_takes_the_share_of_events(functions, monkeypatch):
+    """Each event or callback of these chains takes 22 ms to make, as long as ids can be chosen."""
+
+    def slow(chain):
+        functions.clock.spend(0.022)
+        return event_detail(chain)
+
+    for module in (eventbridge, resume):
+        monkeypatch.setattr(module, "event_detail", slow)
+    for number in range(1_107):
+        late(functions, f"t{number}", token=f"t{number}")
+    functions.bus.seconds = functions.tasks.seconds = functions.table.write_seconds = 0
+    for _ in range(6):
+        began = functions.clock.now
+        functions.sweep()
+        # A quarter, and reads of 20 ms for each ten.
+        assert functions.clock.now - began < 15 + 5
+        functions.clock.now = began + 60
+    assert (len(published(functions)), len(functions.tasks.tasks)) == (1_107, 1_107)
 
 
 def test_a_slow_bus_holds_up_no_callback(functions):

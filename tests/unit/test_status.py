@@ -76,7 +76,6 @@ def test_json_has_times_as_text_and_ids_as_hex():
         "reason": "x",
         "detail": {"path": "/books"},
         "event_pending": False,
-        "resume": None,
         "resume_pending": False,
         "resumed_at": None,
         "refused_at": None,

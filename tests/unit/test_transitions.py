@@ -419,6 +419,10 @@ def test_a_note_changes_no_state_and_no_deadline_and_the_last_one_stands():
     assert json.loads(noted.note) == NOTED
     assert run([note("late", text="x")], chain=STATES["acked"])[1] == [["late"]]
     assert run([note(**FOUND)], [note(text="other")])[1] == [["applied"], ["rejected"]]
+    # No note of a batch is late by the fail, and what the fail itself found out stands.
+    last = Request("fail", "t", "f", text="last")
+    both, kinds = run([create(), last, note(**FOUND)])
+    assert (kinds, json.loads(both.note)["text"]) == ([["applied"] * 3], "last")
 
 
 @pytest.mark.parametrize("by", ["note", "fail"])

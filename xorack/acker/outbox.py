@@ -82,6 +82,8 @@ class Outbox:
         self.channels = channels
         self.workers = workers or Workers()
         self.breakers = breakers or {name: CircuitBreaker() for name in channels}
+        # Of all calls: the sweeper reports on one channel after the other.
+        self._refused: dict[str, dict[str, str]] = defaultdict(dict)
 
     def has_time(self) -> bool:
         """Return True if a call may start."""
@@ -107,6 +109,8 @@ class Outbox:
         reports = Reports()
         for channel in sorted(waiting):
             reports.add(channel, waiting[channel], self._deliver(channel, waiting[channel]))
+        for tag, reasons in reports.refused.items():
+            self._refused[tag] |= reasons
         assert all(chain.final for chain in chains), "only ends are reported"
         self._mark(chains, reports)
         return reports
@@ -153,8 +157,9 @@ class Outbox:
             if not self.has_time():
                 return NO_TIME
             try:
+                delivered = reports.delivered.get(chain.tag, ())
                 return self.writer.mark_delivered(
-                    chain, reports.delivered.get(chain.tag, ()), reports.refused.get(chain.tag, {})
+                    chain, delivered, self._refused.get(chain.tag, {})
                 )
             except Exception as error:  # noqa: BLE001 - the others are marked all the same
                 return f"{type(error).__name__}: {error}"

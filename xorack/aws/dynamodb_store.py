@@ -51,6 +51,7 @@ class DynamoDBStore:
         *,
         retention_ms: int = DEFAULT_RETENTION_MS,
         policy: RetryPolicy | None = None,
+        attributes: Sequence[str] = (),
     ) -> None:
         """Use a table.
 
@@ -60,13 +61,21 @@ class DynamoDBStore:
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             retention_ms: Milliseconds that the tombstone of a finished chain is kept.
             policy: The limits of retries of reads of many items.
+            attributes: Read only these, such as `schema.SHOWN`; by default all.
 
         Raises:
             ArgumentError: The table name is empty, or the partition key is an attribute of chains.
         """
-        self.table = Table(table_name, partition_key, client, policy)
+        self.table = Table(table_name, partition_key, client, policy, attributes)
         self.retention_ms = retention_ms
         self._marks = MarkBuckets(self.table)
+
+    def whole(self) -> DynamoDBStore:
+        """Return the same table with all attributes: what is written has to be read first."""
+        table = self.table
+        return DynamoDBStore(
+            table.name, table.partition_key, table.client, retention_ms=self.retention_ms
+        )
 
     # -- chains --------------------------------------------------------------------------------
 
@@ -310,7 +319,7 @@ class DynamoDBStore:
         """
         key = self.table.partition_key
         start = self.table.key(after) if after else None
-        arguments = scan_arguments(key, prefix, attributes)
+        arguments = scan_arguments(key, prefix, attributes or self.table.attributes)
         for page in self.table.pages("scan", start=start, **arguments):
             yield from decode_valid(page["Items"], key, on_invalid)
 

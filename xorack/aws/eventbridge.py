@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import cached_property
@@ -12,10 +11,10 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from xorack.aws.client import NotAccepted, budget_of, error_code, make_client, send_entries
+from xorack.aws.naming import Naming
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.delivery import Refusal
-from xorack.core.errors import UnavailableError
 from xorack.core.event import SOURCE, event_detail
 from xorack.core.ports import NO_TIME
 
@@ -32,9 +31,6 @@ _CONTENT = frozenset(
     }
 )
 """The codes that are about what an entry contains, and not about the bus."""
-_NAMING_SHARE = 0.25
-"""Share of an invocation's time in which events of failed chains are made. Senders may choose ids
-whose names take long to read out of a stamp; the next sweep goes on with them."""
 
 
 class EventBus:
@@ -50,6 +46,7 @@ class EventBus:
         *,
         find_table: Callable[[], str] | None = None,
         policy: RetryPolicy | None = None,
+        naming: Naming | None = None,
     ) -> None:
         """Use a bus.
 
@@ -59,13 +56,14 @@ class EventBus:
             find_table: Returns the ARN of the chains' table, by which two ackers on one bus are
                 told apart. By default the events do not name it.
             policy: The limits of retries for entries that were not accepted.
+            naming: The time for events of failed chains, by default a share of the client's.
         """
         self.bus_name = bus_name
         self.client = make_client("events") if client is None else client
         self.policy = policy or RetryPolicy(attempts=5)
         self._budget = budget_of(self.client)
+        self._naming = naming or Naming(self._budget)
         self._find_table = find_table
-        self._naming = threading.Lock()
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         """See `xorack.core.ports.Publisher.publish`."""
@@ -87,32 +85,13 @@ class EventBus:
             "Detail": json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":")),
         }
 
-    @cached_property
-    def _naming_seconds(self) -> float:
-        return _NAMING_SHARE * self._budget.left()
-
-    def _entry_in_time(self, chain: Chain) -> dict[str, Any] | None:
-        """Return a chain's entry; None if there is no time to make it."""
-        if chain.status != "failed":
-            return self.entry(chain) if self._budget.left() > 0 else None
-        # One at a time: threads that compute do not speed each other up, and the time adds up.
-        with self._naming:
-            left = self._budget.left()
-            if left <= 0 or self._naming_seconds <= 0:
-                return None
-            entry = self.entry(chain)
-            self._naming_seconds -= left - self._budget.left()
-            return entry
-
     def _put_events(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:
         entries: dict[int, dict[str, Any]] = {}
         for position, chain in chains.items():
-            if entry := self._entry_in_time(chain):
+            if entry := self._naming.in_time(chain, self.entry):
                 entries[position] = entry
-        if not entries:
-            raise UnavailableError(TimeoutError(NO_TIME))
-        unsent = {position: NotAccepted(NO_TIME) for position in chains if position not in entries}
-        return unsent | self._put_entries(entries)
+        unsent = {p: NotAccepted(NO_TIME, permanent=True) for p in chains if p not in entries}
+        return unsent | self._put_entries(entries) if entries else unsent
 
     def _put_entries(self, entries: dict[int, dict[str, Any]]) -> dict[int, NotAccepted]:
         try:

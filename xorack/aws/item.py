@@ -13,6 +13,7 @@ from typing import Any, get_args
 from xorack.aws import schema
 from xorack.aws.table import Item, ttl
 from xorack.core.chain import END_OF_TIME, Chain, Status
+from xorack.core.checks import JSON_CHECKS
 from xorack.core.errors import NotAChainError, shown
 from xorack.core.marks import MARK_BYTES
 
@@ -101,15 +102,21 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
         expected = " or ".join(_STATUSES)
         raise NotAChainError(tag, f"its status is {shown(status)}, expected {expected}")
     for name in ("detail", "resume", "note"):
-        if name in fields and not _is_object(fields[name]):
-            raise NotAChainError(
-                tag, f"its {name} is {shown(fields[name])}, expected a JSON object"
-            )
+        if name in fields and not _is_readable(name, fields[name]):
+            found = "a text" if name == "resume" else shown(fields[name])  # a token is a secret
+            expected = "a JSON object" + (" as requests have it" if name != "detail" else "")
+            raise NotAChainError(tag, f"its {name} is {found}, expected {expected}")
 
 
-def _is_object(text: str) -> bool:
-    """Return True if a text is a JSON object: otherwise the chain could not have an event."""
+def _is_readable(name: str, text: str) -> bool:
+    """Return True if a text is the JSON object that the chain's end needs."""
     try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+        value = json.loads(text)
+        if name != "detail" and isinstance(value, dict):
+            parts = value if name == "note" else {name: value}
+            for field, part in parts.items():
+                if part not in (None, []):
+                    JSON_CHECKS[field](field, part)
+    except (KeyError, ValueError, RecursionError):
         return False
+    return isinstance(value, dict)

@@ -7,14 +7,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.aws.client import NotAccepted, budget_of, error_code, is_transient, send_entries
 from xorack.aws.log import log_chain
+from xorack.aws.naming import Naming
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
+from xorack.core.ports import NO_TIME
 
 __all__ = ["SERVICES", "Resumer"]
 
@@ -75,17 +77,26 @@ class Resumer:
 
     batch_size = 1
 
-    def __init__(self, kind: str, client: Any, *, policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        client: Any,
+        *,
+        policy: RetryPolicy | None = None,
+        naming: Naming | None = None,
+    ) -> None:
         """Use a service.
 
         Args:
             kind: ``step_functions`` or ``lambda``.
             client: The service's boto3 client.
             policy: The limits of retries.
+            naming: The time for callbacks of failed chains, by default a share of the client's.
         """
         self.kind = kind
         self.client = client
         self.policy = policy or RetryPolicy(attempts=5)
+        self._naming = naming or Naming(budget_of(client))
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         """See `xorack.core.ports.Publisher.publish`."""
@@ -99,12 +110,17 @@ class Resumer:
         refused = {}
         for position, chain in chains.items():
             token = json.loads(chain.resume or "{}")[self.kind]
-            detail = json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":"))
+            if (event := self._naming.in_time(chain, event_detail)) is None:
+                refused[position] = NotAccepted(NO_TIME, permanent=True)
+                continue
+            detail = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
             try:
                 if chain.status == "acked":
                     service.success(self.client, token, detail)
                 else:
                     service.failure(self.client, token, chain.reason or chain.status, detail)
+            except AttributeError as error:  # an old boto3 of the runtime lacks the operation
+                refused[position] = NotAccepted(Refusal(f"boto3: {error}"), permanent=True)
             except ClientError as error:
                 if is_transient(error):
                     raise
@@ -113,6 +129,9 @@ class Resumer:
                     refused[position] = NotAccepted(Refusal(why), permanent=True)
                     continue
                 log_chain(logging.INFO, "nobody waits for the chain any more", chain.tag, why=why)
+            except BotoCoreError as error:
+                # Its text has the URL of the call, and that the callback's id.
+                refused[position] = NotAccepted(error_code(error), not is_transient(error))
         return refused
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from xorack.aws.item import decode
-from xorack.aws.table import Item, Table
+from xorack.aws.table import Item, Table, projection
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 
@@ -47,7 +47,7 @@ def scan_part(
     Raises:
         UnavailableError: A retry may help.
     """
-    arguments = scan_arguments(table.partition_key, prefix)
+    arguments = scan_arguments(table.partition_key, prefix, table.attributes)
     chains: list[Chain] = []
     read = 0
     while read < most:
@@ -67,20 +67,15 @@ def scan_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of a scan for chains: without buckets of marks and other records."""
     condition = "NOT contains(#key, :nul)"
-    names = {"#key": partition_key}
     values: Item = {":nul": {"S": "\0"}}
-    projection: dict[str, str] = {}
     if prefix:
         condition += " AND begins_with(#key, :prefix)"
         values[":prefix"] = {"S": prefix}
-    if attributes:
-        names.update({f"#{name}": name for name in attributes})
-        projection["ProjectionExpression"] = ", ".join(names)
     return {
         "FilterExpression": condition,
-        "ExpressionAttributeNames": names,
+        "ExpressionAttributeNames": {"#key": partition_key},
         "ExpressionAttributeValues": values,
-        **projection,
+        **projection(partition_key, attributes),
     }
 
 

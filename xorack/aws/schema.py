@@ -76,6 +76,8 @@ RESERVED: Final = frozenset(
     (*NUMBERS, *STRINGS, *BINARIES, *FLAGS, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SPILLED_MARKS)
 )
 """Attributes of an item. The partition key must have another name."""
+SHOWN: Final = tuple(sorted(RESERVED - {"resume", SPILLED_MARKS}))
+"""Attributes of chains that readers see, besides the partition key: no token of who waits."""
 
 RESUME_KINDS: Final = ("step_functions", "lambda")
 """Who may wait for a chain's end."""

@@ -26,7 +26,12 @@ class Table:
     """A table whose partition key is a string."""
 
     def __init__(
-        self, name: str, partition_key: str, client: Any, policy: RetryPolicy | None = None
+        self,
+        name: str,
+        partition_key: str,
+        client: Any,
+        policy: RetryPolicy | None = None,
+        attributes: Sequence[str] = (),
     ) -> None:
         """Use a table.
 
@@ -35,6 +40,7 @@ class Table:
             partition_key: The name of its partition key, a string attribute.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             policy: The limits of retries of reads of many items.
+            attributes: Read only these, and the partition key; by default all.
 
         Raises:
             ArgumentError: The table name is empty, or the partition key is an attribute of chains.
@@ -52,6 +58,7 @@ class Table:
         self.client = own if client is None else client
         self._policy = policy or RetryPolicy(attempts=6)
         self._budget = budget_of(client)
+        self.attributes = attributes
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """Call an operation of the client on this table.
@@ -108,8 +115,9 @@ class Table:
 
     def read(self, keys: Sequence[str]) -> Iterator[Item]:
         """Read items by key, consistently; yield those that exist, in no order."""
+        options = {"ConsistentRead": True, **projection(self.partition_key, self.attributes)}
         if len(keys) == 1:
-            response = self.call("get_item", Key=self.key(keys[0]), ConsistentRead=True)
+            response = self.call("get_item", Key=self.key(keys[0]), **options)
             if item := response.get("Item"):
                 yield item
             return
@@ -117,7 +125,7 @@ class Table:
             wanted = [self.key(key) for key in keys[at : at + _READ_BATCH]]
             retry = self._policy.start(self._budget)
             while wanted:
-                request = {self.name: {"Keys": wanted, "ConsistentRead": True}}
+                request = {self.name: {"Keys": wanted, **options}}
                 response = self.call("batch_get_item", RequestItems=request)
                 yield from response["Responses"].get(self.name, [])
                 left = response.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
@@ -153,6 +161,14 @@ class Table:
             except UnavailableError:
                 if not retry.again():
                     raise
+
+
+def projection(partition_key: str, attributes: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a read of some attributes and the key; none for all."""
+    if not attributes:
+        return {}
+    names = {"#key": partition_key, **{f"#{name}": name for name in attributes}}
+    return {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
 
 
 def condition_failed(error: ClientError) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from aws_cdk import (
+    Annotations,
     aws_dynamodb,
     aws_events,
     aws_iam,
@@ -18,11 +20,13 @@ from aws_cdk import (
 from constructs import Construct
 from typing_extensions import TypedDict, Unpack
 
+from xorack.aws.schema import SHOWN
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents
 from xorack.cdk.function import Network, Resources
 from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
+from xorack.cdk.outputs import create_outputs
 from xorack.cdk.permissions import (
     READ_WITH_KEY,
     SEND_WITH_KEY,
@@ -38,12 +42,9 @@ from xorack.cdk.settings import Settings
 from xorack.cdk.table import adopt_table, create_table, index_arn
 from xorack.cdk.validation import check_arguments, check_kind, describe, is_external
 
-_READ = (
-    "dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query",
-    "dynamodb:Scan",
-)  # fmt: skip
-# Faults of new code that are no errors of its invocations.
-_ROLLBACK_ALARMS = ("DeadLettersNew", "EventsPending", "SweepProblems")
+_READ = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan")
+# Faults of new code that are no errors of its invocations. Dead letters are not: senders err, too.
+_ROLLBACK_ALARMS = ("EventsPending", "SweepProblems")
 
 
 class AckerProps(TypedDict, total=False):
@@ -141,11 +142,17 @@ class Acker(Construct):
             topic = aws_sns.Topic.from_topic_arn(monitoring, "Topic", settings.alarm_topic_arn)
         if topic is not None:
             allow_alarms_to_use(topic, self)
+        else:
+            Annotations.of(self).add_warning_v2(
+                "xorack:no-alarm-topic",
+                "nobody is told of alarms: name a topic with the setting alarm_topic_arn, or "
+                "acknowledge this if the alarms have actions of yours",
+            )
         self.alarms = create_alarms(monitoring, resources, functions, topic)
         if settings.rollout == "canary":
             rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]
             aliases = {"Consumer": consumer, "Sweeper": sweeper}
-            create_canaries(Construct(self, "Rollout"), aliases, rollback)
+            create_canaries(Construct(self, "Rollout"), resources, aliases, rollback)
         self.widget = self.dashboard = None
         if settings.monitoring == "full":
             widget = create_widget(Construct(self, "Widget"), resources)
@@ -187,6 +194,9 @@ class Acker(Construct):
     def grant_read(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
         """Allow a dashboard, `xorack show` or `xorack list` to read chains.
 
+        It shows all attributes but `resume`, the token of who waits. So a read has to name its
+        attributes: one of whole items is denied.
+
         Args:
             grantee: A role, user or group of the table's account.
 
@@ -195,18 +205,40 @@ class Acker(Construct):
             ValueError: The grantee is a service, or of another account.
         """
         check_kind("grantee", grantee)
-        grant = aws_iam.Grant.add_to_principal(
-            grantee=grantee,
-            actions=list(_READ),
-            resource_arns=[self.table.table_arn, index_arn(self.table)],
+        shown = [self.settings.partition_key, *SHOWN]
+        conditions: dict[str, Any] = {
+            "ForAllValues:StringEquals": {"dynamodb:Attributes": shown},
+            "Null": {"dynamodb:Attributes": "false"},
+            "StringEqualsIfExists": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
+        }
+        grant, *others = (
+            aws_iam.Grant.add_to_principal(
+                grantee=grantee, actions=[*actions], resource_arns=[arn], conditions=limits
+            )
+            for arn, actions, limits in (
+                (self.table.table_arn, _READ, conditions),
+                (self.table.table_arn, ["dynamodb:DescribeTable"], None),
+                (index_arn(self.table), ["dynamodb:Query"], None),
+            )
         )
         if not grant.success or is_external(grantee, self.table.env.account):
             raise ValueError(
                 f"grant_read: {describe(grantee)} cannot read in this account: expected a "
                 "role, user or group of it (which others may assume)"
             )
+        for other in others:
+            grant = grant.combine(other)
         key = self.table.encryption_key
         return grant if key is None else grant.combine(key.grant(grantee, *READ_WITH_KEY))
+
+    def add_outputs(self, *, exports: bool = False, parameters: str | None = None) -> None:
+        """Add outputs to the stack: names and ARNs, by which `xorack --stack` finds the acker.
+
+        Args:
+            exports: Export them, under the stack's name, a hyphen and theirs.
+            parameters: Prefix of SSM parameters with the same values, such as ``/xorack``.
+        """
+        create_outputs(self, exports, parameters)
 
     def grant_resume(self, waiting: aws_stepfunctions.IStateMachine | aws_lambda.IFunction) -> None:
         """Let chains resume tasks of a state machine, or callbacks of a durable function.

@@ -26,8 +26,8 @@ _WAIT_MINUTES: Final = 15
 """Time after which an outage pages at the latest; the tickets wait for that."""
 _DRAIN_MINUTES: Final = 35
 """Time after which the alarms that an outage set off have ended."""
-_FACT_MINUTES: Final = 60
-"""Time for which an alarm on a single event stays on: longer than tickets wait."""
+_EVENT_MINUTES: Final = 60
+"""Time for which an alarm on a single event stays on: it tells of a series once."""
 _COMPARISON: Final = aws_cloudwatch.ComparisonOperator
 _DAY: Final = 86_400
 _Functions = Mapping[str, aws_lambda.IFunction]
@@ -38,7 +38,9 @@ class _Row:
     """An alarm, which goes off if enough values of a metric are above a threshold.
 
     Attributes:
-        group: `PAGE` or `TICKET`, the composite alarm that it belongs to.
+        group: `PAGE` or `TICKET`, its severity and the composite alarm that it belongs to.
+        alone: It notifies by itself, since events that come for days would hide all other causes
+            of a composite alarm.
         period_minutes: The time that a value stands for.
         out_of: How many values must be above the threshold, out of how many of the last.
         problem: The meaning of the alarm.
@@ -47,6 +49,7 @@ class _Row:
 
     name: str
     group: str
+    alone: bool = False
     metric: aws_cloudwatch.Metric | str
     metrics: Mapping[str, aws_cloudwatch.IMetric] | None = None
     threshold: float = 0
@@ -104,8 +107,9 @@ def create_alarms(
 ) -> dict[str, aws_cloudwatch.AlarmBase]:
     """Create the alarms by construct id, composite alarms first, and notify a topic of them.
 
-    With `monitoring="full"` only the composite alarms notify: a cause that sets off several alarms
-    sends one message. A new alarm without a problem notifies of its "end", so ends are optional.
+    With `monitoring="full"` the composite alarms notify for states: a cause that sets off several
+    alarms sends one message. Alarms on single events notify by themselves. A new alarm without a
+    problem notifies of its "end", so ends are optional.
     """
     settings, rows = resources.settings, _rows(resources, functions)
     if settings.monitoring == "minimal":
@@ -125,11 +129,13 @@ def create_alarms(
         for row in rows
     }
     composites: Mapping[str, aws_cloudwatch.AlarmBase] = {}
+    notifying = alarms
     if settings.monitoring == "full":
-        composites = _create_composites(scope, rows, alarms)
+        composites = _create_composites(scope, [row for row in rows if not row.alone], alarms)
+        notifying = {**composites, **{row.name: alarms[row.name] for row in rows if row.alone}}
     if topic is not None:
         notify = aws_cloudwatch_actions.SnsAction(topic)
-        for alarm in (composites or alarms).values():
+        for alarm in notifying.values():
             alarm.add_alarm_action(notify)
             if settings.notify_ok:
                 alarm.add_ok_action(notify)
@@ -252,9 +258,9 @@ def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> lis
         _Row(
             name="DeliveriesRefused",
             group=TICKET,
-            # The first refusal of a chain and the last: those between would hide other tickets.
-            metric=resources.metric(Metric.DELIVERIES_REFUSED),
-            out_of=(1, _FACT_MINUTES),
+            alone=True,
+            metric=resources.metric(Metric.DELIVERIES_REFUSED),  # a chain's first and last refusal
+            out_of=(1, _EVENT_MINUTES),
             problem="A service refused an event or a callback of a chain. A callback is given up a "
             "day later.",
             first="read `refused` in the functions' logs for the reason.",
@@ -288,6 +294,7 @@ def _rows_of_dead_letters(resources: Resources) -> list[_Row]:
         _Row(
             name="DeadLettersNew",
             group=TICKET,
+            alone=True,
             # SQS counts no message as sent that it moves there itself, so the number has to grow.
             # A reader hides messages for a time. Before the first message there is no data.
             metric="DIFF(FILL(FILL(visible + hidden, REPEAT), 0))",
@@ -295,7 +302,7 @@ def _rows_of_dead_letters(resources: Resources) -> list[_Row]:
                 "visible": queue.metric_approximate_number_of_messages_visible(),
                 "hidden": queue.metric_approximate_number_of_messages_not_visible(),
             },
-            out_of=(1, _FACT_MINUTES),
+            out_of=(1, _EVENT_MINUTES),
             problem="Messages came to the dead-letter queue within the last hour.",
             first="run `xorack redrive --look` for the reasons.",
         ),
@@ -320,10 +327,11 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
         _Row(
             name="ChainsFailed",
             group=TICKET,
+            alone=True,
             metric=resources.metric(Metric.CHAINS_FAILED),
             threshold=failures,
             period_minutes=5,
-            out_of=(1, _FACT_MINUTES // 5),
+            out_of=(1, _EVENT_MINUTES // 5),
             problem=f"More than {failures} chains failed within five minutes.",
             first="run `xorack list --status failed` for the reasons.",
         ),

@@ -14,6 +14,12 @@ _SOURCE: Final = "xorack"
 _STATUSES: Final = ("acked", "failed")
 
 
+def name_for(bus: aws_events.IEventBus, caller: Construct) -> str:
+    """Return the name by which a caller reaches a bus: in another account, its ARN."""
+    same_account = bus.env.account == Stack.of(caller).account
+    return bus.event_bus_name if same_account else bus.event_bus_arn
+
+
 class AckEvents(Construct):
     """The bus of the chains' events: a new one, or the user's.
 

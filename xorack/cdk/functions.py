@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from aws_cdk import (
     Duration,
-    Stack,
     aws_dynamodb,
     aws_events,
     aws_events_targets,
@@ -14,6 +13,7 @@ from aws_cdk import (
 )
 from constructs import Construct
 
+from xorack.cdk.events import name_for
 from xorack.cdk.function import Resources, create_function
 from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, WRITE_WITH_KEY, allow, allow_key
 from xorack.cdk.table import index_arn, is_imported
@@ -91,13 +91,14 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     if (reserved := resources.settings.sweeper_reserved_concurrency) is not None:
         resource: Any = function.node.default_child
         resource.reserved_concurrent_executions = reserved
-    # The next sweep replaces the retry of one that failed.
-    alias = function.add_alias(_ALIAS, retry_attempts=0, max_event_age=Duration.seconds(60))
+    # The next sweep replaces the retry of one that failed, or that Lambda did not take.
+    retries: Any = {"retry_attempts": 0, "max_event_age": Duration.seconds(60)}
+    alias = function.add_alias(_ALIAS, **retries)
     aws_events.Rule(
         scope,
         "EachMinute",
         schedule=aws_events.Schedule.rate(Duration.minutes(1)),
-        targets=[aws_events_targets.LambdaFunction(alias)],
+        targets=[aws_events_targets.LambdaFunction(alias, **retries)],
     )
     return alias
 
@@ -134,11 +135,7 @@ def _check(table: aws_dynamodb.ITable) -> tuple[str, ...]:
 
 def _add_environment(name: str, function: aws_lambda.Function, resources: Resources) -> None:
     """Add what a function needs that ends chains to its environment."""
-    bus = resources.bus
-    # EventBridge looks for a bare name in this account.
-    same_account = bus.env.account == Stack.of(function).account
-    bus_name = bus.event_bus_name if same_account else bus.event_bus_arn
-    function.add_environment("EVENT_BUS_NAME", bus_name)
+    function.add_environment("EVENT_BUS_NAME", name_for(resources.bus, function))
     function.add_environment("TABLE_ARN", resources.table.table_arn)
     function.add_environment("DEAD_LETTER_QUEUE_URL", resources.dead_letters.queue_url)
     if is_imported(resources.table):

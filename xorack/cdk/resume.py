@@ -34,8 +34,14 @@ class ResumeAccess:
         self._scope, self._in_network = scope, in_network
         self._arns: dict[str, list[str]] = {kind: [] for kind in RESUME_KINDS}
         self._members: list[tuple[aws_lambda.Function, aws_iam.PolicyDocument]] = []
+        stack, named = Stack.of(scope), None
         for kind, arns in settings.resume_targets.items():
             self._arns[kind] += arns or [self._all(kind)]
+            for arn in arns:
+                region, account = arn.split(":")[3:5]
+                named = named or (account, region)  # a stack may know its own at deployment only
+                for here in (named, (stack.account, stack.region)):
+                    _check_place("setting resume", arn, (account, region), here)
 
     def add_function(self, function: aws_lambda.Function, access: aws_iam.PolicyDocument) -> None:
         """Let a function resume, by its environment and the document of its role's policy."""
@@ -56,14 +62,9 @@ class ResumeAccess:
         arn = getattr(waiting, f"{_ANY[kind][2]}_arn", None)
         if arn is None:
             raise TypeError(f"waiting is {waiting!r}: expected an IStateMachine or an IFunction")
-        stack = Stack.of(self._scope)
-        for what, here in (("account", stack.account), ("region", stack.region)):
-            there = getattr(waiting.env, what)
-            if is_known_to_differ(here, there):
-                raise ValueError(
-                    f"grant_resume: {waiting.node.path} is in the {what} {there}, expected {here}: "
-                    "its tokens are valid there only"
-                )
+        stack, there = Stack.of(self._scope), (waiting.env.account, waiting.env.region)
+        here = stack.account, stack.region
+        _check_place("grant_resume", waiting.node.path, there, here)
         self._arns[kind].append(arn)
         for function, access in self._members:
             access.add_statements(_statement(kind, arn))
@@ -86,6 +87,16 @@ class ResumeAccess:
         reason = f"The setting resume asks for each {resource} of the account"
         Validations.of(self._scope).acknowledge(Acknowledgment(id=finding, reason=reason))
         return arn
+
+
+def _check_place(source: str, name: str, there: tuple[str, str], here: tuple[str, str]) -> None:
+    """Raise ValueError if somebody waits in another account or region, as far as known."""
+    for what, other, own in zip(("account", "region"), there, here, strict=True):
+        if is_known_to_differ(own, other):
+            raise ValueError(
+                f"{source}: {name} is in the {what} {other}, expected {own}: its tokens are valid "
+                "there only"
+            )
 
 
 def _statement(kind: str, arn: str) -> aws_iam.PolicyStatement:

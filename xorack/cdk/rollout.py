@@ -1,16 +1,17 @@
 """The rollout of new code: a tenth of the work first, the rest if no alarm rings.
 
-docs/rollout.md tells operators about it.
+Before that, a hook runs the new versions once. docs/rollout.md tells operators about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from aws_cdk import (
     Acknowledgment,
     Duration,
+    Stack,
     Validations,
     aws_cloudwatch,
     aws_codedeploy,
@@ -19,15 +20,16 @@ from aws_cdk import (
 )
 from constructs import Construct
 
+from xorack.aws.schema import Metric
+from xorack.cdk.function import Resources, create_function
 from xorack.cdk.permissions import allow
 
 _CANARY: Final = aws_codedeploy.LambdaDeploymentConfig.CANARY_10_PERCENT_15_MINUTES
-_MAX_ALARMS: Final = 10
-"""CodeDeploy's limit."""
 
 
 def create_canaries(
     scope: Construct,
+    resources: Resources,
     aliases: Mapping[str, aws_lambda.Alias],
     alarms: Iterable[aws_cloudwatch.IAlarm],
 ) -> None:
@@ -35,18 +37,16 @@ def create_canaries(
 
     Args:
         scope: The parent of the constructs.
+        resources: The acker's resources.
         aliases: The aliases by construct id, each of another function.
         alarms: Alarms that stop a deployment, besides one for errors of the new version.
-
-    Raises:
-        ValueError: There are more alarms than CodeDeploy takes.
     """
-    shared = list(alarms)
-    if len(shared) >= _MAX_ALARMS:
-        raise ValueError(f"alarms: {len(shared)}, expected less than {_MAX_ALARMS} for a canary")
+    shared = [*alarms]
+    if resources.settings.monitoring == "full":
+        shared.append(_failed_messages(scope, resources))
     application = aws_codedeploy.LambdaApplication(scope, "Application")
     role = _role(scope, aliases.values())
-    for name, alias in aliases.items():
+    groups = [
         aws_codedeploy.LambdaDeploymentGroup(
             scope,
             name,
@@ -60,6 +60,66 @@ def create_canaries(
             # The CDK would attach a policy of AWS that allows all functions.
             role=role.without_policy_updates(),
         )
+        for name, alias in aliases.items()
+    ]
+    hook = _hook(Construct(scope, "Hook"), resources, aliases, groups)
+    # By the hook's policy: the hook names the groups, and they the role.
+    hook.add_permission("CodeDeploy", principal=aws_iam.ArnPrincipal(role.role_arn))
+    for group, alias in zip(groups, aliases.values(), strict=True):
+        group.add_pre_hook(hook)
+        alias.node.add_dependency(hook.node.find_child("CodeDeploy"))
+
+
+def _hook(
+    scope: Construct,
+    resources: Resources,
+    aliases: Mapping[str, aws_lambda.Alias],
+    groups: Sequence[aws_codedeploy.LambdaDeploymentGroup],
+) -> aws_lambda.Function:
+    """Create the function that runs the new versions before they get traffic."""
+    settings = resources.settings
+    used = aliases.values()
+    answer = "codedeploy:PutLifecycleEventHookExecutionStatus"
+    hook = create_function(
+        scope,
+        resources,
+        name="hook",
+        description="Runs new versions once before they get traffic",
+        timeout_seconds=min(
+            900, settings.function_timeout_seconds + settings.sweeper_timeout_seconds
+        ),
+        statements=[
+            # A version's own ARN would be a change of the policy just before its use.
+            *(allow(f"{one.lambda_.function_arn}:*", "lambda:InvokeFunction") for one in used),
+            *(allow(group.deployment_group_arn, answer) for group in groups),
+        ],
+    )
+    for name, alias in aliases.items():
+        hook.add_environment(f"{name.upper()}_VERSION", alias.version.function_arn)
+        function: Any = alias.lambda_.node.default_child
+        arn = f"<{Stack.of(scope).get_logical_id(function)}.Arn>"
+        reason = "The hook invokes each new version, and no other function"
+        finding = Acknowledgment(id=f"AwsSolutions-IAM5[Resource::{arn}:*]", reason=reason)
+        Validations.of(scope).acknowledge(finding)
+    return hook
+
+
+def _failed_messages(scope: Construct, resources: Resources) -> aws_cloudwatch.Alarm:
+    """Create an alarm for messages that fail in each of some minutes, whichever version fails them.
+
+    A message of a sender's mistake does not: its request is rejected.
+    """
+    return aws_cloudwatch.Alarm(
+        scope,
+        "MessagesFailing",
+        metric=resources.metric(Metric.MESSAGES_FAILED, period=Duration.minutes(1)),
+        alarm_description="Messages fail: the deployment of a new version is rolled back.",
+        threshold=0,
+        comparison_operator=aws_cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+        evaluation_periods=5,
+        datapoints_to_alarm=3,
+        treat_missing_data=aws_cloudwatch.TreatMissingData.NOT_BREACHING,
+    )
 
 
 def _new_errors(scope: Construct, name: str, alias: aws_lambda.Alias) -> aws_cloudwatch.Alarm:

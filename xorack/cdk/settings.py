@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from typing_extensions import Self
+
 from xorack.aws.schema import RESERVED, RESUME_KINDS, TAG
 from xorack.core.errors import ArgumentError
 
@@ -53,11 +55,13 @@ def _choice(default: Any, *choices: object) -> Any:
     return _setting(default, expected, type(default), lambda value: value in choices)
 
 
-def _flag(default: bool) -> Any:
+def flag(default: bool) -> Any:
+    """Return a setting that is true or false."""
     return _setting(default, "true or false", bool)
 
 
-def _text(default: str | None, pattern: str, expected: str) -> Any:
+def text(default: str | None, pattern: str, expected: str) -> Any:
+    """Return a setting whose text matches a pattern."""
     return _setting(default, expected, str, lambda value: re.fullmatch(pattern, value))
 
 
@@ -77,7 +81,8 @@ class Settings:
             No write starts in its last 19 seconds (of 10 seconds, in the last 6): they are for
             events, dead letters and the response.
         sweeper_timeout_seconds: Timeout of the sweeper.
-        memory_mb: Memory of each function. Lambda gives processor time in proportion.
+        memory_mb: Memory of each function, at least 512: a batch of 6 MB takes 399. Lambda gives
+            processor time in proportion.
         batch_size: Maximum number of messages in one invocation of the consumer. One write applies
             all messages of a chain in a batch, so large batches cost less.
         batch_window_seconds: Time for which Lambda gathers messages before it invokes the consumer.
@@ -136,7 +141,7 @@ class Settings:
         ArgumentError: A value has the wrong type, is out of range, or contradicts another setting.
     """
 
-    table_name: str | None = _text(
+    table_name: str | None = text(
         None, r"[A-Za-z0-9_.-]{3,255}", "the name of a table: 3 to 255 letters, digits, _, - and ."
     )
     partition_key: str = _setting(
@@ -147,7 +152,7 @@ class Settings:
     )
     function_timeout_seconds: int = _number(60, 10, 900, "seconds")
     sweeper_timeout_seconds: int = _number(60, 10, 900, "seconds")
-    memory_mb: int = _number(1024, 128, 10_240, "MB")
+    memory_mb: int = _number(1024, 512, 10_240, "MB")
     batch_size: int = _number(1_000, 1, 10_000, "messages")
     batch_window_seconds: int = _number(1, 0, 300, "seconds")
     max_concurrency: int | None = _number(None, 2, 1_000, "concurrent invocations")
@@ -161,7 +166,7 @@ class Settings:
     max_receive_count: int = _number(5, 1, 1_000, "receives")
     queue_retention_days: int = _number(4, 1, 13, "days")
     dead_letter_retention_days: int = _number(14, 2, 14, "days")
-    resume: str = _text(
+    resume: str = text(
         "none",
         rf"none|all|({_WAITING})(,({_WAITING}))*",
         f"none, all, or some of {', '.join(RESUME_KINDS)} and ARNs of state machines and functions "
@@ -170,21 +175,21 @@ class Settings:
     default_timeout_seconds: int = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
     pending_timeout_seconds: int | None = _number(None, 1, _TEN_YEARS * _DAY, "seconds")
     retention_days: int = _number(30, 1, _TEN_YEARS, "days")
-    deletion_protection: bool = _flag(True)
+    deletion_protection: bool = flag(True)
     removal_policy: str = _choice("retain", "retain", "destroy")
     log_retention_days: int = _choice(30, *_LOG_RETENTION_DAYS)
     log_level: str = _choice("INFO", "DEBUG", "INFO")
     architecture: str = _choice("arm64", "arm64", "x86_64")
-    tracing: bool = _flag(False)
+    tracing: bool = flag(False)
     rollout: str = _choice("all_at_once", "all_at_once", "canary")
-    alarm_topic_arn: str | None = _text(
+    alarm_topic_arn: str | None = text(
         None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
     )
     failed_chains_threshold: int = _number(0, 0, 1_000_000, "failed chains")
     queue_age_threshold_seconds: int | None = _number(None, 60, 1_209_600, "seconds")
     monitoring: str = _choice("full", "full", "minimal")
-    notify_ok: bool = _flag(False)
-    service: str | None = _text(
+    notify_ok: bool = flag(False)
+    service: str | None = text(
         None, r"[A-Za-z0-9_-]{1,200}", "1 to 200 letters, digits, hyphens and underscores"
     )
 
@@ -269,24 +274,22 @@ class Settings:
         return self.retention_days * _DAY
 
     @classmethod
-    def from_context(cls, context: Mapping[str, object], *others: str) -> Settings:
+    def from_context(cls, context: Mapping[str, object]) -> Self:
         """Read the settings from a CDK context.
 
         Args:
             context: Names to values: text (`-c name=value`) or JSON (cdk.json). Other programs'
                 names are ignored.
-            others: Names of the caller's own settings, checked for misspellings too.
 
         Raises:
             ArgumentError: A value is invalid, or a name looks like a misspelt setting.
         """
         settings = {setting.name: setting for setting in fields(cls)}
-        known = (*settings, *others)
         for name in context:
             # Names with these signs are the CDK's own.
-            if name in known or any(sign in name for sign in ":@/"):
+            if name in settings or any(sign in name for sign in ":@/"):
                 continue
-            close = difflib.get_close_matches(name.replace("-", "_").lower(), known, 1, 0.8)
+            close = difflib.get_close_matches(name.replace("-", "_").lower(), settings, 1, 0.8)
             if close:
                 known_name = f"a known name: did you mean `{close[0]}`?"
                 raise ArgumentError(f"setting {name}", context[name], known_name)

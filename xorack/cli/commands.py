@@ -15,7 +15,6 @@ import click
 
 from xorack import __version__
 from xorack.cli import changes, dead_letters, failure_status, listing, screen
-from xorack.cli.among import candidates_in
 from xorack.cli.diff import diff
 from xorack.cli.error_messages import EXPECTED
 from xorack.cli.error_messages import explain as error_text
@@ -27,14 +26,16 @@ from xorack.cli.options import (
     among_option,
     json_option,
     root_option,
+    text_option,
     with_run,
     with_table,
 )
-from xorack.cli.wait import run_wait
+from xorack.cli.wait import run_wait, run_window
 from xorack.cli.watch import run_watch
 from xorack.cli.web import web
 from xorack.client.names import Candidate, names_of
 from xorack.core.errors import ArgumentError
+from xorack.ops.among import candidates_in
 from xorack.ops.run import Run
 from xorack.ops.snapshot import MAX_CHAINS
 from xorack.ops.status import read_status
@@ -163,7 +164,9 @@ def show(
     if root and among is None:
         raise click.UsageError("--root goes with --among")
     status = read_status(target.open()[0], tag)
-    names: dict[str, Candidate | None] = {}
+    names: dict[str, Candidate | None] = {
+        f"{unit:016x}": name for unit, name in status.partitions.items()
+    }
     if among is not None:
         names = names_of(status.outstanding, candidates_in(among), *(root or (tag,)))
     if as_json:
@@ -223,15 +226,16 @@ def watch(
     metavar="TIME",
     help="Give up after this time: seconds, or 30m, 2h, 1d; 0 polls once.  [default: never]",
 )
+@text_option("--window", metavar="RUN/LOG/WINDOW", help="A window over a log, instead of TAGs.")
 @json_option
 @with_table
 def wait(
     tags: tuple[str, ...],
     run: Run | None,
-    interval_seconds: float,
-    timeout_seconds: float,
+    window: str | None,
     as_json: bool,
     target: Target,
+    **seconds: float,
 ) -> int:
     """Wait until chains have ended, then print their counts.
 
@@ -244,12 +248,19 @@ def wait(
     error. Without --chains: until the run has a chain and none is unfinished. This is not exact,
     since messages that are still in the queue may create more chains.
 
-    Exit status: 0 if all are acked; 1 if one failed, or for an error; 3 after the time-out.
+    With --window: until the window is whole. Names the partitions that lag. LOG/WINDOW without
+    the run is looked for in the whole table.
+
+    Exit status: 0 if all are acked; 1 if one failed, for missing rows, or for an error; 3 after the
+    time-out.
     """
-    if not tags and run is None:
-        raise click.UsageError("Missing TAG or --run")
+    if bool(tags) + (run is not None) + (window is not None) != 1:
+        raise click.UsageError("Missing TAG or --run or --window, or more than one of them")
+    times = seconds["interval_seconds"], seconds["timeout_seconds"]
+    if window is not None:
+        return run_window(target.open()[0], window, times, as_json=as_json)
     watcher = ChainWatcher(target.open()[0], tags, limit=1, run=run)
-    return run_wait(watcher, interval_seconds, timeout_seconds, as_json=as_json)
+    return run_wait(watcher, *times, as_json=as_json)
 
 
 for _command in (

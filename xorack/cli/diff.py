@@ -244,7 +244,8 @@ def _compare(names: tuple[str, str], options: dict[str, Any]) -> tuple[DiffRepor
 def _compare_files(
     phase: _Phase, names: tuple[str, str], options: dict[str, Any]
 ) -> tuple[DiffReport, Result]:
-    from xorack.compare.engine import CompareOptions, connect, diff_files
+    from xorack.compare.engine import diff_files
+    from xorack.compare.options import CompareOptions, connect
 
     lists = ("ignore", "text", "ignore_case", "ignore_blanks")
     given = {name: options[name] for name in ("key", "values", "tolerance", "limit")}

@@ -7,7 +7,6 @@ from typing import TextIO
 import click
 
 from xorack.cli import screen
-from xorack.cli.among import candidates_in
 from xorack.cli.options import (
     Target,
     among_option,
@@ -17,6 +16,7 @@ from xorack.cli.options import (
     with_table,
 )
 from xorack.core.event import rfc3339
+from xorack.ops.among import candidates_in
 from xorack.ops.dead_letters import Selector
 from xorack.ops.explain import explain_run, names_in
 from xorack.ops.run import Run

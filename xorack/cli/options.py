@@ -13,10 +13,10 @@ import click
 
 from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.stack import StackOutputs, find_stack, open_table
 from xorack.core.errors import ArgumentError, StateError, shown
 from xorack.ops.redrive import Redrive
 from xorack.ops.run import Run
-from xorack.ops.stack import StackOutputs, find_stack, open_table
 
 __all__ = [
     "Duration",
@@ -85,7 +85,7 @@ class Target:
     def find_stack(self, alternative: str = "") -> StackOutputs:
         """Find the stack; an error names --stack, and the alternative to it."""
         try:
-            return find_stack(self.stack, self.client("cloudformation"))
+            return find_stack(self.stack, self.client)
         except StateError as error:
             raise click.ClickException(f"{error}: name yours with --stack{alternative}") from error
 
@@ -183,7 +183,10 @@ def with_stack(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --stack and --region to a command, as its argument ``target``."""
 
     @text_option(
-        "--stack", envvar="XORACK_STACK", default="xorack", help="The CloudFormation stack."
+        "--stack",
+        envvar="XORACK_STACK",
+        default="xorack",
+        help="The CloudFormation stack; or the prefix of its SSM parameters, or its queue's URL.",
     )
     @text_option("--region", help="The AWS region.  [default: from your AWS configuration]")
     @functools.wraps(command)

@@ -6,14 +6,16 @@ import math
 import time
 from collections.abc import Callable
 
+from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.cli import screen
 from xorack.cli.error_messages import explain
-from xorack.core.errors import UnavailableError
+from xorack.core.errors import StateError, UnavailableError
 from xorack.ops.run import ChainCounts, Run
 from xorack.ops.text import plural, printable
 from xorack.ops.watch import ChainWatcher, WatchUpdate
 
-__all__ = ["exit_status", "poll_to_end", "print_summary", "run_wait", "say_retrying", "summary"]
+__all__ = ["exit_status", "poll_to_end", "print_summary", "run_wait", "run_window", "say_retrying"]
+__all__ += ["summary"]
 
 _TIMED_OUT = 3
 _PAUSE = 9
@@ -40,6 +42,47 @@ def run_wait(
     print_summary(update, as_json=as_json)
     if not update.done:
         screen.say("timed out", error=True)
+    return exit_status(update)
+
+
+def run_window(
+    store: DynamoDBStore, window: str, times: tuple[float, float], *, as_json: bool
+) -> int:
+    """Wait until a window is whole, say which partitions lag, and return the exit status.
+
+    `times` are the least seconds between polls, and those until it gives up.
+    """
+    interval_seconds, timeout_seconds = times
+    give_up = time.monotonic() + timeout_seconds
+    tags = [window]
+    while window.count("/") < 2:
+        found = (chain.tag for chain in store.scan(lambda _: None))
+        tags = sorted(tag for tag in found if tag.partition("/")[2] == window)
+        if tags or time.monotonic() >= give_up:
+            break
+        time.sleep(max(0.0, min(interval_seconds * _PAUSE, give_up - time.monotonic())))
+    if len(tags) > 1:
+        some = ", ".join(map(printable, tags))
+        raise StateError(f"window: {window!r}, expected one with its run, such as {some}")
+    if not tags:
+        screen.say(f"{printable(window)} is not open", error=True)
+        return _TIMED_OUT
+    watcher, left = ChainWatcher(store, tags, 1), give_up - time.monotonic()
+    update = poll_to_end(watcher, interval_seconds, lambda _, error: say_retrying(error), left)
+    if not (update.ended or update.snapshot.chains):
+        screen.say(f"{printable(window)} is not open", error=True)
+    for status in (*update.ended, *update.snapshot.chains):
+        lagging = sorted(status.partitions.get(unit, f"{unit:016x}") for unit in status.outstanding)
+        if as_json:
+            screen.print_json({**status.to_json(), "lagging": lagging})
+        else:
+            more = f", {status.outstanding_note}" if status.outstanding_note else ""
+            which = "whole" if status.chain.status == "acked" else f"{', '.join(lagging)}{more} lag"
+            screen.say(printable(f"{tags[0]}: {which}"))
+            if status.note_text:
+                screen.say(printable(status.note_text), error=True)
+        if not status.chain.final and (status.note or {}).get("missing_count"):
+            return 1
     return exit_status(update)
 
 

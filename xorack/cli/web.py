@@ -14,18 +14,19 @@ from typing import Any, TextIO
 
 import click
 
+from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
-from xorack.cli.among import candidates_in
 from xorack.cli.error_messages import explain
 from xorack.cli.local import local, local_environ
 from xorack.cli.options import Target, among_option, text_option, with_table
 from xorack.client.names import Candidate, names_of
 from xorack.core.errors import NotRunningError
 from xorack.local import background
+from xorack.ops.among import candidates_in
 from xorack.ops.status import ChainStatus
 from xorack.web.page.pages import Names
 from xorack.web.page.server import WebServer
-from xorack.web.page.site import DeadLetters, Site
+from xorack.web.page.site import DeadLetters, Naming, Site
 
 __all__ = ["web"]
 
@@ -105,13 +106,14 @@ def local_web(page: Callable[..., int]) -> int:
 def _serve(
     port: int,
     opens: bool | None,
-    candidates: Sequence[Candidate],
+    candidates: list[Candidate],
     target: Target,
     *queues: str | None,
     has_ended: Callable[[], bool] | None = None,
 ) -> int:
     """Serve the page until Ctrl-C, or until what it shows has ended."""
-    store, _ = target.open()
+    store, bus = target.open()
+    events = target.client("events") if bus else None
     letters = None
     if target.table is None or any(queues):
         letters = DeadLetters(target.dead_letters(*queues))
@@ -120,8 +122,8 @@ def _serve(
         "xorack local" if has_ended else title,
         store,
         letters,
-        names=_names_among(candidates),
-        name_lists=len(candidates) <= _FEW,
+        naming=Naming(_names_among(candidates), len(candidates) <= _FEW, candidates),
+        publisher=EventBus(bus, events, find_table=store.table.find_arn) if bus else None,
         explain=explain,
     )
     try:
@@ -175,13 +177,13 @@ def _names_among(candidates: Sequence[Candidate]) -> Names:
     """Return a function that names the outstanding units of a chain, and keeps what it found."""
 
     @functools.lru_cache(maxsize=_CHAINS_KEPT)
-    def find(tag: str, units: tuple[int, ...]) -> Mapping[int, str]:
+    def find(tag: str, units: tuple[int, ...], tried: int) -> Mapping[int, str]:
         found = names_of(units, candidates, tag)
         return {int(i, 16): screen.unit_name(n) for i, n in found.items() if n is not None}
 
     def names(status: ChainStatus) -> Mapping[int, str]:
         if not candidates or status.chain.status == "acked":
-            return {}
-        return find(status.chain.tag, tuple(status.outstanding))
+            return status.partitions
+        return find(status.chain.tag, tuple(status.outstanding), len(candidates))
 
     return names

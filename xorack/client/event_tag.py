@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -34,8 +35,10 @@ def event_tag(event: Mapping[str, Any]) -> str:
         ArgumentError: The event is of none of these kinds, or has several records.
     """
     for layer in reversed(list(layers(event))):
-        if tag := _tag(layer):
-            return _shortened(tag)
+        # What only looks like an event names nothing: its sender may put anything into a body.
+        with suppress(KeyError, TypeError, AttributeError, UnicodeEncodeError):
+            if tag := _tag(layer):
+                return _shortened(tag)
     raise ArgumentError("event", event, "one event or record of S3, SNS, SQS or EventBridge")
 
 

@@ -21,7 +21,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from datetime import timedelta
 from typing import Any, get_args
 
-from xorack.aws.client import PerProcess
+from xorack.aws.client import PerProcess, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send
 from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey
@@ -146,6 +146,24 @@ class Tracker:
             self.client = PerProcess(lambda: queue_client(self.queue_url))
         self.keys = Keys(token_key)
 
+    @classmethod
+    def find(cls, acker: str, **options: Any) -> Tracker:
+        """Make a tracker for a deployed acker, whose queue one call of AWS finds.
+
+        Args:
+            acker: The name of its stack, which takes `cloudformation:DescribeStacks`; or the prefix
+                of its SSM parameters, which begins with ``/`` and takes `ssm:GetParametersByPath`;
+                or the queue's URL, which takes no call.
+            **options: The attributes of a tracker.
+
+        Raises:
+            StateError: There is no such acker.
+        """
+        from xorack.aws.stack import find_stack
+
+        url = acker if "://" in acker else find_stack(acker, make_client).queue_url
+        return cls(url, **options)
+
     def start(
         self,
         tag: str,
@@ -261,7 +279,7 @@ class Tracker:
     ) -> None:
         token = self.keys.verified(token)
         content = {name: _told(name, value) for name, value in fields.items()}
-        text = "\0".join(str(value) for value in content.values() if value)
+        text = "\0".join(str(value) for value in content.values() if value not in (None, ()))
         digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         id = request_id or f"{op}-{token.unit:016x}-{digest}"
         self._send(*(Request(op, tag, id, **content) for tag in token.tags))

@@ -6,23 +6,22 @@ halves of their hashes: docs/adr/0049-files-on-duckdb.md.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from xorack.compare import texts
-from xorack.compare.columns import Limit, Matched, Names, Side, Tolerance, balanced, limits, match
+from xorack.compare.columns import Limit, Matched, Side, balanced, limits, match
 from xorack.compare.forms import FLOATS, TIMES, canonical_forms, is_nested, shown
 from xorack.compare.found import FileDifference, Found
 from xorack.compare.inputs import Input, ReadOptions, open_inputs
 from xorack.compare.messages import one_line, reading
+from xorack.compare.options import CompareOptions
 from xorack.compare.report import Counts, by_rows
 from xorack.compare.texts import Column, quoted
 from xorack.core.errors import ArgumentError, StateError
 
-__all__ = ["CompareOptions", "Comparison", "connect", "diff_files"]
+__all__ = ["Comparison", "diff_files"]
 
 _BUCKETS = 1 << 16
 _SAMPLE_ROWS = 2048
@@ -36,31 +35,6 @@ _MANY = 0.5
 """The share of rows in buckets that differ from which all rows are joined."""
 
 
-@dataclass(frozen=True)
-class CompareOptions:
-    """What is compared, and how; see `xorack.spark.diff`.
-
-    Attributes:
-        key: The columns that say which rows belong together; None for whole rows.
-        values: The columns to compare.
-        ignore: Columns to leave out.
-        tolerance: The largest difference of equal values, of all columns or by name.
-        text: Columns that are compared as text.
-        ignore_case: Columns whose text is compared without case; ``*`` for all.
-        ignore_blanks: Columns whose text is compared without blanks at the ends.
-        limit: How many rows of each kind to fetch.
-    """
-
-    key: Names | None
-    values: Names | None = None
-    ignore: Names = ()
-    tolerance: Tolerance = None
-    text: Sequence[str] = ()
-    ignore_case: Sequence[str] = ()
-    ignore_blanks: Sequence[str] = ()
-    limit: int = 10
-
-
 class _Value(NamedTuple):
     """A compared column: its names and forms on both sides, and its tolerance."""
 
@@ -69,27 +43,6 @@ class _Value(NamedTuple):
     is_nested: bool
     limit: Limit | None = None
     is_date: bool = False
-
-
-@contextmanager
-def connect(memory: str | None = None) -> Iterator[Any]:
-    """Open DuckDB in memory; what does not fit goes to a folder that is removed at the end.
-
-    Raises:
-        ImportError: DuckDB is missing.
-        ArgumentError: The memory is no size.
-    """
-    import duckdb
-
-    with tempfile.TemporaryDirectory(prefix="xorack-", ignore_cleanup_errors=True) as folder:
-        settings: dict[str, Any] = {"temp_directory": folder, "preserve_insertion_order": False}
-        with duckdb.connect(config=settings) as con:
-            if memory is not None:
-                try:
-                    con.execute(f"SET memory_limit = '{memory.replace(chr(39), '')}'")
-                except duckdb.Error as error:
-                    raise ArgumentError("memory", memory, "a size such as 2GB") from error
-            yield con
 
 
 def _or(parts: Sequence[str]) -> str:

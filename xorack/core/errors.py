@@ -11,6 +11,7 @@ The six errors of the npm packages ``ack`` and ``xor-ack-dynamodb`` keep their n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,12 @@ __all__ = [
 
 _SHOWN = 80
 """Most characters of an invalid value in an error message."""
+_TOKEN = re.compile(r"""((?:step_functions|lambda)[\\"]*\s*:\s*[\\"]+)[^\\"]+""")
+
+
+def without_tokens(text: str) -> str:
+    """Return text without the tokens of `resume`, secrets, as far as it looks like JSON."""
+    return _TOKEN.sub(r"\1...", text)
 
 
 def shown(value: object) -> str:
@@ -52,6 +59,7 @@ def shown(value: object) -> str:
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     if isinstance(value, (str, bytes)):
         value = value[: _SHOWN + 1]
+        value = without_tokens(value) if isinstance(value, str) else value
     try:
         text = ascii(value)
     except (RecursionError, ValueError):

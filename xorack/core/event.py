@@ -61,7 +61,8 @@ def event_id(chain: Chain) -> str:
 def outstanding_units(chain: Chain) -> int | None:
     """Return the number of outstanding units; None if the chain's counts do not tell it."""
     left = chain.started - chain.finished
-    return left if chain.started > 0 and left >= 0 else None
+    told = left > 0 or (left == 0 and not any(chain.stamp))
+    return left if chain.started > 0 and told else None
 
 
 def outstanding_of(chain: Chain) -> Outstanding:

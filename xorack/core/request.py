@@ -118,7 +118,8 @@ def _checked(op: str, fields: Mapping[str, Any], checks: Mapping[str, Check]) ->
                 values[name] = checks[name](name, value)
             elif name != "op":
                 expected = f"no such field: {op} has {', '.join(sorted(('op', *allowed)))}"
-                raise ArgumentError(shown(name)[1:-1], value, expected)
+                what = "a token" if name in RESUME_KINDS else value  # a secret also here
+                raise ArgumentError(shown(name)[1:-1], what, expected)
         except ArgumentError as error:
             problems.append(error)
     if problems:

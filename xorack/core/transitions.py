@@ -256,11 +256,12 @@ def apply(
 
 
 def order_of(requests: Sequence[Request]) -> list[int]:
-    """Return the positions of requests in the order of their effect: creates, fails, the rest.
+    """Return the positions of requests in the order of their effect: creates, notes, fails, others.
 
-    A create decides the length of stamps. A fail must not come after the stamp that ends the chain.
+    A create decides the length of stamps. A fail must not come after the stamp that ends the chain,
+    and a note not after the fail.
     """
-    first = ("create", "fail")
+    first = ("create", "note", "fail")
     ranks = [first.index(r.op) if r.op in first else len(first) for r in requests]
     return sorted(range(len(requests)), key=ranks.__getitem__)
 

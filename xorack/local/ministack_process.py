@@ -5,13 +5,14 @@ this package. The parent holds the other end of standard input. When the parent 
 closes; then this process removes its directory and kills its group, Lambda workers included. A
 parent that sends a line first lets it run on. It holds a lock on its file `running` until it ends.
 
-Four changes to ministack, tested in tests/e2e:
+Five changes to ministack, tested in tests/e2e:
 
 * An event source mapping delivers batches of the template's size, after the template's window.
   ministack delivers at most ten messages at a time, at once.
 * `GET /_xorack/usage` returns counters of DynamoDB writes, of messages by queue, and of invocations
   and their errors by function. They count calls as they arrive, so the demo's figures do not
   depend on the code under test.
+* Parameters are numbers in an event source mapping. ministack keeps their text, and never polls.
 * A template may hold saved queries of CloudWatch Logs Insights. ministack rejects such a template.
 * CloudFormation creates composite alarms, and alarms on expressions. Nothing evaluates these, so
   their state changes by SetAlarmState only. ministack rejects templates that have either.
@@ -109,6 +110,17 @@ def _accept_queries(provisioners: Ministack) -> None:
         "create": create,
         "delete": lambda physical_id, properties: None,
     }
+
+
+def _read_numbers(provisioners: Ministack) -> None:
+    def read(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: read(value) for name, value in part.items()}
+        return int(part) if isinstance(part, str) and part.isdecimal() else part
+
+    handler = provisioners._RESOURCE_HANDLERS["AWS::Lambda::EventSourceMapping"]
+    create = handler["create"]
+    handler["create"] = lambda name, properties, *rest: create(name, read(properties), *rest)
 
 
 def _complete_alarms(cloudwatch: Ministack, provisioners: Ministack) -> None:
@@ -240,6 +252,7 @@ def main() -> None:
     provisioners: Ministack = importlib.import_module(f"{cloudformation}.provisioners")
     _correct_batches(sqs, functions)
     _accept_queries(provisioners)
+    _read_numbers(provisioners)
     _count_invocations(functions)
     _complete_alarms(cloudwatch, provisioners)
     ministack.app = _extend(ministack.app, events)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from xorack.core.errors import without_tokens
 from xorack.ops.text import printable
 
 __all__ = ["body_lines", "decode", "value_line"]
@@ -35,6 +36,7 @@ def body_lines(text: str, most: int = _LINES) -> list[str]:
     """
     content = decode(text)
     if not isinstance(content, dict):
+        text = without_tokens(text)
         left = len(text) - _TEXT
         more = [f"… and {left:,} more characters"] if left > 0 else []
         return [printable(line) for line in text[:_TEXT].split("\n", most)[:most]] + more
@@ -68,7 +70,7 @@ def _short(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [_short(item) for item in value]
     if isinstance(value, str):
-        return _cut(value, _SHORT.get(name, _CHARACTERS))
+        return _cut(without_tokens(value), _SHORT.get(name, _CHARACTERS))
     return value
 
 

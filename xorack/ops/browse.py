@@ -7,7 +7,8 @@ is read for each page, and a position leads to the next part.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from xorack.aws.clock import milliseconds
@@ -26,6 +27,7 @@ SHOWN = 50
 """Most chains of a page."""
 SEARCHED = 5_000
 """Most items that are read for a page; chains of 2 KB make 10 MB, or 1,250 read units."""
+_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class ChainPage:
         event_pending: Number of finished chains with a pending event, of those found.
         invalid: One error for each item that is not a chain.
         causes: The failed chains that were found, by run and reason.
+        hour: How many of the chains found were ``created``, ``acked`` and ``failed`` in the last
+            hour; empty if none.
     """
 
     at: int
@@ -73,6 +77,7 @@ class ChainPage:
     event_pending: int = 0
     invalid: tuple[NotAChainError, ...] = ()
     causes: tuple[Cause, ...] = ()
+    hour: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_chains(
@@ -124,7 +129,17 @@ def read_chains(
         event_pending=sum(one.chain.event_pending for one in found.values()),
         invalid=tuple(invalid.values()),
         causes=tuple(causes([*found.values()]) if counts["failed"] else ()),
+        hour=_last_hour(found.values(), at),
     )
+
+
+def _last_hour(chains: Iterable[ChainStatus], at: int) -> dict[str, int]:
+    counts = {"created": 0, "acked": 0, "failed": 0}
+    for chain in (status.chain for status in chains):
+        counts["created"] += (chain.created_at or 0) > at - _HOUR_MS
+        if chain.status in counts:
+            counts[chain.status] += (chain.ended_at or 0) > at - _HOUR_MS
+    return counts if any(counts.values()) else {}
 
 
 def _order(status: ChainStatus) -> tuple[Any, ...]:

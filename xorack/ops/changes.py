@@ -74,7 +74,7 @@ def change_chain(
         TagNotFound: The chain does not exist.
         StaleLocalData: Others kept writing the chain until the retries were spent.
     """
-    tag = request.tag
+    store, tag = store.whole(), request.tag
     writer = ChainWriter(store, limits=Limits(retention_ms=store.retention_ms))
     chain, (outcome,) = writer.apply(tag, [request], must_exist=True)
     if chain is None:

@@ -14,6 +14,7 @@ from xorack.core.event import noted_units, outstanding_of, rfc3339
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
+from xorack.core.windows import partition_names
 from xorack.ops.text import plural
 
 if TYPE_CHECKING:
@@ -91,6 +92,11 @@ class ChainStatus:
         return json.loads(self.chain.detail) if self.chain.detail else None
 
     @property
+    def partitions(self) -> dict[int, str]:
+        """The partitions of a window over a log, by their units; none of another chain."""
+        return partition_names(self.chain.tag, self.detail or {})
+
+    @property
     def note(self) -> dict[str, Any] | None:
         """What a sender found out: ``text``, ``missing``, ``missing_count``; None if nothing."""
         return json.loads(self.chain.note) if self.chain.note else None
@@ -147,7 +153,6 @@ class ChainStatus:
             "repeated": chain.repeated,
             "late": chain.late,
             "last_late_at": rfc3339(chain.last_late_at),
-            "resume": next(iter(json.loads(chain.resume or "{}")), None),
             "resume_pending": chain.resume_pending,
             "resumed_at": rfc3339(chain.resumed_at),
             "refused_at": rfc3339(chain.refused_at),

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from xorack.spark.rows import TrackedRows as TrackedRows
     from xorack.spark.shipping import ship as ship
     from xorack.spark.tracking import Tracking as Tracking
+    from xorack.spark.windows import Windows as Windows
+    from xorack.spark.windows_ends import kafka_ends as kafka_ends
+    from xorack.spark.windows_ledger import Window as Window
+    from xorack.spark.windows_ledger import WindowStatus as WindowStatus
 
 _HOMES = {
     "Audit": "xorack.spark.auditing",
@@ -37,7 +41,11 @@ _HOMES = {
     "Report": "xorack.spark.rows",
     "TrackedRows": "xorack.spark.rows",
     "Tracking": "xorack.spark.tracking",
+    "Window": "xorack.spark.windows_ledger",
+    "WindowStatus": "xorack.spark.windows_ledger",
+    "Windows": "xorack.spark.windows",
     "diff": "xorack.spark._diff.difference",
+    "kafka_ends": "xorack.spark.windows_ends",
     "ship": "xorack.spark.shipping",
 }
 

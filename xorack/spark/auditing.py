@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import as_list, open_output, per_chain, total
 from xorack.spark.finishing import line_of
-from xorack.spark.folding import SUMS
+from xorack.spark.grouping import compare_chains
+from xorack.spark.messages import plain_errors
 from xorack.spark.missing import MissingRows, resolve
 from xorack.spark.record import summary_in
 from xorack.spark.units import has_columns
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
-    from xorack.spark.names import Rows
-    from xorack.spark.record import Line
+    from xorack.spark.run import Rows
 
 __all__ = ["Audit", "audit"]
 
@@ -108,7 +107,9 @@ def audit(rows: Rows, table: Output | Sequence[Output]) -> Audit:
         verdict = "agree" if totals == summary.totals else "undecided"
         chains = {verdict: summary.chains} if summary.chains else {}
         return Audit(rows.name, summary.count, totals.count, chains, None, rows, outputs)
-    compared = _compared(rows, line, outputs)
+    held = per_chain(rows, outputs)
+    assert held is not None
+    compared = compare_chains(rows.record.chains(line), held).drop("lost_xor", "lost_sum")
     with plain_errors():
         counts = (
             compared.groupBy("verdict")
@@ -119,33 +120,3 @@ def audit(rows: Rows, table: Output | Sequence[Output]) -> Audit:
     found = sum(row["units"] for row in counts)
     differing = compared.where("verdict <> 'agree'")
     return Audit(rows.name, summary.count, found, chains, differing, rows, outputs)
-
-
-def _compared(rows: Rows, line: Line, outputs: Sequence[DataFrame]) -> DataFrame:
-    """Give each chain its verdict."""
-    held = per_chain(rows, outputs)
-    assert held is not None
-    sides = {"started": rows.record.chains(line), "found": held}
-    started, found = (
-        frame.select(
-            "tag",
-            F.col("count").alias(side),
-            F.struct(*SUMS).alias(f"{side}_sums"),
-        )
-        for side, frame in sides.items()
-    )
-    numbers = started.join(found, "tag", "full_outer").fillna(0, ["found"])
-    verdict = (
-        F.when(F.col("started").isNull(), "unknown")
-        .when(F.expr("found = started AND (found = 0 OR found_sums = started_sums)"), "agree")
-        .when(F.col("found") == 0, "missing")
-        .when(F.expr("found < started"), "short")
-        .when(F.expr("found > started"), "surplus")
-        .otherwise("other")
-    )
-    return numbers.select(
-        "tag",
-        verdict.alias("verdict"),
-        F.coalesce("started", F.lit(0)).alias("started"),
-        "found",
-    )

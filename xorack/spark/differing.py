@@ -1,33 +1,55 @@
-"""What an error says of an output that differs: which rows, why, and how to have all of them."""
+"""What is said of an output that differs: by the error, and by notes on its chains."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from xorack.core.errors import OutputDiffersError
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from xorack.core.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing import MissingRows, resolve
+from xorack.spark.starting import request_id
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from xorack.spark.evidence import Output, Proof
-    from xorack.spark.names import Rows
+    from xorack.spark.run import Rows
 
-__all__ = ["output_differs"]
+__all__ = ["find", "named_units", "notes", "output_differs", "with_ids"]
 
 _NAMED = 100
-"""Rows that an error names."""
+"""Rows that an error names, and ids that a note may have."""
+_WHY = 200
+"""Characters of the reason that a note has: a note has 1,024 bytes."""
+
+
+def find(rows: Rows, proof: Proof, started: int, source: DataFrame) -> MissingRows | None:
+    """Compare an output with what the job read; None if the output cannot be read.
+
+    Raises:
+        ColumnsError: Columns or values are unsuitable.
+        OutputDiffersError: They cannot be compared.
+    """
+    numbers = started, proof.totals.count
+    try:
+        return resolve(rows, source, proof.outputs, numbers) if proof.outputs else None
+    except ColumnsError:
+        raise
+    except Exception as problem:
+        raise OutputDiffersError(rows.name, *numbers, (), "", _unknown(problem)) from problem
 
 
 def output_differs(
     rows: Rows,
     proof: Proof,
     started: int,
-    source: tuple[Output, DataFrame],
-    chains: Sequence[str] = (),
-    differing: str = "",
+    source: tuple[Output, MissingRows | None],
+    chains: tuple[Sequence[str], str] = ((), ""),
 ) -> OutputDiffersError:
     """Make the error of an output that differs, with the rows that it lacks.
 
@@ -35,29 +57,31 @@ def output_differs(
         rows: The rows that finish.
         proof: The evidence of the output.
         started: How many units were started.
-        source: What the job read, as it was given and as a frame.
-        chains: Some of the chains that differ.
-        differing: How many chains differ.
+        source: What the job read, as it was given, and what `find` found.
+        chains: Some of the chains that differ, and how many differ.
     """
-    numbers = started, proof.totals.count
-    if not proof.outputs:
-        return OutputDiffersError(rows.name, *numbers, chains, differing)
+    first = rows.name, started, proof.totals.count, *chains
+    given, found = source
+    if found is None:
+        return OutputDiffersError(*first)
     try:
-        found = resolve(rows, source[1], proof.outputs, numbers)
         missing, why = found.looked.rows, found.explain().sentence
         report = [*filter(None, [*_causes(rows, proof, found), why]), str(found)]
         report += _examples(rows, missing, "missing")
         report += _examples(rows, found.looked.doubled, "doubled")
     except Exception as problem:  # noqa: BLE001 - that it differs is known, and is told
-        report = [f"which rows differ could not be found: {one_line(problem)}"]
-        return OutputDiffersError(rows.name, *numbers, chains, differing, report)
+        return OutputDiffersError(*first, _unknown(problem))
     if rows.batch_id is None:
         report.append(f"as a frame: {rows.name}.audit({_text(proof.given, 'written')})"
-                      f".missing_rows({_text(source[0], 'rows')})")  # fmt: skip
-    error = OutputDiffersError(rows.name, *numbers, chains, differing, report)
+                      f".missing_rows({_text(given, 'rows')})")  # fmt: skip
+    error = OutputDiffersError(*first, report)
     error.missing = [_values(rows, row) for row in missing[:_NAMED]]
     error.why, error.found = why, found
     return error
+
+
+def _unknown(problem: Exception) -> list[str]:
+    return [f"which rows differ could not be found: {one_line(problem)}"]
 
 
 def _causes(rows: Rows, proof: Proof, found: MissingRows) -> Iterable[str]:
@@ -92,3 +116,63 @@ def _text(given: Any, otherwise: str) -> str:
     if all(isinstance(one, str) for one in several):
         return repr(given if isinstance(given, str) else list(given))
     return otherwise
+
+
+def named_units(found: Sequence[DataFrame]) -> DataFrame:
+    """Return ``tag``, ``n``, and up to 100 ids in hexadecimal as ``ids``, of units of chains.
+
+    Args:
+        found: Units: see `xorack.spark.grouping.Differing`.
+    """
+    chain = Window.partitionBy("xorack_tag_")
+    place = F.row_number().over(chain.orderBy("xorack_unit_"))
+    units = reduce(lambda one, other: one.union(other), found)
+    placed = units.withColumns({"place": place, "n": F.count("xorack_unit_").over(chain)})
+    ids = F.array_sort(F.collect_list(_hex("xorack_unit_"))).alias("ids")
+    some = placed.where(f"place <= {_NAMED}")
+    return some.groupBy(F.col("xorack_tag_").alias("tag"), "n").agg(ids)
+
+
+def with_ids(chains: DataFrame, found: Sequence[DataFrame]) -> DataFrame:
+    """Add the ids that chains lack. One that lacks a single unit names it by its sums.
+
+    Args:
+        chains: See `xorack.spark.grouping.compare_chains`.
+        found: As for `named_units`.
+    """
+    one = F.expr("started - found = 1 AND lost_xor <> 0 AND lost_sum = shiftright(lost_xor, 32)")
+    alone = F.when(one, F.array(_hex("lost_xor")))
+    if not found:
+        return chains.withColumn("ids", alone)
+    joined = chains.join(named_units(found).drop("n"), "tag", "left")
+    return joined.withColumn("ids", F.coalesce("ids", alone))
+
+
+def _hex(name: str) -> Column:
+    return F.lower(F.lpad(F.hex(name), 16, "0"))
+
+
+def notes(rows: Rows, chains: DataFrame, why: str = "") -> DataFrame:
+    """Return the requests that note on chains what is missing, and why.
+
+    Args:
+        rows: The rows.
+        chains: ``tag``, ``state``, ``started``, ``found`` and ``ids`` of the chains.
+        why: What the missing rows have in common.
+    """
+    lost = F.col("started") - F.col("found")
+    number = F.format_string("%,d", F.abs(lost))
+    of = F.concat(number, F.lit(" of "), F.format_string("%,d", "started"), F.lit(" units of "))
+    where = F.when(F.col("state") == "lacking", " were not in what the job read")
+    text = (
+        F.when(lost > 0, F.concat(of, F.lit(rows.name), where.otherwise(" are not in the output")))
+        .when(lost < 0, F.concat(F.lit("the output has too many units: "), number))
+        .otherwise("the output has as many units as were started, but others")
+    )
+    if why:
+        text = F.concat(text, F.when(where.isNull(), F.lit(f"; {why[:_WHY]}")).otherwise(""))
+    noted = chains.select("tag", text.alias("text"), F.col("ids").alias("missing"), lost.alias("n"))
+    digest = noted.withColumn("digest", F.xxhash64("text", "missing"))
+    id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), _hex("digest")).alias("id")
+    count = F.when(F.col("n") > 0, F.col("n")).alias("missing_count")
+    return digest.select(F.lit("note").alias("op"), "tag", id, "text", "missing", count)

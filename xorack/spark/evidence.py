@@ -11,17 +11,16 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
-from xorack.spark.errors import plain_errors
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, of_units, together
-from xorack.spark.messages import one_line
+from xorack.spark.messages import one_line, plain_errors
 from xorack.spark.storage import Stored, files_of, folders, names_of, reads_plainly
 from xorack.spark.units import column_named, has_columns, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from xorack.spark.names import Rows
     from xorack.spark.record import Line
+    from xorack.spark.run import Rows
     from xorack.spark.storage import Files
 
 __all__ = [

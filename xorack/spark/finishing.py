@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import reduce
-from operator import xor
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
-from xorack.spark.differing import output_differs
+from xorack.spark.differing import find, named_units, output_differs, with_ids
 from xorack.spark.evidence import open_output, per_chain, unit_of
-from xorack.spark.folding import SUMS, Totals, fold_units, folding, of_units, summarize
-from xorack.spark.notes import missing_units, of_found
+from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
+from xorack.spark.grouping import compare_chains
+from xorack.spark.missing import resolve
 from xorack.spark.record import summary_in
 from xorack.spark.starting import keep_record, request_id
 
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
-    from xorack.spark.missing import MissingRows
-    from xorack.spark.names import Rows
     from xorack.spark.record import Line
+    from xorack.spark.run import Rows
 
 __all__ = ["Settled", "advance", "finish", "line_of", "settle"]
 
@@ -39,7 +37,7 @@ class Settled(NamedTuple):
         chains: How many these are.
         units: Their units.
         missing: The units that were started and that the input lacked.
-        notes: The notes for chains that do not finish, if any: see `missing_units`.
+        notes: The notes for chains that do not finish, if any: see `with_ids`.
         noted: How many these are.
         error: Why chains do not finish, unless the input lacked their units.
     """
@@ -99,7 +97,8 @@ def _settle_batch(rows: Rows, proof: Proof, given: Output | None, cache: _Cache)
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
     if proof.totals != summary.totals:
-        raise output_differs(rows, proof, summary.count, (given, frame))
+        found = find(rows, proof, summary.count, frame)
+        raise output_differs(rows, proof, summary.count, (given, found))
     return Settled(finished, summary.chains, summary.count)
 
 
@@ -110,7 +109,7 @@ def _fold(rows: Rows, frame: DataFrame) -> DataFrame:
 def _settle_run(
     rows: Rows, line: Line, proof: Proof, given: Output | None, cache: _Cache
 ) -> Settled:
-    """Compare an output with the record; chain by chain, if it differs."""
+    """Compare an output with the record; if it differs, with what the job read, and by chain."""
     summary = summary_in(line)
     started = rows.record.chains(line).where("count > 0").select("tag", *SUMS)
     if proof.totals == summary.totals:
@@ -119,105 +118,83 @@ def _settle_run(
     if given is None:
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, [_NO_ROWS])
     source = open_output(rows.tracking.spark, given)
-    written = per_chain(rows, proof.outputs)
-    verdicts = cache(_verdicts(started, _fold(rows, source), written))
-    with folding(rows.tracking.spark):
-        sums = {row["verdict"]: row for row in _sums(verdicts).collect()}
-    if written is None:
-        count, total = (sum(row[name] for row in sums.values()) for name in ("written", "sum"))
-        read = Totals(reduce(xor, (row["xor"] or 0 for row in sums.values()), 0), count, total)
+    found = find(rows, proof, summary.count, source)
+    net, held = found._differing.by_chain if found else None, per_chain(rows, proof.outputs)
+    if net is None or held is None:
         # Nothing tells the output's chains apart: all of them are as they were read, or none.
-        if proof.totals != read:
-            return _nothing_finishes(rows, proof, summary.count, (given, source), started)
-    differing = verdicts.where("verdict <> 'whole' AND started > 0")
-    notes = missing_units(rows, line, proof.outputs, source, differing)
-    whole, error = sums.get("whole"), None
+        held = cache(_fold(rows, source).join(started, "tag", "left_semi"))
+        if (found and not found._differing.agrees) or proof.totals != summarize(held).totals:
+            differ = output_differs(rows, proof, summary.count, (given, found))
+            return _nothing_finishes(rows, differ, started)
+        net = started.sparkSession.createDataFrame([], "tag string, net long")
+    chains = cache(_judged(compare_chains(started, held), net))
+    with folding(rows.tracking.spark):
+        sums = {row["state"]: row for row in _sums(chains).collect()}
+    units: list[DataFrame] = []
+    error: OutputDiffersError | None = None
     if differs := sums.get("differs"):
-        examples = verdicts.where("verdict = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
-        chains = [f"{one['tag']} ({one['written']:,} of {one['due']:,})" for one in examples]
+        examples = chains.where("state = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
+        texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in examples]
         number = f", and {differs['chains']:,} of {summary.chains:,} chains differ"
-        error = output_differs(rows, proof, summary.count, (given, source), chains, number)
-        if _names_all(error.found):
-            found = of_found(rows, error.found, started).select("tag", F.col("ids").alias("found"))
-            ids = F.when(F.col("verdict") == "differs", F.col("found"))
-            joined = notes.join(found, "tag", "left")
-            notes = joined.withColumn("ids", F.coalesce(ids, "ids")).drop("found")
-    lacking = [row for verdict, row in sums.items() if verdict == "lacking"]
+        error = output_differs(rows, proof, summary.count, (given, found), (texts, number))
+        units += [found._differing.units] if found else []
+    lacking = sums.get("lacking")
+    if lacking and line["keeps_units"]:
+        units.append(_gone(rows, line, source))
+    whole = sums.get("whole")
     return Settled(
-        started.join(verdicts.where("verdict = 'whole'"), "tag", "left_semi"),
+        started.join(chains.where("state = 'whole'"), "tag", "left_semi"),
         whole["chains"] if whole else 0,
         whole["started"] if whole else 0,
-        sum(row["started"] - row["written"] for row in lacking),
-        notes,
-        sum(row["chains"] for verdict, row in sums.items() if verdict != "whole"),
+        lacking["started"] - lacking["found"] if lacking else 0,
+        with_ids(chains.where("state <> 'whole' AND started > 0"), units),
+        sum(row["chains"] for state, row in sums.items() if state != "whole"),
         error,
     )
 
 
-def _nothing_finishes(
-    rows: Rows,
-    proof: Proof,
-    count: int,
-    source: tuple[Output, DataFrame],
-    started: DataFrame,
-) -> Settled:
+def _nothing_finishes(rows: Rows, error: OutputDiffersError, started: DataFrame) -> Settled:
     """Return notes for the chains of missing rows, where nothing else tells chains apart."""
-    error = output_differs(rows, proof, count, source)
-    if not _names_all(error.found):
+    found = error.found
+    if found is None or not 0 < found.missing == found.named:
         raise error
-    notes = of_found(rows, error.found, started)
-    return Settled(started, 0, 0, 0, notes, error.found.missing, error)
+    chains = named_units([found._differing.units]).join(
+        started.selectExpr("tag", "count AS started"), "tag"
+    )
+    state = F.lit("differs").alias("state")
+    noted = chains.select("tag", state, "started", F.expr("started - n AS found"), "ids")
+    return Settled(started, 0, 0, 0, noted, found.missing, error)
 
 
-def _names_all(found: MissingRows | None) -> bool:
-    return found is not None and 0 < found.missing == found.named
+def _gone(rows: Rows, line: Line, source: DataFrame) -> DataFrame:
+    """Return the units that the record keeps, and that the input lacks."""
+    kept = rows.record.units(line).toDF(*rows.chain, rows.unit_name)
+    there = source.select(unit_of(rows, source).alias(rows.unit_name))
+    return resolve(rows, kept, [there], (0, 0))._differing.units
 
 
-def _verdicts(started: DataFrame, read: DataFrame, written: DataFrame | None) -> DataFrame:
-    """Compare chains: what was started, what the job read, and what it wrote, if that is known.
+def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
+    """Add ``state``: ``whole``; ``lacking``, as the input lacked units; ``differs``.
+
+    Args:
+        chains: See `compare_chains`.
+        net: The chains in which the output is not what was read: see `Differing.by_chain`.
 
     Returns:
-        ``tag`` and ``verdict``: ``whole``; ``lacking``, as the input lacked units; ``differs``.
-        The counts ``started``, ``read`` and ``written``, and ``due``, what the job had to write.
-        ``xor`` and ``sum`` of what was written, and ``lost_xor`` and ``lost_sum`` of what is not.
+        The chains; ``due`` is what the job had to write.
     """
-    sides = {"started": started, "read": read, "written": written}
-    parts = [
-        frame.select("tag", F.struct(*SUMS).alias("sums"), F.lit(side).alias("side"))
-        for side, frame in sides.items()
-        if frame is not None
-    ]
-    united = reduce(lambda one, other: one.union(other), parts)
-    chains = united.groupBy("tag").pivot("side", list(sides)).agg(F.first("sums"))
-    if written is None:
-        is_started = F.col("started").isNotNull()
-        chains = chains.withColumn("written", F.when(is_started, F.col("read")))
-    # Rows of chains that failed at the start are in the input, and of no concern.
-    chains = chains.where("started IS NOT NULL OR written IS NOT NULL")
-    is_whole = F.col("written").eqNullSafe(F.col("started"))
-    # An input with other rows than those that were started lacks no units: it is a wrong input.
-    is_read = F.col("written").eqNullSafe(F.col("read")) & F.expr(
-        "coalesce(read.count, 0) < started.count AND coalesce(read.xor, 1) <> 0"
+    state = (
+        F.when(F.expr("verdict = 'agree'"), "whole")
+        .when(F.expr("net IS NULL AND verdict IN ('missing', 'short')"), "lacking")
+        .otherwise("differs")
     )
-    verdict = F.when(is_whole, "whole").when(is_read, "lacking").otherwise("differs")
-    zero = F.lit(0).cast("long")
-    counts = [F.coalesce(F.col(f"{side}.count"), zero).alias(side) for side in sides]
-    numbers = chains.select(
-        "tag",
-        verdict.alias("verdict"),
-        "written.xor",
-        F.coalesce("written.sum", zero).alias("sum"),
-        F.col("started.xor").bitwiseXOR(F.coalesce("written.xor", zero)).alias("lost_xor"),
-        (F.col("started.sum") - F.coalesce("written.sum", zero)).alias("lost_sum"),
-        *counts,
-    )
-    return numbers.withColumn("due", F.least("started", "read"))
+    due = F.expr("least(started, found + coalesce(net, 0)) AS due")
+    return chains.join(net, "tag", "left").select("*", state.alias("state"), due)
 
 
-def _sums(verdicts: DataFrame) -> DataFrame:
-    sums = [F.sum(side).alias(side) for side in ("started", "due", "written", "sum")]
-    chains, ids = F.count(F.lit(1)).alias("chains"), F.bit_xor("xor").alias("xor")
-    return verdicts.groupBy("verdict").agg(chains, ids, *sums)
+def _sums(chains: DataFrame) -> DataFrame:
+    sums = [F.sum(side).alias(side) for side in ("started", "found")]
+    return chains.groupBy("state").agg(F.count(F.lit(1)).alias("chains"), *sums)
 
 
 def finish(

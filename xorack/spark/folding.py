@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ColumnsError
-from xorack.spark.errors import plain_errors
+from xorack.spark.messages import plain_errors
 from xorack.spark.units import chain_columns, tag_column
 
 if TYPE_CHECKING:

@@ -1,25 +1,29 @@
-"""Comparisons of an output with a source, group by group of the columns that both have."""
+"""Comparisons of what was started with what is there: chain by chain, and group by group.
+
+The groups are those of the columns that a source and its outputs have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from xorack.spark.errors import plain_errors
 from xorack.spark.evidence import evidence_of, unit_of
-from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED
+from xorack.spark.folding import SUMS, of_units
+from xorack.spark.messages import plain_errors
+from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED, missing_units
 from xorack.spark.units import column_named, has_columns, tag_column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from xorack.spark.names import Rows
+    from xorack.spark.run import Rows
 
-__all__ = ["MOST_SOLVED", "SOLVED", "Differing", "Sums", "compare", "tags"]
+__all__ = ["MOST_SOLVED", "SOLVED", "Differing", "compare", "compare_chains"]
 
 MOST_SOLVED = 2_000
 """Units of a group that are brought together in a task."""
@@ -30,36 +34,6 @@ SOLVED = (
 """The groups whose missing units can be named, unless they have units too many as well."""
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
-_TOLERANCE = 1.5
-"""How much the number of units of some values may differ from that of the whole output."""
-_VALUES = 200
-"""Values of a column that tell whether it is one that the output was grouped by."""
-
-
-class Sums(NamedTuple):
-    """Sums over the groups that differ.
-
-    Attributes:
-        groups: Groups that lack units.
-        whole: Those of them that the output lacks entirely.
-        missing: Units that these groups lack.
-        named: Those of them that can be named.
-        surplus: Units that other groups have too many.
-        other: Groups that have as many units, but others.
-        replaced: The units of these groups.
-        net: Units of the source less units of the output.
-        found: Units of the output.
-    """
-
-    groups: int
-    whole: int
-    missing: int
-    named: int
-    surplus: int
-    other: int
-    replaced: int
-    net: int
-    found: int
 
 
 class Differing(NamedTuple):
@@ -67,21 +41,76 @@ class Differing(NamedTuple):
 
     Attributes:
         by: The columns that make the groups; those of the unit if the output has a row a unit.
-        source: The source with ``xorack_key_`` and ``xorack_unit_``.
-        groups: ``xorack_key_``, ``n`` (units of the source), ``found`` (units of the output),
-            ``lack`` (``n - found``) and ``difference``, the XOR of both. It is cached.
-        sums: Sums over them.
+        has_tags: Whether a group's rows are of one chain, whose tag it has.
+        source: The source with ``xorack_key_``, ``xorack_unit_`` and ``xorack_tag_``.
+        groups: ``xorack_key_``, ``tag``, ``n`` (units of the source), ``found`` (units of the
+            output), ``lack`` (``n - found``) and ``difference``, the XOR of both. It is cached.
+        sums: Sums over them, by the names of `_SUMS`.
     """
 
     by: tuple[str, ...]
+    has_tags: bool
     source: DataFrame
     groups: DataFrame
-    sums: Sums
+    sums: dict[str, int]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the output has the units of the source, all of them and no others."""
+        return not (self.sums["missing"] or self.sums["surplus"] or self.sums["other"])
+
+    @property
+    def by_chain(self) -> DataFrame | None:
+        """``tag`` and ``net``, the units that the output lacks, of the chains that differ.
+
+        None if the groups do not tell chains apart.
+        """
+        groups = self.groups.groupBy("tag").agg(F.sum("lack").alias("net"))
+        return groups if self.has_tags else None
+
+    @property
+    def units(self) -> DataFrame:
+        """``xorack_unit_`` and ``xorack_tag_`` of the missing rows that are named."""
+        groups = self.groups.where(f"n > 0 AND lack > 0 AND {SOLVED}").drop("tag")
+        columns = ("xorack_key_", "xorack_unit_", "xorack_tag_")
+        joined = self.source.select(*columns).join(groups, "xorack_key_")
+        alone = F.expr("found = 0 OR lack = 1 AND xorack_unit_ = difference")
+        rest = joined.withColumn("_known", F.when(alone, F.col("xorack_unit_")))
+        rest = rest.where(f"_known IS NOT NULL OR lack > 1 AND n <= {MOST_SOLVED}")
+        lists = rest.groupBy("xorack_key_", "_known").agg(
+            F.first("difference").alias("difference"),
+            F.first("lack").alias("lack"),
+            F.collect_list(F.struct("xorack_unit_", "xorack_tag_")).alias("members"),
+        )
+        return lists.mapInArrow(solve, "xorack_unit_ long, xorack_tag_ string")
 
 
-def tags(rows: Rows, frame: DataFrame) -> DataFrame:
-    """Add the column ``xorack_tag_``, of the chain of each row."""
-    return frame.withColumn("xorack_tag_", tag_column(frame, rows.prefix, rows.chain))
+def compare_chains(started: DataFrame, held: DataFrame) -> DataFrame:
+    """Compare chains: ``tag`` and the columns `SUMS` on both sides.
+
+    Returns:
+        ``tag`` and ``verdict``: ``agree``, ``missing``, ``short``, ``surplus``, ``other`` or
+        ``unknown``. The counts ``started`` and ``found``, and the ``lost_xor`` and ``lost_sum`` of
+        what is not there.
+    """
+    sides = (("a", started), ("b", held))
+    one, other = (frame.select("tag", F.struct(*SUMS).alias(side)) for side, frame in sides)
+    verdict = (
+        F.when(F.expr("a IS NULL"), "unknown")
+        .when(F.expr("a <=> b OR a.count = 0 AND coalesce(b.count, 0) = 0"), "agree")
+        .when(F.expr("coalesce(b.count, 0) = 0"), "missing")
+        .when(F.expr("b.count < a.count"), "short")
+        .when(F.expr("b.count > a.count"), "surplus")
+        .otherwise("other")
+    )
+    return one.join(other, "tag", "full_outer").select(
+        "tag",
+        verdict.alias("verdict"),
+        F.expr("coalesce(a.count, 0L) AS started"),
+        F.expr("coalesce(b.count, 0L) AS found"),
+        F.expr("a.xor ^ coalesce(b.xor, 0L) AS lost_xor"),
+        F.expr("a.sum - coalesce(b.sum, 0L) AS lost_sum"),
+    )
 
 
 def compare(
@@ -96,18 +125,22 @@ def compare(
     if by is not None:
         for frame in (source, *outputs):
             _ = [column_named(frame, name) for name in by]
-        return _compare(rows, source, outputs, by)
+        return _compare(rows, source, outputs, by, has_tags=False)
+    has_tags = all(has_columns(frame, rows.chain) for frame in outputs)
     if all(_has_units(rows, frame) for frame in outputs):
-        return _compare(rows, source, outputs, None)
+        return _compare(rows, source, outputs, None, has_tags)
     shared = _shared(rows, source, outputs)
-    result = _compare(rows, source, outputs, shared)
-    sums = result.sums
+    result = _compare(rows, source, outputs, shared, has_tags)
     # A sum or maximum that has the name of a column of the source makes groups that do not agree.
-    if shared and sums.surplus and sums.surplus * 2 >= sums.found:
-        proven = _grouped_by(rows, source, outputs, shared)
-        if proven != shared:
+    if shared and _is_mixed(result.sums):
+        proven = []
+        for name in shared:
             result.groups.unpersist()
-            return _compare(rows, source, outputs, proven)
+            result = _compare(rows, source, outputs, [name], has_tags=False)
+            proven += [] if _is_mixed(result.sums) else [name]
+        result.groups.unpersist()
+        has_tags = has_tags and not {*rows.chain} & ({*shared} - {*proven})
+        return _compare(rows, source, outputs, proven, has_tags)
     return result
 
 
@@ -124,8 +157,9 @@ def _started(rows: Rows, source: DataFrame) -> DataFrame:
     failed = rows.record.chains().where("count = 0").select(F.col("tag").alias("xorack_tag_"))
     if not failed.take(1):
         return source
-    tagged = tags(rows, source).join(F.broadcast(failed), "xorack_tag_", "left_anti")
-    return tagged.select(*source.columns)
+    tag = tag_column(source, rows.prefix, rows.chain)
+    tagged = source.withColumn("xorack_tag_", tag)
+    return tagged.join(F.broadcast(failed), "xorack_tag_", "left_anti").drop("xorack_tag_")
 
 
 def _shared(rows: Rows, source: DataFrame, outputs: Sequence[DataFrame]) -> list[str]:
@@ -159,93 +193,76 @@ def _key(frame: DataFrame, by: Sequence[str]) -> Column:
 
 
 def _compare(
-    rows: Rows, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str] | None
+    rows: Rows,
+    source: DataFrame,
+    outputs: Sequence[DataFrame],
+    by: Sequence[str] | None,
+    has_tags: bool,
 ) -> Differing:
-    """Compare by columns, or unit by unit."""
-    unit = unit_of(rows, source)
-    key = unit if by is None else _key(source, by)
-    keyed = source.withColumns({"xorack_key_": key, "xorack_unit_": unit})
-    none, one = F.lit(0).cast("long"), F.lit(1).cast("long")
-    sides = [
-        keyed.select(
-            "xorack_key_", F.col("xorack_unit_").alias("x"), one.alias("n"), none.alias("found")
-        )
-    ]
-    for frame in outputs:
-        xor, count, _ = evidence_of(rows, frame)
+    """Compare by columns and, if all have them, by those of the chain; or unit by unit."""
+
+    def keyed(frame: DataFrame, with_tag: bool) -> DataFrame:
         key = unit_of(rows, frame) if by is None else _key(frame, by)
-        sides.append(frame.select(key.alias("xorack_key_"), xor.alias("x"), none, count))
-    together = reduce(lambda a, b: a.union(b), sides).groupBy("xorack_key_")
-    sums = (F.sum("n").alias("n"), F.sum("found").alias("found"), F.bit_xor("x").alias("x"))
+        tag = tag_column(frame, rows.prefix, rows.chain) if with_tag else F.lit("")
+        return frame.withColumns({"xorack_key_": key, "xorack_tag_": tag})
+
+    tagged = keyed(source, with_tag=has_columns(source, rows.chain))
+    tagged = tagged.withColumn("xorack_unit_", unit_of(rows, source))
+    none, tag = F.lit(0).cast("long"), F.col("xorack_tag_") if has_tags else F.lit("")
+    x, n, sum_ = of_units(F.col("xorack_unit_"))
+    key = (F.col("xorack_key_"), tag.alias("tag"))
+    sides = [tagged.select(*key, x.alias("x"), n.alias("n"), none.alias("found"), sum_.alias("s"))]
+    for frame in outputs:
+        x, n, sum_ = evidence_of(rows, frame)
+        sides.append(keyed(frame, has_tags).select(*key, x, none, n, -sum_))
+    together = reduce(lambda a, b: a.union(b), sides).groupBy("xorack_key_", "tag")
     groups = (
-        together.agg(*sums)
+        together.agg(*(F.sum(name).alias(name) for name in ("n", "found", "s")), F.bit_xor("x"))
+        .toDF("xorack_key_", "tag", "n", "found", "s", "x")
         .selectExpr(
-            *("xorack_key_", "n", "coalesce(found, 0) AS found", "n - coalesce(found, 0) AS lack"),
-            "coalesce(x, 0) AS difference",
+            *("xorack_key_", "tag", "n", "coalesce(found, 0) AS found", "s"),
+            *("n - coalesce(found, 0) AS lack", "coalesce(x, 0) AS difference"),
         )
-        .where("lack <> 0 OR difference <> 0")
+        .where("lack <> 0 OR difference <> 0 OR s <> 0")
+        .drop("s")
         .persist()
     )
     with plain_errors():
-        totals = groups.agg(*map(F.expr, _SUMS)).first()
-    named = tuple(rows.unit) if by is None else tuple(by)
-    return Differing(named, keyed, groups, Sums(*(number or 0 for number in totals or ())))
+        totals = groups.agg(*map(F.expr, _SUMS.values())).first() or ()
+    sums = dict(zip(_SUMS, (number or 0 for number in totals), strict=True))
+    return Differing(tuple(rows.unit if by is None else by), has_tags, tagged, groups, sums)
 
 
-_SUMS = (
-    "count_if(lack > 0)",
-    "count_if(lack > 0 AND found = 0)",
-    "sum(if(lack > 0, lack, 0))",
-    f"sum(if(lack > 0 AND {SOLVED}, lack, 0))",
-    "sum(if(lack < 0, -lack, 0))",
-    "count_if(lack = 0)",
-    "sum(if(lack = 0, n, 0))",
-    "sum(lack)",
-    "sum(found)",
-)
+_SUMS = {
+    "whole": "count_if(lack > 0 AND found = 0)",
+    "missing": "sum(if(lack > 0, lack, 0))",
+    "named": f"sum(if(lack > 0 AND {SOLVED}, lack, 0))",
+    "surplus": "sum(if(lack < 0, -lack, 0))",
+    "other": "count_if(lack = 0)",
+    "replaced": "sum(if(lack = 0, n, 0))",
+    "net": "sum(lack)",
+    "found": "sum(found)",
+}
+"""Over the groups that differ: groups that the output lacks entirely, units that groups lack, those
+of them that can be named, units too many, groups of as many units but others, and their units."""
 
 
-def _grouped_by(
-    rows: Rows, source: DataFrame, outputs: Sequence[DataFrame], names: Sequence[str]
-) -> list[str]:
-    """Return the columns by which outputs were grouped, as far as some of their values show it.
+def _is_mixed(sums: Mapping[str, int]) -> bool:
+    """Tell whether units are in other groups than their own: as many lack as are too many."""
+    return sums["found"] > 0 and min(sums["missing"], sums["surplus"]) * 2 >= sums["found"]
 
-    All units of a value are then in the output's rows of this value: most of the sums agree, or
-    all have too few units, or about as many too many as the whole output has. One more pass over
-    source and output.
-    """
 
-    def each(frame: DataFrame, xor: Column, count: Column) -> DataFrame:
-        values = [_value(frame, name) for name in names]
-        parts = (
-            F.struct(F.lit(place).alias("at"), value.alias("value"))
-            for place, value in enumerate([*values, F.lit(0).cast("long")])
-        )
-        return frame.select(F.inline(F.array(*parts)), xor.alias("x"), count.alias("n"))
+def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the missing units of groups and their chains: see `Differing.units`."""
+    import pyarrow as pa
 
-    sums = (F.bit_xor("x").alias("x"), F.sum("n").alias("n"))
-    held = reduce(
-        lambda a, b: a.union(b), (each(one, *evidence_of(rows, one)[:2]) for one in outputs)
-    )
-    order = Window.partitionBy("at").orderBy("value")
-    some = (
-        held.groupBy("at", "value")
-        .agg(F.bit_xor("x").alias("out_x"), F.sum("n").alias("out_n"))
-        .withColumn("place", F.row_number().over(order))
-        .where(f"place <= {_VALUES}")
-    )
-    own = each(source, unit_of(rows, source), F.lit(1).cast("long"))
-    own = own.join(F.broadcast(some.select("at", "value")), ["at", "value"])
-    both = some.join(own.groupBy("at", "value").agg(*sums), ["at", "value"], "left")
-    verdicts = both.groupBy("at").agg(
-        F.expr("count_if(x = out_x AND n = out_n) * 2 >= count(*)").alias("agrees"),
-        F.expr("min(coalesce(n, 0) - out_n) >= 0").alias("lacks"),
-        F.expr("sum(out_n) / greatest(sum(coalesce(n, 0)), 1)").alias("ratio"),
-    )
-    found = {row["at"]: row for row in verdicts.collect()}
-    most = found[len(names)]["ratio"] * _TOLERANCE if found else 0
-    return [
-        name
-        for place, name in enumerate(names)
-        if (row := found.get(place)) and (row["agrees"] or row["lacks"] or row["ratio"] <= most)
-    ]
+    for batch in batches:
+        named: list[dict[str, Any]] = []
+        for row in batch.to_pylist():
+            members = {member["xorack_unit_"]: member for member in row["members"]}
+            units: Collection[int] = members
+            if row["_known"] is None:
+                units = missing_units([*members], row["difference"], row["lack"])
+            named += map(members.__getitem__, units)
+        schema = pa.schema({"xorack_unit_": pa.int64(), "xorack_tag_": pa.string()})
+        yield pa.RecordBatch.from_pylist(named, schema)

@@ -1,10 +1,14 @@
-"""One-line forms of Spark's errors, without Java's stack traces."""
+"""Spark's errors in one line, without Java's stack traces; those of our code in a task as ours."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["one_line"]
+from xorack.core.errors import ColumnsError, XorAckError
+
+__all__ = ["one_line", "plain_errors"]
 
 _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE)
 """The message of a Java exception, or of one of its causes, in what Spark's clients raise."""
@@ -14,6 +18,12 @@ _FRAME = re.compile(r"^(?:\[[A-Z][\w.]*\] )|\s*(?:; line \d+ pos \d+)?;?$|\s*SQL
 _HEADER = re.compile(r"^ *(Expected: .+ but found: .+|Header length: .+)$", re.MULTILINE)
 """A line of Spark's error on the header of CSV."""
 _MAX = 400
+_OURS = re.compile(
+    r"^(?:[\w.]*xorack[\w.]*\.(?P<error>\w+): |.*?\bxorack: )(?P<text>.*?)"
+    r"(?: SQLSTATE: \w+)?$",
+    re.MULTILINE,
+)
+"""A line of ours in what Spark raises: of an error in a task, or of `raise_error`."""
 
 
 def one_line(error: BaseException) -> str:
@@ -33,3 +43,27 @@ def one_line(error: BaseException) -> str:
 def _plain(message: str) -> str:
     """Remove an error's class and its SQL state."""
     return _FRAME.sub("", _TASK.sub("", message.strip()))
+
+
+@contextmanager
+def plain_errors(other: type[XorAckError] = ColumnsError) -> Iterator[None]:
+    """Turn an error that our code raised in a task into one of ours, in one line.
+
+    Args:
+        other: The class for texts that name no class.
+
+    Raises:
+        XorAckError: Our code failed in a task. Other errors pass.
+    """
+    try:
+        yield
+    except XorAckError:
+        raise
+    except Exception as error:
+        match = _OURS.search(str(error))
+        if match is None:
+            raise
+        raise _CLASSES.get(match["error"] or "", other)(match["text"]) from None
+
+
+_CLASSES: dict[str, type[XorAckError]] = {"ColumnsError": ColumnsError}

@@ -7,7 +7,7 @@ both sides then tells which of them are missing: see `xorack.spark.solving`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import xor
@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.explaining import Explanation, explain
-from xorack.spark.errors import plain_errors
-from xorack.spark.grouping import MOST_SOLVED, SOLVED, Differing, compare, tags
+from xorack.spark.grouping import MOST_SOLVED, SOLVED, Differing, compare
+from xorack.spark.messages import plain_errors
 from xorack.spark.solving import missing_units
 from xorack.spark.storage import reads_plainly
 from xorack.spark.units import has_columns, quoted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from xorack.spark.names import Rows
+    from xorack.spark.run import Rows
 
 __all__ = ["MissingRows", "Named", "resolve"]
 
@@ -88,26 +87,26 @@ class MissingRows:
     @property
     def missing(self) -> int:
         """How many rows of the source the output lacks."""
-        return self._differing.sums.missing
+        return self._differing.sums["missing"]
 
     @property
     def named(self) -> int:
         """How many of these the evidence tells: those of `rows`."""
-        return self._differing.sums.named
+        return self._differing.sums["named"]
 
     @property
     def surplus(self) -> int:
         """How many units the output has more than once, or the source has not."""
-        return self._differing.sums.surplus
+        return self._differing.sums["surplus"]
 
     @cached_property
     def rows(self) -> DataFrame:
         """The missing rows that are named, with the columns of the source."""
-        found = self._differing.source.join(self._units(), "xorack_unit_", "left_semi")
+        found = self._differing.source.join(self._differing.units, "xorack_unit_", "left_semi")
         if self._rows.batch_id is None and has_columns(found, self._rows.chain):
             started = self._rows.record.chains().where("count > 0")
             started = started.select(F.col("tag").alias("xorack_tag_"))
-            found = tags(self._rows, found).join(started, "xorack_tag_", "left_semi")
+            found = found.join(started, "xorack_tag_", "left_semi")
         return self._plain(found)
 
     @cached_property
@@ -137,7 +136,7 @@ class MissingRows:
         if not count and looked.doubled:
             some, count, word = looked.doubled, self.surplus, "doubled row"
         elif not count:
-            some, count, word = looked.replaced, sums.replaced, "replaced row"
+            some, count, word = looked.replaced, sums["replaced"], "replaced row"
         return explain(some, looked.sample, count, self.total, word)
 
     def reasons(self) -> DataFrame:
@@ -155,7 +154,7 @@ class MissingRows:
             parts.append(f"the source lacks {self.absent:,} that were started")
         if self.surplus:
             parts.append(f"the output has {self.surplus:,} rows too many")
-        if other := self._differing.sums.other:
+        if other := self._differing.sums["other"]:
             have = "group has" if other == 1 else "groups have"
             parts.append(
                 f"{other:,} {have} as many rows as the source, but others: see .candidates"
@@ -169,28 +168,9 @@ class MissingRows:
     def _plain(self, frame: DataFrame, *more: str) -> DataFrame:
         return frame.select(*map(quoted, self._frame.columns), *more)
 
-    def _units(self) -> DataFrame:
-        """Return the unit of each missing row that is named."""
-        groups = self._differing.groups.where(f"n > 0 AND lack > 0 AND {SOLVED}")
-        joined = self._differing.source.select("xorack_key_", "xorack_unit_").join(
-            groups, "xorack_key_"
-        )
-        known = F.when(
-            F.expr("found = 0 OR (lack = 1 AND xorack_unit_ = difference)"), F.col("xorack_unit_")
-        )
-        rest = joined.withColumn("_known", known)
-        rest = rest.where(f"_known IS NOT NULL OR (lack > 1 AND n <= {MOST_SOLVED})")
-        lists = rest.groupBy("xorack_key_", "_known").agg(
-            F.first("difference").alias("difference"),
-            F.first("lack").alias("lack"),
-            F.collect_list("xorack_unit_").alias("units"),
-        )
-        parts = lists.select("_known", "difference", "lack", "units")
-        return parts.mapInArrow(solve, "xorack_unit_ long")
-
     def _look(self) -> Named:
         source, groups = self._differing.source, self._chosen()
-        schema = self._differing.groups.schema
+        schema = self._differing.groups.drop("tag").schema
         few = source.sparkSession.createDataFrame([tuple(g) for g in groups.values()], schema)
         share = _SAMPLE / max(self.total, 1)
         sampled = source.select(
@@ -228,7 +208,7 @@ class MissingRows:
         )
         chosen: dict[int, Any] = {}
         left = _ROWS
-        for group in first.collect():
+        for group in first.drop("tag").collect():
             left -= min(group["n"], MOST_SOLVED)
             if left >= 0 or not chosen:
                 chosen[group["xorack_key_"]] = group
@@ -244,7 +224,7 @@ class MissingRows:
         shown = shown[:_COLUMNS]
         if not shown:
             shown = [F.col("xorack_unit_").alias("unit")]
-        if self._differing.sums.whole and self.by and self.by != self._rows.unit:
+        if self._differing.sums["whole"] and self.by and self.by != self._rows.unit:
             tasks = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
             hashed = F.pmod(F.hash(*map(F.col, map(quoted, self.by))), F.lit(tasks))
             shown.append(hashed.alias(f"shuffle partition by {', '.join(self.by)}"))
@@ -286,20 +266,6 @@ def _with_one_value(
     return next((units for units in few if reduce(xor, units) == difference), [])
 
 
-def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the missing units of groups: see `MissingRows`."""
-    import pyarrow as pa
-
-    for batch in batches:
-        units: list[int] = []
-        for row in batch.to_pylist():
-            if row["_known"] is not None:
-                units.append(row["_known"])
-            else:
-                units += missing_units(row["units"], row["difference"], row["lack"])
-        yield pa.RecordBatch.from_pydict({"xorack_unit_": pa.array(units, pa.int64())})
-
-
 def resolve(
     rows: Rows,
     source: DataFrame,
@@ -323,5 +289,5 @@ def resolve(
     names = [by] if isinstance(by, str) else by
     differing = compare(rows, source, outputs, names)
     started, found = numbers
-    total = found + differing.sums.net
+    total = found + differing.sums["net"]
     return MissingRows(rows.name, max(started - total, 0), total, rows, source, differing)

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, ColumnsError, XorAckError
 from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
-from xorack.spark.errors import plain_errors
+from xorack.spark.differing import notes
 from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
 from xorack.spark.finishing import advance, finish, line_of, settle
 from xorack.spark.folding import together
-from xorack.spark.names import Rows
-from xorack.spark.notes import notes
+from xorack.spark.messages import plain_errors
 from xorack.spark.record import summary_in
+from xorack.spark.run import Rows
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from xorack.spark.evidence import Proof
     from xorack.spark.finishing import Settled
 
-__all__ = ["FoundRows", "Report", "TrackedRows"]
+__all__ = ["EvidentRows", "FoundRows", "Report", "TrackedRows", "check_batch"]
 
 
 @dataclass(frozen=True)
@@ -75,19 +75,16 @@ class FoundRows(NamedTuple):
     unknown: frozenset[int]
 
 
+def check_batch(batch_id: int) -> int:
+    """Return the number of a micro-batch, or raise `ArgumentError`."""
+    if isinstance(batch_id, bool) or not isinstance(batch_id, int) or batch_id < 0:
+        raise ArgumentError("batch_id", batch_id, "the number of a micro-batch")
+    return batch_id
+
+
 @dataclass(frozen=True)
-class TrackedRows(Rows):
-    """The rows of one name in one run, to be started and finished; `Tracking.rows` makes it."""
-
-    def batch(self, batch_id: int) -> TrackedRows:
-        """Return these rows as those of a micro-batch, inside ``foreachBatch``.
-
-        A batch that Spark repeats sends the same requests. Start a chain in one batch only: let
-        it be what arrives as a whole, a file or a message.
-        """
-        if isinstance(batch_id, bool) or not isinstance(batch_id, int) or batch_id < 0:
-            raise ArgumentError("batch_id", batch_id, "the number of a micro-batch")
-        return replace(self, batch_id=batch_id)
+class EvidentRows(Rows):
+    """Rows whose units an output can have evidence of."""
 
     def with_unit(self, frame: DataFrame) -> DataFrame:
         """Add the unit of each row, a long in the column ``xorack_{name}``.
@@ -168,6 +165,19 @@ class TrackedRows(Rows):
         with plain_errors():
             found = matches.select(self.unit_name).distinct().collect()
         return FoundRows(matches, wanted - {row[0] % (1 << 64) for row in found})
+
+
+@dataclass(frozen=True)
+class TrackedRows(EvidentRows):
+    """The rows of one name in one run, to be started and finished; `Tracking.rows` makes it."""
+
+    def batch(self, batch_id: int) -> TrackedRows:
+        """Return these rows as those of a micro-batch, inside ``foreachBatch``.
+
+        A batch that Spark repeats sends the same requests. Start a chain in one batch only: let
+        it be what arrives as a whole, a file or a message.
+        """
+        return replace(self, batch_id=check_batch(batch_id))
 
     def start(self, written: DataFrame | str, chains: DataFrame | None = None) -> Report:
         """Start the units of what was written: each chain is created with all its units.

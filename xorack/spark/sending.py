@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,13 +11,15 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import SendReport
-from xorack.spark.errors import plain_errors
+from xorack.spark.messages import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["Queue", "check_queue", "send"]
+    from xorack.core.request import Request
+
+__all__ = ["Queue", "check_queue", "send", "send_few"]
 
 _CHAINS_A_TASK = 2_000
 """A message's worth: without a limit, a task and a message for each small file of a record."""
@@ -79,6 +81,21 @@ def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
     Raises:
         SendError: The queue did not accept all. Run it again: the ids are the same.
     """
+    return _send(requests.select(_text(requests).alias("request")), queue, chains)
+
+
+def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
+    """Send requests that the driver has from a task, as `send` does."""
+    rows = [(json.dumps(one.to_json(), separators=(",", ":")),) for one in requests]
+    return (
+        _send(spark.createDataFrame(rows, "request string"), queue, len(rows))
+        if rows
+        else SendReport()
+    )
+
+
+def _send(requests: DataFrame, queue: Queue, number: int) -> SendReport:
+    """Send requests, which are JSON in the only column."""
 
     def send_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -89,7 +106,7 @@ def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
         sent = sqs.send(queue.url, texts, queue.client(), group=queue.run_id)
         yield pa.RecordBatch.from_pylist([sent._asdict()])
 
-    texts = requests.select(_text(requests).alias("request")).coalesce(1 + chains // _CHAINS_A_TASK)
+    texts = requests.coalesce(1 + number // _CHAINS_A_TASK)
     with plain_errors(SendError):
         schema = "messages long, requests long, bytes long"
         tasks = texts.mapInArrow(send_partition, schema).collect()
@@ -118,6 +135,6 @@ def _text(requests: DataFrame) -> Column:
     text = F.to_json(F.struct(*fields), _OMIT_NULLS)
     if "detail" not in requests.columns:
         return text
-    head = F.substring(text, F.lit(1), F.length(text) - 1)
+    head = text.substr(F.lit(1), F.length(text) - 1)
     detailed = F.concat(head, F.lit(',"detail":'), F.col("detail"), F.lit("}"))
     return F.coalesce(detailed, text)

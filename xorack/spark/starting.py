@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
-    from xorack.spark.names import Rows
     from xorack.spark.record import Line
+    from xorack.spark.run import Rows
 
 __all__ = ["check_details", "creates", "keep_record", "keep_start", "request_id"]
 

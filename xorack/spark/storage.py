@@ -19,9 +19,18 @@ if TYPE_CHECKING:
 
     Files = dict[str, tuple[int, int]]
 
-__all__ = ["Stored", "files_of", "folders", "names_of", "read_texts", "reads_plainly", "write_text"]
+__all__ = [
+    "GLOB",
+    "Stored",
+    "files_of",
+    "folders",
+    "names_of",
+    "read_texts",
+    "reads_plainly",
+    "write_text",
+]
 
-_GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
+GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _STATUS = re.compile(r"path=([^;]+);.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
 """Lines of a plan that reads what is stored, and no more."""
@@ -66,7 +75,7 @@ def folders(names: Sequence[str]) -> list[str]:
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
     """Return the bytes and the time of modification of files; nothing for one that is gone."""
     wanted = set(names)
-    escaped = [folder.translate(_GLOB) for folder in {name.rpartition("/")[0] for name in names}]
+    escaped = [folder.translate(GLOB) for folder in {name.rpartition("/")[0] for name in names}]
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
         listed = reader.load(escaped).select("path", "length", "modificationTime")
@@ -109,15 +118,21 @@ def write_text(spark: SparkSession, folder: str, text: str) -> None:
     path, system = _hadoop(spark, folder)
     system.delete(path, True)
     file, _ = _hadoop(spark, f"{folder}/part-0.txt")
-    stream = system.create(file)
+    draft, _ = _hadoop(spark, f"{folder}/_draft")  # a process that dies leaves no half text
+    stream = system.create(draft)
     try:
         stream.write(bytearray(f"{text}\n".encode()))
     finally:
         stream.close()
+    if not system.rename(draft, file):
+        raise OSError(f"{folder}: the text could not be renamed")
 
 
-def read_texts(spark: SparkSession, pattern: str) -> list[str]:
-    """Read the lines of the texts in folders of a pattern; none if there are no such folders."""
+def read_texts(spark: SparkSession, pattern: str, *, constant: bool = False) -> list[str]:
+    """Read the lines of the texts in folders of a pattern; none if there are no such folders.
+
+    On a classic session, a text that is ``constant`` is read once by a process.
+    """
     if not hasattr(spark, "_jvm"):
         try:
             return [row["value"] for row in spark.read.text(pattern).collect()]
@@ -128,12 +143,18 @@ def read_texts(spark: SparkSession, pattern: str) -> list[str]:
     path, system = _hadoop(spark, f"{pattern}/part-*")
     lines: list[str] = []
     for status in system.globStatus(path) or ():
-        stream = system.open(status.getPath())
-        try:
-            lines += bytes(stream.readAllBytes()).decode().splitlines()
-        finally:
-            stream.close()
+        name = f"{status.getPath()} {status.getLen()} {status.getModificationTime()}"
+        if not constant or name not in _CONSTANT:
+            stream = system.open(status.getPath())
+            try:
+                _CONSTANT[name] = bytes(stream.readAllBytes()).decode().splitlines()
+            finally:
+                stream.close()
+        lines += _CONSTANT[name] if constant else _CONSTANT.pop(name)
     return lines
+
+
+_CONSTANT: dict[str, list[str]] = {}
 
 
 def _hadoop(spark: Any, path: str) -> tuple[Any, Any]:

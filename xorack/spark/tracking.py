@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from xorack.core.errors import ArgumentError
 from xorack.spark.rows import TrackedRows
 from xorack.spark.run import Run, check_text
 from xorack.spark.sending import check_queue
+from xorack.spark.windows import Windows
 
 __all__ = ["Tracking"]
 
@@ -56,13 +58,46 @@ class Tracking(Run):
         Raises:
             ArgumentError: An argument is invalid.
         """
-        expected = "1 to 64 letters, digits, '_' or '-'"
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ArgumentError("name", name, f"{expected}")
+        _check_name(name)
         chains, units = _names("chain", chain), _names("unit", unit)
         label = "+".join(chains) if label is None else label
         check_text("label", label, r"[^\0]+", "a non-empty string")
         return TrackedRows(self, name, chains, units, quote_label(label))
+
+    def windows(
+        self,
+        name: str,
+        *,
+        partition: str | Sequence[str],
+        position: str,
+        time: str | None = None,
+        gaps: Literal["count", "error", "ignore"] = "count",
+    ) -> Windows:
+        """Name a log, or a stage of it, of which windows are to be whole: see docs/windows.md.
+
+        Args:
+            name: The name of the log or stage, as for `rows`.
+            partition: The columns that tell partitions apart: ``["topic", "partition"]``.
+            position: The column of the position in the partition, an integer or its digits.
+            time: The column of a row's time, for `Windows.late`.
+            gaps: What to do with positions without rows: ``count`` tells them in a note,
+                ``error`` refuses them, ``ignore`` is for sparse positions, as Kinesis has.
+
+        Raises:
+            ArgumentError: An argument is invalid.
+        """
+        _check_name(name)
+        if gaps not in ("count", "error", "ignore"):
+            raise ArgumentError("gaps", gaps, "count, error or ignore")
+        chain, (place,) = _names("partition", partition), _names("position", position)
+        return Windows(
+            self, name, chain, (*chain, place), quote_label(name), None, place, time, gaps
+        )
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ArgumentError("name", name, "1 to 64 letters, digits, '_' or '-'")
 
 
 def quote_label(label: str) -> str:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timezone
-from decimal import Decimal
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, ColumnsError
-from xorack.core.hashing import decimal_text, unit_id
-from xorack.core.request import MAX_TAG_BYTES, validate_tag
+from xorack.core.request import MAX_TAG_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -109,7 +106,10 @@ def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
 
 
 def tag_column(frame: DataFrame, prefix: str, names: Sequence[str]) -> Column:
-    """Return the tag of each chain: `tag_text` of the prefix and the columns' values.
+    """Return the tag of each chain: the prefix and the columns' values, joined by ``/``.
+
+    In all values but the last, ``%`` and ``/`` are percent-encoded. A tag above 1,024 UTF-8 bytes
+    is cut: 240 characters, ``...``, and 16 hex digits of the hash of the whole tag.
 
     Args:
         frame: Rows with these columns.
@@ -132,49 +132,6 @@ def tag_column(frame: DataFrame, prefix: str, names: Sequence[str]) -> Column:
     valid = F.when(F.octet_length(tag) > MAX_TAG_BYTES, cut).otherwise(tag)
     nul = F.raise_error(F.lit("xorack: a value of a chain column holds NUL; a tag cannot"))
     return F.when(tag.contains("\0"), nul).otherwise(valid)
-
-
-def tag_text(prefix: str, *values: str | bytes | int | date | Decimal) -> str:
-    """Return the tag of the chain that these values identify.
-
-    Args:
-        prefix: The start of the tag, up to the values: ``2026-01-31/order/``.
-        *values: As `xorack.unit_id` takes them.
-
-    Returns:
-        The prefix and the values, joined by ``/``. In all values but the last, ``%`` and ``/`` are
-        percent-encoded. A tag above 1,024 UTF-8 bytes is cut: 240 characters, ``...``, and 16 hex
-        digits of the hash of the whole tag.
-
-    Raises:
-        ArgumentError: A value has another type, or a string holds NUL.
-    """
-    texts = [_value_text(value) for value in values]
-    for plain, encoded in _ENCODED.items():
-        texts[:-1] = [text.replace(plain, encoded) for text in texts[:-1]]
-    tag = prefix + "/".join(texts)
-    if len(tag.encode()) > MAX_TAG_BYTES:
-        tag = f"{tag[:_CUT_CHARACTERS]}...{unit_id(tag):016x}"
-    return validate_tag(tag)
-
-
-def _value_text(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case str() | int():
-            return str(value)
-        case bytes():
-            return value.hex()
-        case datetime(tzinfo=None):
-            return value.isoformat(timespec="microseconds")
-        case datetime():
-            return _value_text(value.astimezone(timezone.utc).replace(tzinfo=None)) + "Z"
-        case date():
-            return value.isoformat()
-        case Decimal():
-            return decimal_text(value)
-    raise ArgumentError("value", value, "a str, bytes, int, bool, date, datetime or Decimal")
 
 
 def parse_id(given: int | str) -> int:
@@ -240,7 +197,7 @@ def _div(column: Column, by: int) -> Column:
 
 
 def plain_decimal(column: Column) -> Column:
-    """As `decimal_text`. Without ANSI mode, Spark writes small values as 1E-18."""
+    """The plain digits: without ANSI mode, Spark writes small values as 1E-18."""
     plain = F.translate(F.format_number(column, 38), ",", "")
     digits = F.when(_text(column).contains("E"), plain).otherwise(_text(column))
     return F.regexp_replace(digits, r"(?:(\.\d*[1-9])|\.)0+$", "$1")

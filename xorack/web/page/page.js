@@ -99,8 +99,9 @@ function wait(pause) {
   timer = setTimeout(refresh, Math.max(LEAST_PAUSE, pause));
 }
 
-function confirmed(text) {
+function confirmed(text, verb) {
   question.querySelector("p").textContent = text;
+  question.querySelector(".danger").textContent = verb;
   question.returnValue = "";
   question.showModal();
   return new Promise((resolve) => {
@@ -116,7 +117,7 @@ document.addEventListener("submit", async (event) => {
   const button = event.submitter;
   if (form.getAttribute("method") !== "post") return;
   event.preventDefault();
-  if (button.dataset.question && !(await confirmed(button.dataset.question))) return;
+  if (button.dataset.question && !(await confirmed(button.dataset.question, button.textContent))) return;
   clearTimeout(timer);
   const body = new URLSearchParams(new FormData(form, button));
   for (const each of form.querySelectorAll("button")) each.disabled = true;

@@ -86,7 +86,7 @@ class Frame:
             f'<main id="main" class="xorack" tabindex="-1"{attributes}>{content}</main>'
             '<p id="news" class="unseen" role="status"></p>'
             '<dialog id="question"><form method="dialog"><p></p><button value="">Cancel</button> '
-            '<button value="yes" class="danger">Delete</button></form></dialog></body></html>'
+            '<button value="yes" class="danger">Yes</button></form></dialog></body></html>'
         ).encode("utf-8", "replace")
 
 
@@ -140,6 +140,10 @@ def chains_page(frame: Frame, page: ChainPage, names: Names) -> bytes:
 
 def _findings(page: ChainPage) -> str:
     sentences = remarks(page.chains, page.event_pending)
+    if page.hour:
+        parts = [f"{n:,} {what}" for what, n in page.hour.items()]
+        rate = f"{page.hour['acked'] / 60:.2g} acked a minute"
+        sentences.append(f"In the last hour: {', '.join(parts)} ({rate}).")
     if not page.whole:
         sentences.append(
             f"Found among {page.searched:,} items of the table, and the nearest deadlines."
@@ -199,17 +203,21 @@ def _address(query: Query) -> str:
 # -- one chain ---------------------------------------------------------------------------------
 
 
-def chain_page(frame: Frame, status: ChainStatus, names: Mapping[int, str]) -> bytes:
-    """Render one chain."""
+def chain_page(
+    frame: Frame, status: ChainStatus, names: Mapping[int, str], token: str, notice: str = ""
+) -> bytes:
+    """Render one chain, with forms to change it; `notice` is what one has done."""
     chain = status.chain
     state = badge(status) or '<span class="badge ok">open</span>'
     colour = {"acked": "done", "failed": "failed"}.get(chain.status, "ok")
+    done = f'<p class="notice">{escaped(notice)}</p>' if notice else ""
     parts = [
         f'<p class="crumb"><a href="./">Chains</a></p><h1 class="tag">{escaped(chain.tag)}</h1>'
-        f'<p class="state">{state}</p>',
+        f'{done}<p class="state">{state}</p>',
         bar(status.percent or 0, colour if status.percent is not None else "faint"),
         _facts(status),
         "" if chain.status == "acked" else _units(status, names),
+        _changes(status, token),
     ]
     if status.detail:
         parts.append(f"<section><h2>Detail</h2>{_json(status.detail)}</section>")
@@ -219,7 +227,34 @@ def chain_page(frame: Frame, status: ChainStatus, names: Mapping[int, str]) -> b
             f'<section><h2>Event <span class="faint">{state}</span></h2>'
             f"{_json(event_detail(chain))}</section>"
         )
-    return frame.page(escaped(chain.tag, 60), "".join(parts), news=chain.status)
+    return frame.page(escaped(chain.tag, 60), "".join(parts), news=notice or chain.status)
+
+
+def _changes(status: ChainStatus, token: str) -> str:
+    """Return the forms of a chain: names to try, a new deadline, a failure."""
+    tag = escaped(status.chain.tag)
+    forms = []
+    if status.chain.status != "acked":
+        among = '<textarea id="among" name="among" rows="3" required></textarea>'
+        forms.append(("among", "Names to try, one a line", among, "names", "Find names", ""))
+    if not status.chain.final:
+        minutes = '<input id="minutes" type="number" name="minutes" value="60" min="1" required>'
+        question = f"Move the deadline of {tag}?"
+        forms.append(("minutes", "Minutes from now", minutes, "extend", "Extend", question))
+        reason = '<input id="reason" name="reason" maxlength="250" required>'
+        question = f"Fail {tag}? Its event goes out, and a failed chain stays failed."
+        forms.append(("reason", "Reason", reason, "fail", "Fail", question))
+    rendered = "".join(
+        f'<form class="actions change" method="post" action="chain" data-key="{action}">'
+        f'<input type="hidden" name="tag" value="{tag}">'
+        f'<input type="hidden" name="token" value="{token}">'
+        f'<label for="{name}">{label}</label>{control}<button name="action" value="{action}"'
+        + (f' data-question="{question}"' if question else "")
+        + (' class="danger"' if action == "fail" else "")
+        + f">{verb}</button></form>"
+        for name, label, control, action, verb, question in forms
+    )
+    return f"<section><h2>Change</h2>{rendered}</section>" if rendered else ""
 
 
 def _facts(status: ChainStatus) -> str:

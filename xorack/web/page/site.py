@@ -5,21 +5,27 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.client.names import Candidate
 from xorack.core.errors import ArgumentError, NotAChainError, TagNotFound
+from xorack.core.ports import Publisher
+from xorack.core.request import Request
+from xorack.ops.among import candidates_in
 from xorack.ops.browse import GROUPS, Query, read_chains
+from xorack.ops.changes import change_chain
 from xorack.ops.dead_letters import Kind, Selector
 from xorack.ops.redrive import MAX_READ, Redrive
-from xorack.ops.status import read_status
+from xorack.ops.status import ChainStatus, read_status
 from xorack.ops.text import plural
 from xorack.web.dead_letter_page import Sample
 from xorack.web.page import pages
 
-__all__ = ["DeadLetters", "Response", "Site"]
+__all__ = ["DeadLetters", "Naming", "Response", "Site"]
 
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
 """The kinds that can be sent back, if an operator names the messages."""
@@ -98,6 +104,25 @@ def _result(verb: str, done: int, wanted: int) -> str:
     return f"{done:,} of {plural(wanted, 'message')} {verb}. {rest}"
 
 
+def _no_names(_: ChainStatus) -> Mapping[int, str]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How outstanding units get names.
+
+    Attributes:
+        names: Names the units of a chain.
+        in_lists: Whether lists of chains have names too, not only the page of one chain.
+        candidates: What `names` tries: names that are typed are added.
+    """
+
+    names: pages.Names = _no_names
+    in_lists: bool = True
+    candidates: list[Candidate] = field(default_factory=list)
+
+
 class Site:
     """The pages of a table and of a dead-letter queue.
 
@@ -111,22 +136,22 @@ class Site:
         store: DynamoDBStore,
         letters: DeadLetters | None = None,
         *,
-        names: pages.Names = lambda status: {},
-        name_lists: bool = True,
+        naming: Naming | None = None,
+        publisher: Publisher | None = None,
         explain: Callable[[Exception], str] = str,
     ) -> None:
         """Show a table, under a name, and perhaps a dead-letter queue.
 
-        With `name_lists`, lists of chains name outstanding units too, not only the page of one
-        chain. `explain` describes an error of AWS in one line.
+        `publisher` sends the event of a chain that is failed. `explain` describes an error of AWS
+        in one line.
         """
+        self._naming = naming or Naming()
+        self._publisher = publisher
         self.token = secrets.token_urlsafe(24)
         self.explain = explain
         self._name = name
         self._store = store
         self._letters = letters
-        self._names = names
-        self._list_names: pages.Names = names if name_lists else lambda status: {}
         folder = Path(__file__).parent
         self._files = {file: (folder / file).read_text(encoding="utf-8") for file in _TYPES}
         self._files["page.css"] = pages.stylesheet(self._files["page.css"])
@@ -149,6 +174,8 @@ class Site:
     def post(self, path: str, fields: Mapping[str, Sequence[str]]) -> Response:
         """Do what a button says, and return the page after it."""
         action, ids = ", ".join(fields.get("action", ())), fields.get("id", ())
+        if path == "chain":
+            return self._change(action, {name: texts[0] for name, texts in fields.items()})
         if path != "dead-letters" or self._letters is None or not 0 < len(ids) <= MESSAGES:
             return self.problem(400, "Not understood", "The form is not one of these pages.")
         if action == "retry":
@@ -182,11 +209,37 @@ class Site:
             raise ArgumentError("skip", skip, "a number of chains")
         query = Query(group, fields.get("prefix", ""), fields.get("after", ""), int(skip))
         page = read_chains(self._store, query)
-        return Response(200, pages.chains_page(self._frame(), page, self._list_names))
+        names = self._naming.names if self._naming.in_lists else _no_names
+        return Response(200, pages.chains_page(self._frame(), page, names))
 
-    def _chain(self, tag: str) -> Response:
+    def _chain(self, tag: str, notice: str = "") -> Response:
         status = read_status(self._store, tag)
-        return Response(200, pages.chain_page(self._frame(), status, self._names(status)))
+        names = self._naming.names(status)
+        shown = pages.chain_page(self._frame(), status, names, self.token, notice)
+        return Response(200, shown)
+
+    def _change(self, action: str, fields: Mapping[str, str]) -> Response:
+        """Fail a chain, move its deadline, or try names for its outstanding units."""
+        tag = fields.get("tag", "")
+        if action == "names":
+            given = list(candidates_in(fields.get("among", "").splitlines()))
+            self._naming.candidates.extend(given)
+            return self._chain(tag, f"{plural(len(given), 'name')} tried, and kept until the end.")
+        if action not in ("extend", "fail"):
+            return self.problem(400, "Not understood", f"action: {action}, expected extend or fail")
+        id = f"{action}-{secrets.token_hex(16)}"
+        if action == "fail":
+            if not fields.get("reason"):
+                raise ArgumentError("reason", "", "a text: the chain's event repeats it")
+            request = Request("fail", tag, id, reason=fields["reason"])
+        else:
+            minutes = fields.get("minutes", "")
+            if not (minutes.isascii() and minutes.isdecimal() and len(minutes) < 9):
+                raise ArgumentError("minutes", minutes, "a whole number")
+            request = Request("extend", tag, id, timeout=60 * int(minutes))
+        _, changed = change_chain(self._store, request, self._publisher)
+        done = "Failed." if action == "fail" else "The deadline is moved."
+        return self._chain(tag, done if changed else "It has ended before: nothing was changed.")
 
     def _dead_letters(self, known: str | None = None, notice: str = "") -> Response:
         if self._letters is None:

@@ -1,0 +1,42 @@
+"""An Airflow DAG that runs when chains have ended. docs/schedulers.md.
+
+pip install 'apache-airflow>=3.1' apache-airflow-providers-{amazon,common-messaging,standard}
+"""
+
+import json
+import os
+from typing import Any
+
+from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
+from airflow.sdk import Asset, AssetWatcher, dag, task
+
+QUEUE = os.environ.get("ORDERS_ENDED", "https://sqs.eu-west-1.amazonaws.com/123456789012/ended")
+trigger = MessageQueueTrigger(scheme="sqs", sqs_queue=QUEUE, max_messages=10, waiter_delay=10)
+ended = Asset("orders_ended", watchers=[AssetWatcher(name="xorack", trigger=trigger)])
+
+
+def details(asset_events: list[Any]) -> list[dict[str, Any]]:
+    """Return the details of the chains' events; copies of one have the same id."""
+    messages = [one for event in asset_events for one in event.extra["payload"]["message_batch"]]
+    found = (json.loads(message["Body"])["detail"] for message in messages)
+    return list({detail["id"]: detail for detail in found}.values())
+
+
+@dag(schedule=[ended], catchup=False)
+def bill_orders() -> None:
+    """Bill the orders whose chains are acked; fail for the others, with what is missing."""
+
+    @task
+    def bill(triggering_asset_events: Any = None) -> list[str]:
+        chains = details(triggering_asset_events[ended])
+        failed = {one["tag"]: one["reason"] for one in chains if one["status"] == "failed"}
+        billed = [one["tag"] for one in chains if one["status"] == "acked"]
+        print("billing", billed)
+        if failed:
+            raise RuntimeError(f"chains failed: {failed}")
+        return billed
+
+    bill()
+
+
+bill_orders()

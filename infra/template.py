@@ -1,0 +1,232 @@
+"""The stack as one CloudFormation template with parameters, and its functions' code as a zip.
+
+`python -m infra.template --out cdk.out/template -c resume=all` prints both paths. Deploying them
+needs neither the CDK nor its bootstrap: docs/deploy.md. A parameter stands wherever its setting
+shows: the synthesis gets values that occur nowhere else, and each is replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from infra.settings import StackSettings
+from infra.synth import main, synth
+from xorack.core.errors import ArgumentError
+
+_NAME: Final = "XorackStackName"
+_TOPIC: Final = "arn:aws:sns:eu-west-1:123456789012:XorackAlarmTopic"
+_DAY: Final = 86_400
+_TOPIC_PARAMETER: Final = {
+    "Type": "String",
+    "Default": "",
+    "AllowedPattern": "|arn:aws[a-z-]*:sns:.+",
+    "Description": "ARN of the SNS topic for alarms; nobody is told without one",
+}
+_FIXED: Final = {"rollout": "all_at_once", "stack_name": "xorack", "alarm_topic_arn": None}
+"""Settings that the template does not take: a parameter, or the deployment, decides."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the template, in place of a setting.
+
+    Attributes:
+        setting: The setting.
+        value: A value of it that shows nowhere else.
+        description: Its meaning.
+        limits: Further properties of the parameter, such as `MinValue`.
+        factor: The parameter is the setting's multiple, as in seconds of a day.
+    """
+
+    setting: str
+    value: int | str
+    description: str
+    limits: Mapping[str, Any]
+    factor: int = 1
+
+    @property
+    def shown(self) -> str:
+        """The text by which the value shows in the template."""
+        return str(self.value * self.factor)
+
+    def declared(self, default: Any) -> dict[str, Any]:
+        """Return the declaration."""
+        kind = "String" if isinstance(self.value, str) else "Number"
+        default = default if isinstance(default, str) else default * self.factor
+        return {"Type": kind, "Default": default, "Description": self.description, **self.limits}
+
+
+def _number(low: int, high: int) -> dict[str, Any]:
+    return {"MinValue": low, "MaxValue": high}
+
+
+PARAMETERS: Final[Mapping[str, Parameter]] = {
+    "BatchSize": Parameter(
+        "batch_size", 7_919, "Maximum messages of an invocation", _number(1, 10_000)
+    ),
+    "MaxConcurrency": Parameter(
+        "max_concurrency", 983, "Maximum concurrent consumers", _number(2, 1_000)
+    ),
+    "MemoryMb": Parameter("memory_mb", 6_871, "Memory of each function", _number(512, 10_240)),
+    "DefaultTimeoutSeconds": Parameter(
+        "default_timeout_seconds", 86_413, "Deadline of chains that set none",
+        _number(1, 315_360_000),
+    ),
+    "RetentionSeconds": Parameter(
+        "retention_days", 3_001, "Life of finished chains; above the queues' retention together",
+        {}, factor=_DAY,
+    ),
+    "FailedChainsThreshold": Parameter(
+        "failed_chains_threshold", 7_477, "Failed chains in five minutes without an alarm",
+        _number(0, 1_000_000),
+    ),
+    "LogRetentionDays": Parameter(
+        "log_retention_days", 2_557, "Life of the logs",
+        {"AllowedValues": [1, 7, 14, 30, 60, 90, 180, 365, 731, 1_827, 3_653]},
+    ),
+}  # fmt: skip
+
+
+def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str) -> dict[str, Any]:
+    """Return the template of a synthesised one, with parameters and without the CDK's parts.
+
+    Args:
+        synthesised: The template that was synthesised with `sentinels`.
+        settings: The settings; those of `PARAMETERS` are the defaults.
+        key: The default of the code's key.
+    """
+    body = _replaced(synthesised)
+    resources = {
+        name: _plain(resource)
+        for name, resource in body["Resources"].items()
+        # A version is made once for a logical id: a changed parameter would never reach it.
+        if resource["Type"] != "AWS::Lambda::Version"
+    }
+    parameters = _parameters(settings)
+    defaults = {name: getattr(settings, one.setting) for name, one in parameters.items()}
+    defaults["MaxConcurrency"] = settings.consumer_concurrency
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": body["Description"],
+        "Parameters": {
+            "CodeBucket": {"Type": "String", "Description": "Bucket of the code, in this region"},
+            "CodeKey": {"Type": "String", "Default": key, "Description": "Key of the code"},
+            "AlarmTopicArn": _TOPIC_PARAMETER,
+            **{name: one.declared(defaults[name]) for name, one in parameters.items()},
+        },
+        "Conditions": {
+            **body.get("Conditions", {}),
+            "HasAlarmTopic": {"Fn::Not": [{"Fn::Equals": [{"Ref": "AlarmTopicArn"}, ""]}]},
+        },
+        "Resources": resources,
+        "Outputs": body["Outputs"],
+    }
+
+
+def sentinels(settings: StackSettings) -> dict[str, str]:
+    """Return the settings whose values `standalone` replaces."""
+    values = {one.setting: str(one.value) for one in _parameters(settings).values()}
+    return {**values, "stack_name": _NAME, "alarm_topic_arn": _TOPIC}
+
+
+def _parameters(settings: StackSettings) -> dict[str, Parameter]:
+    """Return the parameters that these settings leave."""
+    least = (settings.queue_retention_days + settings.dead_letter_retention_days + 1) * _DAY
+    limits = _number(least, 3_650 * _DAY)
+    retention = replace(PARAMETERS["RetentionSeconds"], limits=limits)
+    parameters = {**PARAMETERS, "RetentionSeconds": retention}
+    if settings.has_pollers:
+        del parameters["MaxConcurrency"]
+    return parameters
+
+
+def _plain(resource: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a resource without metadata, its code by parameters, its alias on the latest code."""
+    made = {name: part for name, part in resource.items() if name != "Metadata"}
+    if resource["Type"] == "AWS::Lambda::Function":
+        made.pop("DependsOn", None)  # its role, which it names
+        code = {"S3Bucket": {"Ref": "CodeBucket"}, "S3Key": {"Ref": "CodeKey"}}
+        made["Properties"] = {**made["Properties"], "Code": code}
+    elif resource["Type"] == "AWS::Lambda::Alias":
+        made["Properties"] = {**made["Properties"], "FunctionVersion": "$LATEST"}
+    return made
+
+
+_REFERENCES: Final = {
+    _NAME: "AWS::StackName",
+    _TOPIC: "AlarmTopicArn",
+    **{one.shown: name for name, one in PARAMETERS.items()},
+}
+_SHOWN: Final = re.compile("|".join(rf"(?<!\d){re.escape(one)}(?!\d)" for one in _REFERENCES))
+
+
+def _replaced(value: Any) -> Any:
+    """Replace the values of settings everywhere in a part of a template."""
+    if value == [_TOPIC]:
+        return {"Fn::If": ["HasAlarmTopic", [{"Ref": "AlarmTopicArn"}], {"Ref": "AWS::NoValue"}]}
+    if isinstance(value, dict):
+        # A logical id may have the stack's name in it.
+        return {name.replace(_NAME, ""): _replaced(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_replaced(part) for part in value]
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        return value
+    text = str(value)
+    if text in _REFERENCES:
+        return {"Ref": _REFERENCES[text]}
+    if not _SHOWN.search(text):
+        return value
+    escaped = text.replace("${", "${!")
+    return {"Fn::Sub": _SHOWN.sub(lambda found: f"${{{_REFERENCES[found[0]]}}}", escaped)}
+
+
+def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
+    """Write the template and the zip into a folder; return their paths.
+
+    Raises:
+        ArgumentError: A setting is invalid, or belongs to the deployment.
+    """
+    settings = StackSettings.from_context(context)
+    for name, expected in _FIXED.items():
+        if getattr(settings, name) != expected:
+            value = getattr(settings, name)
+            raise ArgumentError(f"setting {name}", value, "none: the deployment decides")
+    outdir.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as folder:
+        made = synth(Path(folder), {**context, **sentinels(settings)})
+        synthesised = json.loads(made.read_text(encoding="utf-8"))
+        (code,) = (path for path in made.parent.glob("asset.*") if path.is_dir())
+        packed = zip_folder(code)
+    # CloudFormation updates the code of a function if its key changes.
+    target = outdir / f"xorack-functions-{hashlib.sha256(packed).hexdigest()[:16]}.zip"
+    target.write_bytes(packed)
+    template = outdir / "xorack.template.json"
+    body = standalone(synthesised, settings, target.name)
+    template.write_text(json.dumps(body, separators=(",", ":")) + "\n", encoding="utf-8")
+    return [template, target]
+
+
+def zip_folder(folder: Path) -> bytes:
+    """Pack a folder; the same files make the same bytes."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
+                entry.external_attr = 0o644 << 16  # Lambda's user is another than the file's
+                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main(make=write))

@@ -1,0 +1,72 @@
+"""The examples for Airflow and Dagster, under the releases that the package index has."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from infra.synth import ROOT
+
+MESSAGE = """
+import json, types
+def message(status):
+    detail = {"id": "e1", "tag": "order/1", "status": status, "reason": "timed out"}
+    return {"Body": json.dumps({"detail": detail}), "ReceiptHandle": "r1"}
+"""
+AIRFLOW = """
+from examples import airflow_dag as example
+(watcher,) = example.ended.watchers
+assert watcher.trigger is example.trigger
+assert example.trigger.trigger.sqs_queue == "https://queue"
+def events(status):
+    payload = {"message_batch": [message(status), message(status)]}
+    return {example.ended: [types.SimpleNamespace(extra={"payload": payload})]}
+dag = example.bill_orders()
+bill = dag.task_dict["bill"].python_callable
+assert bill(events("acked")) == ["order/1"]
+try:
+    bill(events("failed"))
+except RuntimeError as error:
+    assert str(error) == "chains failed: {'order/1': 'timed out'}"
+    print("done")
+"""
+DAGSTER = """
+import dagster as dg
+from examples import dagster_sensor as example
+deleted = []
+example.boto3.client = lambda service: types.SimpleNamespace(
+    receive_message=lambda QueueUrl, **_: {"Messages": [message("acked")]},
+    delete_message=lambda **arguments: deleted.append(arguments),
+)
+(request,) = example.orders_ended(dg.build_sensor_context())
+assert (request.run_key, deleted) == ("e1", [])
+assert example.bill_order.execute_in_process(run_config=request.run_config).success
+assert deleted == [{"QueueUrl": "https://queue", "ReceiptHandle": "r1"}]
+print("done")
+"""
+CASES = {
+    "airflow": (AIRFLOW, ["apache-airflow>=3.1", "apache-airflow-providers-amazon",
+                          "apache-airflow-providers-common-messaging"]),
+    "dagster": (DAGSTER, ["dagster", "boto3"]),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # it installs some 300 MB
+@pytest.mark.parametrize("name", CASES)
+def test_the_example_deals_with_the_events_of_chains(name, tmp_path):
+    code, packages = CASES[name]
+    uv = [sys.executable, ROOT / "tools" / "venv.py", "uv"]
+    python = tmp_path / "env" / "bin" / "python"
+    for command in (
+        ["venv", "--quiet", "--python", sys.executable, tmp_path / "env"],
+        ["pip", "install", "--quiet", "--python", python, *packages],
+    ):
+        subprocess.run([*uv, *command], check=True)
+    homes = {"AIRFLOW_HOME": str(tmp_path), "DAGSTER_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [python, "-c", MESSAGE + code], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, **homes, "ORDERS_ENDED": "https://queue"},
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1:] == ["done"], done.stderr

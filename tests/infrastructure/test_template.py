@@ -1,0 +1,131 @@
+"""The template for CloudFormation alone: what the CDK deploys, with parameters."""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra.synth import main
+from infra.template import PARAMETERS, write
+from xorack.errors import ArgumentError
+
+from .templates import STATEFUL
+
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:alarms"
+VALUES = {
+    "AlarmTopicArn": TOPIC, "BatchSize": 250, "MaxConcurrency": 9, "MemoryMb": 2048,
+    "DefaultTimeoutSeconds": 60, "RetentionSeconds": 40 * 86_400, "FailedChainsThreshold": 25,
+    "LogRetentionDays": 90, "AWS::StackName": "xorack",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The template and the path of the zip."""
+    template, packed = write(tmp_path_factory.mktemp("template") / "new", {})
+    return json.loads(template.read_text()), packed
+
+
+def resolved(value, values):
+    """A part of a template with the values of parameters, and joined texts as one."""
+    match value:
+        case {"Fn::If": [_, part, _]}:
+            return resolved(part, values)
+        case {"Ref": name} if name in values:
+            return str(values[name])
+        case {"Fn::Sub": text}:
+            text = re.sub(
+                r"\$\{([A-Z][\w:]*)\}", lambda found: str(values.get(*found.group(1, 0))), text
+            )
+            return text.replace("${!", "${")
+        case {"Fn::Join": ["", parts]}:
+            return "".join(
+                part if isinstance(part, str) else json.dumps(part, sort_keys=True)
+                for part in (resolved(part, values) for part in parts)
+            )
+        case dict():
+            return {name: resolved(part, values) for name, part in value.items()}
+        case list():
+            return [resolved(part, values) for part in value]
+    return value if isinstance(value, bool) else str(value)
+
+
+def test_with_parameters_it_is_what_the_settings_make(made, synthesise):
+    template, _ = made
+    one = {name: f"{VALUES[name] // parameter.factor}" for name, parameter in PARAMETERS.items()}
+    settings = {PARAMETERS[name].setting: value for name, value in one.items()}
+    expected = synthesise(alarm_topic_arn=TOPIC, **settings)
+    theirs, ours = (resolved(body, VALUES) for body in (expected.body, template))
+    for body in (theirs, ours):
+        (permission,) = (name for name in body["Resources"] if "AllowEventRule" in name)
+        body["Resources"]["AllowEventRule"] = body["Resources"].pop(permission)  # the name is in it
+    versions = [name for name in theirs["Resources"] if name not in ours["Resources"]]
+    assert {theirs["Resources"].pop(name)["Type"] for name in versions} == {"AWS::Lambda::Version"}
+    assert len(versions) == 3
+    for body in (theirs, ours):
+        for resource in body["Resources"].values():
+            resource.pop("Metadata", None)
+            resource.pop("DependsOn", None)
+            changed = {
+                "AWS::Lambda::Function": "Code",
+                "AWS::Lambda::Alias": "FunctionVersion",
+                "AWS::Events::EventBus": "Name",  # a hash of the stack's path is in it
+            }
+            resource["Properties"].pop(changed.get(resource["Type"]), None)
+    assert ours["Resources"] == theirs["Resources"]
+    assert ours["Outputs"] == theirs["Outputs"]
+
+
+def test_it_needs_neither_the_cdk_nor_another_file(made, template):
+    body, packed = made
+    text = json.dumps(body, separators=(",", ":"))
+    assert len(text) <= 51_200  # more needs a bucket for the template
+    assert not re.search("cdk|bootstrap|Xorack(Stack|Alarm)", text, re.IGNORECASE)
+    assert body["Parameters"]["CodeKey"]["Default"] == packed.name
+    assert [name for name, one in body["Parameters"].items() if "Default" not in one] == [
+        "CodeBucket"
+    ]
+    # The same stack may go on under the CDK, and keeps its state.
+    for kind in STATEFUL:
+        held = {name for name, one in body["Resources"].items() if one["Type"] == kind}
+        assert held == set(template.of(kind))
+    with zipfile.ZipFile(packed) as archive:
+        packed_files = {path: archive.read(path) for path in archive.namelist()}
+        assert {one.external_attr >> 16 for one in archive.infolist()} == {0o644}
+    folder = template.code_folder
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert packed_files == {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.mark.thorough
+def test_cfn_lint_finds_no_error_and_nothing_to_warn_of(made, tmp_path):
+    path = tmp_path / "xorack.template.json"
+    path.write_text(json.dumps(made[0]))
+    lint = Path(sys.executable).with_name("cfn-lint")
+    command = [lint, "--template", path, "--regions", "eu-west-1", "us-gov-west-1", "cn-north-1"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (found.stdout, found.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    "setting", ["rollout=canary", "stack_name=other", f"alarm_topic_arn={TOPIC}"]
+)
+def test_what_the_deployment_decides_is_no_setting(setting, tmp_path, capsys):
+    assert main(["--out", str(tmp_path), "-c", setting], make=write) == 2
+    name = setting.partition("=")[0]
+    assert re.match(f"error: setting {name}: .* the deployment decides", capsys.readouterr().err)
+
+
+def test_pollers_leave_no_parameter_for_what_they_replace(tmp_path):
+    context = {"max_pollers": "30", "batch_size": "20", "queue_retention_days": "10"}
+    template, _ = write(tmp_path, context)
+    parameters = json.loads(template.read_text())["Parameters"]
+    assert "MaxConcurrency" not in parameters
+    assert parameters["BatchSize"]["Default"] == 20
+    assert parameters["RetentionSeconds"]["MinValue"] == 25 * 86_400
+    with pytest.raises(ArgumentError):
+        write(tmp_path, {"batch_size": "0"})

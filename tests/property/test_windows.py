@@ -1,0 +1,243 @@
+"""A window is acked if and only if all of its partitions are proved: any interleaving and crash."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xorack import xor
+from xorack.core import windows as requests
+from xorack.core.errors import ArgumentError, StateError
+from xorack.spark import windows_ledger as ledger
+from xorack.spark.windows_ledger import Range
+
+
+class Crash(Exception):
+    """The process died here."""
+
+
+class Store:
+    """Records that a crash may tear; `step` runs before each access."""
+
+    def __init__(self):
+        self.opened, self.slots, self.step = {}, {}, lambda: None
+
+    def windows(self):
+        self.step()
+        return list(self.opened.values())
+
+    def proofs(self):
+        self.step()
+        return list(self.slots.values())
+
+    def keep_window(self, window):
+        self.step()
+        self.opened.setdefault(window.name, window)
+
+    def keep_proof(self, proof):
+        self.step()
+        self.slots.pop((proof.stream, proof.slot), None)
+        self.step()
+        self.slots[proof.stream, proof.slot] = proof
+
+
+class World:
+    """A log, streams that read it in batches, windows, and an acker that adds requests up."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance, self.store, self.sent = chance, Store(), {}
+        self.gappy = chance.random() < 0.5
+        sizes = {f"t/{n}": chance.randrange(13) for n in range(chance.randint(1, 3))}
+        self.rows = {(key, n) for key, size in sizes.items() for n in range(size)
+                     if not self.gappy or chance.random() < 0.7}  # fmt: skip
+        self.batches = {"a": self._cut({key: (0, size) for key, size in sizes.items()})}
+        if chance.random() < 0.5:  # two streams of one log, each with a part of each partition
+            cuts = {key: chance.randint(0, size) for key, size in sizes.items()}
+            self.batches["a"] = self._cut({key: (0, cut) for key, cut in cuts.items()})
+            self.batches["b"] = self._cut({key: (cuts[key], size) for key, size in sizes.items()})
+        self.next = dict.fromkeys(self.batches, 0)
+        self.skipped = {(name, n) for name, some in self.batches.items() for n in range(len(some))
+                        if chance.random() < 0.05}  # fmt: skip
+        marks = [sorted(chance.randint(0, size) for _ in range(3)) for size in sizes.values()]
+        ends = zip(*marks, strict=True)
+        self.ends = {f"w{i}": dict(zip(sizes, one, strict=True)) for i, one in enumerate(ends)}
+        self.running, self.done, self.written, self.covered = set(), set(), set(), set()
+
+    def _cut(self, parts):
+        """Cut a part of each partition into three or four batches of ranges."""
+        number, begins = (
+            self.chance.randint(3, 4),
+            {key: begin for key, (begin, _) in parts.items()},
+        )
+        batches = []
+        for left in range(number - 1, -1, -1):
+            ends = {key: self.chance.randint(begins[key], end) if left else end
+                    for key, (_, end) in parts.items()}  # fmt: skip
+            batches.append({key: (begins[key], end) for key, end in ends.items()})
+            begins = ends
+        return batches
+
+    def step(self):
+        """Die, let somebody else do something, or go on."""
+        if self.chance.random() < 0.1:
+            raise Crash
+        if self.chance.random() < 0.3:
+            self.act()
+
+    def act(self, actor=None):
+        free = sorted({*self.next, *self.ends} - self.running)
+        actor = actor or (self.chance.choice(free) if free else None)
+        if actor is None:
+            return
+        self.running.add(actor)
+        try:
+            self.finish(actor) if actor in self.next else self.open(actor)
+            if self.next.get(actor) in (None, len(self.batches.get(actor, ()))):
+                self.done.add(actor)
+        except Crash:
+            pass
+        finally:
+            self.running.discard(actor)
+
+    def finish(self, stream):
+        number = self.next[stream]
+        if number == len(self.batches[stream]):
+            number -= 1  # repeats the last one, as after a restart
+        ranges = self.batches[stream][number]
+        if (stream, number) in self.skipped:  # a batch that nobody proves
+            self.next[stream] = number + 1
+            return
+        places = {key: sorted(n for k, n in self.rows if k == key and begin <= n < end)
+                  for key, (begin, end) in ranges.items()}  # fmt: skip
+        self.written |= {(key, n) for key, some in places.items() for n in some}
+        seen = {
+            key: Range(some[0], some[-1] + 1, len(some)) for key, some in places.items() if some
+        }
+        bounds = [
+            dict(zip(ranges, ends, strict=True)) for ends in zip(*ranges.values(), strict=True)
+        ]
+        known = tuple(bounds) if self.gappy or self.chance.random() < 0.3 else ({}, {})
+        passed, _ = ledger.prove(self.store, (stream, number), seen, known)
+        self.send(requests.finish(one.name, one.digest, key) for one, key in passed)
+        self.covered |= {(key, n) for key, ends in ranges.items() for n in range(*ends)}
+        self.next[stream] = max(self.next[stream], number + 1)
+
+    def open(self, name):
+        try:
+            window, passed, _ = ledger.open_window(self.store, name, self.ends[name], {})
+        except ArgumentError:  # no window of this test has: tell whose ends these are
+            raise AssertionError(name, self.ends, self.store.opened) from None
+        detail = {"ranges": window.digest}
+        finished = [requests.finish(one.name, one.digest, key) for one, key in passed]
+        self.send([requests.create(name, detail, [*window.ends]), *finished])
+
+    def send(self, some):
+        for request in some:
+            self.store.step()
+            assert self.sent.setdefault((request.tag, request.id), request) == request
+            for name in self.acked():
+                lost = self.positions(name) & self.rows - self.written
+                assert not lost, f"{name} is acked without {lost}"
+
+    def acked(self):
+        for name in self.store.opened:
+            own = [one for (tag, _), one in self.sent.items() if tag == name]
+            counts = sum(one.started - one.finished for one in own)
+            stamp = xor(bytes(648), bytes(648), *(one.stamp for one in own))
+            if any(one.op == "create" for one in own) and counts == 0 and not any(stamp):
+                yield name
+
+    def positions(self, name):
+        window = self.store.opened[name]
+        assert window.ends == self.ends[name]
+        return {(k, n) for k, end in window.ends.items() for n in range(window.starts[k], end)}
+
+
+def play(chance: random.Random) -> None:
+    world = World(chance)
+    world.store.step = world.step
+    for _ in range(chance.randint(5, 25)):
+        world.act()
+    world.store.step = lambda: None
+    for actor in (*world.ends, *world.next) * 5:  # what died is repeated, and no more
+        if actor not in world.done:
+            world.act(actor)
+    whole = {name for name in world.store.opened if world.positions(name) <= world.covered}
+    assert {*world.acked()} == whole
+    for name, window in world.store.opened.items():
+        proved = ledger.proved_of(world.store.proofs())
+        assert ledger.WindowStatus.of(window, proved).whole == (name in whole)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_any_interleaving(seed):
+    play(random.Random(seed))
+
+
+class Early:
+    """A store that shows what was there at the first look."""
+
+    def __init__(self, store):
+        self.__dict__.update(vars(store), _store=store)
+        self.seen = store.windows(), store.proofs()
+        self.keep_window, self.keep_proof = store.keep_window, store.keep_proof
+        self.windows, self.proofs = (lambda: self.seen[0]), (lambda: self.seen[1])
+
+
+class LooksEarly(Early):
+    """The windows are read before the proof is kept, or the proofs before the window."""
+
+    def __init__(self, store, late):
+        super().__init__(store)
+        setattr(self, late, getattr(store, late))
+
+
+def looks_early(real, late, store, *given):
+    return real(LooksEarly(store, late), *given)
+
+
+def forgets(real, store, name, ends, starts):
+    """Open without the last partition."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "proofs", list)
+        fewer = dict(list(ends.items())[:-1]) or ends
+        return real(store, name, fewer, starts)
+
+
+def proved_twice(real, store, batch, *given):
+    """Take a batch that is repeated for the next one."""
+    last = max((one.batch for one in store.slots.values() if one.stream == batch[0]), default=-1)
+    return real(store, (batch[0], max(batch[1], last + 1)), *given)
+
+
+MUTANTS: Mapping[str, tuple] = {
+    "a prefix that jumps over a hole": (
+        "prefix", lambda _, ranges, start: max([start, *(one.end for one in ranges)])),
+    "a partition forgotten at open": ("open_window", forgets),
+    "a batch proved twice": ("prove", proved_twice),
+    "ends read before the proof is kept": (
+        "prove", lambda real, *given: looks_early(real, "proofs", *given)),
+    "proofs read before the window is kept": (
+        "open_window", lambda real, *given: looks_early(real, "windows", *given)),
+    "one slot": (
+        "Proof", lambda real, stream, batch, _, *given: real(stream, batch, 0, *given)),
+    "one stream alone": (
+        "proved_of", lambda real, proofs: real([*proofs][-1:])),
+    "rows after a batch that nobody proved follow on the last ones": (
+        "_own", lambda real, seen, known, at: real(seen, known, {**dict.fromkeys(seen, 0), **at})),
+}  # fmt: skip
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_caught(name, monkeypatch):
+    function, broken = MUTANTS[name]
+    monkeypatch.setattr(ledger, function, partial(broken, getattr(ledger, function)))
+    with pytest.raises((AssertionError, StateError)):
+        any(map(play, map(random.Random, range(1000))))

@@ -1,0 +1,190 @@
+"""Windows over a log: what a user's stream and batch jobs send, from open to the acks."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from tests.spark.acker import Acker
+from tests.spark.conftest import EACH_SESSION
+from tests.spark.orders import as_set
+from xorack.core.windows import partition_names
+from xorack.errors import ArgumentError, OutputDiffersError, StateError
+from xorack.spark import Tracking
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "topic string, partition int, offset long, timestamp timestamp, amount long"
+
+
+def at(hour):
+    return datetime(2026, 9, 14, hour, 30, tzinfo=timezone.utc)
+
+
+class Log:
+    """A log of one topic, the stream that sums it up, and the acker that hears of it."""
+
+    def __init__(self, run):
+        self.run, self.acker = run, Acker()
+
+    @property
+    def tracking(self):
+        return Tracking(self.run.spark, self.run.queue.queue_url, "r", f"{self.run.root}/records")
+
+    def windows(self, name="orders", **options):
+        columns = {"partition": ["topic", "partition"], "position": "offset", "time": "timestamp"}
+        return self.tracking.windows(name, **columns, **options)
+
+    def frame(self, *ranges, hour=14):
+        """Return rows of partitions at ranges of offsets, or at listed ones."""
+        rows = [("t", p, n, at(hour), n) for p, *ends in ranges
+                for n in (range(*ends) if len(ends) == 2 else ends[0])]  # fmt: skip
+        return self.run.spark.createDataFrame(rows, SCHEMA)
+
+    def batch(self, number, *ranges, windows=None, lose=None, **options):
+        """Run a batch: write its sums, then finish; return the requests that it sent."""
+        windows, rows = windows or self.windows(), self.frame(*ranges)
+        written = rows.where(lose) if lose else rows
+        grouped = written.transform(windows.with_unit).groupBy("partition")
+        out = self.run.write(grouped.agg(*windows.evidence()), f"out/{windows.name}/{number}")
+        try:
+            return windows.batch(number).finish(out, rows=rows, **options)
+        finally:
+            self.hear()
+
+    def open(self, name, *args, windows=None, **options):
+        try:
+            return (windows or self.windows()).open(name, *args, **options)
+        finally:
+            self.hear()
+
+    def hear(self):
+        self.sent = self.run.sent()
+        self.acker.apply(self.sent)
+
+    @property
+    def statuses(self):
+        return {tag: chain.status for tag, chain in self.acker.chains.items()}
+
+
+@pytest.fixture
+def log(run):
+    return Log(run)
+
+
+@EACH_SESSION
+def test_a_day(log):
+    """Windows before and after their rows, a late partition, an empty one, a stage, repetitions."""
+    log.open("h14", {"t": {"0": 5, "1": 3, "2": 0}})
+    report = log.batch(0, (0, 0, 4), (1, 0, 3))
+    assert (report.proof, report.chains, report.units) == ("written", 1, 7)
+    assert log.statuses == {"r/orders/h14": "open"}
+    status = log.windows().status("h14")
+    assert (status.whole, status.lagging) == (False, {"t/0": (4, 5)})
+    chain = log.acker.chains["r/orders/h14"]
+    names = partition_names(chain.tag, {"ranges": status.window.digest, "partitions": ["t/0-2"]})
+    assert {names[id] for id in log.acker.outstanding()[chain.tag]} == {"t/0"}
+
+    log.batch(1, (0, 4, 8), (1, 3, 4), (3, 0, 2))
+    sent = as_set(log.sent)
+    assert log.statuses == {"r/orders/h14": "acked"}
+    log.batch(1, (0, 4, 8), (1, 3, 4), (3, 0, 2))
+    assert as_set(log.sent) == sent
+    # After its rows: they have passed, but for one.
+    ends = {("t", 0): 8, ("t", 1): 4, ("t", 2): 0, ("t", 3): 3}
+    assert log.open("h15", ends).lagging == {"t/3": (2, 3)}
+    log.batch(2, (3, 2, 3))
+    assert log.statuses == dict.fromkeys(["r/orders/h14", "r/orders/h15"], "acked")
+    assert len(log.acker.bus.events) == 2
+
+    clean = log.windows("clean")
+    log.open("h14", {"t": {"0": 5, "1": 3, "2": 0}}, windows=clean)
+    assert log.statuses["r/clean/h14"] == "open"
+
+
+def test_gaps_are_told_or_refused(log):
+    log.open("h14", {"t": {"0": 6, "1": 3}})
+    log.batch(0, (0, [0, 2, 3]), (1, 0, 3))
+    log.batch(1, (0, [5, 7]))  # position 4 lies between two batches
+    assert log.statuses == {"r/orders/h14": "acked"}
+    text = "3 positions without a row: 3 of t/0"
+    assert text in log.acker.chains["r/orders/h14"].note
+    strict = log.windows("strict", gaps="error")
+    log.batch(0, (0, 0, 3), windows=strict)
+    with pytest.raises(StateError, match="1 of the positions 3 to 4 of t/0 have no row in this"):
+        log.batch(1, (0, 4, 5), windows=strict)
+
+
+def test_positions_at_the_edges_of_a_batch(log, tmp_path):
+    """The offsets of the checkpoint tell of markers behind the last row."""
+    offsets = tmp_path / "checkpoint/offsets"
+    offsets.mkdir(parents=True)
+    for batch, ends in enumerate(['{"t":{"0":4}}', '{"t":{"0":9,"1":5}}']):
+        (offsets / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{ends}')
+    log.open("h14", {"t": {"0": 9, "1": 5}})
+    log.batch(0, (0, 0, 3), checkpoint=offsets.parent)
+    log.batch(1, (0, 5, 7), (1, 2, 4), checkpoint=offsets.parent)
+    assert log.statuses == {"r/orders/h14": "acked"}
+    assert log.windows().status("h14").gaps == {"t/0": 4, "t/1": 3}
+
+
+def test_rows_that_are_lost_are_noted_and_not_proved(log):
+    log.open("h14", {"t": {"0": 3}})
+    log.open("h15", {"t": {"0": 9}})
+    log.open("h16", {"t": {"0": 20}})
+    with pytest.raises(OutputDiffersError):
+        log.batch(0, (0, 0, 6), lose="offset <> 4")
+    notes = {tag: chain.note for tag, chain in log.acker.chains.items()}
+    assert "batch 0 of stream lacks 1 rows: t/0/4" in notes["r/orders/h15"]
+    assert (notes["r/orders/h14"] is None, notes["r/orders/h16"]) == (False, None)
+    assert log.windows().status("h14").lagging == {"t/0": (0, 3)}
+    log.batch(0, (0, 0, 6))
+    assert log.statuses["r/orders/h14"] == "acked"
+
+
+def test_a_batch_job_two_streams_and_late_rows(log):
+    orders = log.windows()
+    log.open("2026-09-14T14", {"t": {"0": 4}}, starts={"t": {"0": 2}})
+    rows = log.frame((0, 2, 4), hour=13)
+    out = log.run.write(rows, "out/job")
+    job = orders.job("2026-09-14T14")
+    with pytest.raises(StateError, match="t/0 has 2 rows at the positions 3 to 4 in this batch"):
+        job.finish(read=log.frame((0, 3, 5)), rows=log.frame((0, 3, 5)))
+    job.finish(out, rows=rows)
+    log.hear()
+    assert log.statuses == {"r/orders/2026-09-14T14": "acked"}
+    assert orders.late("2026-09-14T14", rows.union(log.frame((0, 0, 9)))).count() == 2
+    with pytest.raises(StateError, match="positions 3 to 3 of t/0 are proved twice: another str"):
+        log.batch(0, (0, 3, 6))
+    log.batch(0, (0, 4, 6), (1, 0, 1))
+    again = log.frame((0, 6, 8))
+    orders.batch(0, stream="b").finish(log.run.write(again, "out/b"), rows=again)
+    assert log.open("2026-09-14T15", {"t": {"0": 8, "1": 1}}).whole
+
+
+REFUSED = [
+    (lambda log: log.open("a/b", {"t": {"0": 1}}), ArgumentError, "name: 'a/b', expected the"),
+    (lambda log: log.open("w", {"t": {"0": 1}}), ArgumentError, "ends: no end of t/1, a par"),
+    (lambda log: log.open("w", {"t": 1}), ArgumentError, r"ends: \('t', 1\), expected topic, p"),
+    (lambda log: log.open("w", {}), ArgumentError, "ends: none, expected one of each partit"),
+    (lambda log: log.open("h14", {"t": {"0": 4, "1": 3}}), StateError, "'h14' is open with t/0"),
+    (lambda log: log.open("w", {"t": {"0": 9, "1": 2}}), ArgumentError, "'w' ends before wind"),
+    (lambda log: log.open("w", {"t": {"0": 9, "1": 9}}, {"t": {"0": 10}}), ArgumentError, "at 10"),
+    (lambda log: log.windows().status("w"), StateError, "window 'w' of 'orders' is not open"),
+    (lambda log: log.windows().finish("/", rows="/"), ArgumentError, "batch_id: None, expect"),
+    (lambda log: log.windows(gaps="no"), ArgumentError, "gaps: 'no', expected count, error"),
+    (lambda log: log.batch(0, (0, 0, 4)), StateError, "has proved batch 0, and this is batch 0"),
+    (lambda log: log.batch(1, (0, [7, 7])), StateError, "t/0 has 2 rows at the positions 7 to 7"),
+    (lambda log: log.windows().late("h14", log.frame()), ArgumentError, "time: 'h14', expected"),
+]
+
+
+def test_what_is_refused(log):
+    log.open("h14", {"t": {"0": 5, "1": 3}})
+    log.batch(0, (0, 0, 5), (1, 0, 1))
+    for call, error, text in REFUSED:
+        log.sent = []
+        with pytest.raises(error, match=text):
+            call(log)
+        assert log.sent == []

@@ -1,0 +1,263 @@
+"""Windows over a log on Spark: "may I close hour 14?", by what was written; see `Windows`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from xorack.core import windows as requests
+from xorack.core.errors import ArgumentError, OutputDiffersError, StateError
+from xorack.core.hashing import unit_id
+from xorack.core.request import Request
+from xorack.spark import windows_ledger as ledger
+from xorack.spark.differing import find, output_differs
+from xorack.spark.evidence import check_unchanged, open_output, proof_of, unit_of
+from xorack.spark.folding import SUMS, Totals, folding, of_units, together
+from xorack.spark.record import folder_part
+from xorack.spark.rows import EvidentRows, Report, check_batch
+from xorack.spark.sending import send_few
+from xorack.spark.storage import GLOB, folders, names_of, read_texts, write_text
+from xorack.spark.units import column_named
+from xorack.spark.windows_ends import key_of, moment, offsets_of, positions_of
+from xorack.spark.windows_ledger import Passed, Proof, Proved, Range, Window, WindowStatus
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from xorack.core.message import SendReport
+    from xorack.spark.evidence import Observed, Output
+    from xorack.spark.run import Run
+
+    Ends = Mapping[Any, Any] | DataFrame
+
+__all__ = ["Windows"]
+
+_DIGITS = 64
+"""Positions that are strings are numbers of up to so many digits: those of Kinesis have 56."""
+
+
+@dataclass(frozen=True)
+class Windows(EvidentRows):
+    """The windows of a log; `Tracking.windows` makes it.
+
+    Attributes:
+        position: The column of a row's position in its partition.
+        time: The column of a row's time, for `late`.
+        gaps: ``count``, ``error`` or ``ignore``: what to do with positions without rows.
+        stream: Whose batches these are: see `batch`.
+        of: The window that a batch job reads: see `job`.
+    """
+
+    position: str = ""
+    time: str | None = None
+    gaps: str = "count"
+    stream: str = "stream"
+    of: str | None = None
+
+    def open(self, name: str, ends: Ends, starts: Ends | None = None) -> WindowStatus:
+        """Open a window: fix its ends and create its chain. A repetition changes nothing.
+
+        Args:
+            name: Its name, such as ``2026-09-14T14``. The chain's tag is ``RUN/LOG/NAME``.
+            ends: The first position after it in each partition: what `kafka_ends` returns, another
+                dict such as ``{("orders", 0): 17}``, or a frame with the columns of the partition
+                and the position.
+            starts: Its first positions; by default where the window before it ends, or 0.
+
+        Raises:
+            ArgumentError: The ends lack a partition, go back, or cross another window's.
+            StateError: The window is open with other ends.
+            SendError: The queue did not accept all. Repeat the call.
+        """
+        if not isinstance(name, str) or not name or "/" in name:
+            raise ArgumentError("name", name, "the name of a window, without '/'")
+        fixed = positions_of(ends, self.unit, "ends")
+        first = positions_of(starts or {}, self.unit, "starts")
+        if not fixed:
+            raise ArgumentError("ends", problem="none, expected one of each partition")
+        window, passed, proved = ledger.open_window(self._store, name, fixed, first)
+        detail = {
+            "log": self.name,
+            "window": name,
+            "positions": sum(window.ends.values()) - sum(window.starts.values()),
+            "ranges": window.digest,
+        }
+        times = {"timeout": self.tracking.timeout, "idle_timeout": self.tracking.idle_timeout}
+        create = requests.create(self.prefix + name, detail, window.ends, **times)
+        self._send([create, *self._finishes(passed, proved)])
+        return WindowStatus.of(window, proved)
+
+    def batch(self, batch_id: int, stream: str = "stream") -> Windows:
+        """Return the windows for a micro-batch, inside ``foreachBatch``.
+
+        Where several streams read parts of one log, each has a name.
+        """
+        return replace(self, batch_id=check_batch(batch_id), stream=stream)
+
+    def job(self, name: str) -> Windows:
+        """Return the windows for a batch job that reads the range of one window, which is open."""
+        return replace(self, batch_id=0, stream=f"window {name}", of=name)
+
+    def finish(
+        self,
+        written: Output | Sequence[Output] | None = None,
+        *,
+        rows: Output,
+        observed: Observed | None = None,
+        read: DataFrame | None = None,
+        checkpoint: str | None = None,
+    ) -> Report:
+        """Prove that a batch is in its output, and finish the partitions that windows have passed.
+
+        Args:
+            written: What was written; for it, ``observed`` and ``read`` see `TrackedRows.finish`.
+            rows: The rows of the batch, all that the source gave.
+            observed: What `observe` returned, once its frame is written.
+            read: A frame that was only read.
+            checkpoint: The folder of the query's checkpoint. Its offsets tell of positions without
+                rows at the edges of a batch; else a window that ends there waits for later rows.
+
+        Returns:
+            What was proved and sent; ``chains`` are windows of which partitions finished.
+
+        Raises:
+            OutputDiffersError: The output lacks rows, or has too many. The windows get a note.
+            StateError: The rows contradict what was proved before. Nothing was kept.
+            SendError: The queue did not accept all. Repeat the call.
+        """
+        if self.batch_id is None:
+            raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
+        spark, bounds = self.tracking.spark, ledger.UNKNOWN
+        if self.of is not None:
+            bounds = self._window(self.of)[1:]
+        elif checkpoint is not None:
+            bounds = offsets_of(spark, checkpoint, self.batch_id, self.unit)
+        frame = open_output(spark, rows, "rows")
+        totals, seen = self._seen(frame)
+        source = rows if isinstance(rows, str) else None
+        line = {"source": source, "folders": folders(names_of(frame))}
+        proof = proof_of(self, line, written, observed, read)
+        if proof.totals != totals:
+            found = find(self, proof, totals.count, frame)
+            error = output_differs(self, proof, totals.count, (rows, found))
+            self._send(self._lost(error, seen))
+            raise error
+        check_unchanged(spark, proof)
+        batch, gaps = (self.stream, self.batch_id), self.gaps != "error"
+        passed, proved = ledger.prove(self._store, batch, seen, bounds, gaps=gaps)
+        sent = self._send(self._finishes(passed, proved))
+        chains = len({window.name for window, _ in passed})
+        return Report(proof.kind, chains, totals.count, 0, *sent, proof.stored)
+
+    def status(self, name: str) -> WindowStatus:
+        """Return how far a window is proved, by what is in the records."""
+        return WindowStatus.of(self._window(name), ledger.proved_of(self._store.proofs()))
+
+    def late(self, name: str, frame: DataFrame) -> DataFrame:
+        """Return the rows of a window that came late: those of a time before it.
+
+        Args:
+            name: The window. Its name is the time when it starts: ISO 8601, UTC.
+            frame: Rows with the columns of the partition, the position and the time.
+        """
+        if self.time is None:
+            raise ArgumentError("time", None, "the column of a row's time, in Tracking.windows")
+        window, position = self._window(name), self._position(frame)
+        key = F.concat_ws("/", *(column_named(frame, one)[0].cast("string") for one in self.chain))
+
+        def edge(ends: Mapping[str, int]) -> Column:
+            pairs = [F.lit(one) for k, n in ends.items() for one in (k, str(n).zfill(_DIGITS))]
+            return F.create_map(*pairs)[key]
+
+        place = F.lpad(position.cast("string"), _DIGITS, "0")
+        late = F.unix_timestamp(column_named(frame, self.time)[0]) < moment(name)
+        return frame.where((place >= edge(window.starts)) & (place < edge(window.ends)) & late)
+
+    @property
+    def _store(self) -> _Folder:
+        return _Folder(self.tracking, self.tracking.folder(f"windows of {self.label}"))
+
+    def _window(self, name: str) -> Window:
+        for window in self._store.windows():
+            if window.name == name:
+                return window
+        raise StateError(f"window {name!r} of {self.name!r} is not open")
+
+    def _position(self, frame: DataFrame) -> Column:
+        column, type_ = column_named(frame, self.position)
+        return F.lpad(column, _DIGITS, "0") if type_.simpleString() == "string" else column
+
+    def _seen(self, frame: DataFrame) -> tuple[Totals, dict[str, Range]]:
+        """Fold a batch: what its units add up to, and where the rows of each partition lie."""
+        keys = [column_named(frame, name)[0].alias(f"c{i}") for i, name in enumerate(self.chain)]
+        units = zip(of_units(unit_of(self, frame)), SUMS, strict=True)
+        sums = [column.alias(name) for column, name in units]
+        rows = frame.select(*keys, *sums, self._position(frame).alias("place"))
+        ends = [F.min("place").alias("first"), F.max("place").alias("last")]
+        with folding(frame.sparkSession):
+            found = rows.groupBy(*rows.columns[: len(keys)]).agg(*together(), *ends).collect()
+        seen = {
+            key_of(row[: len(keys)]): Range(int(row["first"]), int(row["last"]) + 1, row["count"])
+            for row in found
+        }
+        return sum((Totals(*(row[name] for name in SUMS)) for row in found), Totals()), seen
+
+    def _finishes(self, passed: Passed, proved: Proved) -> Iterator[Request]:
+        """Yield the requests of partitions that windows have passed, and notes on gaps before."""
+        for window in {window.name: window for window, _ in passed}.values():
+            gaps = WindowStatus.of(window, proved).gaps
+            if gaps and self.gaps == "count":
+                some = ", ".join(f"{count} of {key}" for key, count in [*gaps.items()][:10])
+                yield self._note(window, f"{sum(gaps.values())} positions without a row: {some}")
+        for window, key in passed:
+            yield requests.finish(self.prefix + window.name, window.digest, key)
+
+    def _lost(self, error: OutputDiffersError, seen: Mapping[str, Range]) -> Iterator[Request]:
+        """Yield notes on the rows that an output lacks, for the windows that they may be of."""
+        count = max(0, error.started - error.written)
+        some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
+        text = f"batch {self.batch_id} of {self.stream} lacks {count} rows: {some}. {error.why}"
+        for window in self._store.windows():
+            begin, end = window.starts, window.ends
+            if any(
+                k in end and begin[k] < one.end and one.begin < end[k] for k, one in seen.items()
+            ):
+                yield self._note(window, text, count)
+
+    def _note(self, window: Window, text: str, count: int | None = None) -> Request:
+        text = text.replace("\0", "").encode(errors="replace")[:1000].decode(errors="ignore")
+        id = f"note/{unit_id(text):016x}"
+        return Request("note", self.prefix + window.name, id, text=text, missing_count=count)
+
+    def _send(self, some: Iterable[Request]) -> SendReport:
+        return send_few(self.tracking.spark, some, self.tracking.queue)
+
+
+class _Folder:
+    """Windows and proofs in a folder of records: a line of JSON each."""
+
+    def __init__(self, tracking: Run, folder: str) -> None:
+        self._spark, self._folder = tracking.spark, folder
+
+    def windows(self) -> list[Window]:
+        return [Window(**line) for line in self._read("window=*", constant=True)]
+
+    def keep_window(self, window: Window) -> None:
+        self._write(folder_part("window", window.name), window)
+
+    def proofs(self) -> list[Proof]:
+        return [Proof.of(line) for line in self._read("stream=*/slot=*")]
+
+    def keep_proof(self, proof: Proof) -> None:
+        self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof)
+
+    def _read(self, pattern: str, *, constant: bool = False) -> list[dict[str, Any]]:
+        place = f"{self._folder.translate(GLOB)}/{pattern}"
+        return [json.loads(text) for text in read_texts(self._spark, place, constant=constant)]
+
+    def _write(self, place: str, line: Window | Proof) -> None:
+        write_text(self._spark, f"{self._folder}/{place}", json.dumps(line._asdict()))

@@ -1,0 +1,95 @@
+"""Positions of a log's partitions, from whoever knows them: the caller, a checkpoint, a broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from xorack.core.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["kafka_ends", "key_of", "moment", "offsets_of", "positions_of"]
+
+
+def key_of(values: Sequence[object]) -> str:
+    """Return a partition as text: the values of its columns."""
+    return "/".join(str(one).replace("%", "%25").replace("/", "%2F") for one in values)
+
+
+def positions_of(given: Any, columns: Sequence[str], option: str, *path: Any) -> dict[str, int]:
+    """Return positions by partition, of a dict in dicts or a frame with all of the columns."""
+    if hasattr(given, "collect"):
+        given = {tuple(row)[:-1]: row[-1] for row in given.select(*columns).collect()}
+    if isinstance(given, Mapping):
+        found: dict[str, int] = {}
+        for key, value in given.items():
+            more = key if isinstance(key, tuple) else (key,)
+            found |= positions_of(value, columns, option, *path, *more)
+        return found
+    if len(path) != len(columns) - 1 or not str(given).isdecimal():
+        expected = f"{', '.join(columns[:-1])}, and a position of 0 or more"
+        raise ArgumentError(option, problem=f"{(*path, given)}, expected {expected}")
+    return {key_of(path): int(given)}
+
+
+def offsets_of(
+    spark: SparkSession, checkpoint: str, batch_id: int, columns: Sequence[str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return where a batch begins and ends, as the query's log of offsets says."""
+
+    def read(batch: int) -> dict[str, int]:
+        lines = [row[0] for row in spark.read.text(f"{checkpoint}/offsets/{batch}").collect()]
+        sources = [json.loads(line) for line in lines[2:] if line != "-"]
+        return {
+            k: n for one in sources for k, n in positions_of(one, columns, "checkpoint").items()
+        }
+
+    until = read(batch_id)
+    # A partition that is in no earlier batch is new, and is read from its beginning.
+    return ({**dict.fromkeys(until, 0), **read(batch_id - 1)} if batch_id else {}), until
+
+
+def moment(when: datetime | str) -> float:
+    """Return seconds since 1970 of a time, or of its text in ISO 8601; UTC if it has no zone."""
+    if isinstance(when, str):
+        try:
+            when = datetime.fromisoformat(when.replace("Z", "+00:00"))
+        except ValueError:
+            raise ArgumentError("time", when, "ISO 8601, such as 2026-09-14T15") from None
+    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def kafka_ends(
+    consumer: Any, topic: str, when: datetime | str, timeout_seconds: float = 30
+) -> dict[str, dict[int, int]]:
+    """Ask a broker where a window of a topic ends: at the first record of a time, or at the end.
+
+    Args:
+        consumer: A `confluent_kafka.Consumer`, without a subscription.
+        topic: The topic.
+        when: A time that has passed, or its text in ISO 8601; UTC if it has no zone.
+        timeout_seconds: For each request.
+
+    Raises:
+        ArgumentError: The time is to come, or there is no such topic.
+    """
+    from confluent_kafka import TopicPartition
+
+    if moment(when) > time.time():
+        raise ArgumentError("when", str(when), "a time that has passed")
+    numbers = sorted(consumer.list_topics(topic, timeout_seconds).topics[topic].partitions)
+    if not numbers:
+        raise ArgumentError("topic", topic, "a topic of this broker")
+    asked = [TopicPartition(topic, number, int(moment(when) * 1000)) for number in numbers]
+    # Before the look-up: a record that arrives between is in one of both answers.
+    marks = [consumer.get_watermark_offsets(one, timeout_seconds) for one in asked]
+    found = {
+        one.partition: one.offset for one in consumer.offsets_for_times(asked, timeout_seconds)
+    }
+    ends = zip(numbers, marks, strict=True)
+    return {topic: {n: found[n] if found[n] >= 0 else end for n, (_, end) in ends}}

@@ -1,0 +1,345 @@
+"""Windows over a log: what is proved of it, and which windows that makes whole. No I/O, no Spark.
+
+Theory of operation
+===================
+
+A log has partitions; a partition has positions in an order, some without a row. A *window* is a
+range of positions of each partition, fixed when it is opened. A *proof* says of one batch of one
+stream: the rows of these ranges lie in the output. The window's chain starts a unit for each of its
+partitions, and finishes it when proved ranges reach from the window's start to its end *without a
+hole* (`prefix`). So the chain is acked if and only if all partitions are covered.
+
+What is durable. A `Store` keeps windows, each written once, and the last two proofs of each stream.
+A proof has all that its stream proved so far. There is no other state: what is to be sent follows
+from windows and proofs alone. Two rules make every interleaving safe:
+
+1. *Keep, then look.* `prove` keeps its proof, then reads the windows. `open_window` keeps its
+   window, then reads the proofs. Of any two calls, the one that looks last sees what both kept, so
+   at least one of them finishes a unit: whether the window or the rows came first, and where two
+   streams cover a window only together. The store must show at once what it has taken.
+2. *A request follows from its window and partition alone.* Whoever sends it, and however often, it
+   has the same id and content, and counts once.
+
+Crashes. Before the proof is kept, only the output was written, and the batch is repeated. After it,
+the batch is repeated too, as Spark commits it when the call has returned: what it proves now is
+compared with its proof, and the same requests go out. A proof goes to the slot that the last one is
+not in, so a slot that a crash emptied was not needed. An `open_window` that died is repeated by its
+caller. Stamps that precede the `create` wait for it.
+
+What a batch covers. Its rows show where it lies in each partition. Positions without a row (markers
+of transactions, aborted or compacted records) may lie at its edges. Two things tell that they were
+read: the source's own offsets (``since``, ``until``); and the order of batches, as a stream reads a
+partition on from where it was. The latter counts only since the last batch that nobody proved,
+which leaves a hole. A partition's first rows begin at themselves.
+
+What is refused, before anything is kept: positions proved twice, as after a new checkpoint; more
+rows than positions; a batch behind the last one; ends that go back or cross another window's, as of
+a topic made anew; ends without a partition that is known; other ends of a window that is open. Two
+calls that open a window with other ends at once do not see each other: units depend on the ends,
+so such a chain is never acked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from xorack.core.errors import ArgumentError, StateError
+
+__all__ = ["Proof", "Range", "Window", "WindowStatus", "open_window", "prove", "proved_of"]
+__all__ += ["UNKNOWN", "Passed", "Proved"]
+
+_SEPARATE = 8
+"""Ranges with gaps that a partition keeps apart, to tell which windows have them."""
+Ends = Mapping[str, int]
+UNKNOWN: tuple[Ends, Ends] = ({}, {})
+Passed = list[tuple["Window", str]]
+"""Windows, each with a partition of it that is covered."""
+
+
+class Range(NamedTuple):
+    """Positions ``begin`` to ``end - 1``, and how many rows they have."""
+
+    begin: int
+    end: int
+    rows: int
+
+    @property
+    def gaps(self) -> int:
+        """Positions without a row."""
+        return self.end - self.begin - self.rows
+
+
+Proved = dict[str, list[Range]]
+
+
+class Window(NamedTuple):
+    """A range of positions of each partition."""
+
+    name: str
+    starts: Ends
+    ends: Ends
+
+    @property
+    def digest(self) -> str:
+        """A digest of the ranges."""
+        text = json.dumps([self.starts, self.ends], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+class Proof(NamedTuple):
+    """What a stream proved: in its last batch (``own``), and in all. One of two slots keeps it.
+
+    The next batch begins ``at`` these positions of partitions.
+    """
+
+    stream: str
+    batch: int
+    slot: int
+    at: Ends
+    own: dict[str, Range]
+    ranges: Proved
+
+    @classmethod
+    def of(cls, raw: dict[str, Any]) -> Proof:
+        """Read it from JSON."""
+        own = {key: Range(*one) for key, one in raw["own"].items()}
+        ranges = {key: [Range(*one) for one in some] for key, some in raw["ranges"].items()}
+        return cls(raw["stream"], raw["batch"], raw["slot"], raw["at"], own, ranges)
+
+
+class _Store(Protocol):
+    def windows(self) -> list[Window]: ...
+    def keep_window(self, window: Window) -> None: ...
+    def proofs(self) -> list[Proof]: ...
+    def keep_proof(self, proof: Proof) -> None: ...
+
+
+@dataclass(frozen=True)
+class WindowStatus:
+    """How far a window is proved.
+
+    Attributes:
+        window: The window, with its ``name``, ``starts`` and ``ends`` by partition.
+        proved: How far each partition is proved, from its start on.
+        gaps: Positions without a row, by partition, in the batches that have rows of the window.
+    """
+
+    window: Window
+    proved: Ends
+    gaps: Ends
+
+    @classmethod
+    def of(cls, window: Window, proved: Proved) -> WindowStatus:
+        """Return the status by what is proved."""
+        near = {
+            key: [
+                one for one in proved.get(key, ()) if one.begin < end > window.starts[key] < one.end
+            ]
+            for key, end in window.ends.items()
+        }
+        far = {key: prefix(some, window.starts[key]) for key, some in near.items()}
+        gaps = {key: sum(one.gaps for one in some) for key, some in near.items()}
+        return cls(window, far, {key: count for key, count in gaps.items() if count})
+
+    @property
+    def lagging(self) -> dict[str, tuple[int, int]]:
+        """The partitions that are not covered: how far each is proved, and its end."""
+        ends, far = self.window.ends, self.proved
+        return {key: (far[key], end) for key, end in ends.items() if far[key] < end}
+
+    @property
+    def whole(self) -> bool:
+        """Whether all partitions are covered."""
+        return not self.lagging
+
+
+def prefix(ranges: Iterable[Range], start: int) -> int:
+    """Return how far ranges, which are in order, prove from a start on, without a hole."""
+    for one in ranges:
+        if one.begin > start:
+            break
+        start = max(start, one.end)
+    return start
+
+
+def _joined(key: str, ranges: Iterable[Range]) -> list[Range]:
+    """Put ranges in order and join neighbours; the last ones with gaps stay apart."""
+    joined: list[Range] = []
+    for one in sorted(ranges):
+        last = joined[-1] if joined else Range(-1, -1, 0)
+        if last.end > one.begin:
+            raise StateError(
+                f"positions {one.begin} to {min(last.end, one.end) - 1} of {key} are proved twice: "
+                "another stream, or one with an earlier checkpoint, has written them"
+            )
+        if last.end == one.begin and not last.gaps and not one.gaps:
+            joined[-1] = Range(last.begin, one.end, last.rows + one.rows)
+        else:
+            joined.append(one)
+    for i in range(len(joined) - _SEPARATE, 0, -1):
+        one, other = joined[i - 1 : i + 1]
+        if one.end == other.begin:
+            joined[i - 1 : i + 1] = [Range(one.begin, other.end, one.rows + other.rows)]
+    return joined
+
+
+def proved_of(proofs: Iterable[Proof]) -> Proved:
+    """Return what all streams proved, by partition."""
+    newest = {one.stream: one for one in sorted(proofs, key=lambda one: one.batch)}
+    found: Proved = {}
+    for proof in newest.values():
+        for key, ranges in proof.ranges.items():
+            found.setdefault(key, []).extend(ranges)
+    return {key: _joined(key, ranges) for key, ranges in found.items()}
+
+
+def _passed(windows: Iterable[Window], proved: Proved, own: dict[str, Range] | None) -> Passed:
+    """Return the covered partitions of windows; with ``own``, those that it has a part in."""
+    passed = []
+    for window in windows:
+        for key in sorted(window.ends if own is None else window.ends.keys() & own.keys()):
+            start, end = window.starts[key], window.ends[key]
+            touched = own is None or own[key].begin < end > start < own[key].end
+            if touched and prefix(proved.get(key, ()), start) >= end:
+                passed.append((window, key))
+    return passed
+
+
+def prove(
+    store: _Store,
+    batch: tuple[str, int],
+    seen: Mapping[str, Range],
+    bounds: tuple[Ends, Ends] = UNKNOWN,
+    *,
+    gaps: bool = True,
+) -> tuple[Passed, Proved]:
+    """Keep the proof of a batch. Call it once its output is durable and was compared.
+
+    Args:
+        store: The windows and proofs.
+        batch: The stream and the number of its batch: the same when it is repeated.
+        seen: Where the rows of each partition lie.
+        bounds: Where the batch begins and ends in partitions, as far as the source tells.
+        gaps: Whether positions may have no row.
+
+    Returns:
+        The partitions of windows whose requests are to be sent, and all that is proved.
+
+    Raises:
+        StateError: The batch contradicts what was proved before. Nothing was kept.
+    """
+    stream, number = batch
+    proofs = store.proofs()
+    mine = [one for one in proofs if one.stream == stream]
+    last = max(mine, key=lambda one: one.batch, default=Proof(stream, -1, 1, {}, {}, {}))
+    others = (one for one in mine if one.batch < number)
+    before = max(others, key=lambda one: one.batch, default=Proof(stream, -1, 1, {}, {}, {}))
+    # Where a stream is after a batch that nobody proved is not known.
+    at = before.at if before.batch == number - 1 else {}
+    own = _own(seen, bounds, at)
+    holed = next((key for key, one in own.items() if one.gaps), None)
+    if holed is not None and not gaps:
+        raise StateError(
+            f"{own[holed].gaps} of the positions {own[holed].begin} to {own[holed].end - 1} of "
+            f"{holed} have no row in this batch, and gaps='error' refuses that"
+        )
+    if last.batch > number or (last.batch == number and last.own != own):
+        raise StateError(
+            f"stream {stream!r} has proved batch {last.batch}, and this is batch {number} with "
+            "other rows: a checkpoint made anew needs another run_id"
+        )
+    if last.batch < number:
+        keys, ranges = sorted({*before.ranges, *own}), before.ranges
+        more = {key: [own[key]] if key in own else [] for key in keys}
+        ranges = {key: _joined(key, [*ranges.get(key, ()), *more[key]]) for key in keys}
+        at = {**at, **{key: one.end for key, one in own.items()}}
+        proof = Proof(stream, number, 1 - before.slot, at, own, ranges)
+        proved_of([*(one for one in proofs if one.stream != stream), proof])
+        store.keep_proof(proof)
+    # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
+    proved = proved_of(store.proofs())
+    return _passed(store.windows(), proved, own), proved
+
+
+def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends], at: Ends) -> dict[str, Range]:
+    """Return what a batch covers of each partition; see the theory of operation."""
+    since, until = bounds
+    own = {}
+    for key in sorted({*seen, *(since.keys() & until.keys())}):
+        rows = seen.get(key) or Range(until[key], until[key], 0)
+        begin = since.get(key, at.get(key, rows.begin))
+        one = Range(begin, until.get(key, rows.end), rows.rows)
+        if not one.begin <= rows.begin <= rows.end <= one.end or rows.gaps < 0:
+            raise StateError(
+                f"{key} has {rows.rows} rows at the positions {rows.begin} to {rows.end - 1} in "
+                f"this batch, expected one each at {one.begin} to {one.end - 1}: some were proved "
+                "before, are not of this batch, or are there twice"
+            )
+        if one.begin < one.end:
+            own[key] = one
+    return own
+
+
+def open_window(
+    store: _Store, name: str, ends: Ends, starts: Ends
+) -> tuple[Window, Passed, Proved]:
+    """Open a window, or find it open. It starts where the one before ends, or at 0.
+
+    Returns:
+        The window, its partitions that are covered already, and all that is proved. Its `create`
+        and the requests of these partitions are to be sent.
+
+    Raises:
+        ArgumentError: The ends lack a partition, go back or cross another window's.
+        StateError: The window is open with other ends or starts.
+    """
+    windows = store.windows()
+    window = next((one for one in windows if one.name == name), None)
+    if window is None:
+        known = {key for one in windows for key in one.ends}
+        known |= {key for one in store.proofs() for key in one.ranges}
+        if lacking := sorted(known - ends.keys()):
+            problem = (
+                f"no end of {', '.join(lacking[:5])}, a partition of this log: give its end, 0 if "
+                "the window has no row of it, the last one if the partition is gone"
+            )
+            raise ArgumentError("ends", problem=problem)
+        begins = {**dict.fromkeys(ends, 0), **_ends_before(windows, name, ends), **starts}
+        window = Window(name, {key: begins[key] for key in ends}, dict(ends))
+        for key, end in ends.items():
+            if not 0 <= begins[key] <= end:
+                problem = f"{key} ends at {end}, and starts at {begins[key]}"
+                raise ArgumentError("ends", problem=problem)
+        store.keep_window(window)
+    elif window.ends != ends or not starts.items() <= window.starts.items():
+        key = min((window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items()))[
+            0
+        ]
+        raise StateError(
+            f"window {name!r} is open with {key} at {window.starts.get(key)} to "
+            f"{window.ends.get(key)}, and now {starts.get(key, '')} to {ends.get(key)} are given"
+        )
+    # Only now, as in `prove`.
+    proved = proved_of(store.proofs())
+    return window, _passed([window], proved, None), proved
+
+
+def _ends_before(windows: Iterable[Window], name: str, ends: Ends) -> Ends:
+    """Return the ends of the last window that ends before these; no window may cross them."""
+    found: Ends = {}
+    for one in windows:
+        behind = next((key for key, end in one.ends.items() if ends[key] < end), None)
+        ahead = next((key for key, end in one.ends.items() if ends[key] > end), None)
+        if behind and ahead:
+            problem = (
+                f"{name!r} ends before window {one.name!r} in {behind}, and after it in {ahead}: "
+                "windows do not cross; a topic made anew needs another run_id"
+            )
+            raise ArgumentError("ends", problem=problem)
+        if not behind and sum(one.ends.values()) >= sum(found.values()):
+            found = one.ends
+    return found
