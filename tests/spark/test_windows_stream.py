@@ -80,9 +80,10 @@ def test_a_killed_stream_acks_what_is_whole_and_nothing_else(spark, queue, tmp_p
     (tmp_path / "log").mkdir()
     names, _ = snippets(spark, tmp_path, queue.queue_url)
     orders, opened, size = names["orders"], {}, 0
-    kills = ["check_unchanged:1", "windows:1", "send_few:1", "windows:2", "send_few:2", ""]
+    # A run repeats the batch that died, or reads what is new.
+    kills = ["check_unchanged:1", "windows:1", "send_few:1", "", "windows:1", "", ""]
     for hour, die in enumerate(kills):
-        for partition in range(3):
+        for partition in range(3 if hour < 6 else 0):
             append(tmp_path / "log", "orders", partition, [SOLD, None, SOLD] * (5 + partition))
         size += 5
         ends = {"orders": {str(n): 3 * (size + n * (hour + 1)) for n in range(3)}}
@@ -91,7 +92,7 @@ def test_a_killed_stream_acks_what_is_whole_and_nothing_else(spark, queue, tmp_p
         words = [sys.executable, "-c", RUN, str(tmp_path), queue.queue_url]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "DIE": die}
         run_process(words, env=environment, status=-signal.SIGKILL if die else 0)
-        if not hour % 2:
+        if hour in (0, 2, 4):
             opened[f"h{hour}"] = orders.open(f"h{hour}", ends).window
         acked = {tag for tag, c in Acker(queue.bodies).chains.items() if c.status == "acked"}
         bills = spark.read.parquet(f"{tmp_path}/bills") if (tmp_path / "bills").exists() else None
