@@ -28,6 +28,7 @@ from pipeline.count import count as count_words
 from pipeline.data import words_in, write_words
 from pipeline.folder import list_files
 from pipeline.reading import encoding_named
+from pipeline.scan import UNIT
 from pipeline.session import session
 from pipeline.split import split
 from xorack.local.isolation import isolated
@@ -127,7 +128,7 @@ def run_words(database: Path, tracking: Any, meter: Meter) -> tuple[Any, list[Fi
     place, counts = f"{meter.out}/words", f"{meter.out}/counts"
     reports = []
     if tracking:
-        words = tracking.rows("words", chain="file", unit=["file", "position", "word"])
+        words = tracking.rows("words", chain="file", unit=UNIT)
         common = {"run_id": tracking.run_id, "words": place}
         chosen = {"glob": "*", "exclude": [], "hidden": False, "encoding": encoding_named("UTF-8")}
         with meter.step("job 1"):

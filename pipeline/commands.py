@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.folder import JobError, absolute
 from pipeline.reading import encoding_named
+from pipeline.scan import UNIT
 from pipeline.session import session
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.spark import TrackedRows, Tracking
@@ -69,7 +70,7 @@ def _tracked_words(spark: SparkSession, arguments: Namespace) -> TrackedRows:
     given = {k: v for k, v in vars(arguments).items() if k in names and v is not None}
     tracking = Tracking(spark, records=absolute(arguments.records), **given)
     tracking.check()
-    return tracking.rows("words", chain="file", unit=["file", "position", "word"])
+    return tracking.rows("words", chain="file", unit=UNIT)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,8 +1,8 @@
 """The data between the jobs: folders of Parquet files that anybody may compact, sort or copy.
 
-WORDS/words   file, position, word, error, unit: a row a word; see `pipeline.reading` for positions.
-              A row of its own, with the position -1, says why a file cannot be read. A unit that
-              is stored is not computed again by each job: its column is that of `with_unit`
+WORDS/words   file, file_id, position, word, error: a row a word; see `pipeline.reading` for
+              positions. The id stands for the file in units. A row of its own, with the
+              position -1, says why a file cannot be read
 WORDS/files   file, path, bytes, error, repairs: a row a file, written last. The words of a file
               with an error do not count. In a repair, the tag of the chain that failed
 COUNTS        word, count, and the two columns of `TrackedRows.evidence`
@@ -21,8 +21,7 @@ from pipeline.reading import Encoding
 from pipeline.scan import scan_database
 from xorack.spark import TrackedRows
 
-WORDS = "file string, position long, word string, error string"
-_UNITS = f"{WORDS}, xorack_words long"
+WORDS = "file string, file_id long, position long, word string, error string"
 _FILES = "file string, path string, bytes long, error string, repairs string"
 _GLOB = str.maketrans({character: "\\" + character for character in "\\*?[]{}"})
 
@@ -42,11 +41,10 @@ def write_words(
 ) -> None:
     """Write the words of files that are to be kept, then the list of the files.
 
-    A repair gives the tags of failed chains, by file. `keep` adds the units of what is tracked.
+    A repair gives the tags of failed chains, by file.
     """
     readable = [file for file in files if file.problem is None]
-    scanned = scan_database(spark, readable, encoding).fillna("", "word")  # a unit has no null
-    keep(scanned).write.parquet(f"{place}/words")
+    keep(scan_database(spark, readable, encoding)).write.parquet(f"{place}/words")
     # The errors are those of the attempts of tasks whose words were written.
     failed = read(spark, f"{place}/words", WORDS).where("error IS NOT NULL")
     errors = dict(failed.groupBy("file").agg(F.min("error")).collect())
@@ -67,9 +65,9 @@ def files_in(spark: SparkSession, place: str) -> DataFrame:
 
 
 def words_in(spark: SparkSession, place: str) -> DataFrame:
-    """Read file, position, word and unit of the files without an error in WORDS."""
+    """Read the words of the files without an error in WORDS."""
     failed = files_in(spark, place).where("error IS NOT NULL").select("file")
-    words = read(spark, f"{place}/words", _UNITS).drop("error")
+    words = read(spark, f"{place}/words", WORDS).drop("error")
     return words.join(F.broadcast(failed), "file", "left_anti")
 
 
@@ -83,7 +81,8 @@ def chains_in(spark: SparkSession, place: str) -> DataFrame:
 
 def counts_of(rows: DataFrame, words: TrackedRows) -> DataFrame:
     """Count words: word, count and the evidence of the words that were counted."""
-    return rows.groupBy("word").agg(F.count("word").alias("count"), *words.evidence(rows))
+    groups = rows.transform(words.with_unit).groupBy("word")
+    return groups.agg(F.count("word").alias("count"), *words.evidence())
 
 
 def totals(counts: DataFrame) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from pipeline.commands import FILES, run
 from pipeline.data import chains_in, counts_of, files_in, read, totals, words_in, write_words
-from pipeline.folder import InputFile, JobError, absolute, claim, list_files
+from pipeline.folder import InputFile, JobError, absolute, claim, list_files, run_of
 from xorack import unit_id
 from xorack.spark import TrackedRows
 
@@ -50,17 +50,15 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     before = read(spark, absolute(arguments.counts), schema)
     sums = words.evidence(before)
     _, number, total = words.evidence_names
-    if before.agg(*sums).first() != counted.agg(*words.evidence()).first():
+    of_runs = [counts_of(words_in(spark, one), _of_run(words, run_of(one))) for one in places]
+    if before.agg(*sums).first() != reduce(DataFrame.unionByName, of_runs).agg(*sums).first():
         raise JobError(f"--counts {arguments.counts} are not those of --words {', '.join(places)}")
     files = _files(spark, places, failed, arguments.database)
     repairs = {file.relative: tag for tag, file in files.items()}
     names = spark.createDataFrame([(name,) for name in repairs], "file string")
     known = counted.join(F.broadcast(names), "file", "left_semi")
     claim("--repaired", out, arguments.run_id)
-
-    def lost(scanned: DataFrame) -> DataFrame:
-        return words.with_unit(scanned.join(known, ["file", "position"], "left_anti"))
-
+    lost = partial(DataFrame.join, other=known, on=["file", "position"], how="left_anti")
     write_words(spark, out, sorted(set(files.values())), arguments.encoding, lost, repairs)
     rows = words_in(spark, out)
     report = words.start(rows, chains_in(spark, out))

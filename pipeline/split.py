@@ -32,7 +32,7 @@ def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict
     chosen = {"exclude": arguments.exclude, "hidden": arguments.hidden}
     files = list_files(arguments.database, arguments.glob, **chosen)
     claim("--words", place, arguments.run_id)
-    write_words(spark, place, files, arguments.encoding, words.with_unit)
+    write_words(spark, place, files, arguments.encoding)
     chains = chains_in(spark, place)
     report = words.start(words_in(spark, place), chains)
     failed = chains.where("failed IS NOT NULL").count()

@@ -60,7 +60,7 @@ class _Batches:
 
     def count(self, batch: DataFrame, number: int) -> Report:
         rows, place = batch.where("word IS NOT NULL"), f"{self.out}/counts/batch={number}"
-        counts = counts_of(rows.transform(self.words.with_unit), self.words)
+        counts = counts_of(rows, self.words)
         counts.write.mode("overwrite").parquet(place)  # no query reads it
         written = read(self.words.tracking.spark, place, counts.schema)
         return self.words.batch(number).finish(written, rows=rows)

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from pipeline.scan import file_id
 from tests.spark.helpers import (
     Acker,
     count_words,
@@ -79,7 +80,8 @@ def test_readable_files_become_acked_chains(spark, database, queue, tmp_path, ca
     # An open chain's stamp holds its words, under the ids that plain Python computes.
     few = acker.chains["r1/file/plain.txt"]
     expected = {
-        unit_id("r1/words", "plain.txt", *row) for row in enumerate(words(texts["plain.txt"]))
+        unit_id("r1/words", file_id("plain.txt"), at)
+        for at in range(len(words(texts["plain.txt"])))
     }
     assert few.stamp == xor(*map(plain, expected))
     assert few.deadline
@@ -156,8 +158,8 @@ def test_stamps_equal_those_of_plain_python(database, queue, tmp_path):
     root, texts = database
     assert run_split(queue, root, tmp_path / "w", "--glob", "plain.txt") == 0
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
-    rows = enumerate(words(texts["plain.txt"]))
-    stamps = xor(*(plain(unit_id("r1/words", "plain.txt", *row)) for row in rows))
+    places = range(len(words(texts["plain.txt"])))
+    stamps = xor(*(plain(unit_id("r1/words", file_id("plain.txt"), at)) for at in places))
     requests = [(r.op, r.tag, r.started, r.finished, r.stamp) for r in queue.take()]
     tag = "r1/file/plain.txt"
     assert requests == [("create", tag, 5, 0, stamps), ("stamp", tag, 0, 5, stamps)]

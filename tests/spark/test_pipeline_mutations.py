@@ -10,6 +10,7 @@ import pytest
 
 from pipeline import count, repair, stream
 from pipeline.data import counts_of, read
+from pipeline.scan import file_id
 from tests.spark.helpers import (
     Acker,
     count_words,
@@ -114,7 +115,7 @@ def lose_words(folder):
     """Delete the words `two` and `six`; return the ids of their units by tag."""
     lost: dict[str, set] = {}
     for row in delete_rows(folder, lambda row: row["word"] in ("two", "six")):
-        id = unit_id("r1/words", row["file"], row["position"], row["word"])
+        id = unit_id("r1/words", file_id(row["file"]), row["position"])
         lost.setdefault(f"r1/file/{row['file']}", set()).add(id)
     return lost
 

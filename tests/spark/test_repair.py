@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import repair
+from pipeline.scan import file_id
 from tests.spark.helpers import (
     Acker,
     count_words,
@@ -117,7 +118,7 @@ def test_lost_words_are_named_counted_and_acked(spark, runs, queue, tmp_path, ca
     named = {(one["file"], one["position"], one["word"]) for one in summary["named"]}
     assert named == runs.lost
     ids = {one["id"] for one in summary["named"]}
-    assert ids == {f"{unit_id('r1/words', *row):016x}" for row in runs.lost}
+    assert ids == {f"{unit_id('r1/words', file_id(file), at):016x}" for file, at, _ in runs.lost}
     assert ids >= {id for event in events for id in event["outstanding"]}
 
     acker.apply(queue.bodies)

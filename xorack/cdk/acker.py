@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from aws_cdk import (
     Annotations,
@@ -205,7 +206,7 @@ class Acker(Construct):
         """
         check_kind("grantee", grantee)
         shown = [self.settings.partition_key, *SHOWN]
-        conditions = {
+        conditions: dict[str, Any] = {
             "ForAllValues:StringEquals": {"dynamodb:Attributes": shown},
             "Null": {"dynamodb:Attributes": "false"},
             "StringEqualsIfExists": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},

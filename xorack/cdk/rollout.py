@@ -74,7 +74,7 @@ def _hook(
     scope: Construct,
     resources: Resources,
     aliases: Mapping[str, aws_lambda.Alias],
-    groups: Sequence[aws_codedeploy.ILambdaDeploymentGroup],
+    groups: Sequence[aws_codedeploy.LambdaDeploymentGroup],
 ) -> aws_lambda.Function:
     """Create the function that runs the new versions before they get traffic."""
     settings = resources.settings

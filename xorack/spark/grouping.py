@@ -5,11 +5,10 @@ The groups are those of the columns that a source and its outputs have.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from xorack.spark.evidence import evidence_of, unit_of
@@ -35,10 +34,6 @@ SOLVED = (
 """The groups whose missing units can be named, unless they have units too many as well."""
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
-_TOLERANCE = 1.5
-"""How much the number of units of some values may differ from that of the whole output."""
-_VALUES = 200
-"""Values of a column that tell whether it is one that the output was grouped by."""
 
 
 class Differing(NamedTuple):
@@ -136,14 +131,16 @@ def compare(
         return _compare(rows, source, outputs, None, has_tags)
     shared = _shared(rows, source, outputs)
     result = _compare(rows, source, outputs, shared, has_tags)
-    sums = result.sums
     # A sum or maximum that has the name of a column of the source makes groups that do not agree.
-    if shared and sums["surplus"] and sums["surplus"] * 2 >= sums["found"]:
-        proven = _grouped_by(rows, source, outputs, shared)
-        if proven != shared:
+    if shared and _is_mixed(result.sums):
+        proven = []
+        for name in shared:
             result.groups.unpersist()
-            has_tags = has_tags and not {*rows.chain} & ({*shared} - {*proven})
-            return _compare(rows, source, outputs, proven, has_tags)
+            result = _compare(rows, source, outputs, [name], has_tags=False)
+            proven += [] if _is_mixed(result.sums) else [name]
+        result.groups.unpersist()
+        has_tags = has_tags and not {*rows.chain} & ({*shared} - {*proven})
+        return _compare(rows, source, outputs, proven, has_tags)
     return result
 
 
@@ -250,50 +247,9 @@ _SUMS = {
 of them that can be named, units too many, groups of as many units but others, and their units."""
 
 
-def _grouped_by(
-    rows: Rows, source: DataFrame, outputs: Sequence[DataFrame], names: Sequence[str]
-) -> list[str]:
-    """Return the columns by which outputs were grouped, as far as some of their values show it.
-
-    All units of a value are then in the output's rows of this value: most of the sums agree, or
-    all have too few units, or about as many too many as the whole output has. One more pass over
-    source and output.
-    """
-
-    def each(frame: DataFrame, xor: Column, count: Column) -> DataFrame:
-        values = [_value(frame, name) for name in names]
-        parts = (
-            F.struct(F.lit(place).alias("at"), value.alias("value"))
-            for place, value in enumerate([*values, F.lit(0).cast("long")])
-        )
-        return frame.select(F.inline(F.array(*parts)), xor.alias("x"), count.alias("n"))
-
-    sums = (F.bit_xor("x").alias("x"), F.sum("n").alias("n"))
-    held = reduce(
-        lambda a, b: a.union(b), (each(one, *evidence_of(rows, one)[:2]) for one in outputs)
-    )
-    order = Window.partitionBy("at").orderBy("value")
-    some = (
-        held.groupBy("at", "value")
-        .agg(F.bit_xor("x").alias("out_x"), F.sum("n").alias("out_n"))
-        .withColumn("place", F.row_number().over(order))
-        .where(f"place <= {_VALUES}")
-    )
-    own = each(source, unit_of(rows, source), F.lit(1).cast("long"))
-    own = own.join(F.broadcast(some.select("at", "value")), ["at", "value"])
-    both = some.join(own.groupBy("at", "value").agg(*sums), ["at", "value"], "left")
-    verdicts = both.groupBy("at").agg(
-        F.expr("count_if(x = out_x AND n = out_n) * 2 >= count(*)").alias("agrees"),
-        F.expr("min(coalesce(n, 0) - out_n) >= 0").alias("lacks"),
-        F.expr("sum(out_n) / greatest(sum(coalesce(n, 0)), 1)").alias("ratio"),
-    )
-    found = {row["at"]: row for row in verdicts.collect()}
-    most = found[len(names)]["ratio"] * _TOLERANCE if found else 0
-    return [
-        name
-        for place, name in enumerate(names)
-        if (row := found.get(place)) and (row["agrees"] or row["lacks"] or row["ratio"] <= most)
-    ]
+def _is_mixed(sums: Mapping[str, int]) -> bool:
+    """Tell whether units are in other groups than their own: as many lack as are too many."""
+    return sums["found"] > 0 and min(sums["missing"], sums["surplus"]) * 2 >= sums["found"]
 
 
 def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
