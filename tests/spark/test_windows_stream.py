@@ -1,15 +1,11 @@
-"""Windows of a stream: the snippets of docs/windows.md, and processes that are killed."""
+"""Windows of a stream: the snippets of docs/windows.md."""
 
 from __future__ import annotations
-
-import os
-import signal
-import sys
 
 import pytest
 
 from tests.spark.acker import Acker
-from tests.spark.helpers import ROOT, code_blocks, run_process
+from tests.spark.helpers import ROOT, code_blocks
 from tests.support.log_source import LogSource, append
 
 pytestmark = pytest.mark.spark
@@ -47,58 +43,3 @@ def test_the_snippets(spark, queue, tmp_path, capsys):
     later = {"orders": {"0": 45, "1": 35, "2": 2}}
     assert names["orders"].open("2026-09-14T15", later).whole
     assert Acker(queue.bodies).statuses() == {"acked": 2}
-
-
-# Runs the stream of the snippet; kills itself at the n-th call of a function (DIE=function:n).
-RUN = """
-import os, signal, sys
-from pathlib import Path
-from pipeline.session import session
-from tests.spark import test_windows_stream as here
-from xorack.spark import windows
-place, count = (os.environ["DIE"] + ":0").split(":")[:2]
-def dying(owner, name):
-    real, calls = getattr(owner, name), []
-    def call(*given, **options):
-        calls.append(1)
-        if name == place and len(calls) == int(count):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*given, **options)
-    setattr(owner, name, call)
-dying(windows, "check_unchanged")  # the output is written
-dying(windows._Folder, "windows")  # the proof is kept
-dying(windows, "send_few")
-with session("killed") as spark:
-    names, stream = here.snippets(spark, Path(sys.argv[1]), sys.argv[2])
-    names["run"](stream)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_killed_stream_acks_what_is_whole_and_nothing_else(spark, queue, tmp_path):
-    (tmp_path / "log").mkdir()
-    names, _ = snippets(spark, tmp_path, queue.queue_url)
-    orders, opened, size = names["orders"], {}, 0
-    kills = ["check_unchanged:1", "windows:1", "send_few:1", "windows:2", "send_few:2", ""]
-    for hour, die in enumerate(kills):
-        for partition in range(3):
-            append(tmp_path / "log", "orders", partition, [SOLD, None, SOLD] * (5 + partition))
-        size += 5
-        ends = {"orders": {str(n): 3 * (size + n * (hour + 1)) for n in range(3)}}
-        if hour % 2:
-            opened[f"h{hour}"] = orders.open(f"h{hour}", ends).window
-        words = [sys.executable, "-c", RUN, str(tmp_path), queue.queue_url]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "DIE": die}
-        run_process(words, env=environment, status=-signal.SIGKILL if die else 0)
-        if not hour % 2:
-            opened[f"h{hour}"] = orders.open(f"h{hour}", ends).window
-        acked = {tag for tag, c in Acker(queue.bodies).chains.items() if c.status == "acked"}
-        bills = spark.read.parquet(f"{tmp_path}/bills") if (tmp_path / "bills").exists() else None
-        written = bills.groupBy().sum("xorack_orders_count").first()[0] if bills else 0
-        for name, window in opened.items():
-            if f"shop/orders/{name}" in acked:
-                assert written >= sum(window.ends.values()) * 2 // 3
-                assert orders.status(name).whole
-    assert acked == {f"shop/orders/{name}" for name in opened}
-    assert written == 2 * 6 * (5 + 6 + 7)
