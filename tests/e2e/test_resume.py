@@ -112,9 +112,10 @@ def running_no_more(describe, **names):
 
 
 def enable(params, **_):
-    """Add a field to the call that the embedded AWS needs, and Lambda does not have."""
+    """Add a field that the embedded AWS needs, and Lambda does not have, for durable functions."""
     body = json.loads(params["body"])
-    body["DurableConfig"]["Enabled"] = True
+    if "DurableConfig" in body:
+        body["DurableConfig"]["Enabled"] = True
     params["body"] = json.dumps(body).encode()
 
 

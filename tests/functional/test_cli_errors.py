@@ -77,7 +77,7 @@ INVALID = [
     ("list --run a --prefix b", "--run and --prefix cannot be used together"),
     ("watch --interval 0", "Invalid value for '--interval': 0.0 is not in the"),
     ("watch --run a/b", "Invalid value for '--run': 'a/b', expected the run's name alone"),
-    ("wait", "Missing TAG or --run (see: xorack wait --help)"),
+    ("wait", "expected one of TAG, --run and --window (see: xorack wait --help)"),
     ("wait --run=", RUN_LENGTH),
     ("wait --run a b", "TAG and --run cannot be used together (see: xorack wait --help)"),
     ("wait a --chains 1", "--chains requires --run (see: xorack wait --help)"),

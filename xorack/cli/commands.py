@@ -255,7 +255,7 @@ def wait(
     time-out.
     """
     if bool(tags) + (run is not None) + (window is not None) != 1:
-        raise click.UsageError("Missing TAG or --run or --window, or more than one of them")
+        raise click.UsageError("expected one of TAG, --run and --window")
     times = seconds["interval_seconds"], seconds["timeout_seconds"]
     if window is not None:
         return run_window(target.open()[0], window, times, as_json=as_json)
