@@ -147,6 +147,7 @@ def test_values_of_csv(tmp_path):
     }
     others = {
         "12345678901234567890.1": "12345678901234567890.2",
+        f"{'9' * 38}.1": f"{'9' * 38}.2",  # no decimal holds it, and a double rounds it
         "9007199254740993": "9007199254740992",
         "007": "7",
         " 7": "7",
@@ -183,6 +184,7 @@ TYPED = [
     ("float", "0.1", "0.1", "equal"),
     ("double", "9007199254740992", "9007199254740992", "equal"),
     ("double", "9007199254740992", "9007199254740993", "text"),  # a double rounds it
+    ("double", "0.1", "0.1000000000000000055511151231257827", "equal"),
     ("boolean", "true", "TRUE", "equal"),
     ("varchar", "", "", "equal"),
     ("varchar", "007", "7", "changed"),

@@ -14,8 +14,8 @@ from xorack.compare.forms import digits, is_nested, shown
 
 __all__ = ["Column", "Values", "fit", "kinds_sql", "quoted"]
 
-_INT, _DECIMAL, _DOUBLE, _BOOLEAN, _DATE, _WALL, _INSTANT, _OTHER, _LARGE = (
-    1 << n for n in range(9)
+_INT, _DECIMAL, _DOUBLE, _BOOLEAN, _DATE, _WALL, _INSTANT, _OTHER, _LARGE, _LONG = (
+    1 << n for n in range(10)
 )
 _TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
 _PATTERNS = {
@@ -40,6 +40,8 @@ _TYPES = (
 _MAX_DIGITS = 38
 _DOUBLE_DIGITS = 15
 """A double holds all integers of so many digits."""
+_PRINTED_DIGITS = 17
+"""No program needs more digits to print a double."""
 
 
 class Column(NamedTuple):
@@ -79,10 +81,11 @@ class Values(NamedTuple):
             yield _INT | _LARGE, "BIGINT"
             if self.whole + self.scale <= _MAX_DIGITS:
                 decimal = f"DECIMAL({max(self.whole + self.scale, 1)},{self.scale})"
-                yield _INT | _DECIMAL | _LARGE, decimal
+                yield _INT | _DECIMAL | _LARGE | _LONG, decimal
         wall = other is not None and other.id.startswith("timestamp_")
         wanted = None if other is None else "TIMESTAMP" if wall else str(other)
-        yield from ((kinds, name) for kinds, name in _TYPES if wanted in (None, name))
+        rounded = _LONG if wanted in ("DOUBLE", "FLOAT") else 0  # the other side is rounded, too
+        yield from ((kinds | rounded, name) for kinds, name in _TYPES if wanted in (None, name))
         if wanted == "TIMESTAMP WITH TIME ZONE":  # in the session's time zone
             yield _DATE | _WALL | _INSTANT, wanted
 
@@ -94,7 +97,10 @@ def kinds_sql(columns: Sequence[Column], relation: str, *, empty_is_null: bool) 
         v = quoted(column.name)
         whens = [f"WHEN {v} IS NULL{f''' OR {v} = '' ''' * empty_is_null} THEN 0"]
         for bit, pattern in _PATTERNS.items():
-            large = f"CASE WHEN {_is_large(v)} THEN {bit | _LARGE} ELSE {bit} END"
+            large = (
+                f"CASE WHEN {_is_large(v)} THEN {bit | _LARGE} "
+                f"WHEN {_is_long(v)} THEN {bit | _LONG} ELSE {bit} END"
+            )
             found = large if bit & (_INT | _DECIMAL) else bit
             whens.append(f"WHEN regexp_full_match({v}, '{pattern}') THEN {found}")
         for bit, (pattern, type_) in _TIMES.items():
@@ -115,6 +121,12 @@ def _is_large(v: str) -> str:
     double = f"TRY_CAST(TRY_CAST({v} AS DOUBLE) AS HUGEINT)"
     is_long = f"length({v}) > {_DOUBLE_DIGITS} AND NOT contains({v}, '.')"
     return f"{is_long} AND {double} IS DISTINCT FROM TRY_CAST({v} AS HUGEINT)"
+
+
+def _is_long(v: str) -> str:
+    """Return SQL that is true for fractions of more digits than a double has."""
+    digits_of = f"trim(replace(ltrim({v}, '+-'), '.', ''), '0')"
+    return f"contains({v}, '.') AND length({digits_of}) > {_PRINTED_DIGITS}"
 
 
 class Side(NamedTuple):
