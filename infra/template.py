@@ -167,7 +167,13 @@ _REFERENCES: Final = {
     _TOPIC: "AlarmTopicArn",
     **{one.shown: name for name, one in PARAMETERS.items()},
 }
-_SHOWN: Final = re.compile("|".join(rf"(?<!\d){re.escape(one)}(?!\d)" for one in _REFERENCES))
+_SHOWN: Final = re.compile(
+    "|".join(
+        # No part of another number, a hash or a logical id.
+        rf"(?<![0-9A-Za-z]){one}(?![0-9A-Za-z])" if one.isdigit() else re.escape(one)
+        for one in _REFERENCES
+    )
+)
 
 
 def _replaced(value: Any) -> Any:
