@@ -133,7 +133,8 @@ def test_chains_go_on_in_a_restored_table(operator):
     # Nothing of the stack has moved but the table.
     described = operator.aws.client("cloudformation").describe_stacks(StackName="xorack")
     outputs = {o["OutputKey"]: o["OutputValue"] for o in described["Stacks"][0]["Outputs"]}
-    assert outputs == {**stack.outputs, "TableName": new}
+    arn = stack.outputs["TableArn"].replace(old, new)
+    assert outputs == {**stack.outputs, "TableName": new, "TableArn": arn}
     settings = dynamodb.describe_time_to_live(TableName=new)["TimeToLiveDescription"]
     assert settings["AttributeName"] == "expires_at"
     assert dynamodb.describe_table(TableName=new)["Table"]["DeletionProtectionEnabled"] is True
