@@ -197,8 +197,6 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
 
 def goals_of(name: str, case: Figures) -> Iterator[Goal]:
     """Yield the goals of a case, of the variants that were run."""
-    if "tracked" not in case:
-        return  # a run of older code
     for variant, bound in CASES[name].goals.items():
         found = ratios(case, variant, "untracked")
         yield spread_goal(f"{name}: CPU of both jobs, {variant}", found, bound)
