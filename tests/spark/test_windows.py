@@ -9,9 +9,11 @@ import pytest
 from tests.spark.acker import Acker
 from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import as_set
+from tests.support.threads import in_threads
 from xorack.core.windows import partition_names
 from xorack.errors import ArgumentError, OutputDiffersError, StateError
 from xorack.spark import Tracking
+from xorack.spark.storage import read_texts, write_text
 
 pytestmark = pytest.mark.spark
 
@@ -188,3 +190,17 @@ def test_what_is_refused(log):
         with pytest.raises(error, match=text):
             call(log)
         assert log.sent == []
+
+
+def test_streams_read_records_while_one_writes_its_own(spark, tmp_path):
+    """What is being replaced is there, or it is not."""
+    pattern = f"{tmp_path}/slot=*"
+    write_text(spark, f"{tmp_path}/slot=0", "proof")
+
+    def work(slot):
+        if slot:
+            return [write_text(spark, f"{tmp_path}/slot=1", "new") for _ in range(30)]
+        return [read_texts(spark, pattern) for _ in range(30)]
+
+    *read, _ = in_threads(work, [0, 0, 0, 1])
+    assert all(some in (["proof"], ["proof", "new"]) for reads in read for some in reads)

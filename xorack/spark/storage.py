@@ -30,6 +30,8 @@ __all__ = [
     "write_text",
 ]
 
+_CONSTANT: dict[str, list[str]] = {}
+"""Lines of texts that are written once, by path, size and time."""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _STATUS = re.compile(r"path=([^;]+);.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
@@ -144,17 +146,29 @@ def read_texts(spark: SparkSession, pattern: str, *, constant: bool = False) -> 
     lines: list[str] = []
     for status in system.globStatus(path) or ():
         name = f"{status.getPath()} {status.getLen()} {status.getModificationTime()}"
-        if not constant or name not in _CONSTANT:
-            stream = system.open(status.getPath())
-            try:
-                _CONSTANT[name] = bytes(stream.readAllBytes()).decode().splitlines()
-            finally:
-                stream.close()
-        lines += _CONSTANT[name] if constant else _CONSTANT.pop(name)
+        text = _CONSTANT.get(name) if constant else None
+        if text is None:
+            text = _lines(system, status.getPath())
+            if constant and text:
+                _CONSTANT[name] = text
+        lines += text
     return lines
 
 
-_CONSTANT: dict[str, list[str]] = {}
+def _lines(system: Any, path: Any) -> list[str]:
+    """Read the lines of a file of Hadoop's; none if another process is replacing it."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    try:
+        stream = system.open(path)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
+            return []
+        raise
+    try:
+        return bytes(stream.readAllBytes()).decode().splitlines()
+    finally:
+        stream.close()
 
 
 def _hadoop(spark: Any, path: str) -> tuple[Any, Any]:
