@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import floor, inf, log10
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from tests.support.http_server import Handler, Server
 
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
@@ -116,29 +117,18 @@ def timed_calls(client: Any, delay_seconds: float = 0.0) -> Iterator[list[float]
     client.meta.events.unregister("after-call.dynamodb", stop)
 
 
-class _Acceptor(BaseHTTPRequestHandler):
+class _Acceptor(Handler):
     """Every write succeeds, every read finds nothing, every event and message is accepted."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # headers and body are two packets
-
     def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        entries = [{"EventId": "e"} for _ in request.get("Entries", [])]
+        entries = [{"EventId": "e"} for _ in json.loads(self.body()).get("Entries", [])]
         response = {"Responses": {}, "UnprocessedKeys": {}, "FailedEntryCount": 0}
         data = json.dumps({**response, "Entries": entries}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/x-amz-json-1.0")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
+        self.respond(200, data, {"Content-Type": "application/x-amz-json-1.0"})
 
 
 def _serve(port: Any) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Acceptor)
+    server = Server(_Acceptor)
     port.send(server.server_port)
     server.serve_forever()
 

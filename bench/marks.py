@@ -16,6 +16,7 @@ from functools import cache
 from math import ceil
 
 from bench.harness import Table
+from tests.support.memory_store import MemoryStore
 from xorack.acker.chain_writer import ChainWriter
 from xorack.aws import schema
 from xorack.aws.item import Item, encode
@@ -44,28 +45,23 @@ def item_bytes(item: Item) -> int:
     return size
 
 
-class WeighedStore:
-    """A store of one chain, whose requests have different ids, that sums up what DynamoDB charges.
+class WeighedStore(MemoryStore):
+    """A store of one chain that sums up what DynamoDB charges.
 
     Attributes:
-        chain: The chain.
         writes: Write units, those of the index included.
         reads: Read units.
         largest: Bytes of the largest item.
     """
 
     def __init__(self) -> None:
-        self.chain: Chain | None = None
+        super().__init__()
         self.writes = self.reads = self.largest = 0
         self.buckets: Counter[Bucket] = Counter()
 
     def _charge(self, size: int) -> None:
         self.writes += ceil(size / 1024)
         self.largest = max(self.largest, size)
-
-    def read(self, tags: Sequence[str]) -> dict[str, Chain]:
-        """Return the chain."""
-        return {} if self.chain is None else {self.chain.tag: self.chain}
 
     def write(self, before: Chain | None, after: Chain) -> None:
         """Weigh the chain, and its entry in the index if that changes."""
@@ -74,13 +70,13 @@ class WeighedStore:
         was, now = old.get("due_at"), new.get("due_at")
         if was != now:
             self.writes += (was is not None) + (now is not None)
-        self.chain = after
+        super().write(before, after)
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Weigh a read of each bucket, whether it exists or not; no mark is found."""
+        """Weigh a read of each bucket, whether it exists or not."""
         for bucket in {bucket for key in keys for bucket in buckets_of(chain.spilled, key)}:
             self.reads += max(1, ceil(self._bucket_bytes(chain, bucket) / 4096))
-        return {}
+        return super().get_spilled_marks(chain, keys)
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         """Weigh a write of each bucket that gets marks."""
@@ -88,6 +84,7 @@ class WeighedStore:
         for bucket, count in Counter(bucket_for(chain.spilled, key) for key in keys).items():
             self.buckets[bucket] += count
             self._charge(self._bucket_bytes(chain, bucket))
+        super().put_spilled_marks(chain, marks, until)
 
     def _bucket_bytes(self, chain: Chain, bucket: Bucket) -> int:
         return len(chain.tag) + 60 + MARK_BYTES * self.buckets[bucket]

@@ -11,8 +11,8 @@ import random
 import shutil
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -23,7 +23,7 @@ from unittest.mock import patch
 from pyspark.sql import functions as F
 
 from bench.harness import Figures, Goal, Table, accepting_server, goal_table
-from bench.meter import PARTS, Meter, cpu, make_lines, ratios, run_variants, spread_goal
+from bench.meter import Meter, cpu, make_lines, ratios, run_variants, spread_goal
 from pipeline.count import count as count_words
 from pipeline.data import words_in, write_words
 from pipeline.folder import list_files
@@ -36,44 +36,13 @@ from xorack.spark import Tracking
 
 VARIANTS = ("untracked", "tracked", "units kept")
 STEPS = ("job 1", "start", "job 2", "finish")
-SCALE, WORDS = 2.7, 16_000_000
-FILES = 200
-"""Files of the corpus."""
+SCALE, FILES_READ = 2.7, 3
+"""Scale factor of lineitem, and how many of its files are read: 6 million lines."""
+WORDS, FILES = 16_000_000, 200
+"""Words and files of the corpus."""
 TURNS = 3
-RESULT_BYTES = 200
-"""The most that the driver may receive for a chain."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A pair of jobs.
-
-    Attributes:
-        goals: The most CPU of both jobs, times that of the untracked ones, by variant.
-        columns: SQL of what the first job changes in lineitem, by column; for words, nothing.
-        evidence: The most CPU of the second job with its evidence, times that without.
-        parts: How many files of lineitem it reads.
-        variants: What is compared.
-    """
-
-    goals: Mapping[str, float]
-    columns: Mapping[str, str]
-    evidence: float | None = None
-    parts: int = PARTS
-    variants: Sequence[str] = VARIANTS
-
-
-_FEW = {"chain": "l_suppkey % 200"}
-_STRINGS = {**_FEW, "l_orderkey": "lpad(l_orderkey, 9, '0')"}
-CASES = {
-    "200": Case({"tracked": 1.12}, _FEW, evidence=1.15),
-    "strings": Case({}, _STRINGS, evidence=1.25, variants=VARIANTS[:2]),
-    "supplier": Case({"tracked": 1.12}, {"chain": "l_suppkey"}, parts=3),
-    "200k": Case({"tracked": 1.12}, {"chain": "l_partkey % 200000"}),
-    "500k": Case({"tracked": 1.6}, {"chain": "l_partkey % 500000"}, parts=2),
-    "order": Case({"tracked": 1.7}, {"chain": "l_orderkey"}, parts=3),
-    "words": Case({"tracked": 1.3}, {}),
-}
+CASES = {"words": 1.3, "supplier": 1.12}
+"""The most CPU of both jobs, tracked, times that of the untracked ones."""
 
 
 def make_corpus(folder: Path, words: int) -> None:
@@ -91,10 +60,8 @@ def make_corpus(folder: Path, words: int) -> None:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def run_lines(
-    files: Sequence[str], columns: Mapping[str, str], tracking: Any, meter: Meter
-) -> tuple[Any, list[Figures]]:
-    """Clean the lines of orders, then bill them by part; track if there is a run.
+def run_lines(files: Sequence[str], tracking: Any, meter: Meter) -> tuple[Any, list[Figures]]:
+    """Clean the lines of suppliers, then bill them by part; track if there is a run.
 
     Returns:
         What the second job wrote, and the reports of both jobs if they are tracked.
@@ -102,12 +69,11 @@ def run_lines(
     spark, path, billed = meter.spark, f"{meter.out}/lines", f"{meter.out}/billed"
     unit = ["l_orderkey", "l_linenumber"]
     lines = tracking and tracking.rows("lines", chain="chain", unit=unit)
-    changes = {"l_comment": "trim(l_comment)", **columns}
+    changes = {"l_comment": F.expr("trim(l_comment)"), "chain": F.col("l_suppkey")}
     reports = []
     with meter.step("job 1"):
         read = spark.read.parquet(*files).where("l_quantity > 0")
-        clean = read.withColumns({name: F.expr(change) for name, change in changes.items()})
-        clean.write.parquet(path)
+        read.withColumns(changes).write.parquet(path)
     if lines:
         with meter.step("start"):
             reports.append(vars(lines.start(path)))
@@ -147,10 +113,10 @@ def run_words(database: Path, tracking: Any, meter: Meter) -> tuple[Any, list[Fi
 
 
 def run_case(
-    case: Case, data: Path, queue_url: str, meter_in: Callable[[Path], Meter], turns: int
+    name: str, data: Path, queue_url: str, meter_in: Callable[[Path], Meter], turns: int, parts: int
 ) -> dict[str, list[Figures]]:
-    """Run a pair of jobs in some variants."""
-    files = sorted(map(str, data.glob("lineitem/*.parquet")))[: case.parts]
+    """Run a pair of jobs in all variants; those of lines read some of the files."""
+    files = sorted(map(str, data.glob("lineitem/*.parquet")))[:parts]
 
     def run(variant: Any) -> tuple[Hashable, Figures]:
         out = data / "out"
@@ -158,10 +124,10 @@ def run_case(
         if variant != "untracked":
             tracking = Tracking(meter.spark, queue_url, "bench", f"{out}/records")
             tracking = replace(tracking, keep_units=variant == VARIANTS[2])
-        if case.columns:
-            written, reports = run_lines(files, case.columns, tracking, meter)
-        else:
+        if name == "words":
             written, reports = run_words(data / "corpus", tracking, meter)
+        else:
+            written, reports = run_lines(files, tracking, meter)
         figures = meter.figures()
         if reports:
             figures["chains"] = reports[1]["chains"]
@@ -171,7 +137,7 @@ def run_case(
         shutil.rmtree(out)
         return summary, figures
 
-    return run_variants({variant: variant for variant in case.variants}, run, turns)
+    return run_variants({variant: variant for variant in VARIANTS}, run, turns)
 
 
 def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
@@ -189,25 +155,10 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
         for name in names:
             given = data, f"{endpoint}/123456789012/stamps", partial(Meter, spark, without=[server])
             if not quick:
-                run_case(replace(CASES[name], parts=1), *given, turns=1)
-            results[name] = run_case(CASES[name], *given, turns)
+                run_case(name, *given, turns=1, parts=1)
+            results[name] = run_case(name, *given, turns, FILES_READ)
         spark.stop()
     return {"cores": os.cpu_count(), "turns": turns, "cases": results}
-
-
-def goals_of(name: str, case: Figures) -> Iterator[Goal]:
-    """Yield the goals of a case, of the variants that were run."""
-    for variant, bound in CASES[name].goals.items():
-        found = ratios(case, variant, "untracked")
-        yield spread_goal(f"{name}: CPU of both jobs, {variant}", found, bound)
-    if limit := CASES[name].evidence:
-        for what, steps in (("", ["job 2"]), (" and finish", ["job 2", "finish"])):
-            found = ratios(case, "tracked", "untracked", partial(cpu, steps=steps))
-            yield spread_goal(f"{name}: CPU of job 2 with evidence{what}", found, limit)
-    if name == "500k":
-        found = sorted(run["result_bytes"] / run["chains"] for run in case["tracked"])
-        what = f"{name}: bytes a chain that the driver receives"
-        yield spread_goal(what, found, RESULT_BYTES)
 
 
 def tables(figures: Figures) -> list[Table]:
@@ -220,7 +171,8 @@ def tables(figures: Figures) -> list[Table]:
     goals: list[Goal] = []
     for name, case in figures["cases"].items():
         chains = next(run["chains"] for runs in case.values() for run in runs if "chains" in run)
-        goals += goals_of(name, case)
+        found = ratios(case, "tracked", "untracked")
+        goals.append(spread_goal(f"{name}: CPU of both jobs, tracked", found, CASES[name]))
         for variant, runs in case.items():
             ratio = median(ratios(case, variant, "untracked"))
             wall = median(ratios(case, variant, "untracked", itemgetter("wall")))
