@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from datetime import datetime, timezone
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import click
@@ -66,12 +66,7 @@ def _flag(name: str) -> str:
 
 
 def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for one in reversed(options):
-            command = one(command)
-        return command
-
-    return decorate
+    return lambda command: reduce(lambda made, one: one(made), reversed(options), command)
 
 
 @click.command(

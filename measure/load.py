@@ -6,7 +6,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import chain, islice
@@ -15,29 +15,29 @@ from typing import Any, NamedTuple
 
 from measure.options import TAG, Options, Plan
 from xorack.acker.parallel import Workers
-from xorack.aws.client import NotAccepted, send_entries
 from xorack.aws.retry import RetryPolicy
-from xorack.core.errors import SendError
-from xorack.core.message import MAX_BODY_BYTES, pack
+from xorack.aws.sqs import make_message, send_messages
+from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced, xor_bytes
 
-_ATTEMPTS = 8
+_ATTEMPTS, _TOGETHER = 8, 10
 _MOST_LATE = 1000
 """Bodies that are kept to send them again: they stay in memory."""
 
 
 def texts(plan: Plan) -> Iterator[str]:
     """Yield the requests of a chain as JSON texts, in the order in which it sends them."""
-    requests = (request.to_json() for request in _requests(plan))
-    head = [next(requests)]
+    bodies = (request.to_json() for request in requests(plan))
+    head = [next(bodies)]
     if plan.bad is not None and plan.bad != "not JSON":
         head.append(_bad(plan.bad, head[0]))
-    in_order = chain(requests, reversed(head)) if plan.reverse else chain(head, requests)
+    in_order = chain(bodies, reversed(head)) if plan.reverse else chain(head, bodies)
     return (json.dumps(request, separators=(",", ":")) for request in in_order)
 
 
-def _requests(plan: Plan) -> Iterator[Request]:
+def requests(plan: Plan) -> Iterator[Request]:
+    """Yield the valid requests of a chain."""
     options, tag = plan.options, plan.tag
     make = plain if options.stamps == "plain" else partial(traced, cells=options.cells)
 
@@ -99,7 +99,7 @@ class Sent:
         requests: Requests, without copies.
         messages: Messages, with copies.
         copies: Messages that were sent before.
-        retries: Calls that were repeated, by botocore or after failed entries.
+        retries: Calls that were repeated.
         first: Time of the first call, seconds since the epoch.
         last: Time of the end of the last one.
         times: Times of each chain's last message, by tag.
@@ -163,48 +163,26 @@ class Sender:
                 self.sent.late.append(body)
 
     def deliver(self, messages: Iterator[Message]) -> None:
-        """Send messages, up to ten a call, one call a thread at a time, within the rate."""
+        """Send messages, ten at a time in each thread, within the rate."""
         options = self.options
-        largest = max(options.message_bytes, options.request_bytes + 100)
-        ten = max(1, min(10, MAX_BODY_BYTES // largest))
-        at_a_time = max(1, min(options.senders, int(options.rate / ten)))
+        at_a_time = max(1, min(options.senders, int(options.rate / _TOGETHER)))
         workers, begun, count = Workers(options.senders), time.monotonic(), 0
-        calls = iter(lambda: list(islice(messages, ten)), [])
-        while batches := list(islice(calls, at_a_time)):
-            workers.map(self._call, batches)
+        parts = iter(lambda: list(islice(messages, _TOGETHER)), [])
+        while batches := list(islice(parts, at_a_time)):
+            workers.map(self._send, batches)
             count += sum(map(len, batches))
             time.sleep(max(0.0, begun + count / options.rate - time.monotonic()))
 
-    def _call(self, batch: Sequence[Message]) -> None:
-        begun, calls, sent = time.time(), -1, self.sent
-
-        def call(entries: Mapping[int, Message]) -> dict[int, NotAccepted]:
-            nonlocal calls
-            # A group of a fair queue: the flood does not delay other senders' messages.
-            common = {"MessageGroupId": self.run}
-            response = self.client.send_message_batch(
-                QueueUrl=self.queue_url,
-                Entries=[
-                    {"Id": str(n), "MessageBody": m.body, "DelaySeconds": m.delay_seconds, **common}
-                    for n, m in entries.items()
-                ],
-            )
-            calls += 1 + response["ResponseMetadata"].get("RetryAttempts", 0)
-            return {
-                int(entry["Id"]): NotAccepted(
-                    f"{entry.get('Code')}: {entry.get('Message')}", bool(entry.get("SenderFault"))
-                )
-                for entry in response.get("Failed", [])
-            }
-
-        failed = send_entries(dict(enumerate(batch)), call, RetryPolicy(attempts=_ATTEMPTS))
-        if failed:
-            unsent = [batch[n].body for n in failed]
-            raise SendError(next(iter(failed.values())), self.queue_url, unsent)
+    def _send(self, batch: Sequence[Message]) -> None:
+        begun, sent = time.time(), self.sent
+        # A group of a fair queue: the flood does not delay other senders' messages.
+        entries = [{**make_message(m.body, self.run), "DelaySeconds": m.delay_seconds}
+                   for m in batch]  # fmt: skip
+        policy = RetryPolicy(attempts=_ATTEMPTS, sleep=self._wait)
+        send_messages(self.queue_url, entries, self.client, policy)
         with self._lock:
             sent.first, sent.last = min(sent.first, begun), max(sent.last, time.time())
             sent.messages += len(batch)
-            sent.retries += calls
             for body, delay, copy in batch:
                 sent.bytes += len(body)
                 sent.copies += copy
@@ -213,3 +191,9 @@ class Sender:
                 for tag in tags:
                     before = sent.times.get(tag, Times())
                     sent.times[tag] = Times(*map(max, before, (begun, begun + delay)))
+
+    def _wait(self, seconds: float) -> None:
+        """Wait until a call is repeated."""
+        with self._lock:
+            self.sent.retries += 1
+        time.sleep(seconds)

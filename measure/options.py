@@ -37,11 +37,7 @@ Spread = tuple[tuple[int, float], ...]
 
 def option(default: Any, help_text: str, low: float = 0, high: float = 1) -> Any:
     """Declare an option of the command; a number from `low` to `high`, by default a probability."""
-    return field(default=default, metadata=_described(help_text, low, high))
-
-
-def _described(help_text: str, low: float = 0, high: float = 1) -> dict[str, Any]:
-    return {"help": help_text, "range": (low, high)}
+    return field(default=default, metadata={"help": help_text, "range": (low, high)})
 
 
 _SPREAD: Spread = ((1, 50.0), (100, 40.0), (1000, 10.0))
@@ -56,8 +52,8 @@ class Options:
 
     seed: int
     chains: int = option(100, "Chains.", 1, 1_000_000)
-    units: Spread = field(default=_SPREAD, metadata=_described("Units of a chain, by share."))
-    stamps: StampKind = field(default="traced", metadata=_described("traced or plain"))
+    units: Spread = option(_SPREAD, "Units of a chain, by share.")  # noqa: RUF009
+    stamps: StampKind = option("traced", "traced or plain")  # noqa: RUF009
     cells: int = option(TRACED_CELLS, "Size of traced stamps: 16, 64, 256 or 1024.", 16, 1024)
     fold: int = option(1, "Units that a request finishes.", 1, 1_000_000)
     open_chains: int = option(20, "Chains that are sent in turn.", 1, 100_000)

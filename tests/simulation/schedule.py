@@ -7,8 +7,9 @@ and the oracle checks the result.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -17,12 +18,69 @@ from tests.simulation.aws import AWS, Client
 from tests.simulation.operator import Operator
 from tests.simulation.options import MAX_SKEW, Options, draw_fault_rates
 from tests.simulation.oracle import Oracle
-from tests.simulation.recipe import Recipe, Result
 from tests.simulation.senders import Senders
 from tests.simulation.services import Function, Sender, simulated_clock_and_ids
 from tests.simulation.workload import ChainWorkload, chain_workload
-from tests.simulation.world import EPOCH, Crash, Machine, World
+from tests.simulation.world import EPOCH, Crash, Machine, Violation, World
 from xorack.errors import UnavailableError
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that determines a schedule; only the seed, unless it is shrunk.
+
+    Attributes:
+        salt: Selects another order and other faults for the same requests.
+        requests: Requests to keep: [chain, position]; None: all.
+        faults: Draw numbers of the faults to keep; None: all.
+        without: Kinds of faults to leave out.
+    """
+
+    seed: int
+    salt: int = 0
+    requests: list[list[int]] | None = None
+    faults: list[int] | None = None
+    without: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def parse(text: str) -> Recipe:
+        """Parse a seed, or what `__str__` returns."""
+        values = json.loads(text)
+        return Recipe(values) if isinstance(values, int) else Recipe(**values)
+
+    def __str__(self) -> str:
+        default = asdict(Recipe(self.seed))
+        values = {name: value for name, value in asdict(self).items() if value != default[name]}
+        return json.dumps({"seed": self.seed, **values})
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a schedule.
+
+    Attributes:
+        requests: Kept requests: [chain, position].
+        faults: Injected faults: kind -> number.
+        injected: Draw numbers of the injected faults.
+        ends: How chains ended: status or reason -> number.
+        reused: Number of chains whose tag was used before.
+        days: Days that passed.
+        trace: Log lines, if requested.
+    """
+
+    recipe: Recipe
+    violation: Violation | None
+    requests: list[list[int]]
+    faults: Counter[str]
+    injected: list[int]
+    ends: Counter[str]
+    reused: int
+    days: float
+    trace: list[str] | None
+
+    @property
+    def chains(self) -> list[int]:
+        return sorted({chain for chain, _ in self.requests})
 
 
 class Schedule:

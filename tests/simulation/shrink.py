@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 
-from tests.simulation.recipe import Recipe, Result
-from tests.simulation.schedule import run
+from tests.simulation.schedule import Recipe, Result, run
 from tests.support.fault_kinds import FAULTS
 
 _SALTS = 12

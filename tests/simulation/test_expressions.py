@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.expressions import holds, updated
+from tests.simulation.table import holds, updated
 
 ITEM = {"n": {"N": "3"}, "s": {"BS": [b"a"]}, "t": {"S": "x"}}
 NAMES = {f"#{name}": name for name in ("n", "s", "t", "other")}

@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from tests.simulation.campaign import campaign
+from tests.simulation.__main__ import campaign
 from tests.simulation.mutants import BY_DAY, MUTANTS, frozen_first_seen, mutated
 from tests.simulation.test_schedules import SEEDS
 from tests.support.mutants import Replaced

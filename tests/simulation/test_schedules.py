@@ -4,12 +4,10 @@ from itertools import islice
 
 import pytest
 
-from tests.simulation.__main__ import main
-from tests.simulation.campaign import campaign
+from tests.simulation.__main__ import campaign, main
 from tests.simulation.mutants import mutated
 from tests.simulation.options import LARGE_CHAINS, LARGE_EVERY, Options
-from tests.simulation.recipe import Recipe
-from tests.simulation.schedule import run
+from tests.simulation.schedule import Recipe, run
 from tests.simulation.shrink import Shrinker
 from tests.support.fault_kinds import FAULTS
 

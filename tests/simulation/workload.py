@@ -5,7 +5,7 @@ change the others.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from random import Random
@@ -384,8 +384,6 @@ def random_days(random: Random) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def chain_workload(
-    seed: int, number: int, options: Callable[[int], Options] = Options
-) -> ChainWorkload:
+def chain_workload(seed: int, number: int) -> ChainWorkload:
     """Return the workload of a chain, cached for `shrink`: do not change it."""
-    return _ChainBuilder(seed, number, options(seed)).build()
+    return _ChainBuilder(seed, number, Options(seed)).build()

@@ -1,13 +1,12 @@
 """Machines, time and faults, all drawn from one seed.
 
-A machine is a thread. Machines are scheduled cooperatively: they switch only at a call or a sleep
-(`World.pause`). One machine has the turn; it passes the turn to the machine that is due next.
-So the seed alone decides the order in which calls take effect.
+A machine is a greenlet (Playwright brings the package): machines switch only at a call or a sleep
+(`World.pause`), and the one that is due next has the turn. So the seed alone decides the order in
+which calls take effect.
 """
 
 from __future__ import annotations
 
-import threading
 import traceback
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -21,6 +20,8 @@ from math import inf
 from random import Random
 from typing import Any
 
+from greenlet import GreenletExit, getcurrent, greenlet
+
 from tests.simulation.options import Outage
 from tests.support.fault_kinds import CRASHES, FAULTS
 
@@ -32,8 +33,8 @@ class Crash(BaseException):
     """The machine crashes: everything unwinds and nothing of it runs on."""
 
 
-class ScheduleEnd(BaseException):
-    """The schedule is over."""
+class ScheduleEnd(GreenletExit):
+    """The schedule is over: it ends a machine silently."""
 
 
 class Violation(Exception):
@@ -63,9 +64,9 @@ class Machine:
     name: str
     skew: int = 0
     crashable: bool = False
+    run: greenlet = field(init=False)
     deadline: int | None = None
     next_id: str = ""
-    finished: bool = False
     publishing: int = 0
     effects: int = 0
     stalled: bool = False
@@ -75,10 +76,6 @@ class Machine:
     first: list[tuple[Any, int]] = field(default_factory=list)
     ended: list[Any] = field(default_factory=list)
     counted: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
-
-    def __post_init__(self) -> None:
-        self.turn_lock = threading.Lock()
-        self.turn_lock.acquire()
 
     def now(self) -> int:
         return self.world.now + self.skew
@@ -136,11 +133,11 @@ class World:
         self._only_faults = None if only_faults is None else frozenset(only_faults)
         self._draws = 0
         self._kinds = lru_cache(maxsize=None)(lambda *key: _cumulative_rates(rates, *key))
-        self._machines: list[Machine] = []
+        self._machines: list[greenlet] = []
         self._events: list[tuple[int, float, int, Machine | Callable[[], object]]] = []
         self._waiting: list[Callable[[], object]] = []
         self._numbers = count()
-        self._end = threading.Event()
+        self._hub = getcurrent()
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -152,13 +149,11 @@ class World:
     def pause(self, machine: Machine, milliseconds: int) -> None:
         """Suspend a machine while others go on."""
         at = self.now + milliseconds
-        if not self._events or self._events[0][0] > at:
-            self.now = at
-        else:
+        if self._events and self._events[0][0] <= at:
             self.later(milliseconds, machine)
-            self._switch(machine)
-        if self.violation is not None:
-            raise ScheduleEnd
+            self._switch()
+        else:
+            self.now = at
         if machine.deadline is not None and machine.now() >= machine.deadline:
             self.fault_counts["timed out"] += 1
             self.log("TIMED OUT")
@@ -190,9 +185,13 @@ class World:
                 poll()
 
         poll()
-        self._switch(machine)
+        self._switch()
+
+    def _switch(self) -> None:
+        """Let others go on, until the current machine has its next turn."""
         if self.violation is not None:
             raise ScheduleEnd
+        self._hub.switch()
 
     def wake(self) -> None:
         """Let machines poll that wait for something to do."""
@@ -200,63 +199,44 @@ class World:
         for poll in waiting:
             self.later(self.random.randrange(3000), poll)
 
-    def _next(self) -> Machine:
-        """Advance time to the next turn of a machine."""
-        while True:
-            at, _, _, event = heappop(self._events)
-            self.now = max(self.now, at)
-            if isinstance(event, Machine):
-                self.current = event
-                return event
-            self.current = None
-            event()
-
-    def _switch(self, machine: Machine) -> None:
-        chosen = self._next()
-        if chosen is not machine:
-            chosen.turn_lock.release()
-            machine.turn_lock.acquire()
-
     # -- machines ------------------------------------------------------------------------------
 
     def start(self, machine: Machine, main: Callable[..., None], *arguments: object) -> None:
         """Add a machine that runs ``main(machine, *arguments)`` within the first second."""
-        self._machines.append(machine)
+        machine.run = greenlet(partial(self._run_machine, main, machine, *arguments), self._hub)
+        self._machines.append(machine.run)
         self.later(self.random.randrange(1000), machine)
-        arguments = (machine, main, *arguments)
-        threading.Thread(target=self._run_machine, args=arguments, daemon=True).start()
 
-    def _run_machine(self, machine: Machine, main: Callable[..., None], *arguments: object) -> None:
-        machine.turn_lock.acquire()
+    def _run_machine(self, main: Callable[..., None], machine: Machine, *arguments: object) -> None:
         try:
-            if self.violation is None:
-                main(machine, *arguments)
+            main(machine, *arguments)
         except ScheduleEnd:
-            pass
+            raise
         except BaseException:  # noqa: BLE001 - reported as the schedule's violation
             self._stop(f"{machine.name} failed:\n{traceback.format_exc()}")
-        machine.finished = True
-        self._pass_turn()
-
-    def _pass_turn(self) -> None:
-        """Give the turn to the next machine; after a violation, to any that must unwind."""
-        chosen = next((one for one in self._machines if not one.finished), None)
-        if chosen is None:
-            self._end.set()
-            return
-        if self.violation is None:
-            try:
-                chosen = self._next()
-            except ScheduleEnd:
-                pass
-            except Exception:  # noqa: BLE001 - reported as the schedule's violation
-                self._stop(traceback.format_exc())
-        chosen.turn_lock.release()
 
     def run(self) -> None:
         """Run until all machines have finished or an invariant does not hold."""
-        self._pass_turn()
-        self._end.wait()
+        try:
+            while self.violation is None and not all(run.dead for run in self._machines):
+                self._take_turn()
+        except ScheduleEnd:
+            pass
+        except Exception:  # noqa: BLE001 - reported as the schedule's violation
+            self._stop(traceback.format_exc())
+        for run in self._machines:
+            if not run.dead:
+                run.throw(ScheduleEnd)
+
+    def _take_turn(self) -> None:
+        """Advance time to the next effect, or to the turn of a machine."""
+        at, _, _, event = heappop(self._events)
+        self.now = max(self.now, at)
+        self.current = event if isinstance(event, Machine) else None
+        if self.current:
+            self.current.run.switch()
+        else:
+            event()
 
     def _stop(self, why: str) -> None:
         self.violation = self.violation or Violation(why)

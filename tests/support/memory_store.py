@@ -9,8 +9,6 @@ from xorack.core.chain import Chain
 from xorack.core.marks import split_marks
 from xorack.errors import ConflictError
 
-__all__ = ["MemoryStore"]
-
 
 class MemoryStore:
     """A store that behaves as the DynamoDB table does towards one caller after the other.
@@ -26,12 +24,10 @@ class MemoryStore:
         self._guard = threading.Lock()
 
     def read(self, tags: Sequence[str]) -> dict[str, Chain]:
-        """See `xorack.core.ports.ChainStore.read`."""
         with self._guard:
             return {tag: self.chains[tag] for tag in tags if tag in self.chains}
 
     def write(self, before: Chain | None, after: Chain) -> None:
-        """See `xorack.core.ports.ChainStore.write`."""
         with self._guard:
             stored = self.chains.get(after.tag)
             if _identity(before) != _identity(stored):
@@ -39,22 +35,18 @@ class MemoryStore:
             self.chains[after.tag] = after
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """See `xorack.core.ports.ChainStore.get_spilled_marks`."""
         with self._guard:
             marks = self.marks.get((chain.tag, chain.generation), {})
             return {key: marks[key] for key in keys if key in marks}
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        """See `xorack.core.ports.ChainStore.put_spilled_marks`."""
-        del until
         with self._guard:
             self.marks.setdefault((chain.tag, chain.generation), {}).update(split_marks(marks))
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        """See `xorack.core.ports.ChainStore.keep_spilled_marks`."""
+        """Do nothing: no mark expires."""
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
-        """See `xorack.core.ports.ChainStore.due_pages`."""
         with self._guard:
             due = [(c.due_at, c.tag) for c in self.chains.values() if c.due_at is not None]
         if tags := [tag for at, tag in sorted(due) if at <= now]:
