@@ -42,8 +42,6 @@ from xorack.ops.status import read_status
 from xorack.ops.text import printable
 from xorack.ops.watch import ChainWatcher
 
-__all__ = ["cli", "run"]
-
 _INTERRUPTED = 130
 _NOT_LOCAL = ("local", "demo", "diff")
 """Commands that do not use the embedded AWS of another process."""

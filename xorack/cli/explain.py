@@ -23,8 +23,6 @@ from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus, read_status
 from xorack.ops.text import plural, printable, span
 
-__all__ = ["explain"]
-
 _LETTERS = 1_000
 
 

@@ -19,20 +19,6 @@ from xorack.core.event import rfc3339
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural, printable, span
 
-__all__ = [
-    "COLOURS",
-    "ask",
-    "can_redraw",
-    "cells",
-    "console",
-    "print_json",
-    "print_properties",
-    "print_rows",
-    "print_status",
-    "say",
-    "unit_name",
-]
-
 COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
 """The colours of a chain's statuses."""
 _GAP = 2

@@ -28,8 +28,6 @@ from xorack.web.page.pages import Names
 from xorack.web.page.server import WebServer
 from xorack.web.page.site import DeadLetters, Naming, Site
 
-__all__ = ["web"]
-
 _FEW = 10_000
 """Most candidates that are tried for each chain of a list: 50 chains take 2 s once."""
 _CHAINS_KEPT = 1000

@@ -21,8 +21,6 @@ from typing import Protocol
 from xorack.core.errors import LocalError
 from xorack.local.environment import cache_folder
 
-__all__ = ["SETTINGS", "find_template", "synthesise"]
-
 SETTINGS: Mapping[str, str] = {
     "resume": "all",
     "removal_policy": "destroy",

@@ -20,8 +20,6 @@ from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
 
-__all__ = ["ROOT", "Cause", "RunExplanation", "causes", "explain_run", "names_in"]
-
 ROOT = "the chain's own unit: its first step did not end"
 _MOST_CHAINS = 20_000
 """Chains whose properties are compared."""

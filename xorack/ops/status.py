@@ -20,8 +20,6 @@ from xorack.ops.text import plural
 if TYPE_CHECKING:
     from xorack.core.peeling import Outstanding
 
-__all__ = ["SOON_MS", "STATUSES", "ChainStatus", "read_status"]
-
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000
 """A deadline within this time is soon."""

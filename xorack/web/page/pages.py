@@ -32,16 +32,6 @@ from xorack.web.widget import (
     table,
 )
 
-__all__ = [
-    "Frame",
-    "Names",
-    "chain_page",
-    "chains_page",
-    "error_page",
-    "letters_page",
-    "stylesheet",
-]
-
 Names = Callable[[ChainStatus], Mapping[int, str]]
 """Returns the names of a chain's outstanding units, by id, as far as they are known."""
 _UNITS_SHOWN = 200

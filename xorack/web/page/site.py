@@ -25,8 +25,6 @@ from xorack.ops.text import plural
 from xorack.web.dead_letter_page import Sample
 from xorack.web.page import pages
 
-__all__ = ["DeadLetters", "Naming", "Response", "Site"]
-
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
 """The kinds that can be sent back, if an operator names the messages."""
 MESSAGES = 100
