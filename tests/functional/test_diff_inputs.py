@@ -240,6 +240,24 @@ def test_values_of_json(tmp_path):
     assert found == {"left": 1, "right": 1, "changed": 1, **changed}
 
 
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("0::DECIMAL(19,0)", "-1::DECIMAL(19,0)"),
+        ("0::DECIMAL(9,2)", "-0.01::DECIMAL(21,2)"),
+        ("0::UBIGINT", "-1::BIGINT"),
+    ],
+)
+def test_values_of_128_bits(tmp_path, left, right):
+    """DuckDB hashes the upper and the lower half and combines both by XOR: 0 and -1 are alike."""
+    for name, value in {"left": left, "right": right}.items():
+        (tmp_path / name).mkdir()
+        table = duckdb.sql(f"SELECT 1 AS id, {value} AS x")
+        table.write_parquet(f"{tmp_path}/{name}/1.parquet")
+    found, _ = counts(tmp_path / "left", tmp_path / "right")
+    assert found == {"left": 1, "right": 1, "changed": 1, "x": 1}
+
+
 def test_columns_that_some_files_lack(tmp_path):
     (tmp_path / "left").mkdir()
     duckdb.sql("SELECT 1 AS id").write_parquet(str(tmp_path / "left/1.parquet"))
