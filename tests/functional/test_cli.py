@@ -89,15 +89,6 @@ def test_a_path_that_is_none(stack, xorack, order, tmp_path, line):
     assert_error(xorack("show", "order/18", "--among", names), 2, expected)
 
 
-def test_show_of_an_acked_chain(stack, xorack):
-    start(stack)
-    finish(stack)
-    shown = fields(xorack("show", TAG))
-    assert (shown["status"], shown["event"]) == ("acked", "published")
-    assert shown["progress"] == "100 %, 6 of 6 units"
-    assert not {"outstanding", "deadline"} & set(shown)
-
-
 def test_show_of_a_chain_of_the_npm_package(stack, xorack):
     stack.client("dynamodb").put_item(
         TableName=stack.table_name, Item={"tag": {"S": "theirs"}, "stamp": {"B": b"\x29" * 64}}

@@ -61,6 +61,7 @@ def loses_updates(*, lock: bool) -> bool:
         return read() != WRITERS * WRITES
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_eager_switches")
 def test_canary_updates_are_lost_without_the_lock_only():
     assert not loses_updates(lock=True)

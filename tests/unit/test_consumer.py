@@ -498,12 +498,6 @@ def test_a_page_of_the_index_that_cannot_be_read_is_read_again(late):
         late.sweep()
 
 
-def test_a_sweep_ends_if_the_table_stays_unavailable(late):
-    late.fail("read", lambda tags: True, UnavailableError(OSError("throttled")))
-    with pytest.raises(OSError, match="throttled"):
-        late.sweep()
-
-
 def test_a_chain_that_cannot_be_swept_does_not_hold_up_the_others(late):
     def delete(_, after):
         return after.tag == "t2" and late.store.chains.pop("t2", None)

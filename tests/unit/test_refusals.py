@@ -79,14 +79,6 @@ def test_refused_tokens_hold_up_no_other_callback(functions, refused):
     assert (median(waits), max(waits)) == (0, 0)
 
 
-def test_a_chain_whose_event_and_callback_are_refused_waits_longer_each_time(functions):
-    ended(functions, BAD, token=BAD)
-    for _ in functions.sweep_each_minute(120):
-        pass
-    # After waits of 1, 2, 4, 8 … minutes, each until the next sweep.
-    assert (functions.bus.calls, functions.tasks.calls) == (6, 6)
-
-
 def test_an_outage_of_step_functions_holds_up_no_event(functions):
     functions.tasks.dead = True
     for number in range(300):
