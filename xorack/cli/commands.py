@@ -33,6 +33,7 @@ from xorack.cli.options import (
 from xorack.cli.wait import run_wait, run_window
 from xorack.cli.watch import run_watch
 from xorack.cli.web import web
+from xorack.cli.windows import windows
 from xorack.client.names import Candidate, names_of
 from xorack.core.errors import ArgumentError
 from xorack.ops.among import candidates_in
@@ -271,6 +272,7 @@ for _command in (
     dead_letters.dead_letters,
     dead_letters.redrive,
     web,
+    windows,
 ):
     cli.add_command(_command)
 
