@@ -222,7 +222,7 @@ def test_windows_are_a_table_of_stages_that_leads_to_chains(aws, visit):
     apply(aws, finish_window(f"shop/raw/{HOURS[1]}", "d", "t/2"))
     page.clock.fast_forward(REFRESH_MS)
     expect(page.locator("a.badge.done")).to_have_count(2)
-    page.click("text=missing")
+    page.click("a:text('missing')")
     expect(page.locator("h1.tag")).to_have_text(f"shop/clean/{HOURS[0]}")
 
 
