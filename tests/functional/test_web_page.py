@@ -9,9 +9,9 @@ from botocore.exceptions import EndpointConnectionError
 from playwright.sync_api import expect
 
 from tests.functional.test_cli_windows import HOURS, open_stages
-from tests.functional.test_widget_page import CUT, HACKS, WIDER, colours_with_contrast
+from tests.functional.test_widget_page import CUT, WIDER, colours_with_contrast
 from tests.support.cli import TAG, apply, finish, start
-from tests.support.dead_letters import bodies, put, put_messages
+from tests.support.dead_letters import bodies, put_messages
 from tests.support.in_process import create_resources, locked_aws
 from tests.support.web import running, serving
 from xorack import traced
@@ -238,26 +238,6 @@ def test_an_error_of_aws_keeps_the_page(aws, visit, sqs, problems):
     expect(page.locator("#connection")).to_contain_text("http://127.0.0.1:9/")
     expect(page.locator("#main")).to_contain_text(TAG)
     problems.clear()  # the browser reports the status 503
-
-
-def test_no_text_of_others_runs(aws, visit):
-    for number, text in enumerate(HACKS):
-        apply(aws, Request.create(text, "c", traced(number + 1), detail={text: text}))
-        put(aws, text, error=f"tag: {text}")
-    unhacked = "window.hacked === undefined"
-    page = visit()
-    rows = page.locator("tr[data-key]")
-    assert sorted(row.get_attribute("data-key") for row in rows.all()) == sorted(HACKS)
-    page.evaluate("refresh()")
-    assert page.evaluate(unhacked)
-    for number in range(len(HACKS)):
-        rows.nth(number).locator(".tag a").click()
-        assert page.locator("h1.tag").inner_text() in HACKS
-        assert page.evaluate(unhacked)
-        page.click(".brand")
-    page = visit("dead-letters")
-    expect(page.locator("main>details")).to_have_count(len(HACKS))
-    assert page.evaluate(unhacked)
 
 
 def test_the_policy_stops_a_script_that_gets_in(aws, visit, problems):

@@ -15,9 +15,6 @@ from xorack.ops.text import plural, printable
 from xorack.ops.watch import ChainWatcher, WatchUpdate
 from xorack.ops.windows import StageWindow
 
-__all__ = ["exit_status", "poll_to_end", "print_summary", "run_wait", "run_window", "say_retrying"]
-__all__ += ["summary"]
-
 _TIMED_OUT = 3
 _PAUSE = 9
 """Least length of a pause, in lengths of the poll before: reads take a tenth of the time."""

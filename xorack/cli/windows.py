@@ -13,8 +13,6 @@ from xorack.ops.status import ChainStatus
 from xorack.ops.text import printable
 from xorack.ops.windows import stage_table
 
-__all__ = ["windows"]
-
 
 @click.command(epilog="Example: xorack windows raw clean mart --run shop")
 @click.argument("logs", nargs=-1, metavar="[LOG]...")

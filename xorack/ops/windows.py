@@ -11,8 +11,6 @@ from xorack.core.chain import TIMED_OUT
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
 
-__all__ = ["StageTable", "StageWindow", "stage_table"]
-
 State = Literal["whole", "open", "late", "missing", "failed"]
 _NAMED = 3
 

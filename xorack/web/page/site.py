@@ -28,8 +28,6 @@ from xorack.web.dead_letter_page import Sample
 from xorack.web.page import pages
 from xorack.web.page.windows import windows_page
 
-__all__ = ["DeadLetters", "Naming", "Response", "Site"]
-
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
 """The kinds that can be sent back, if an operator names the messages."""
 MESSAGES = 100

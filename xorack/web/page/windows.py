@@ -9,8 +9,6 @@ from xorack.ops.windows import StageTable, StageWindow
 from xorack.web.page.pages import Frame
 from xorack.web.widget import bar, escaped, table
 
-__all__ = ["windows_page"]
-
 _COLOURS = {"whole": "done", "open": "ok", "late": "late", "missing": "late", "failed": "late"}
 
 
