@@ -70,15 +70,15 @@ def run_window(
     if not (update.ended or update.snapshot.chains):
         screen.say(f"{printable(window)} is not open", error=True)
     for status in (*update.ended, *update.snapshot.chains):
-        found = StageWindow(status)
+        shown = StageWindow(status)
         if as_json:
-            screen.print_json({**status.to_json(), "lagging": found.lagging})
+            screen.print_json({**status.to_json(), "lagging": shown.lagging})
         else:
-            which = "whole" if found.state == "whole" else f"{found.lag()} lag"
+            which = "whole" if shown.state == "whole" else f"{shown.lag()} lag"
             screen.say(printable(f"{tags[0]}: {which}"))
             if status.note_text:
                 screen.say(printable(status.note_text), error=True)
-        if not status.chain.final and found.missing_count:
+        if not status.chain.final and shown.missing_count:
             return 1
     return exit_status(update)
 

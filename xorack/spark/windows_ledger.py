@@ -196,9 +196,13 @@ def _united(some: Iterable[Mapping[str, Iterable[Range]]]) -> Proved:
     return {key: _joined(key, ranges) for key, ranges in found.items()}
 
 
+def _batch(proof: Proof) -> int:
+    return proof.batch
+
+
 def proved_of(proofs: Iterable[Proof]) -> Proved:
     """Return what all streams proved, by partition."""
-    newest = {one.stream: one.ranges for one in sorted(proofs, key=lambda one: one.batch)}
+    newest = {one.stream: one.ranges for one in sorted(proofs, key=_batch)}
     return _united(newest.values())
 
 
@@ -233,7 +237,7 @@ def prove(
     """
     stream, number = batch
     proofs, none = store.proofs(), Proof(stream, -1, 1, {}, {}, {})
-    mine = [none, *sorted((one for one in proofs if one.stream == stream), key=lambda one: one[1])]
+    mine = [none, *sorted((one for one in proofs if one.stream == stream), key=_batch)]
     last = mine[-1]
     before = mine[-2] if last.batch == number else last
     # Where a stream is after a batch that nobody proved is not known.
@@ -299,7 +303,8 @@ def open_window(
     windows = store.windows()
     window = next((one for one in windows if one.name == name), None)
     if window is None:
-        known = {key for one in (*windows, *store.proofs()) for key in one[-1]}
+        known = {key for one in windows for key in one.ends}
+        known |= {key for one in store.proofs() for key in one.ranges}
         window = _new_window(windows, known, name, ends, starts)
         store.keep_window(window)
     elif window.ends != ends or not starts.items() <= window.starts.items():

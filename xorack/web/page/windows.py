@@ -14,7 +14,7 @@ _COLOURS = {"whole": "done", "open": "ok", "late": "late", "missing": "late", "f
 
 def windows_page(frame: Frame, found: StageTable, prefix: str, searched: int | None) -> bytes:
     """Render windows by stage; `searched` items were read, if these are not the whole table."""
-    states = Counter(one.state for _, _, cells in found.rows for one in cells if one)
+    states = Counter[str](one.state for _, _, cells in found.rows for one in cells if one)
     news = ", ".join(f"{states[state]} {state}" for state in _COLOURS if states[state])
     heads = ["Window", *(escaped(log, 60) for log in found.logs)]
     rows = "".join(
