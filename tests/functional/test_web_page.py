@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from playwright.sync_api import expect
 
+from tests.functional.test_cli_windows import HOURS, open_stages
 from tests.functional.test_widget_page import CUT, WIDER, colours_with_contrast
 from tests.support.cli import TAG, apply, finish, start
 from tests.support.dead_letters import bodies, put_messages
@@ -16,6 +17,7 @@ from tests.support.web import running, serving
 from xorack import traced
 from xorack.core.request import Request
 from xorack.core.stamp import xor
+from xorack.core.windows import finish as finish_window
 from xorack.ops import redrive
 
 expect.set_options(timeout=30_000)
@@ -187,6 +189,20 @@ def test_a_lost_connection_is_shown_and_ends(aws, browser):
         page.close()
 
 
+def test_windows_are_a_table_of_stages_that_leads_to_chains(aws, visit):
+    open_stages(aws)
+    page = visit("windows?prefix=shop/")
+    rows = page.locator("table.stages tbody tr")
+    expect(rows.nth(0)).to_contain_text("not open")
+    expect(rows.nth(1)).to_contain_text("4 rows, t/2 lags")
+    expect(page.locator(".findings")).to_have_text("1 whole, 1 open, 1 late, 1 missing, 1 failed.")
+    apply(aws, finish_window(f"shop/raw/{HOURS[1]}", "d", "t/2"))
+    page.clock.fast_forward(REFRESH_MS)
+    expect(page.locator("a.badge.done")).to_have_count(2)
+    page.click("a:text('missing')")
+    expect(page.locator("h1.tag")).to_have_text(f"shop/clean/{HOURS[0]}")
+
+
 def test_an_error_of_aws_keeps_the_page(aws, visit, sqs, problems):
     start(aws)
     page = visit()
@@ -215,7 +231,8 @@ def test_the_policy_stops_a_script_that_gets_in(aws, visit, problems):
     problems.clear()
 
 
-PATHS = ("", "?group=failed&prefix=f", f"chain?tag={TAG}", "chain?tag=failed", "dead-letters", "x")
+PATHS = ("", "?group=failed&prefix=f", f"chain?tag={TAG}", "chain?tag=failed", "windows",
+         "dead-letters", "x")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +251,7 @@ def gallery(browser):
         start(aws, "acked")
         finish(aws, "acked")
         put_messages(aws, failed=(1, 2), malformed=(3,))
+        open_stages(aws)
 
         def visit(width=1200, scheme="light"):
             viewport = {"width": width, "height": 900}

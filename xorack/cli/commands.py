@@ -30,6 +30,7 @@ from xorack.cli.show import explain, show
 from xorack.cli.wait import run_wait, run_window
 from xorack.cli.watch import run_watch
 from xorack.cli.web import web
+from xorack.cli.windows import windows
 from xorack.core.errors import ArgumentError
 from xorack.ops.run import Run
 from xorack.ops.snapshot import MAX_CHAINS
@@ -234,6 +235,7 @@ for _command in (
     dead_letters.dead_letters,
     dead_letters.redrive,
     web,
+    windows,
 ):
     cli.add_command(_command)
 

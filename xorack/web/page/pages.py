@@ -35,7 +35,7 @@ from xorack.web.widget import (
 Names = Callable[[ChainStatus], Mapping[int, str]]
 """Returns the names of a chain's outstanding units, by id, as far as they are known."""
 _UNITS_SHOWN = 200
-_TITLES = {"./": "Chains", "dead-letters": "Dead letters"}
+_TITLES = {"./": "Chains", "windows": "Windows", "dead-letters": "Dead letters"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Frame:
         count = "" if self.letters is None else f' <span class="count">{self.letters:,}</span>'
         links = "".join(
             f'<a href="{address}"{_current(address == current)}>{name}'
-            f"{count if address != './' else ''}</a>"
+            f"{count if address == 'dead-letters' else ''}</a>"
             for address, name in _TITLES.items()
         )
         attributes = "".join(f' data-{name}="{escaped(str(v))}"' for name, v in data.items())
