@@ -19,7 +19,7 @@ ARGUMENTS = {
     ("watch",): ["--json"], ("wait",): ["done"], ("dead-letters", "list"): [],
     ("dead-letters", "show"): [], ("dead-letters", "send"): [os.devnull],
     ("dead-letters", "delete"): ["--all", "--yes"], ("dead-letters", "redrive"): ["--look"],
-    ("redrive",): ["--yes", "--json"], ("web",): ["--no-open"],
+    ("redrive",): ["--yes", "--json"], ("web",): ["--no-open"], ("windows",): [],
 }  # fmt: skip
 
 
