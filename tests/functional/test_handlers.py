@@ -79,13 +79,6 @@ def test_many_invalid_requests_do_not_hold_up_other_messages(functions, aws):
     assert 0 < len(aws.dead_letters()) <= 200
 
 
-def test_an_invocation_does_not_exceed_its_time(functions):
-    functions.consume("{}")  # the first invocation decides the time-outs
-    body = message(create("t"))
-    assert functions.consume(body, context=Context(1)) == ["m0"]
-    assert functions.consume(body) == []
-
-
 def test_a_call_without_a_context_or_records(functions):
     from lambda_src.consumer import handler
 
