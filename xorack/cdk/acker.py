@@ -7,6 +7,8 @@ from typing import Any
 
 from aws_cdk import (
     Annotations,
+    CfnOutput,
+    Stack,
     aws_dynamodb,
     aws_events,
     aws_iam,
@@ -15,6 +17,7 @@ from aws_cdk import (
     aws_logs,
     aws_sns,
     aws_sqs,
+    aws_ssm,
     aws_stepfunctions,
 )
 from constructs import Construct
@@ -23,10 +26,9 @@ from typing_extensions import TypedDict, Unpack
 from xorack.aws.schema import SHOWN
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
-from xorack.cdk.events import AckEvents
+from xorack.cdk.events import AckEvents, name_for
 from xorack.cdk.function import Network, Resources
 from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
-from xorack.cdk.outputs import create_outputs
 from xorack.cdk.permissions import (
     READ_WITH_KEY,
     SEND_WITH_KEY,
@@ -238,7 +240,33 @@ class Acker(Construct):
             exports: Export them, under the stack's name, a hyphen and theirs.
             parameters: Prefix of SSM parameters with the same values, such as ``/xorack``.
         """
-        create_outputs(self, exports, parameters)
+        dead_letters, bus = self.dead_letters, self.events.bus
+        outputs = {
+            "TableName": (self.table.table_name, "Table of chains"),
+            "TableArn": (self.table.table_arn, "Its ARN, also the resource of events"),
+            "QueueUrl": (self.queue.queue_url, "Queue of requests"),
+            "QueueArn": (self.queue.queue_arn, "Its ARN"),
+            "DeadLetterQueueUrl": (dead_letters.queue_url, "Rejected and dead-lettered messages"),
+            "DeadLetterQueueArn": (dead_letters.queue_arn, "Its ARN"),
+            "EventBusName": (name_for(bus, self), "Bus of the chains' events"),
+            "EventBusArn": (bus.event_bus_arn, "Its ARN"),
+            "ConsumerName": (self.consumer.function_name, "Applies requests"),
+            "ConsumerArn": (self.consumer.function_arn, "Its ARN; its alias is live"),
+            "RetentionSeconds": (str(self.settings.retention_seconds), "Life of finished chains"),
+            "SweeperName": (self.sweeper.function_name, "Times chains out"),
+            "SweeperArn": (self.sweeper.function_arn, "Its ARN; its alias is live"),
+        }
+        if self.dashboard is not None:
+            outputs["DashboardName"] = (self.dashboard.dashboard_name, "Dashboard")
+        stack, scope = Stack.of(self), Construct(self, "Parameters")
+        for name, (value, description) in outputs.items():
+            export = f"{stack.stack_name}-{name}" if exports else None
+            CfnOutput(stack, name, value=value, description=description, export_name=export)
+            if parameters is not None:
+                path = f"{parameters.rstrip('/')}/{name}"
+                aws_ssm.StringParameter(
+                    scope, name, parameter_name=path, string_value=value, description=description
+                )
 
     def grant_resume(self, waiting: aws_stepfunctions.IStateMachine | aws_lambda.IFunction) -> None:
         """Let chains resume tasks of a state machine, or callbacks of a durable function.
