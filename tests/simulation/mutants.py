@@ -34,10 +34,10 @@ from xorack.aws.table import Table
 from xorack.core import delivery, event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
+from xorack.core.checks import RESUME_KINDS
 from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import NO_TIME
-from xorack.core.request import RESUME_KINDS
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError
 from xorack.ops.dead_letters import DeadMessage

@@ -25,8 +25,6 @@ from xorack.core.ports import ChainStore
 from xorack.core.request import Request
 from xorack.core.transitions import MAX_FOLD, Applied, Limits, Outcome, apply, expire, order_of
 
-__all__ = ["CachedChain", "ChainWriter", "WriteStats"]
-
 _STALE_AFTER = 0.005
 """Seconds of a wait, about a round trip, after which a state that a conflict returned is read
 again. Many write when waits are long, and a read costs a fifth of a failed write."""

@@ -23,8 +23,6 @@ from xorack.core.chain import EVENT, Chain
 from xorack.core.delivery import Refusal
 from xorack.core.ports import NO_TIME, Publisher
 
-__all__ = ["Outbox", "Reports"]
-
 
 @dataclass
 class Reports:

@@ -20,19 +20,6 @@ from xorack.core.budget import UNLIMITED, Budget, TimeOuts
 from xorack.core.errors import UnavailableError
 from xorack.core.ports import NO_TIME
 
-__all__ = [
-    "CONFIG",
-    "BoundedClient",
-    "NotAccepted",
-    "PerProcess",
-    "budget_of",
-    "config_of",
-    "error_code",
-    "is_transient",
-    "make_client",
-    "send_entries",
-]
-
 _Entry = TypeVar("_Entry")
 
 _TRANSIENT = frozenset(

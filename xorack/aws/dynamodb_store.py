@@ -29,8 +29,6 @@ from xorack.core.errors import ConflictError, NotAChainError, TagNotFound
 from xorack.core.marks import mark_key
 from xorack.core.ports import DEFAULT_RETENTION_MS
 
-__all__ = ["DynamoDBStore"]
-
 _PAGE = 100
 _SEARCH_PAGE = 1000
 """Index entries of one query that looks for tags with a prefix."""

@@ -18,8 +18,6 @@ from xorack.core.delivery import Refusal
 from xorack.core.event import SOURCE, event_detail
 from xorack.core.ports import NO_TIME
 
-__all__ = ["EventBus"]
-
 _CONTENT = frozenset(
     {
         "InvalidArgument",

@@ -17,8 +17,6 @@ from xorack.core.checks import JSON_CHECKS
 from xorack.core.errors import NotAChainError, shown
 from xorack.core.marks import MARK_BYTES
 
-__all__ = ["decode", "due_shard", "encode"]
-
 _STATUSES: tuple[str, ...] = get_args(Status)
 _TYPES: dict[str, tuple[tuple[str, ...], str, Callable[[Any], Any]]] = {
     "S": (schema.STRINGS, "a String", str),

@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["LOG", "log_chain", "log_failures"]
-
 LOG = logging.getLogger("xorack")
 
 

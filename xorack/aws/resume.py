@@ -18,8 +18,6 @@ from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
 from xorack.core.ports import NO_TIME
 
-__all__ = ["SERVICES", "Resumer"]
-
 _SECRET_CHARACTERS: Final = 8
 """A message that has so many characters of a token is not shown."""
 _ERROR: Final = "ChainFailed"

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from xorack.core.budget import UNLIMITED, Budget
 
-__all__ = ["Retry", "RetryPolicy"]
-
 
 @dataclass(frozen=True)
 class RetryPolicy:

@@ -10,8 +10,6 @@ from xorack.aws.table import Item, Table, projection
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 
-__all__ = ["ScanPart", "decode_valid", "scan_arguments", "scan_part"]
-
 
 class ScanPart(NamedTuple):
     """Chains of a part of the table.

@@ -29,18 +29,6 @@ from xorack.core.message import MAX_BODY_BYTES, Rejected, SendReport, pack
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
 
-__all__ = [
-    "DeadLetterQueue",
-    "Entry",
-    "group_id",
-    "make_message",
-    "queue_client",
-    "send",
-    "send_messages",
-    "size_of",
-    "why_unreachable",
-]
-
 Entry: TypeAlias = dict[str, Any]
 """An entry of SendMessageBatch without its id: the last shape of a message."""
 

@@ -14,8 +14,6 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import StateError, shown
 from xorack.core.ports import DEFAULT_RETENTION_MS
 
-__all__ = ["StackOutputs", "find_stack", "open_table"]
-
 
 class StackOutputs(NamedTuple):
     """The outputs of a stack.

@@ -14,8 +14,6 @@ from xorack.aws.retry import RetryPolicy
 from xorack.aws.table_check import check_definition, check_state
 from xorack.core.errors import ArgumentError, UnavailableError
 
-__all__ = ["Item", "Table", "condition_failed", "sdk_retried", "ttl"]
-
 Item = dict[str, dict[str, Any]]
 """An item in DynamoDB's JSON: attribute name to type and value."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from xorack.aws import schema
 from xorack.core.errors import ArgumentError
 
-__all__ = ["check_definition", "check_replicas", "check_state", "check_time_to_live"]
-
 _Entries = Iterable[Mapping[str, str]]
 _USABLE = ("ACTIVE", "UPDATING")
 

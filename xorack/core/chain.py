@@ -8,8 +8,6 @@ from typing import Literal
 
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES
 
-__all__ = ["END_OF_TIME", "EVENT", "NEVER_CREATED", "TIMED_OUT", "Chain", "Status"]
-
 Status = Literal["pending", "open", "acked", "failed"]
 
 TIMED_OUT = "timed out"

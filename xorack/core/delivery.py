@@ -8,8 +8,6 @@ from typing import Any
 
 from xorack.core.chain import EVENT, Chain
 
-__all__ = ["Refusal", "mark_delivered"]
-
 _FIRST_WAIT_MS = 60_000
 _LONGEST_WAIT_MS = 3_600_000
 _GIVE_UP_MS = 86_400_000

@@ -12,14 +12,6 @@ from typing import Protocol
 from xorack.core.chain import Chain
 from xorack.core.message import Rejected
 
-__all__ = [
-    "DEFAULT_RETENTION_MS",
-    "NO_TIME",
-    "ChainStore",
-    "DeadLetters",
-    "Publisher",
-]
-
 DEFAULT_RETENTION_MS = 30 * 86_400_000
 """Retention of marks and tombstones: longer than a message can stay in a queue (14 days) and then
 in a dead-letter queue (14 days)."""

@@ -12,24 +12,12 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from xorack.core.chain import NEVER_CREATED, TIMED_OUT, Chain, Status
+from xorack.core.checks import RESUME_KINDS
 from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import DEFAULT_RETENTION_MS
-from xorack.core.request import RESUME_KINDS, Op, Request
-
-__all__ = [
-    "MAX_FOLD",
-    "TRANSITIONS",
-    "VERDICTS",
-    "Applied",
-    "Limits",
-    "Outcome",
-    "OutcomeKind",
-    "apply",
-    "expire",
-    "order_of",
-]
+from xorack.core.request import Op, Request
 
 MAX_FOLD = 128
 """Most requests that one write applies: this bounds the cost of a write."""
