@@ -14,9 +14,8 @@ from xorack.aws.client import NotAccepted, budget_of, error_code, make_client, s
 from xorack.aws.naming import Naming
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
-from xorack.core.delivery import Refusal
 from xorack.core.event import SOURCE, event_detail
-from xorack.core.ports import NO_TIME
+from xorack.core.ports import NO_TIME, Refusal
 
 _CONTENT = frozenset(
     {

@@ -14,9 +14,8 @@ from xorack.aws.log import log_chain
 from xorack.aws.naming import Naming
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
-from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
-from xorack.core.ports import NO_TIME
+from xorack.core.ports import NO_TIME, Refusal
 
 _SECRET_CHARACTERS: Final = 8
 """A message that has so many characters of a token is not shown."""
