@@ -47,13 +47,8 @@ class EventBus:
     ) -> None:
         """Use a bus.
 
-        Args:
-            bus_name: The name of the bus.
-            client: A boto3 EventBridge client; by default one of the default credential chain.
-            find_table: Returns the ARN of the chains' table, by which two ackers on one bus are
-                told apart. By default the events do not name it.
-            policy: The limits of retries for entries that were not accepted.
-            naming: The time for events of failed chains, by default a share of the client's.
+        ``find_table`` returns the ARN of the chains' table, by which two ackers on one bus are told
+        apart. ``naming`` is by default a share of the client's time.
         """
         self.bus_name = bus_name
         self.client = make_client("events") if client is None else client
