@@ -18,8 +18,8 @@ from xorack.aws.naming import Naming
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
+from xorack.core.checks import MAX_TIMEOUT_SECONDS, RESUME_KINDS
 from xorack.core.errors import ArgumentError
-from xorack.core.request import MAX_TIMEOUT_SECONDS, RESUME_KINDS
 from xorack.core.transitions import Limits
 
 if TYPE_CHECKING:

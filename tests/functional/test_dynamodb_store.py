@@ -13,9 +13,9 @@ from xorack.aws.item import due_shard
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import TimeOuts
 from xorack.core.chain import Chain
-from xorack.core.delivery import mark_delivered
 from xorack.core.errors import NotAChainError
 from xorack.core.marks import mark_key
+from xorack.core.transitions import mark_delivered
 from xorack.errors import ConflictError, UnavailableError
 
 DAY = 86_400_000

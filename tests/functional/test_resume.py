@@ -11,8 +11,8 @@ from botocore.stub import Stubber
 from tests.support.fakes import NO_WAIT
 from xorack.aws.resume import SERVICES, Resumer
 from xorack.core.chain import Chain
-from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
+from xorack.core.ports import Refusal
 
 ACKED = Chain("t", b"\0", "acked", 1, 1, 2, created_at=0, ended_at=1, resume="")
 FAILED = Chain("t", b"\1", "failed", 1, 0, 2, created_at=0, ended_at=1, reason="timed out")

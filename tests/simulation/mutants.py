@@ -31,13 +31,13 @@ from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import DeadLetterQueue
 from xorack.aws.table import Table
-from xorack.core import delivery, event, marks, transitions
+from xorack.core import event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
+from xorack.core.checks import RESUME_KINDS
 from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import NO_TIME
-from xorack.core.request import RESUME_KINDS
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError
 from xorack.ops.dead_letters import DeadMessage
@@ -404,14 +404,14 @@ _AT_NIGHT: tuple[_Row, ...] = (
      ChainWriter.expire, _note_end),
     ("no event is pending, whoever ends the chain publishes it",
      Sweeper._report, _sweeper_publishes),
-    ("what was delivered on one channel counts for all", delivery.mark_delivered,
+    ("what was delivered on one channel counts for all", transitions.mark_delivered,
      lambda mark, chain, _, **named: mark(chain, chain.undelivered, **named)),
-    ("the sweeper forgets who waits once the event is published", delivery.mark_delivered,
+    ("the sweeper forgets who waits once the event is published", transitions.mark_delivered,
      lambda mark, *call, **named: replace(mark(*call, **named), due_at=None)),
-    ("a token stays in the item", delivery.mark_delivered,
+    ("a token stays in the item", transitions.mark_delivered,
      lambda mark, chain, *call, **named: replace(
          mark(chain, *call, **named), resume=chain.resume)),
-    ("the first refusal is the last", patch.object(delivery, "_GIVE_UP_MS", 0)),
+    ("the first refusal is the last", patch.object(transitions, "_GIVE_UP_MS", 0)),
     ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
     ("failed entries of PutEvents are ignored", EventBus._put_events, _trust_response),
     ("an expiry overwrites what came in between", ChainWriter.change, _overwrite),

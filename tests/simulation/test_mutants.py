@@ -10,7 +10,7 @@ from tests.simulation.test_schedules import SEEDS
 from tests.support.mutants import Replaced
 from xorack.acker import chain_writer
 from xorack.aws.resume import SERVICES
-from xorack.core import delivery, transitions
+from xorack.core import transitions
 from xorack.core.transitions import VERDICTS
 
 CATCHING = (25, 28, 31, 36, 46, 54, 58, 61, 62, 67, 75, 78, 85, 166)
@@ -39,7 +39,7 @@ def test_every_mutant_changes_the_code_and_is_removed():
     def state():
         codes = [one.function.__code__ for one in replaced]
         tables = deepcopy(VERDICTS), dict(SERVICES), transitions.TRANSITIONS
-        return codes, tables, chain_writer.order_of, delivery._GIVE_UP_MS
+        return codes, tables, chain_writer.order_of, transitions._GIVE_UP_MS
 
     before = state()
     for name in MUTANTS:

@@ -26,9 +26,8 @@ from tests.spark.helpers import (
 )
 from tests.support.queue_server import QueueServer, requests_in
 from xorack import unit_id
-from xorack.core.delivery import mark_delivered
 from xorack.core.message import pack
-from xorack.core.transitions import expire
+from xorack.core.transitions import expire, mark_delivered
 
 _RNG = random.Random(4)
 LONG = "/".join(["long" * 50] * 6) + ".txt"

@@ -21,8 +21,8 @@ from xorack.acker.parallel import Workers
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import TimeOuts
 from xorack.core.chain import EVENT
+from xorack.core.checks import RESUME_KINDS
 from xorack.core.errors import BatchError
-from xorack.core.request import RESUME_KINDS
 from xorack.errors import UnavailableError
 
 START = 1_700_000_000

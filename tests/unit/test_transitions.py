@@ -6,13 +6,12 @@ from dataclasses import replace
 import pytest
 
 from xorack.core.chain import Chain
-from xorack.core.delivery import mark_delivered
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import event_detail, rfc3339
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key, mark_of
 from xorack.core.request import Request
 from xorack.core.stamp import traced
-from xorack.core.transitions import Limits, apply, expire
+from xorack.core.transitions import Limits, apply, expire, mark_delivered
 from xorack.ops.status import ChainStatus
 
 NOW = 1_700_000_000_000

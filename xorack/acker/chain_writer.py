@@ -18,14 +18,20 @@ from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import END_OF_TIME, Chain
-from xorack.core.delivery import mark_delivered
 from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import ChainStore
 from xorack.core.request import Request
-from xorack.core.transitions import MAX_FOLD, Applied, Limits, Outcome, apply, expire, order_of
-
-__all__ = ["CachedChain", "ChainWriter", "WriteStats"]
+from xorack.core.transitions import (
+    MAX_FOLD,
+    Applied,
+    Limits,
+    Outcome,
+    apply,
+    expire,
+    mark_delivered,
+    order_of,
+)
 
 _STALE_AFTER = 0.005
 """Seconds of a wait, about a round trip, after which a state that a conflict returned is read
@@ -218,7 +224,7 @@ class ChainWriter(ChainReader):
 
         Args:
             chain: The chain as it was read.
-            delivered: Channels, see `xorack.core.delivery.mark_delivered`.
+            delivered: Channels, see `xorack.core.transitions.mark_delivered`.
             refused: Other channels, with the reasons.
 
         Returns:

@@ -34,8 +34,6 @@ from xorack.core.ports import NO_TIME, DeadLetters
 from xorack.core.request import Request
 from xorack.core.transitions import Applied, Outcome
 
-__all__ = ["BatchResult", "Consumer", "Message"]
-
 _READ_ATTEMPTS = 3
 _SLICE = 100
 """Chains that are read together: one call reads as many."""

@@ -20,10 +20,7 @@ from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
 from xorack.aws.log import log_failures
 from xorack.core.chain import EVENT, Chain
-from xorack.core.delivery import Refusal
-from xorack.core.ports import NO_TIME, Publisher
-
-__all__ = ["Outbox", "Reports"]
+from xorack.core.ports import NO_TIME, Publisher, Refusal
 
 
 @dataclass

@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TypeVar
 
-__all__ = ["Workers"]
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 

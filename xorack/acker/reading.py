@@ -11,8 +11,6 @@ from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError, UnavailableError
 from xorack.core.ports import ChainStore
 
-__all__ = ["ChainReader", "read_valid"]
-
 
 def read_valid(
     read: Callable[[Sequence[str]], Mapping[str, Chain]],

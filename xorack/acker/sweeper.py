@@ -23,8 +23,6 @@ from xorack.core.errors import NotAChainError, UnavailableError
 from xorack.core.event import event_id
 from xorack.core.ports import NO_TIME
 
-__all__ = ["SweepResult", "Sweeper"]
-
 _READ_ATTEMPTS = 5
 """Attempts of a read in a row; after them the table counts as unavailable."""
 _MAX_PENDING = 10_000

@@ -20,19 +20,6 @@ from xorack.core.budget import UNLIMITED, Budget, TimeOuts
 from xorack.core.errors import UnavailableError
 from xorack.core.ports import NO_TIME
 
-__all__ = [
-    "CONFIG",
-    "BoundedClient",
-    "NotAccepted",
-    "PerProcess",
-    "budget_of",
-    "config_of",
-    "error_code",
-    "is_transient",
-    "make_client",
-    "send_entries",
-]
-
 _Entry = TypeVar("_Entry")
 
 _TRANSIENT = frozenset(
@@ -73,13 +60,7 @@ CONFIG = config_of(TimeOuts(connect=3, read=10), attempts=3)
 
 
 def make_client(service: str, *, config: Config = CONFIG, **settings: Any) -> Any:
-    """Create a boto3 client.
-
-    Args:
-        service: ``dynamodb``, ``sqs``, ...
-        config: Time-outs and retries.
-        **settings: Other arguments of ``boto3.client``.
-    """
+    """Create a boto3 client; the settings are other arguments of ``boto3.client``."""
     return boto3.client(service, config=config, **settings)
 
 
@@ -87,7 +68,6 @@ class PerProcess:
     """A boto3 client that each process makes at its first call: forks cannot share connections."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
-        """Use the clients that ``make`` returns."""
         self._make = make
         self._made: tuple[int, Any] = (0, None)
 
@@ -107,7 +87,6 @@ class BoundedClient:
     """
 
     def __init__(self, connect: Callable[[], Any], budget: Budget) -> None:
-        """Bound a client whose calls take a limited time."""
         self._connect = connect
         self._budget = budget
 
@@ -146,12 +125,7 @@ def is_transient(error: Exception) -> bool:
 
 
 class NotAccepted(NamedTuple):
-    """The failure of one entry of a batch call.
-
-    Attributes:
-        reason: Code and message.
-        permanent: True if a retry cannot help.
-    """
+    """The failure of one entry of a batch call; permanent if a retry cannot help."""
 
     reason: str
     permanent: bool = False
@@ -163,17 +137,10 @@ def send_entries(
     policy: RetryPolicy,
     budget: Budget = UNLIMITED,
 ) -> dict[int, str]:
-    """Send the entries of one batch call; retry those that were not accepted.
+    """Send the entries of one batch call by position; retry those that were not accepted.
 
-    Args:
-        entries: Position to entry.
-        send: Calls the service with some entries; returns those that were not accepted. A response
-            of 200 may hold such.
-        policy: The limits of retries.
-        budget: The time of retries.
-
-    Returns:
-        The entries that were not accepted in the end: position to reason.
+    ``send`` calls the service with some entries, and returns those that were not accepted: a
+    response of 200 may hold such. Returns the reasons of those that never were.
     """
     retry = policy.start(budget)
     left = dict(entries)

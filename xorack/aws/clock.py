@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["milliseconds"]
-
 
 def milliseconds() -> int:
     """Return the current time in whole milliseconds since the epoch."""

@@ -12,24 +12,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
 from xorack.aws import schema
-from xorack.aws.client import error_code
 from xorack.aws.clock import milliseconds
 from xorack.aws.item import decode, encode
 from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.scan import decode_valid, scan_arguments
-from xorack.aws.table import Item, Table, condition_failed, sdk_retried, ttl
+from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retried, ttl
 from xorack.core.chain import Chain
 from xorack.core.errors import ConflictError, NotAChainError, TagNotFound
 from xorack.core.marks import mark_key
 from xorack.core.ports import DEFAULT_RETENTION_MS
-
-__all__ = ["DynamoDBStore"]
 
 _PAGE = 100
 _SEARCH_PAGE = 1000
@@ -37,7 +33,23 @@ _SEARCH_PAGE = 1000
 _READERS = 8
 """Partitions of the index that an operator's search reads at a time."""
 _GENERATION = ("first_seen_at", "nonce")
-_NO_INDEX = ("ValidationException", "ResourceNotFoundException")
+
+
+OnInvalid = Callable[[NotAChainError], None]
+"""Takes the error of an item that is not a chain."""
+
+
+class ScanPart(NamedTuple):
+    """Chains of a part of the table.
+
+    Attributes:
+        read: Number of items that DynamoDB read, whatever they are.
+        after: The key at which the next part begins; empty if there is none.
+    """
+
+    chains: list[Chain]
+    read: int
+    after: str
 
 
 class DynamoDBStore:
@@ -53,18 +65,9 @@ class DynamoDBStore:
         policy: RetryPolicy | None = None,
         attributes: Sequence[str] = (),
     ) -> None:
-        """Use a table.
+        """Use a `Table`, which describes the arguments.
 
-        Args:
-            table_name: The name of the table.
-            partition_key: The name of its partition key, a string attribute.
-            client: A boto3 DynamoDB client; by default one of the default credential chain.
-            retention_ms: Milliseconds that the tombstone of a finished chain is kept.
-            policy: The limits of retries of reads of many items.
-            attributes: Read only these, such as `schema.SHOWN`; by default all.
-
-        Raises:
-            ArgumentError: The table name is empty, or the partition key is an attribute of chains.
+        Finished chains expire after ``retention_ms``. ``attributes`` may be `schema.SHOWN`.
         """
         self.table = Table(table_name, partition_key, client, policy, attributes)
         self.retention_ms = retention_ms
@@ -76,8 +79,6 @@ class DynamoDBStore:
         return DynamoDBStore(
             table.name, table.partition_key, table.client, retention_ms=self.retention_ms
         )
-
-    # -- chains --------------------------------------------------------------------------------
 
     def read(self, tags: Sequence[str]) -> dict[str, Chain]:
         """See `xorack.core.ports.ChainStore.read`."""
@@ -115,15 +116,10 @@ class DynamoDBStore:
             raise ConflictError(stored, maybe_ours=sdk_retried(error)) from error
 
     def delete(self, tag: str, request_id: str | None = None) -> None:
-        """Delete a chain.
+        """Delete a chain; raise TagNotFound if there is none.
 
-        Args:
-            tag: The chain.
-            request_id: Makes the call safe to repeat: it deletes the chain that its first attempt
-                found, and no later one of the same tag.
-
-        Raises:
-            TagNotFound: The chain does not exist.
+        An id makes the call safe to repeat: it deletes the chain that its first attempt found, and
+        no later one of the same tag.
         """
         names = {"#key": self.table.partition_key}
         values: Item = {}
@@ -198,8 +194,6 @@ class DynamoDBStore:
         )
         return _generation_of(response["Attributes"])
 
-    # -- spilled marks -------------------------------------------------------------------------
-
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """See `xorack.core.ports.ChainStore.get_spilled_marks`."""
         return self._marks.get(chain, keys)
@@ -212,58 +206,26 @@ class DynamoDBStore:
         """See `xorack.core.ports.ChainStore.keep_spilled_marks`."""
         self._marks.keep(chain, until)
 
-    # -- for the sweeper and for operators -----------------------------------------------------
-
     def due_pages(self, now: int) -> Iterator[list[str]]:
-        """See `xorack.core.ports.ChainStore.due_pages`.
-
-        Reads a sparse index, so chains that are not due cost nothing. A table without the index
-        (created by hand, or for xor-ack-dynamodb) is scanned instead.
-
-        Args:
-            now: Milliseconds since the epoch.
-
-        Yields:
-            At most 100 tags at a time. The index lags behind the table: read the chains.
-        """
-        values = {":now": {"N": str(now)}}
+        """See `xorack.core.ports.ChainStore.due_pages`. The sparse index lags behind the table."""
         # Each minute another shard is first, so none always waits for the others.
         first = now // 60_000
-        try:
-            for offset in range(schema.DUE_SHARDS):
-                shard = {"N": str((first + offset) % schema.DUE_SHARDS)}
-                for page in self.table.pages(
-                    "query",
-                    IndexName=schema.DUE_INDEX,
-                    KeyConditionExpression="#shard = :shard AND #at <= :now",
-                    ExpressionAttributeNames={"#shard": schema.DUE_SHARD, "#at": schema.DUE_AT},
-                    ExpressionAttributeValues={":shard": shard, **values},
-                    Limit=_PAGE,
-                ):
-                    yield self._tags(page)
-        except ClientError as error:
-            message = error.response.get("Error", {}).get("Message", "")
-            if error_code(error) not in _NO_INDEX or "index" not in message:
-                raise
+        for offset in range(schema.DUE_SHARDS):
+            shard = {"N": str((first + offset) % schema.DUE_SHARDS)}
             for page in self.table.pages(
-                "scan",
-                FilterExpression="#at <= :now",
-                ProjectionExpression="#key",
-                ExpressionAttributeNames={"#at": schema.DUE_AT, "#key": self.table.partition_key},
-                ExpressionAttributeValues=values,
+                "query",
+                IndexName=schema.DUE_INDEX,
+                KeyConditionExpression="#shard = :shard AND #at <= :now",
+                ExpressionAttributeNames={"#shard": schema.DUE_SHARD, "#at": schema.DUE_AT},
+                ExpressionAttributeValues={":shard": shard, ":now": {"N": str(now)}},
+                Limit=_PAGE,
             ):
                 yield self._tags(page)
 
     def first_due(self, limit: int, prefix: str = "") -> tuple[list[str], bool]:
-        """Return the unfinished chains with the earliest deadlines, from the sparse index.
+        """Return tags of unfinished chains, earliest deadline first, and True if there are more.
 
-        Args:
-            limit: Most tags, at least 1. One query a shard reads that many keys.
-            prefix: Only tags that begin with it; then the keys of others are read, too.
-
-        Returns:
-            Tags, the earliest first; and True if there are more. The index lags behind the table:
-            read the chains.
+        They come from the sparse index, which lags behind the table.
         """
         names = {"#shard": schema.DUE_SHARD}
         values: Item = {}
@@ -296,32 +258,63 @@ class DynamoDBStore:
 
     def scan(
         self,
-        on_invalid: Callable[[NotAChainError], None] | None = None,
+        on_invalid: OnInvalid | None = None,
         *,
         prefix: str = "",
         attributes: Sequence[str] = (),
         after: str = "",
     ) -> Iterator[Chain]:
-        """Scan the whole table, eventually consistent.
+        """Yield the chains of the whole table, eventually consistent and in no order.
 
-        Args:
-            on_invalid: Called for each item that is not a chain; the scan goes on.
-            prefix: Only chains whose tags begin with it. DynamoDB reads the others, too.
-            attributes: Read only these, and the tag; the others have their defaults.
-            after: Continue an earlier scan that ended with this tag.
-
-        Yields:
-            The chains, in no order.
-
-        Raises:
-            NotAChainError: An item is not a chain and ``on_invalid`` is None.
-            UnavailableError: A retry may help.
+        Without ``on_invalid``, an item that is not a chain ends the scan. DynamoDB also reads tags
+        without the prefix. A scan goes on ``after`` the tag with which an earlier one ended.
         """
-        key = self.table.partition_key
         start = self.table.key(after) if after else None
-        arguments = scan_arguments(key, prefix, attributes or self.table.attributes)
+        arguments = self._scan_arguments(prefix, attributes or self.table.attributes)
         for page in self.table.pages("scan", start=start, **arguments):
-            yield from decode_valid(page["Items"], key, on_invalid)
+            yield from self._valid(page, on_invalid)
+
+    def scan_part(
+        self, most: int, on_invalid: OnInvalid, *, prefix: str = "", after: str = ""
+    ) -> ScanPart:
+        """Scan, as `scan`, until DynamoDB has read so many items, from `ScanPart.after` on."""
+        arguments = self._scan_arguments(prefix, self.table.attributes)
+        chains: list[Chain] = []
+        read = 0
+        while read < most:
+            start = {"ExclusiveStartKey": self.table.key(after)} if after else {}
+            page = self.table.call("scan", Limit=most - read, **start, **arguments)
+            chains += self._valid(page, on_invalid)
+            read += page["ScannedCount"]
+            last = page.get("LastEvaluatedKey")
+            after = self.table.key_of(last) if last else ""
+            if not after:
+                break
+        return ScanPart(chains, read, after)
+
+    def _scan_arguments(self, prefix: str, attributes: Sequence[str]) -> dict[str, Any]:
+        """Return the arguments of a scan that leaves buckets of marks and other records out."""
+        key = self.table.partition_key
+        condition = "NOT contains(#key, :nul)"
+        values: Item = {":nul": {"S": "\0"}}
+        if prefix:
+            condition += " AND begins_with(#key, :prefix)"
+            values[":prefix"] = {"S": prefix}
+        return {
+            "FilterExpression": condition,
+            "ExpressionAttributeNames": {"#key": key},
+            "ExpressionAttributeValues": values,
+            **projection(key, attributes),
+        }
+
+    def _valid(self, page: dict[str, Any], on_invalid: OnInvalid | None) -> Iterator[Chain]:
+        for item in page["Items"]:
+            try:
+                yield self._decode(item)
+            except NotAChainError as error:
+                if on_invalid is None:
+                    raise
+                on_invalid(error)
 
     def _encode(self, chain: Chain) -> Item:
         return encode(chain, self.table.partition_key, self.retention_ms)

@@ -14,11 +14,8 @@ from xorack.aws.client import NotAccepted, budget_of, error_code, make_client, s
 from xorack.aws.naming import Naming
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
-from xorack.core.delivery import Refusal
 from xorack.core.event import SOURCE, event_detail
-from xorack.core.ports import NO_TIME
-
-__all__ = ["EventBus"]
+from xorack.core.ports import NO_TIME, Refusal
 
 _CONTENT = frozenset(
     {
@@ -50,13 +47,8 @@ class EventBus:
     ) -> None:
         """Use a bus.
 
-        Args:
-            bus_name: The name of the bus.
-            client: A boto3 EventBridge client; by default one of the default credential chain.
-            find_table: Returns the ARN of the chains' table, by which two ackers on one bus are
-                told apart. By default the events do not name it.
-            policy: The limits of retries for entries that were not accepted.
-            naming: The time for events of failed chains, by default a share of the client's.
+        ``find_table`` returns the ARN of the chains' table, by which two ackers on one bus are told
+        apart. ``naming`` is by default a share of the client's time.
         """
         self.bus_name = bus_name
         self.client = make_client("events") if client is None else client

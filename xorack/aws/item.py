@@ -17,14 +17,17 @@ from xorack.core.checks import JSON_CHECKS
 from xorack.core.errors import NotAChainError, shown
 from xorack.core.marks import MARK_BYTES
 
-__all__ = ["decode", "due_shard", "encode"]
-
 _STATUSES: tuple[str, ...] = get_args(Status)
-_TYPES: dict[str, tuple[tuple[str, ...], str, Callable[[Any], Any]]] = {
-    "S": (schema.STRINGS, "a String", str),
-    "B": (schema.BINARIES, "a Binary", bytes),
-    "N": (schema.NUMBERS, "a whole number", int),
+_TYPES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "str": ("S", "a String", str),
+    "Status": ("S", "a String", str),
+    "bytes": ("B", "a Binary", bytes),
+    "int": ("N", "a whole number", int),
+    "bool": ("N", "1", bool),
 }
+"""DynamoDB's type of an attribute, its name, and what reads it; by the type in Python."""
+_TIMES = ("_at", "deadline", "_until")
+"""The ends of the names of times."""
 
 
 def due_shard(tag: str) -> int:
@@ -35,24 +38,20 @@ def due_shard(tag: str) -> int:
 def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
     """Encode a chain as an item, without attributes that are None, empty or false.
 
-    Args:
-        chain: The chain.
-        partition_key: The name of the key attribute.
-        retention_ms: Milliseconds that the tombstone of a finished chain is kept.
+    The tombstone of a finished chain is kept for ``retention_ms``.
     """
     assert "\0" not in chain.tag, "keys with a NUL are not chains"
     assert len(chain.marks) % MARK_BYTES == 0, "an item has whole marks"
     item: Item = {partition_key: {"S": chain.tag}}
     if chain.version:
         item[schema.FORMAT_NAME] = {"N": str(schema.FORMAT)}
-    for kind, (names, _, _) in _TYPES.items():
-        for name in names:
-            value = getattr(chain, name)
-            if value is not None and value != b"" and (value or name not in schema.COUNTERS):
-                item[name] = {kind: str(value) if kind == "N" else value}
-    for name in schema.FLAGS:
-        if getattr(chain, name):
-            item[name] = {"N": "1"}
+    for name, type_ in schema.ATTRIBUTES.items():
+        value = getattr(chain, name)
+        if type_ == "bool" or name in schema.COUNTERS:
+            value = int(value) or None
+        if value is not None and value != b"":
+            kind = _TYPES[type_][0]
+            item[name] = {kind: str(value) if kind == "N" else value}
     if chain.due_at is not None:
         item[schema.DUE_SHARD] = {"N": str(due_shard(chain.tag))}
     if chain.ended_at is not None:
@@ -73,27 +72,26 @@ def decode(item: Item, partition_key: str) -> Chain:
         newest = f"its format is {written}, and this version knows {schema.FORMAT} at most"
         raise NotAChainError(tag, newest)
     fields: dict[str, Any] = {schema.STATUS: "open"}
-    for kind, (names, expected, convert) in _TYPES.items():
-        for name in names:
-            if name not in item:
-                continue
-            try:
-                fields[name] = convert(item[name][kind])
-            except (KeyError, ValueError) as error:
-                ((actual, value),) = item[name].items()
-                found = f"{value}" if actual == "N" else f"of type {actual}"
-                raise NotAChainError(tag, f"its {name} is {found}, expected {expected}") from error
+    for name, type_ in schema.ATTRIBUTES.items():
+        if name not in item:
+            continue
+        kind, expected, convert = _TYPES[type_]
+        try:
+            fields[name] = type_ == "bool" or convert(item[name][kind])
+        except (KeyError, ValueError) as error:
+            ((actual, value),) = item[name].items()
+            found = f"{value}" if actual == "N" else f"of type {actual}"
+            raise NotAChainError(tag, f"its {name} is {found}, expected {expected}") from error
     _check(tag, fields)
-    fields.update({name: name in item for name in schema.FLAGS})
     return Chain(tag, **fields)
 
 
 def _check(tag: str, fields: dict[str, Any]) -> None:
     """Raise NotAChainError for a value without which the chain cannot have an end or an event."""
-    for name in schema.TIMES:
-        if not 0 <= fields.get(name, 0) <= END_OF_TIME:
+    for name, value in fields.items():
+        if name.endswith(_TIMES) and not 0 <= value <= END_OF_TIME:
             expected = "milliseconds since the epoch"
-            raise NotAChainError(tag, f"its {name} is {fields[name]}, expected {expected}")
+            raise NotAChainError(tag, f"its {name} is {value}, expected {expected}")
     if (length := len(fields.get("marks", b""))) % MARK_BYTES:
         raise NotAChainError(
             tag, f"its marks is {length} bytes, expected a multiple of {MARK_BYTES}"

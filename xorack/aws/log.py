@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["LOG", "log_chain", "log_failures"]
-
 LOG = logging.getLogger("xorack")
 
 
@@ -30,11 +28,8 @@ def log_failures(
 ) -> None:
     """Log chains that failed: one line for each kind of reason, with one chain as an example.
 
-    Args:
-        level: The level of the lines.
-        message: The message of the lines.
-        reasons: Tag to reason; the kind is AWS's error code, or the text before the first colon.
-        describe: Returns further fields of a line about some tags.
+    ``reasons`` are by tag; a kind is AWS's error code, or the text before the first colon.
+    ``describe`` returns further fields of a line about some tags.
     """
     kinds: dict[str, list[str]] = defaultdict(list)
     for tag, reason in reasons.items():

@@ -24,8 +24,6 @@ from xorack.core.marks import (
     buckets_of,
 )
 
-__all__ = ["MarkBuckets"]
-
 _NAMES = {"#marks": schema.SPILLED_MARKS, "#until": schema.EXPIRES_AT}
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from xorack.core.budget import Budget
 from xorack.core.chain import Chain
 
-__all__ = ["Naming"]
-
 _SHARE = 0.25
 """Share of an invocation's time. Senders may choose ids whose names take long to read out of a
 stamp; the next sweep goes on with them."""

@@ -1,4 +1,4 @@
-"""Whoever waits for a chain's end is resumed: Step Functions tasks, durable Lambda executions."""
+"""Callbacks at a chain's end: to Step Functions tasks and durable Lambda executions that wait."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ from xorack.aws.log import log_chain
 from xorack.aws.naming import Naming
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
-from xorack.core.delivery import Refusal
 from xorack.core.event import event_detail
-from xorack.core.ports import NO_TIME
-
-__all__ = ["SERVICES", "Resumer"]
+from xorack.core.ports import NO_TIME, Refusal
 
 _SECRET_CHARACTERS: Final = 8
 """A message that has so many characters of a token is not shown."""
@@ -27,13 +24,10 @@ _ERROR: Final = "ChainFailed"
 
 
 class _Service(NamedTuple):
-    """A service that lets somebody wait.
+    """A service with callbacks: boto3's name of it, and its calls at the two ends.
 
-    Attributes:
-        client: boto3's name of it.
-        success: Reports an acked chain: client, token, detail of the event as JSON.
-        failure: Reports a failed chain: client, token, reason, detail of the event as JSON.
-        over: The codes that say that nobody waits any more.
+    They get the client, the token, of a failure the reason, and the detail of the event as JSON.
+    The codes in ``over`` say that nobody waits any more.
     """
 
     client: str
@@ -61,11 +55,11 @@ SERVICES: Final[Mapping[str, _Service]] = {
             Error={"ErrorType": _ERROR, "ErrorMessage": reason, "ErrorData": detail},
         ),
         frozenset(
-            {
+            (
                 "CallbackTimeoutException",
                 "InvalidParameterValueException",
                 "ResourceNotFoundException",
-            }
+            )
         ),
     ),
 }
@@ -73,7 +67,7 @@ SERVICES: Final[Mapping[str, _Service]] = {
 
 
 class Resumer:
-    """A `xorack.core.ports.Publisher` that resumes whoever waits, one chain a call."""
+    """A `xorack.core.ports.Publisher` of callbacks, one chain a call."""
 
     batch_size = 1
 
@@ -85,14 +79,6 @@ class Resumer:
         policy: RetryPolicy | None = None,
         naming: Naming | None = None,
     ) -> None:
-        """Use a service.
-
-        Args:
-            kind: ``step_functions`` or ``lambda``.
-            client: The service's boto3 client.
-            policy: The limits of retries.
-            naming: The time for callbacks of failed chains, by default a share of the client's.
-        """
         self.kind = kind
         self.client = client
         self.policy = policy or RetryPolicy(attempts=5)

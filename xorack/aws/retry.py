@@ -10,10 +10,12 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from xorack.core.budget import UNLIMITED, Budget
+from xorack.core.errors import UnavailableError
 
-__all__ = ["Retry", "RetryPolicy"]
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,7 @@ class Retry:
         self.waited_seconds = 0.0
 
     def again(self) -> bool:
-        """Wait before the next attempt.
-
-        Returns:
-            False, without a wait, if attempts or time are used up.
-        """
+        """Wait before the next attempt; return False if attempts or time are used up."""
         policy = self.policy
         if self.attempt >= policy.attempts:
             return False
@@ -74,3 +72,12 @@ class Retry:
         self.waited_seconds = wait
         policy.sleep(wait)
         return True
+
+    def call(self, make: Callable[[], _Result]) -> _Result:
+        """Call until there is no UnavailableError, or `again` returns False."""
+        while True:
+            try:
+                return make()
+            except UnavailableError:
+                if not self.again():
+                    raise

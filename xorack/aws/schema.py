@@ -1,4 +1,4 @@
-"""Names that code and infrastructure share: attributes, the index, metrics. Imports nothing.
+"""Names that code and infrastructure share: attributes, the index, metrics.
 
 The stack creates the table, the alarms and the dashboard by these names; the adapters and the
 functions use them. docs/protocol.md fixes `TAG`, `STAMP`, `STATUS` and `EXPIRES_AT`.
@@ -6,7 +6,10 @@ functions use them. docs/protocol.md fixes `TAG`, `STAMP`, `STATUS` and `EXPIRES
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Final
+
+from xorack.core.chain import Chain
 
 TAG: Final = "tag"
 """Default name of the partition key."""
@@ -33,48 +36,13 @@ FORMAT: Final = 1
 SPILLED_MARKS: Final = "spilled_marks"
 """The set of marks in an item that is a bucket of marks and not a chain."""
 
-NUMBERS: Final = (
-    "started",
-    "finished",
-    "version",
-    "first_seen_at",
-    "nonce",
-    "created_at",
-    "last_stamp_at",
-    "ended_at",
-    "deadline",
-    "pending_deadline",
-    "idle_timeout",
-    DUE_AT,
-    "spilled",
-    "marks_until",
-    "refused_at",
-    "resumed_at",
-    "repeated",
-    "late",
-    "last_late_at",
-)
+ATTRIBUTES: Final = {
+    one.name: str(one.type).removesuffix(" | None") for one in fields(Chain) if one.name != TAG
+}
+"""Attributes of a chain's item, with their types in Python."""
 COUNTERS: Final = ("repeated", "late")
 """Numbers that are absent while they are 0."""
-TIMES: Final = (
-    "first_seen_at",
-    "created_at",
-    "last_stamp_at",
-    "ended_at",
-    "deadline",
-    "pending_deadline",
-    DUE_AT,
-    "marks_until",
-    "refused_at",
-    "resumed_at",
-    "last_late_at",
-)
-STRINGS: Final = (STATUS, "detail", "resume", "resume_failed", "note", "failing", "reason")
-BINARIES: Final = (STAMP, "marks")
-FLAGS: Final = ("event_pending", "resume_pending", "extended")
-RESERVED: Final = frozenset(
-    (*NUMBERS, *STRINGS, *BINARIES, *FLAGS, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SPILLED_MARKS)
-)
+RESERVED: Final = frozenset((*ATTRIBUTES, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SPILLED_MARKS))
 """Attributes of an item. The partition key must have another name."""
 SHOWN: Final = tuple(sorted(RESERVED - {"resume", SPILLED_MARKS}))
 """Attributes of chains that readers see, besides the partition key: no token of who waits."""

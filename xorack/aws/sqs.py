@@ -29,18 +29,6 @@ from xorack.core.message import MAX_BODY_BYTES, Rejected, SendReport, pack
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
 
-__all__ = [
-    "DeadLetterQueue",
-    "Entry",
-    "group_id",
-    "make_message",
-    "queue_client",
-    "send",
-    "send_messages",
-    "size_of",
-    "why_unreachable",
-]
-
 Entry: TypeAlias = dict[str, Any]
 """An entry of SendMessageBatch without its id: the last shape of a message."""
 
@@ -58,10 +46,8 @@ _GROUP_CHARACTERS = 128
 def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | None = None) -> Any:
     """Make a boto3 SQS client that reaches a queue, wherever its URL points.
 
-    Args:
-        queue_url: The queue.
-        region: By default the one in the URL, or else that of the environment.
-        endpoint_url: By default, for a queue outside AWS, the host in the URL.
+    The region is by default the one in the URL, or else that of the environment. The endpoint of a
+    queue outside AWS is by default the host in the URL.
 
     Raises:
         ArgumentError: The region is unknown or invalid, or the endpoint is invalid.
@@ -118,10 +104,7 @@ def make_message(
 ) -> Entry:
     """Make a message: an entry of SendMessageBatch, still without its id.
 
-    Args:
-        body: The body.
-        group: The name of its group; by default it has none.
-        attributes: The message attributes, text or numbers; None or no text leaves one out.
+    An attribute that is None or an empty text is left out.
     """
     typed = {
         name: {"DataType": _TYPES[type(value)], "StringValue": str(value)}
@@ -195,13 +178,7 @@ def send_messages(
     client: Any = None,
     policy: RetryPolicy | None = None,
 ) -> SendReport:
-    """Send messages of any content to any standard queue.
-
-    Args:
-        queue_url: The queue.
-        messages: What `make_message` made; consumed lazily.
-        client: A boto3 SQS client; by default one of the default credential chain.
-        policy: The limits of retries for messages that were not accepted.
+    """Send what `make_message` made to any standard queue.
 
     Raises:
         SendError: Some messages were not accepted. Others may have arrived.
@@ -260,23 +237,12 @@ class DeadLetterQueue:
     def __init__(
         self, queue_url: str, client: Any = None, *, policy: RetryPolicy | None = None
     ) -> None:
-        """Use a queue.
-
-        Args:
-            queue_url: The dead-letter queue.
-            client: A boto3 SQS client; by default one of the default credential chain.
-            policy: The limits of retries for messages that were not accepted.
-        """
         self.queue_url = queue_url
         self.client = make_client("sqs") if client is None else client
         self.policy = policy or RetryPolicy(attempts=5)
 
     def send(self, rejected: Sequence[Rejected]) -> list[int]:
-        """See `xorack.core.ports.DeadLetters.send`.
-
-        Batches for which the client has no time are not sent, and returned: this is better
-        than an invocation that is cut off.
-        """
+        """See `xorack.core.ports.DeadLetters.send`. What there is no time for is not sent."""
         unsent: dict[int, str] = {}
         begin = 0
         for batch in _batches(map(_dead_letter, rejected)):

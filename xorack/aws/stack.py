@@ -14,15 +14,9 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import StateError, shown
 from xorack.core.ports import DEFAULT_RETENTION_MS
 
-__all__ = ["StackOutputs", "find_stack", "open_table"]
-
 
 class StackOutputs(NamedTuple):
-    """The outputs of a stack.
-
-    Attributes:
-        retention_ms: Milliseconds for which it keeps finished chains.
-    """
+    """The outputs of a stack; it keeps finished chains for ``retention_ms``."""
 
     table_name: str
     queue_url: str
@@ -34,10 +28,8 @@ class StackOutputs(NamedTuple):
 def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
     """Find the resources of a deployed acker.
 
-    Args:
-        where: The name of its CloudFormation stack; or the prefix of its SSM parameters, which
-            begins with ``/``; or its queue's URL.
-        client: Returns the boto3 client of a service.
+    By the name of its CloudFormation stack, the prefix of its SSM parameters, which begins with
+    ``/``, or its queue's URL.
 
     Raises:
         StateError: The account and region have no such stack, or it has other outputs.
@@ -60,7 +52,6 @@ def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
 
 
 def _parameters(prefix: str, client: Any) -> dict[str, str]:
-    """Return the parameters below a prefix by the last part of their names."""
     pages = client.get_paginator("get_parameters_by_path").paginate(Path=prefix.rstrip("/"))
     found = (one for page in pages for one in page["Parameters"])
     return {one["Name"].rpartition("/")[2]: one["Value"] for one in found}

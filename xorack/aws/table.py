@@ -14,8 +14,6 @@ from xorack.aws.retry import RetryPolicy
 from xorack.aws.table_check import check_definition, check_state
 from xorack.core.errors import ArgumentError, UnavailableError
 
-__all__ = ["Item", "Table", "condition_failed", "sdk_retried", "ttl"]
-
 Item = dict[str, dict[str, Any]]
 """An item in DynamoDB's JSON: attribute name to type and value."""
 
@@ -37,7 +35,7 @@ class Table:
 
         Args:
             name: The name of the table.
-            partition_key: The name of its partition key, a string attribute.
+            partition_key: The name of its partition key.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             policy: The limits of retries of reads of many items.
             attributes: Read only these, and the partition key; by default all.
@@ -64,8 +62,7 @@ class Table:
         """Call an operation of the client on this table.
 
         Raises:
-            UnavailableError: A retry may help.
-            ClientError: DynamoDB rejects the call.
+            UnavailableError: A retry may help. A ClientError means that DynamoDB rejects the call.
         """
         if "RequestItems" not in arguments:
             arguments["TableName"] = self.name
@@ -78,12 +75,10 @@ class Table:
     def check(self) -> bool:
         """Check that this table can hold chains: two calls, which write nothing.
 
-        Returns:
-            False if DynamoDB did not respond in time: the table is as good as yesterday.
+        Returns False if DynamoDB did not respond in time: what an earlier check found stands.
 
         Raises:
             ArgumentError: The table cannot hold chains.
-            ClientError: DynamoDB rejects a call.
         """
         try:
             table = self.call("describe_table")["Table"]
@@ -133,7 +128,9 @@ class Table:
                 if len(left) < len(wanted):
                     retry = self._policy.start(self._budget)
                 elif not retry.again():
-                    raise UnavailableError(_unprocessed(len(left)))
+                    code = "ProvisionedThroughputExceededException"
+                    error = {"Code": code, "Message": f"{len(left)} keys were not processed"}
+                    raise UnavailableError(ClientError({"Error": error}, "BatchGetItem"))
                 wanted = left
 
     def pages(
@@ -146,21 +143,13 @@ class Table:
         while True:
             if start:
                 arguments["ExclusiveStartKey"] = start
-            page = self._read_page(operation, arguments)
+            retry = self._policy.start(self._budget)
+            page = retry.call(partial(self.call, operation, **arguments))
             if page["Items"]:
                 yield page
             start = page.get("LastEvaluatedKey")
             if not start:
                 return
-
-    def _read_page(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        retry = self._policy.start(self._budget)
-        while True:
-            try:
-                return self.call(operation, **arguments)
-            except UnavailableError:
-                if not retry.again():
-                    raise
 
 
 def projection(partition_key: str, attributes: Sequence[str]) -> dict[str, Any]:
@@ -184,9 +173,3 @@ def sdk_retried(error: ClientError) -> bool:
 def ttl(until: int) -> dict[str, str]:
     """Return the value of the TTL attribute for a time in milliseconds: seconds, rounded up."""
     return {"N": str(until // 1000 + 1)}
-
-
-def _unprocessed(count: int) -> ClientError:
-    code = "ProvisionedThroughputExceededException"
-    error = {"Code": code, "Message": f"{count} keys were not processed"}
-    return ClientError({"Error": error}, "BatchGetItem")

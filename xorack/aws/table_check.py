@@ -12,22 +12,15 @@ from typing import Any
 from xorack.aws import schema
 from xorack.core.errors import ArgumentError
 
-__all__ = ["check_definition", "check_replicas", "check_state", "check_time_to_live"]
-
 _Entries = Iterable[Mapping[str, str]]
 _USABLE = ("ACTIVE", "UPDATING")
 
 
 def check_definition(name: str, table: Mapping[str, Any], partition_key: str) -> None:
-    """Check the key and the index of deadlines.
-
-    Args:
-        name: The name of the table, for the error.
-        table: `KeySchema`, `AttributeDefinitions` and `GlobalSecondaryIndexes`.
-        partition_key: The name that its partition key must have.
+    """Check a table's `KeySchema`, `AttributeDefinitions` and `GlobalSecondaryIndexes`.
 
     Raises:
-        ArgumentError: The table cannot hold chains.
+        ArgumentError: The table, of this name, cannot hold chains.
     """
     attributes = table.get("AttributeDefinitions") or ()
     types = {one["AttributeName"]: one["AttributeType"] for one in attributes}
@@ -51,13 +44,7 @@ def check_definition(name: str, table: Mapping[str, Any], partition_key: str) ->
 def check_state(name: str, table: Mapping[str, Any], time_to_live: Mapping[str, Any]) -> None:
     """Check that a table is in use, has no replicas, and deletes finished chains.
 
-    Args:
-        name: The name of the table, for the error.
-        table: The `Table` of `DescribeTable`.
-        time_to_live: The `TimeToLiveDescription` of `DescribeTimeToLive`.
-
-    Raises:
-        ArgumentError: The table cannot hold chains.
+    It takes what `DescribeTable` and `DescribeTimeToLive` say. Raises as `check_definition`.
     """
     _expect(f"status of table {name}", table.get("TableStatus"), *_USABLE)
     here = str(table.get("TableArn", "")).split(":")[3:4]

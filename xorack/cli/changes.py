@@ -12,9 +12,9 @@ from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
 from xorack.cli.options import Duration, Target, json_option, with_table, with_tags, yes_option
+from xorack.core.checks import MAX_TIMEOUT_SECONDS
 from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
-from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
 from xorack.ops.run import Run
 from xorack.ops.text import plural, printable

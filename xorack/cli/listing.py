@@ -9,8 +9,8 @@ import click
 
 from xorack.cli import screen
 from xorack.cli.options import Duration, Target, json_option, run_option, text_option, with_table
+from xorack.core.checks import MAX_TIMEOUT_SECONDS
 from xorack.core.errors import NotAChainError
-from xorack.core.request import MAX_TIMEOUT_SECONDS
 from xorack.ops.listing import ORDERS, ChainFilter, Order, list_chains
 from xorack.ops.run import Run
 from xorack.ops.status import STATUSES

@@ -9,10 +9,8 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
+from xorack.core.checks import MAX_TAG_BYTES
 from xorack.core.errors import ArgumentError
-from xorack.core.request import MAX_TAG_BYTES
-
-__all__ = ["event_tag", "layers"]
 
 _DEPTH: Final = 8
 """Most layers of an event: S3's notification by SNS in an SQS message has six."""

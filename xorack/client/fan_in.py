@@ -25,8 +25,6 @@ from xorack.client.token import Keys, Token, TokenKey
 from xorack.client.tracker import Step, Tracker
 from xorack.core.errors import ArgumentError, XorAckError
 
-__all__ = ["fan_in", "fan_out", "step_of", "token_of"]
-
 NAME: Final = "xorack"
 """The name of the message attribute, or of the field, that holds the token."""
 

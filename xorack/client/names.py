@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from xorack.core.errors import ArgumentError
 from xorack.core.hashing import MASK, child_id, unit_id
 
-__all__ = ["Candidate", "Part", "names_of"]
-
 Part: TypeAlias = str | bytes | int
 Candidate: TypeAlias = Part | tuple[Part, ...] | list[Any]
 """A child's name, its parts as a tuple, or a path as a list: the name at each level below the root.

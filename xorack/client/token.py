@@ -18,8 +18,6 @@ from xorack.core.errors import ArgumentError
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells
 
-__all__ = ["KEY_VARIABLE", "MAX_TAGS", "AnyToken", "Keys", "StampKind", "Token", "TokenKey"]
-
 StampKind = Literal["traced", "plain"]
 TokenKey: TypeAlias = str | bytes | Sequence[str | bytes]
 """A key of at least 16 bytes, or two: the first signs tokens, both are accepted."""

@@ -25,12 +25,11 @@ from xorack.aws.client import PerProcess, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send
 from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey
+from xorack.core.checks import MAX_REASON_BYTES
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.hashing import child_id, unit_id
-from xorack.core.request import MAX_REASON_BYTES, Op, Request, validate_tag
+from xorack.core.request import Op, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
-
-__all__ = ["Step", "Tracker"]
 
 _MOST_IDS = 40
 """Most ids of a request. A few more take as many bytes as the smallest traced stamp."""

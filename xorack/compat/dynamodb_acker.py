@@ -17,8 +17,6 @@ from xorack.core.request import Request, validate_tag
 from xorack.core.stamp import Stamp, UnackedStamp, xor_bytes
 from xorack.core.transitions import MAX_FOLD, Limits
 
-__all__ = ["DynamoDBAcker"]
-
 
 class _Call:
     """A thread's call that waits for its request to be applied."""

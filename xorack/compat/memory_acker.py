@@ -18,8 +18,6 @@ except ModuleNotFoundError as error:
     message = "xorack.Acker needs pyee: pip install 'xorack[memory]'"
     raise ModuleNotFoundError(message, name=error.name) from None
 
-__all__ = ["Acker"]
-
 
 class Acker(EventEmitter):
     """Chains in memory, with events when they end.

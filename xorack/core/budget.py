@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
-__all__ = ["UNLIMITED", "Budget", "TimeOuts"]
-
 
 class TimeOuts(NamedTuple):
     """The time-outs of one attempt of a call, in seconds."""

@@ -8,8 +8,6 @@ from typing import Literal
 
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES
 
-__all__ = ["END_OF_TIME", "EVENT", "NEVER_CREATED", "TIMED_OUT", "Chain", "Status"]
-
 Status = Literal["pending", "open", "acked", "failed"]
 
 TIMED_OUT = "timed out"
@@ -24,18 +22,14 @@ END_OF_TIME = 253_402_300_799_999
 class Chain:
     """The state of a chain. Times are milliseconds since the epoch, durations milliseconds.
 
-    Attributes:
-        tag: The name.
+    Attributes, as far as their names do not say it:
         stamp: XOR of all stamps so far; empty before the first.
-        status: ``pending`` (not created yet), ``open``, ``acked`` or ``failed``.
-        started: Units started; 0 if senders do not report counts.
-        finished: Units finished; likewise.
+        status: ``pending`` is not created yet.
+        started, finished: Units; 0 if senders do not report counts.
         version: Number of writes by xorack; 0 for an item of xor-ack-dynamodb.
         first_seen_at: Time of the first write. None for an item of xor-ack-dynamodb.
         nonce: 32 random bits of the first write. None for a chain that older code started.
         created_at: Time of the create. None: no create yet, or another program created the chain.
-        last_stamp_at: Time of the last stamp.
-        ended_at: Time of the end, ``acked`` or ``failed``.
         deadline: Time at which the chain times out once it is created. None for never.
         pending_deadline: Time at which the chain fails if its create has not come. None for never,
             and once the create has come.
@@ -47,19 +41,14 @@ class Chain:
             given up: a token is a secret.
         note: JSON text of what a sender found out: ``text``, ``missing``, ``missing_count``.
         failing: Reason of a ``fail`` that came before the create.
-        reason: Reason of the failure.
         marks: Marks of the latest applied requests, 16 bytes each, oldest first.
-        spilled: Number of marks that were spilled.
-        marks_until: Time until which all spilled marks are kept.
-        event_pending: True if the event may still have to be published.
-        resume_pending: True if the callback of `resume` may still have to be sent.
+        spilled: Number of marks that were spilled, all kept until ``marks_until``.
+        event_pending, resume_pending: The report may still have to be made.
         refused_at: Time at which a service first refused the event or the callback.
-        resumed_at: Time at which a service accepted the callback.
         resume_failed: Reason of the last refusal, once a day of refusals has ended the attempts.
         extended: True if an ``extend`` was applied: it overrides the create's timeout.
-        repeated: Creates of the same content that came after the end.
-        late: Late requests that came after the end.
-        last_late_at: Time at which the last late request or repeated create was counted.
+        repeated, late: Creates of the same content, and late requests, that came after the end.
+        last_late_at: Time at which one of these was counted last.
     """
 
     tag: str
@@ -114,10 +103,7 @@ class Chain:
 
     @property
     def undelivered(self) -> tuple[str, ...]:
-        """The channels on which a finished chain may still have to be reported.
-
-        `EVENT`, and the kind of `resume`.
-        """
+        """The channels, `EVENT` and the kind of `resume`, that may not know of the end yet."""
         if not self.final:
             return ()  # whatever another program wrote
         event = (EVENT,) if self.event_pending else ()
@@ -144,10 +130,7 @@ class Chain:
         return max(deadline, self.deadline or 0)
 
     def with_late(self, repeated: int, late: int, now: int) -> Chain:
-        """Return the ended chain after it counted late requests.
-
-        `repeated` are creates of the same content as the chain's; `late` are others.
-        """
+        """Return the ended chain after it counted what came late."""
         assert self.final, "what comes before the end is applied, not counted"
         assert min(repeated, late) >= 0
         assert repeated + late > 0, "a write counts something"
@@ -171,10 +154,7 @@ class Chain:
         return self.marks if inline + incoming > INLINE_MARKS else b""
 
     def without_marks(self, spilled: bytes, until: int) -> Chain:
-        """Return the chain without the marks at the head of its list, which were spilled.
-
-        The spilled marks are kept until the time `until`.
-        """
+        """Return the chain without its oldest marks, which were spilled and are kept for a time."""
         assert len(spilled) % MARK_BYTES == 0, "marks leave whole"
         assert self.marks.startswith(spilled), "the oldest marks leave first"
         return replace(

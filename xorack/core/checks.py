@@ -13,18 +13,6 @@ from typing import Any
 from xorack.core.errors import ArgumentError, shown
 from xorack.core.stamp import check_bytes, check_cells, check_unit
 
-__all__ = [
-    "CHECKS",
-    "IDS",
-    "JSON_CHECKS",
-    "MAX_DETAIL_BYTES",
-    "MAX_REASON_BYTES",
-    "MAX_TAG_BYTES",
-    "MAX_TIMEOUT_SECONDS",
-    "RESUME_KINDS",
-    "Check",
-]
-
 MAX_TAG_BYTES = 1024
 MAX_ID_BYTES = 128
 MAX_REASON_BYTES = 1024

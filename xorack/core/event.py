@@ -16,17 +16,6 @@ from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS
 if TYPE_CHECKING:
     from xorack.core.peeling import Outstanding
 
-__all__ = [
-    "MAX_OUTSTANDING",
-    "SOURCE",
-    "event_detail",
-    "event_id",
-    "noted_units",
-    "outstanding_of",
-    "outstanding_units",
-    "rfc3339",
-]
-
 VERSION = 1
 """The version of the detail of events."""
 

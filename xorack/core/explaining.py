@@ -18,8 +18,6 @@ from itertools import combinations
 from operator import eq
 from typing import Any
 
-__all__ = ["Explanation", "Finding", "explain"]
-
 _MOST_VALUES = 20
 """Values of a column that are looked at: the most frequent ones among the missing rows."""
 _MOST_PAIRED = 12

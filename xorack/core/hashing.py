@@ -14,16 +14,6 @@ from decimal import Decimal
 
 from xorack.core.errors import ArgumentError
 
-__all__ = [
-    "MASK",
-    "SEED",
-    "child_id",
-    "decimal_text",
-    "unit_id",
-    "xxh64_long",
-    "xxh64_long_inverse",
-]
-
 SEED = 42
 """The seed of Spark SQL's ``xxhash64``."""
 MASK = (1 << 64) - 1

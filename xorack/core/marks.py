@@ -21,19 +21,6 @@ from zlib import crc32
 
 from xorack.core.request import Request
 
-__all__ = [
-    "INLINE_MARKS",
-    "MARK_BYTES",
-    "MARK_KEY_BYTES",
-    "Bucket",
-    "all_buckets",
-    "bucket_for",
-    "buckets_of",
-    "mark_key",
-    "mark_of",
-    "split_marks",
-]
-
 MARK_KEY_BYTES = 12
 """Bytes that identify the request's id: 96 bits. Among 100,000 requests two collide, and one is
 lost, with a probability of about 10**-19."""

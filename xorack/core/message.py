@@ -15,17 +15,6 @@ from typing import Any, NamedTuple
 from xorack.core.errors import ArgumentError, shown
 from xorack.core.request import Request
 
-__all__ = [
-    "MAX_BODY_BYTES",
-    "VERSION",
-    "Parsed",
-    "Rejected",
-    "SendReport",
-    "pack",
-    "parse",
-    "reject",
-]
-
 VERSION = 1
 """Version of the message format."""
 MAX_BODY_BYTES = 1024 * 1024

@@ -17,8 +17,6 @@ from typing import NamedTuple
 from xorack.core.hashing import xxh64_long_inverse
 from xorack.core.stamp import TRACED_LENGTHS, check_bytes, words_of
 
-__all__ = ["Outstanding", "peel"]
-
 _VOUCHERS = 4
 """Empty cells that vouch for a unit in an incomplete result."""
 _MOST_PER_CELL = 2.5

@@ -1,7 +1,7 @@
 """Ports: what the services require of the stores and channels that adapters provide.
 
-Adapters: `tests.support.memory_store`, `xorack.aws.dynamodb_store`, `xorack.aws.sqs`,
-`xorack.aws.eventbridge`.
+Adapters: `xorack.aws.dynamodb_store`, `xorack.aws.sqs`, `xorack.aws.eventbridge`,
+`xorack.aws.resume`, and `tests.support.memory_store`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,16 @@ from typing import Protocol
 from xorack.core.chain import Chain
 from xorack.core.message import Rejected
 
-__all__ = [
-    "DEFAULT_RETENTION_MS",
-    "NO_TIME",
-    "ChainStore",
-    "DeadLetters",
-    "Publisher",
-]
-
 DEFAULT_RETENTION_MS = 30 * 86_400_000
 """Retention of marks and tombstones: longer than a message can stay in a queue (14 days) and then
 in a dead-letter queue (14 days)."""
 
 NO_TIME = "no time left in this invocation"
 """The reason of a failure if a call was not made: the service may be well."""
+
+
+class Refusal(str):
+    """The reason of a failure that is an answer about one chain: the service itself is well."""
 
 
 class ChainStore(Protocol):
@@ -35,11 +31,7 @@ class ChainStore(Protocol):
         """Read chains consistently; return those that exist, by tag. No tag may occur twice."""
 
     def write(self, before: Chain | None, after: Chain) -> None:
-        """Write a chain in one atomic, conditional write.
-
-        Args:
-            before: The expected state; None if the chain must not exist.
-            after: The new state, with a ``version`` above that of ``before``.
+        """Write a chain in one atomic write if `before` is stored; None if no chain must exist.
 
         Raises:
             ConflictError: The stored state is another one.
@@ -55,10 +47,7 @@ class ChainStore(Protocol):
         """
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        """Keep all spilled marks of a chain at least until a time; safe to repeat.
-
-        The chain is as it was read, the time in milliseconds since the epoch.
-        """
+        """Keep all spilled marks of a chain at least until a time; safe to repeat."""
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
         """Yield pages of tags whose `Chain.due_at` has passed; some may be handled or gone."""
@@ -72,15 +61,10 @@ class Publisher(Protocol):
         """Most events of one call."""
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
-        """Publish the events of finished chains in one call.
+        """Publish the events of at most `batch_size` finished chains in one call.
 
-        Args:
-            chains: At most ``batch_size``.
-
-        Returns:
-            The failures: tag to reason, `NO_TIME` if there was no call, a
-            `xorack.core.delivery.Refusal` if the service is well and refuses this chain's event.
-            Empty if all events were accepted. Never raises for a failed call.
+        Never raises for a failed call. Returns the failures, tag to reason: `NO_TIME` if there was
+        no call, a `Refusal` if the service is well and refuses this chain's event.
         """
 
 
@@ -88,8 +72,7 @@ class DeadLetters(Protocol):
     """A channel for rejected requests."""
 
     def send(self, rejected: Sequence[Rejected]) -> list[int]:
-        """Send rejected requests, each with its reason in the message attribute ``error``.
+        """Send rejected requests; return the positions of those that were not sent.
 
-        Returns:
-            The positions of those that were not sent. Never raises for a failed call.
+        Never raises for a failed call. A message's attribute ``error`` holds the reason.
         """

@@ -17,10 +17,6 @@ from xorack.core.checks import (
     CHECKS,
     IDS,
     JSON_CHECKS,
-    MAX_DETAIL_BYTES,
-    MAX_REASON_BYTES,
-    MAX_TAG_BYTES,
-    MAX_TIMEOUT_SECONDS,
     RESUME_KINDS,
     Check,
 )
@@ -36,17 +32,6 @@ from xorack.core.stamp import (
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = [
-    "MAX_DETAIL_BYTES",
-    "MAX_REASON_BYTES",
-    "MAX_TAG_BYTES",
-    "MAX_TIMEOUT_SECONDS",
-    "RESUME_KINDS",
-    "Op",
-    "Request",
-    "validate_tag",
-]
 
 Op = Literal["create", "stamp", "fail", "extend", "note"]
 

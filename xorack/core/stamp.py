@@ -17,27 +17,6 @@ from operator import xor as xor_of_integers
 from xorack.core.errors import ArgumentError, BufferLengthsUnequal, LessThanTwoBuffers
 from xorack.core.hashing import MASK, xxh64_long, xxh64_long_inverse
 
-__all__ = [
-    "PLAIN_LENGTH",
-    "TRACED_CELLS",
-    "TRACED_LENGTH",
-    "TRACED_LENGTHS",
-    "TRACED_SIZES",
-    "TRACED_TABLES",
-    "Stamp",
-    "UnackedStamp",
-    "check_bytes",
-    "check_cells",
-    "check_unit",
-    "plain",
-    "sum_of",
-    "traced",
-    "traced_length",
-    "words_of",
-    "xor",
-    "xor_bytes",
-]
-
 PLAIN_LENGTH = 8
 """Bytes of a plain stamp."""
 TRACED_TABLES = 5

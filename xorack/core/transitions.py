@@ -1,40 +1,33 @@
 """The state machine of a chain. Pure: no I/O and no clock.
 
 Two tables define it: `VERDICTS` decides on requests by the chain's state, `TRANSITIONS` lists every
-change of state. `tools/transitions.py` writes both into docs/protocol.md.
+change of state; `tools/transitions.py` writes both into docs/protocol.md. Three functions change a
+chain: `apply` by requests, `expire` by time, `mark_delivered` by what became of its reports.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from xorack.core.chain import NEVER_CREATED, TIMED_OUT, Chain, Status
+from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
+from xorack.core.checks import RESUME_KINDS
 from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import DEFAULT_RETENTION_MS
-from xorack.core.request import RESUME_KINDS, Op, Request
-
-__all__ = [
-    "MAX_FOLD",
-    "TRANSITIONS",
-    "VERDICTS",
-    "Applied",
-    "Limits",
-    "Outcome",
-    "OutcomeKind",
-    "apply",
-    "expire",
-    "order_of",
-]
+from xorack.core.request import Op, Request
 
 MAX_FOLD = 128
 """Most requests that one write applies: this bounds the cost of a write."""
 PUBLISH_GRACE_MS = 60_000
 """Time for the writer that ends a chain to publish its event, before the sweeper does."""
+_FIRST_WAIT_MS = 60_000
+_LONGEST_WAIT_MS = 3_600_000
+_GIVE_UP_MS = 86_400_000
+"""Time from the first refusal of a callback to the last attempt."""
 
 State = Literal["absent", "pending", "open", "acked", "failed", "never created"]
 Verdict = Literal["apply", "late", "TagExists"]
@@ -51,14 +44,6 @@ VERDICTS: dict[State, dict[Op, Verdict]] = {
 }
 """The verdict on a request that is not a duplicate, by the chain's state and the operation. A stamp
 of another length than the chain's is rejected in every state."""
-
-
-def _is_created(chain: Chain, _: int) -> bool:
-    return chain.created_at is not None
-
-
-def _is_failing(chain: Chain, _: int) -> bool:
-    return chain.failing is not None
 
 
 def _is_zero(chain: Chain, _: int = 0) -> bool:
@@ -82,13 +67,9 @@ class Transition(NamedTuple):
     """A change of state.
 
     Attributes:
-        source: The state before.
         trigger: The step after which the guard is tested.
         condition: The guard in words.
-        guard: Returns True if the transition happens; takes the chain and the time.
-        target: The state after.
-        reason: The reason of a failure, a format string over the chain; None for the reason of the
-            ``fail``.
+        reason: Why the chain failed, a format string over it; None for the reason of the ``fail``.
     """
 
     source: Status
@@ -99,14 +80,13 @@ class Transition(NamedTuple):
     reason: str | None = None
 
 
-_UNEQUAL_COUNTS = (
-    f"{TIMED_OUT}: the stamp is zero, but {{0.started}} units were started and "
-    "{0.finished} finished"
-)
+_COUNTS = ": the stamp is zero, but {0.started} units were started and {0.finished} finished"
 
 TRANSITIONS: tuple[Transition, ...] = (
-    Transition("pending", "request", "create applied", _is_created, "open"),
-    Transition("open", "request", "fail applied", _is_failing, "failed"),
+    Transition(
+        "pending", "request", "create applied", lambda c, _: c.created_at is not None, "open"
+    ),
+    Transition("open", "request", "fail applied", lambda c, _: c.failing is not None, "failed"),
     # By a sweep: xor-ack-dynamodb, which knows no status, brought the stamp to zero.
     Transition("open", "both", "stamp zero and counts equal", _is_complete, "acked"),
     Transition(
@@ -115,7 +95,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         "deadline passed, stamp zero, counts unequal",
         _is_late_at_zero,
         "failed",
-        _UNEQUAL_COUNTS,
+        TIMED_OUT + _COUNTS,
     ),
     Transition("open", "sweep", "deadline passed", _is_late, "failed", TIMED_OUT),
     Transition("pending", "sweep", "deadline passed", _is_late, "failed", NEVER_CREATED),
@@ -124,7 +104,6 @@ TRANSITIONS: tuple[Transition, ...] = (
 
 
 def _run(chain: Chain, trigger: str, now: int) -> Chain:
-    """Run the transitions that follow a trigger."""
     for source, after, _, guard, target, reason in TRANSITIONS:
         if after not in (trigger, "both") or source != chain.status or not guard(chain, now):
             continue
@@ -145,30 +124,24 @@ def _run(chain: Chain, trigger: str, now: int) -> Chain:
     return chain
 
 
-class Outcome(NamedTuple):
-    """The outcome of a request.
+OutcomeKind = Literal["applied", "duplicate", "late", "rejected"]
+"""A duplicate took effect before; a late request came after the chain's end."""
 
-    Attributes:
-        request: The request.
-        kind: ``applied``; ``duplicate`` (it took effect before); ``late`` (the chain had ended);
-            ``rejected``.
-        error: The reason of a rejection.
-    """
+
+class Outcome(NamedTuple):
+    """The outcome of a request; `error` is the reason of a rejection."""
 
     request: Request
     kind: OutcomeKind
     error: Exception | None = None
 
 
-OutcomeKind = Literal["applied", "duplicate", "late", "rejected"]
-
-
 class Limits(NamedTuple):
-    """Times that all chains of an acker share, in milliseconds.
+    """What all chains of an acker share. A time-out of None is never.
 
     Attributes:
-        default_timeout_ms: Time until a chain fails whose create has no timeout. None for never.
-        pending_timeout_ms: Time until a chain fails whose create does not come. None for never.
+        default_timeout_ms: Time until a chain fails whose create has no timeout.
+        pending_timeout_ms: Time until a chain fails whose create does not come.
         retention_ms: Time that spilled marks are kept after the chain's end.
         resumes: The kinds of `Request.resume` that the acker can serve.
     """
@@ -183,12 +156,7 @@ NO_LIMITS = Limits()
 
 
 class Applied(NamedTuple):
-    """The result of `apply`.
-
-    Attributes:
-        chain: The chain after the requests; the given object if nothing changed.
-        outcomes: One for each request, in their order.
-    """
+    """A chain after `apply`, the given object if nothing changed; and an outcome a request."""
 
     chain: Chain | None
     outcomes: list[Outcome]
@@ -205,15 +173,9 @@ def apply(
 ) -> Applied:
     """Apply requests to a chain at once: all new ones are folded in, then transitions run.
 
-    The requests are taken in `order_of`; the first create that is accepted wins.
-
-    Args:
-        chain: The chain, None if it does not exist.
-        requests: Requests of this chain's tag.
-        now: Milliseconds since the epoch.
-        spilled_marks: Spilled marks of these requests: key to checksum.
-        limits: The times of chains whose requests set none.
-        marks: `mark_of` each request, if at hand.
+    The requests are taken in `order_of`; the first create that is accepted wins. `now` is in
+    milliseconds since the epoch. `spilled_marks` are those of these requests, key to checksum.
+    `marks` are `mark_of` each request, if at hand.
     """
     marks = marks or [mark_of(request) for request in requests]
     seen = {**split_marks(chain.marks if chain else b""), **(spilled_marks or {})}
@@ -299,7 +261,11 @@ def _duplicate(request: Request, same_content: bool) -> Outcome:
 def _fold(
     old: Chain, requests: Sequence[Request], now: int, default_timeout_ms: int | None
 ) -> dict[str, Any]:
-    """Return the attributes of a chain that accepted requests change."""
+    """Return the attributes that accepted requests change."""
+
+    def deadline(request: Request) -> int | None:
+        return _after(now, _milliseconds(request.timeout) or default_timeout_ms)
+
     changes: dict[str, Any] = {
         "version": old.version + 1,
         "first_seen_at": now if old.first_seen_at is None else old.first_seen_at,
@@ -315,11 +281,8 @@ def _fold(
             changes["created_at"] = now
             changes["pending_deadline"] = None
             if not old.extended and not changes.get("extended"):
-                changes["deadline"] = _after(
-                    now, _milliseconds(request.timeout, default_timeout_ms)
-                )
-            if request.idle_timeout is not None:
-                changes["idle_timeout"] = _milliseconds(request.idle_timeout)
+                changes["deadline"] = deadline(request)
+            changes["idle_timeout"] = _milliseconds(request.idle_timeout)
             for name, value in (("detail", request.detail), ("resume", request.resume)):
                 if value is not None:
                     changes[name] = json.dumps(value, separators=(",", ":"))
@@ -328,7 +291,7 @@ def _fold(
             changes["failing"] = reason or "fail was asked"
         elif request.op == "extend":
             # An extend overrides the create's timeout, even if it overtook the create.
-            changes["deadline"] = _after(now, _milliseconds(request.timeout, default_timeout_ms))
+            changes["deadline"] = deadline(request)
             changes["extended"] = True
     return changes
 
@@ -360,8 +323,8 @@ def _after(now: int, milliseconds: int | None) -> int | None:
     return None if milliseconds is None else now + milliseconds
 
 
-def _milliseconds(seconds: float | None, default: int | None = None) -> int | None:
-    return default if seconds is None else max(1, round(seconds * 1000))
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds * 1000))
 
 
 def _scheduled(chain: Chain) -> Chain:
@@ -380,8 +343,7 @@ def _scheduled(chain: Chain) -> Chain:
 def expire(chain: Chain, now: int) -> Chain:
     """End a chain that is complete or whose deadline has passed; else postpone the next look.
 
-    Returns:
-        The chain to write; the given object if there is nothing to write.
+    Returns the given object if there is nothing to write.
     """
     if chain.final:
         return chain
@@ -392,3 +354,42 @@ def expire(chain: Chain, now: int) -> Chain:
     if (deadline := chain.effective_deadline) != chain.due_at:
         return replace(chain, version=chain.version + 1, due_at=deadline)
     return chain
+
+
+def mark_delivered(
+    chain: Chain, delivered: Collection[str], *, now: int, refused: Mapping[str, str] | None = None
+) -> Chain:
+    """Return a finished chain after its end was reported, or refused, on channels.
+
+    What was refused is repeated after 1, 2, 4 … 60 minutes. An event is repeated until the bus
+    accepts it; a refusal to resume is final a day after the first.
+
+    `delivered` and, with reasons, `refused` are some of `Chain.undelivered`.
+    """
+    refused = refused or {}
+    assert chain.final, "only the end of a chain is delivered"
+    assert delivered or refused, "each write has a delivery"
+    since = now if chain.refused_at is None else chain.refused_at
+    left = {channel for channel in chain.undelivered if channel not in delivered}
+    changes: dict[str, Any] = {"refused_at": since if refused else chain.refused_at}
+    if now - since >= _GIVE_UP_MS:
+        for kind in left & refused.keys() - {EVENT}:
+            changes["resume_failed"] = refused[kind]
+            left.remove(kind)
+    if chain.resume_pending and not left - {EVENT}:
+        changes["resume"] = None
+        if "resume_failed" not in changes:
+            changes["resumed_at"] = now
+    if not left:
+        changes["due_at"] = None
+    elif left <= refused.keys():
+        # Waits double if each is as long as all before it.
+        wait = _FIRST_WAIT_MS + max(0, now - since)
+        changes["due_at"] = now + min(wait, _LONGEST_WAIT_MS)
+    return replace(
+        chain,
+        version=chain.version + 1,
+        event_pending=EVENT in left,
+        resume_pending=bool(left - {EVENT}),
+        **changes,
+    )

@@ -11,8 +11,6 @@ from typing import Any
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 
-__all__ = ["create", "finish", "partition_names"]
-
 _CELLS = 16
 _NAMES_BYTES = 3_500
 """A chain's detail has 4 KiB."""

@@ -13,7 +13,6 @@ from typing import Any
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.aws.scan import scan_part
 from xorack.core.errors import NotAChainError
 from xorack.ops.explain import Cause, causes
 from xorack.ops.snapshot import read_snapshot
@@ -97,7 +96,7 @@ def read_chains(
     def note(error: NotAChainError) -> None:
         invalid[str(error.tag)] = error
 
-    part = scan_part(store.table, searched, note, prefix=query.prefix, after=query.after)
+    part = store.scan_part(searched, note, prefix=query.prefix, after=query.after)
     found = {chain.tag: ChainStatus(chain, at) for chain in part.chains}
     is_first = not query.prefix and not query.after
     if is_first and part.after and query.group in ("", "unfinished"):

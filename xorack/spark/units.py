@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from xorack.core.checks import MAX_TAG_BYTES
 from xorack.core.errors import ArgumentError, ColumnsError
-from xorack.core.request import MAX_TAG_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
