@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from xorack.core.request import Request
 
-__all__ = ["Queue", "check_queue", "send", "send_few"]
-
 _CHAINS_A_TASK = 2_000
 """A message's worth: without a limit, a task and a message for each small file of a record."""
 _OMIT_NULLS = {"ignoreNullFields": "true"}

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-__all__ = ["MOST_INDEPENDENT", "MOST_SEARCHED", "missing_units"]
-
 MOST_INDEPENDENT = 48
 """Units of a group that one XOR of 64 bits tells apart: another set has it by 1 in 2 ** 16."""
 MOST_SEARCHED = {1: 1 << 20, 2: 1 << 16, 3: 400, 4: 400}
