@@ -111,7 +111,7 @@ def _settle_run(
     given = line["source"] if given is None else given
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
-        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, report=unknown)
+        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given)
     held = per_chain(rows, proof.outputs)
     found = find(rows, proof, summary.count, source) if held else None

@@ -250,7 +250,8 @@ class MissingRows:
 
     def _shown(self) -> dict[str, Column]:
         """Return the columns to look at, with the file of a row, and its task in a shuffle."""
-        frame, shown = self._frame, dict[str, Column]()
+        frame = self._frame
+        shown: dict[str, Column] = {}
         for field_ in frame.schema.fields:
             column = F.col(quoted(field_.name))
             if field_.dataType.typeName() in ("array", "map"):

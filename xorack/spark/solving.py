@@ -17,12 +17,7 @@ _MASK = (1 << 64) - 1
 
 
 def missing_units(units: Sequence[int], difference: int, count: int) -> frozenset[int]:
-    """Find the units whose XOR is a difference.
-
-    Args:
-        units: The units of a group, signed or unsigned, no two of them equal.
-        difference: The XOR of the group's units and of those that the output has.
-        count: How many units these are.
+    """Find so many units of a group, no two of them equal, whose XOR is a difference.
 
     Returns:
         The units as they were given; empty if no set of so many is found, or if several may be.

@@ -48,7 +48,7 @@ def names_of(frame: DataFrame) -> list[str]:
 
 
 def _plain(uri: str) -> str:
-    """Return a path with one slash after its scheme: Java and Hadoop differ in their number."""
+    """Put one slash after a path's scheme: Java and Hadoop differ in their number."""
     return re.sub(r"^(\w[\w+.-]*):/+", r"\1:/", uri)
 
 
