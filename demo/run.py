@@ -6,30 +6,34 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from demo.assembly import synthesise
 from demo.chains import ChainMonitor, check_repair, end_chains, why_unacked
-from demo.children import Children, interruptible
 from demo.database import Database, copy_standard_library
 from demo.display import Display, Result
 from demo.errors import DemoFailed
 from demo.loss import LostWord, lose_words
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.local import environment
+from xorack.local.assembly import synthesise
 from xorack.local.deploy import Stack, deploy, subscribe, usage
 from xorack.local.embedded import EmbeddedAWS
+from xorack.local.program import run_program
 from xorack.ops.text import plural
 from xorack.spark.java import java_home
 
 ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = {"max_concurrency": "2", "resume": "all"}
+"""The stack's settings: as many consumers as suit one machine, and all kinds of callbacks."""
 _OUTPUTS = ("words", "counts", "repaired", "records", "database", "tmp")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE_SECONDS = 30.0
 _COMMONEST = 10
 _LISTED = 5
@@ -37,6 +41,25 @@ _LISTED = 5
 _OTHER_SPARK = ("HADOOP_", "PYSPARK_", "SPARK_", "_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 _SMALL_BYTES = 100_000_000
 """Jobs of a database up to this size end before Java's second compiler has paid for itself."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` on the signals that end a program."""
+
+    def interrupt(*_: object) -> NoReturn:
+        for number in _SIGNALS:  # a second signal would interrupt the cleaning up
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    # An ignored signal stays ignored, under nohup for example.
+    handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -90,16 +113,16 @@ class Demo:
         """Run the demo; chains that are not acked are part of its result.
 
         Raises:
-            DemoFailed: The demo cannot run, or a job failed.
-            LocalError: The embedded AWS failed, or there is no Java.
+            DemoFailed: The demo cannot run, or lost something.
+            LocalError: The embedded AWS or a job failed, or there is no Java.
             KeyboardInterrupt: A signal stopped the demo. All of its processes have ended.
         """
         self.begun = time.monotonic()
         self.seconds: dict[str, float] = {}
-        with interruptible(), work_folder(self.work) as self.work, Children() as self.children:
+        with interruptible(), work_folder(self.work) as self.work:
             java = self._find_java()
             database = self._prepare_database()
-            python, template = self._install_and_synthesise()
+            python, template = self._install(), self._synthesise()
             with EmbeddedAWS(self.port, python=python) as aws:
                 self.stack = self._deploy(aws, template)
                 self.environ = self._spark_environ(aws, java, database.size)
@@ -130,27 +153,16 @@ class Demo:
         self.display.end("database", f"{size}: {database.description}")
         return database
 
-    def _install_and_synthesise(self) -> tuple[Path, Path]:
-        """Return the Python of the embedded AWS and the stack's template; make both at once."""
-        # Children of their own, which end before the pool does: no thread waits for one.
-        with ThreadPoolExecutor(2) as pool, Children() as children:
-            python = pool.submit(self._install, children)
-            template = pool.submit(self._synthesise, children)
-            return python.result(), template.result()
+    def _install(self) -> Path:
+        self.display.begin("AWS", "checking its environment")
+        return environment.ensure(notify=lambda line: self.display.begin("AWS", line))
 
-    def _install(self, children: Children) -> Path:
-        doing = "checking its environment (the first time: installing it, about a minute)"
-        self.display.begin("AWS", doing)
-        command = [sys.executable, "-m", "xorack.local.environment"]
-        log = self.work / "environment.log"
-        output = children.run(command, cwd=ROOT, environ=os.environ, log=log)
-        return Path(output.splitlines()[-1])
+    def _synthesise(self) -> Path:
+        def notify(line: str) -> None:
+            self.display.begin("stack", line)
 
-    def _synthesise(self, children: Children) -> Path:
-        self.display.begin("stack", "synthesising it, some 10 to 60 s (once)")
-        template, cached = synthesise(ROOT, self.work / "cdk", children)
-        unchanged = " before, its sources are unchanged" if cached else ""
-        self.display.end("stack", f"synthesised{unchanged}")
+        template = synthesise(ROOT, self.work / "cdk", SETTINGS, notify)
+        self.display.end("stack", "synthesised")
         return template
 
     def _deploy(self, aws: EmbeddedAWS, template: Path) -> Stack:
@@ -249,7 +261,7 @@ class Demo:
         ]
         command = [sys.executable, "-m", f"pipeline.{name}", *arguments, "--json"]
         log = self.work / f"{name}.log"
-        output = self.children.run(command, cwd=ROOT, environ=self.environ, log=log)
+        output = run_program(command, cwd=ROOT, environ=self.environ, log=log)
         self.seconds[name] = time.monotonic() - begun
         summary = dict(json.loads(output.splitlines()[-1]))
         self.display.end(name, f"{result.format(**summary)}: {self.seconds[name]:.1f} s")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import xorack
-from demo.assembly import synthesise
-from demo.children import Children
+from demo.run import SETTINGS
 from xorack.core.request import Request
+from xorack.local.assembly import synthesise
 from xorack.local.deploy import deploy, drain
 from xorack.local.embedded import EmbeddedAWS
 
@@ -92,8 +92,7 @@ def demo_work(tmp_path_factory) -> Path:
     """The demo's folder, with the synthesised stack."""
     work = tmp_path_factory.mktemp("demo")
     (work / "xorack-demo").touch()
-    with Children() as children:
-        synthesise(ROOT, work / "cdk", children)
+    synthesise(ROOT, work / "cdk", SETTINGS, lambda _: None)
     return work
 
 

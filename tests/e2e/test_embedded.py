@@ -69,14 +69,11 @@ def resources(*, visibility=10, window=1, timeout=5):
         "TimeToLiveSpecification": {"AttributeName": "expires_at", "Enabled": True},
     }
     function = {
-        "Runtime": "python3.13",
-        "Architectures": ["arm64"],
-        "Handler": "main.handler",
-        "Timeout": timeout,
-        "Role": "arn:aws:iam::123456789012:role/any",
+        "Runtime": "python3.13", "Architectures": ["arm64"], "Handler": "main.handler",
+        "Timeout": timeout, "Role": "arn:aws:iam::123456789012:role/any",
         "Environment": {"Variables": {"TABLE": {"Ref": "Table"}, "BUS": {"Ref": "Bus"}}},
         "Code": {"S3Bucket": {"Fn::Sub": CODE["bucketName"]}, "S3Key": CODE["objectKey"]},
-    }
+    }  # fmt: skip
     mapping = {
         "EventSourceArn": {"Fn::GetAtt": ["Queue", "Arn"]},
         "FunctionName": {"Ref": "Function"},

@@ -285,16 +285,3 @@ print(running.pid, started)
     (pid, first), (other, second) = results
     assert pid == other
     assert sorted([first, second]) == ["False", "True"]
-
-
-@pytest.mark.slow
-def test_the_sweeper_runs_each_minute(running):
-    from xorack import Tracker
-
-    Tracker(running.stack.queue_url, running.stack.client("sqs")).start("late", timeout=1)
-
-    def failed():
-        return [e for e in running.events()[0] if e["detail"]["tag"] == "late"]
-
-    assert eventually(failed, seconds=150)
-    assert failed()[0]["detail"]["reason"] == "timed out"

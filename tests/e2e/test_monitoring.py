@@ -22,46 +22,6 @@ def widgets(stack):
     return json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])["widgets"]
 
 
-def alarms(stack):
-    """The stack's alarms as CloudWatch has them, by construct id."""
-    types = ["MetricAlarm", "CompositeAlarm"]
-    found = stack.client("cloudwatch").describe_alarms(AlarmTypes=types, MaxRecords=100)
-    start = f"{stack.name}-AckerMonitoring"
-    # Logical ids end in eight characters of a hash.
-    return {
-        alarm["AlarmName"].removeprefix(start).split("-")[0][:-8]: alarm
-        for alarm in found["MetricAlarms"] + found["CompositeAlarms"]
-        if alarm["AlarmName"].startswith(start)
-    }
-
-
-def test_one_cause_sends_one_page(stack):
-    """CloudWatch notifies of each transition of a composite alarm. Its rules are evaluated here."""
-    cloudwatch, names = stack.client("cloudwatch"), alarms(stack)
-
-    def put(state, *children):
-        for child in children:
-            cloudwatch.set_alarm_state(
-                AlarmName=names[child]["AlarmName"], StateValue=state, StateReason="test"
-            )
-
-    def changes(composite):
-        history = cloudwatch.describe_alarm_history(
-            AlarmName=names[composite]["AlarmName"], AlarmTypes=["CompositeAlarm"]
-        )["AlarmHistoryItems"]
-        return [item["HistorySummary"].split()[-1] for item in history][::-1]
-
-    for composite, *children in (
-        ("PageWorkIsStuck", "ConsumerFailing", "QueueBehind", "SweeperSilent", "EventsPending"),
-        ("TicketForTomorrow", "ConsumerErrors", "DeadLettersNew", "ConsumerNearTimeout"),
-    ):
-        assert changes(composite) == ["OK"]
-        put("ALARM", *children)
-        put("OK", *children)
-        assert changes(composite) == ["OK", "ALARM", "OK"]
-    assert changes("PageWorkIsStuck") == ["OK", "ALARM", "OK"]
-
-
 def test_the_custom_widget_shows_unfinished_chains(stack, widgets):
     tag = "stuck/<1>"
     create = Request.create(tag, "c", xorack.traced(0xFEED), timeout=1800)

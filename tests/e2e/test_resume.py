@@ -62,14 +62,9 @@ def outcome_of(stack, tag):
 def state_machine(stack):
     """A state machine whose only task sends a create with its token, and waits."""
     request = {
-        "op": "create",
-        "tag.$": "$.tag",
-        "id": "create",
-        "stamp.$": "$.stamp",
-        "started": 1,
-        "detail.$": "$.detail",
-        "resume": {"step_functions.$": "$$.Task.Token"},
-    }
+        "op": "create", "tag.$": "$.tag", "id": "create", "stamp.$": "$.stamp", "started": 1,
+        "detail.$": "$.detail", "resume": {"step_functions.$": "$$.Task.Token"},
+    }  # fmt: skip
     wait = {
         "Type": "Task",
         "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",

@@ -41,12 +41,13 @@ def fields(result):
 def test_show_names_the_outstanding_units(stack, xorack):
     outstanding = start(stack, timeout=3600, detail={"path": "/books"})
     shown = fields(xorack("show", TAG))
-    assert (shown["tag"], shown["status"], shown["progress"]) == (TAG, "open", "66.6 %")
-    assert (shown["started"], shown["finished"]) == ("6 units", "4 units")
+    assert (shown["tag"], shown["status"]) == (TAG, "open")
+    assert shown["progress"] == "66.6 %, 4 of 6 units"
     assert sorted(shown["outstanding"].split()) == sorted(outstanding)
-    assert re.fullmatch(r"20\d\d-.*Z, in 59 min \d+ s", shown["deadline"])
+    assert re.fullmatch(r"in 59 min \d+ s, 20\d\d-.*Z", shown["deadline"])
     assert "event" not in shown
     (shown,) = map(json.loads, xorack("show", TAG, "--json")[1])
+    assert shown.pop("outstanding_names") == dict.fromkeys(shown["outstanding"])
     expected = read_status(store(stack), TAG).to_json()
     assert 0 <= shown["age_seconds"] <= expected["age_seconds"] < 60
     assert {**shown, "age_seconds": expected["age_seconds"]} == expected
@@ -88,20 +89,13 @@ def test_a_path_that_is_none(stack, xorack, order, tmp_path, line):
     assert_error(xorack("show", "order/18", "--among", names), 2, expected)
 
 
-def test_show_of_an_acked_chain(stack, xorack):
-    start(stack)
-    finish(stack)
-    shown = fields(xorack("show", TAG))
-    assert (shown["status"], shown["progress"], shown["event"]) == ("acked", "100 %", "published")
-    assert not {"outstanding", "deadline"} & set(shown)
-
-
 def test_show_of_a_chain_of_the_npm_package(stack, xorack):
     stack.client("dynamodb").put_item(
         TableName=stack.table_name, Item={"tag": {"S": "theirs"}, "stamp": {"B": b"\x29" * 64}}
     )
     shown = fields(xorack("show", "theirs"))
-    assert (shown["status"], shown["progress"], shown["deadline"]) == ("open", "?", "none")
+    assert (shown["status"], shown["deadline"]) == ("open", "none")
+    assert shown["progress"].startswith("no counts")
     assert shown["outstanding"] == "some units, this stamp names none"
     assert "age" not in shown
 

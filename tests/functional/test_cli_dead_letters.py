@@ -59,15 +59,10 @@ def test_a_rejected_request_is_shown_as_a_whole(stack, xorack, sqs):
     consume([received], store(stack), bus, dead_letters)
     (message,) = as_json(xorack)
     expected = {
-        "kind": "malformed",
-        "field": "started",
-        "value": "two\x1b\u202e",
-        "tags": ["run/b"],
-        "sender": "AROA:loader",
-        "message_id": "original",
-        "sent_at": rfc3339(sent_at),
+        "kind": "malformed", "field": "started", "value": "two\x1b\u202e", "tags": ["run/b"],
+        "sender": "AROA:loader", "message_id": "original", "sent_at": rfc3339(sent_at),
         "receives": 1,
-    }
+    }  # fmt: skip
     assert message == {**message, **expected}
     assert message["error"].startswith("requests[0].started: 'two\\x1b\\u202e', expected a whole")
     assert json.loads(message["body"])["requests"] == [INVALID]

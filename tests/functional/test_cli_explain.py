@@ -79,13 +79,13 @@ def test_a_chain(stack, xorack, sqs, tmp_path):
     apply(stack, Request("note", TAG, "n", text="All 2 missing rows have line = 7"))
     put(stack, message(Request("stamp", TAG, "late", traced(7))), error="tag: 'x' is not there")
     shown = lines_of(xorack("explain", TAG))
-    assert shown["status"] == ["open: 4 of 6 units finished"]
-    assert shown["why"] == ["All 2 missing rows have line = 7"]
+    assert shown["progress"] == ["66.6 %, 4 of 6 units"]
+    assert shown["note"] == ["All 2 missing rows have line = 7"]
     assert sorted(shown["outstanding"]) == sorted(outstanding)
-    assert shown["last step"][0].endswith(" ago")
+    assert " ago, 20" in shown["last stamp"][0]
     assert shown["dead letters"] == ["1 rejected: tag: '…' is not there"]
     finish(stack, TAG)
-    assert lines_of(xorack("explain", TAG))["status"][0].startswith("acked: ")
+    assert lines_of(xorack("explain", TAG))["status"] == ["acked"]
 
 
 def test_errors(stack, xorack):
@@ -95,4 +95,4 @@ def test_errors(stack, xorack):
     assert_error(xorack("explain", "none"), 1, "tag: 'none' does not exist")
     start(stack, "plain", timeout=3600)
     apply(stack, Request("stamp", "plain-2", "s", plain(9), 1))
-    assert lines_of(xorack("explain", "plain-2"))["create"][0].startswith("has not come")
+    assert lines_of(xorack("explain", "plain-2"))["created"][0].startswith("not yet: ")

@@ -71,14 +71,6 @@ def test_more_goes_back_on_request(stack, xorack, sqs):
     assert stack.dead_letters() == []
 
 
-def test_rejected_messages_alone_are_explained_and_left(stack, xorack, sqs):
-    put_messages(stack, rejected=(1,))
-    status, out, _ = xorack("redrive")
-    assert (status, out[-1]) == (0, "nothing to send back")
-    assert out[-2].startswith("1 message is rejected: the chain was in the wrong state.")
-    assert take(stack) == []
-
-
 @pytest.mark.parametrize(
     ("text", "status", "last", "moved"),
     [("y\n", 0, "1 message sent back", 1), ("n\n", 1, "nothing was moved", 0)],

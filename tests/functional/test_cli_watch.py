@@ -1,9 +1,7 @@
 """`xorack watch` and the library behind it, over moto in process."""
 
 import json
-import os
 import re
-import sys
 
 import pytest
 from rich.console import Console
@@ -140,13 +138,3 @@ def test_no_time_is_cut(stack, width):
     _, _, *rows = screen(ChainWatcher(store(stack)).poll(), width=width)
     for row, time_left in zip(rows, (r"16 min \d+ s", "23 h 59 min"), strict=True):
         assert re.match(rf"[ab] +open +.*{time_left}$", row)
-
-
-def test_it_ends_without_a_reader(stack, xorack, sleeps, monkeypatch):
-    start(stack, timeout=3600)
-    reader, writer = os.pipe()
-    sleeps += [lambda: os.close(reader), lambda: pytest.fail("it goes on")]
-    with os.fdopen(writer, "w") as pipe:
-        monkeypatch.setattr(sys, "stdout", pipe)
-        monkeypatch.setattr(sys, "stderr", sys.stderr)  # click wraps it
-        assert xorack("watch")[0] == 1

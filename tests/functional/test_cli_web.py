@@ -103,9 +103,9 @@ def test_names_are_looked_up_once_for_the_same_units(stack, monkeypatch):
 
     def look_up(units, candidates, tag):
         calls.append((units, candidates, tag))
-        return {f"{units[0]:016x}": ["page 2", 7], f"{units[1]:016x}": None}
+        return {units[0]: '["page 2", 7]'}
 
-    monkeypatch.setattr(web_command, "names_of", look_up)
+    monkeypatch.setattr(web_command, "names_in", look_up)
     status = read_status(store(stack), "order/17")
     names = web_command._names_among(["a"])
     first, second = status.outstanding

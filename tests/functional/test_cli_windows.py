@@ -1,4 +1,4 @@
-"""`xorack wait --window` and `show`, of a window over a log, over moto in process."""
+"""`xorack wait --window`, `windows` and `show`, of windows over logs, over moto in process."""
 
 import json
 
@@ -43,3 +43,49 @@ def test_a_window_is_waited_for(stack, xorack, sleeps):
     (error,) = xorack(*short)[2]
     assert error.endswith(f"such as other/orders/2026-09-14T14, {TAG}")
     assert xorack("wait", "--window", TAG, "--run", "shop")[0] == 2
+
+
+HOURS = ("2026-09-14T14", "2026-09-14T15")
+
+
+def open_stages(stack, run="shop"):
+    """Two hours of three stages: whole, open, missing rows, late, failed, and one not open."""
+    keys, timeouts = ["t/0", "t/1", "t/2"], {("clean", HOURS[1]): 1e-3}
+    for log in ("raw", "clean", "mart"):
+        for hour in HOURS[: 1 if log == "mart" else 2]:
+            tag, detail = f"{run}/{log}/{hour}", {"log": log, "window": hour, "ranges": "d"}
+            timeout = timeouts.get((log, hour), 3600)
+            apply(stack, windows.create(tag, detail, keys, timeout=timeout))
+            passed = keys if (log, hour) == ("raw", HOURS[0]) else keys[:2]
+            apply(stack, *(windows.finish(tag, "d", key) for key in passed))
+    lost = Request("note", f"{run}/clean/{HOURS[0]}", "n", text="lost", missing_count=4)
+    apply(stack, lost, Request("fail", f"{run}/mart/{HOURS[0]}", "f", reason="closed, by hand"))
+
+
+def test_stages_are_a_table(stack, xorack):
+    assert xorack("windows") == (0, ["no windows"], [])
+    apply(stack, Request.create("a/raw/h", "c", starts=[1], detail={"log": "raw", "window": "i"}))
+    open_stages(stack)
+    status, (heads, *rows), errors = xorack("windows", "--run", "shop")
+    assert (status, heads.split(), errors) == (0, ["WINDOW", "raw", "clean", "mart"], [])
+    assert [" ".join(row.split()) for row in rows] == [
+        f"{HOURS[1]} open 66.6 %, t/2 lags late 66.6 %, t/2 lags not open",
+        f"{HOURS[0]} whole missing 66.6 %, 4 rows, t/2 lags failed 66.6 %, closed, by hand",
+    ]
+    status, lines, _ = xorack("windows", "mart", "none", "--limit", "1", "--json")
+    assert [json.loads(line) for line in lines] == [{
+        "run": "shop", "window": HOURS[0], "stages": {"none": None, "mart": {
+            "tag": f"shop/mart/{HOURS[0]}", "state": "failed", "percent": 66.6,
+            "lagging": ["t/2"], "missing_count": 0}}}]  # fmt: skip
+    apply(stack, windows.create("b/raw/h", {"log": "raw", "window": "h", "ranges": "d"}, ["t/0"]))
+    assert [row.split()[0] for row in xorack("windows", "raw")[1]][1:] == [
+        "b/h", *(f"shop/{hour}" for hour in reversed(HOURS))
+    ]  # fmt: skip
+
+
+def test_a_detail_of_any_sender_names_no_endless_partitions(stack, xorack):
+    for number, texts in enumerate((["t/0-999999999999"], [7, None, {}], "t/0", 5)):
+        detail = {"log": "raw", "window": "h", "ranges": number or "d", "partitions": texts}
+        apply(stack, Request.create(f"{number}/raw/h", "c", starts=[1], detail=detail))
+        assert xorack("show", f"{number}/raw/h")[0] == 0
+    assert xorack("windows")[0] == 0

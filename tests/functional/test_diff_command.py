@@ -70,14 +70,8 @@ def test_json(xorack):
         "right": "new.csv",
         "equal": False,
         "counts": {
-            "left": 3,
-            "right": 3,
-            "equal": 1,
-            "missing": 1,
-            "extra": 1,
-            "changed": 1,
-            "duplicate_keys_left": 0,
-            "duplicate_keys_right": 0,
+            "left": 3, "right": 3, "equal": 1, "missing": 1, "extra": 1, "changed": 1,
+            "duplicate_keys_left": 0, "duplicate_keys_right": 0,
         },
         "changed_columns": {"price": 1},
         "equal_share": {"price": 0.5},
@@ -91,7 +85,7 @@ def test_json(xorack):
         },
         "remarks": [],
         "out": None,
-    }
+    }  # fmt: skip
 
 
 def test_more_rows_than_the_limit(xorack, tmp_path):
@@ -129,11 +123,8 @@ def test_a_limit_for_the_status(xorack, limit, status):
 def test_whole_rows(xorack):
     found = json.loads(xorack("old.csv", "new.csv", "--no-key", "--json")[1])
     assert [found["counts"][kind] for kind in ("equal", "missing", "extra", "changed")] == [
-        1,
-        2,
-        2,
-        0,
-    ]
+        1, 2, 2, 0,
+    ]  # fmt: skip
     assert xorack("old.csv", "new.csv", "--no-key", "--key", "order")[0] == 2
 
 
@@ -216,14 +207,10 @@ def test_an_interrupt(xorack, monkeypatch):
 def test_the_cells_of_a_table():
     long = "x" * 100
     pairs = {
-        "a": [None, "NULL\x1b[1m\n"],
-        "b": [f"{long}1{long}", f"{long}2{long}"],
-        "c": [1.5, float("nan")],
-        "d": [b"\x00\xff", [1, {"k": None}]],
-        "e": ["", "NULL"],
-        "f": ["7 ", "7"],
-        "g": [Decimal("0.0000000"), Decimal("1E+2")],
-    }
+        "a": [None, "NULL\x1b[1m\n"], "b": [f"{long}1{long}", f"{long}2{long}"],
+        "c": [1.5, float("nan")], "d": [b"\x00\xff", [1, {"k": None}]], "e": ["", "NULL"],
+        "f": ["7 ", "7"], "g": [Decimal("0.0000000"), Decimal("1E+2")],
+    }  # fmt: skip
     rows = {"missing": [{"LEFT": " "}], "changed": [{"key": {"LEFT": 7}, "columns": pairs}]}
     head, *cells = diff_output._cells(rows, [("LEFT", "LEFT")])
     assert head == {"CHANGE": "missing", "LEFT.": '" "', "COLUMN": "", "LEFT": "", "RIGHT": ""}

@@ -136,15 +136,10 @@ def more(values):
 
 def test_values_of_csv(tmp_path):
     equal = {
-        "9.50": "9.5",
-        "1e1": "10.0",
-        "+.5": "0.50",
-        "True": "true",
+        "9.50": "9.5", "1e1": "10.0", "+.5": "0.50", "True": "true",
         "2026-01-31": "2026-01-31 00:00:00",
-        "2026-01-31T12:00:00Z": "2026-01-31 13:00:00.000+01:00",
-        "": '""',
-        "nan": "NaN",
-    }
+        "2026-01-31T12:00:00Z": "2026-01-31 13:00:00.000+01:00", "": '""', "nan": "NaN",
+    }  # fmt: skip
     others = {
         "12345678901234567890.1": "12345678901234567890.2",
         f"{'9' * 38}.1": f"{'9' * 38}.2",  # no decimal holds it, and a double rounds it
@@ -243,6 +238,24 @@ def test_values_of_json(tmp_path):
     found, _ = counts(*two(tmp_path, *sides, "json"))
     changed = {f"x{n}": 1 for n in range(len(equal), len(equal) + len(others))}
     assert found == {"left": 1, "right": 1, "changed": 1, **changed}
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("0::DECIMAL(19,0)", "-1::DECIMAL(19,0)"),
+        ("0::DECIMAL(9,2)", "-0.01::DECIMAL(21,2)"),
+        ("0::UBIGINT", "-1::BIGINT"),
+    ],
+)
+def test_values_of_128_bits(tmp_path, left, right):
+    """DuckDB hashes the upper and the lower half and combines both by XOR: 0 and -1 are alike."""
+    for name, value in {"left": left, "right": right}.items():
+        (tmp_path / name).mkdir()
+        table = duckdb.sql(f"SELECT 1 AS id, {value} AS x")
+        table.write_parquet(f"{tmp_path}/{name}/1.parquet")
+    found, _ = counts(tmp_path / "left", tmp_path / "right")
+    assert found == {"left": 1, "right": 1, "changed": 1, "x": 1}
 
 
 def test_columns_that_some_files_lack(tmp_path):

@@ -8,11 +8,10 @@ import pytest
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, SqsFifoPartialProcessor
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
-from tests.functional.test_handlers import advance_clock
 from tests.support.events import record_of
 from tests.support.faults import counted_calls, failing
 from tests.support.functions import Context
-from xorack import Tracker, fan_in, fan_out, names_of
+from xorack import Tracker, fan_in, fan_out
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, SendError
@@ -300,20 +299,3 @@ def test_an_event_that_ignores_failures_is_rejected(work, event):
 def test_a_processor_with_a_model_is_rejected(work):
     with pytest.raises(ArgumentError, match="processor"):
         fan_in(work.tracker, processor=BatchProcessor(EventType.SQS, model=object))
-
-
-def test_the_event_names_the_message_that_was_lost(work, functions, monkeypatch):
-    work.start(*(f"line {n}" for n in range(50)))
-
-    def handle(record, step):
-        if record.json_body["name"] == "line 17":
-            raise OSError
-
-    handler_of(work, handle)(work.receive(), Context())
-    functions.deliver()
-    advance_clock(monkeypatch, 100)
-    functions.sweep()
-    detail = functions.events()["t"]
-    assert (detail["status"], detail["outstanding_complete"]) == ("failed", True)
-    names = names_of(detail, (f"line {n}" for n in range(50)))
-    assert [*names.values()] == ["line 17"]

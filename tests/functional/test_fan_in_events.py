@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.functional.test_fan_in import Work, acked, nothing
-from xorack import Tracker, event_tag, fan_in, fan_out, step_of, token_of
+from xorack import Tracker, event_tag, fan_in, fan_out, step_of
 from xorack.aws.client import CONFIG
 from xorack.aws.sqs import group_id
 from xorack.core.hashing import child_id
@@ -62,18 +62,6 @@ def test_an_object_starts_one_chain_however_often_and_by_whatever_way_it_is_told
     with tracker.step(child):
         pass
     assert acked(functions, "files/a b.txt/00AF") == 2
-
-
-def test_a_dead_lettered_message_fails_its_chain_at_once(aws, tracker, functions):
-    work = Work(aws)
-    work.start("a", "b")
-    functions.deliver()
-    for record in work.receive()["Records"][:1]:
-        if token := token_of(record):
-            tracker.fail(token, "dead-lettered")
-    functions.deliver()
-    detail = functions.events()["t"]
-    assert (detail["status"], detail["reason"]) == ("failed", "dead-lettered")
 
 
 def test_a_function_may_start_chains_from_untracked_messages(aws, functions):

@@ -5,7 +5,6 @@ import gzip
 import json
 import random
 import string
-from functools import partial
 
 import pytest
 
@@ -14,7 +13,6 @@ from tests.support.functions import Context, Functions, message
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult, Message
 from xorack.aws.clock import milliseconds
-from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, BatchError
 from xorack.core.request import Request
 from xorack.core.stamp import traced
@@ -77,13 +75,6 @@ def test_many_invalid_requests_do_not_hold_up_other_messages(functions, aws):
     assert "m0" not in failed
     assert 0 < len(failed) <= 10
     assert 0 < len(aws.dead_letters()) <= 200
-
-
-def test_an_invocation_does_not_exceed_its_time(functions):
-    functions.consume("{}")  # the first invocation decides the time-outs
-    body = message(create("t"))
-    assert functions.consume(body, context=Context(1)) == ["m0"]
-    assert functions.consume(body) == []
 
 
 def test_a_call_without_a_context_or_records(functions):
@@ -159,19 +150,6 @@ def test_the_sweeper_fails_late_chains_and_publishes_events(functions, monkeypat
     assert events["orphan"]["reason"] == "never created"
     assert "outstanding" not in events["orphan"]
     assert functions.sweep()["ChainsLookedAt"] == 0
-
-
-def test_a_chain_does_not_hold_up_the_sweeper(functions, monkeypatch):
-    from lambda_src import environment
-
-    policy = partial(RetryPolicy, sleep=lambda seconds: None)
-    monkeypatch.setattr(environment, "RetryPolicy", policy)
-    functions.consume(message(create("late", timeout=10)))
-    advance_clock(monkeypatch, 100)
-    with failing("UpdateItem", "InternalServerError", status=500) as left:
-        assert functions.sweep()["ChainsTimedOut"] == 0
-    assert left == [99 - 10]
-    assert functions.sweep()["ChainsTimedOut"] == 1
 
 
 def test_the_sweeper_scans_a_table_without_an_index(functions, aws, monkeypatch):

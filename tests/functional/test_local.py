@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -132,25 +131,6 @@ def test_one_whose_start_was_interrupted(xorack, running, state):
     (running / "state.json").write_text(state)
     line = "error: xorack local is starting, or was interrupted: xorack local stop ends it"
     assert xorack("local", "status") == (1, [], [line])
-
-
-@pytest.mark.thorough
-def test_stop_ends_the_group_that_holds_the_lock(xorack, ended):
-    code = """
-import fcntl, os, sys, time
-os.setsid()
-with open(sys.argv[1], "w") as file:
-    fcntl.flock(file, fcntl.LOCK_EX)
-    print(os.getpid(), file=file, flush=True)
-    print("ready", flush=True)
-    time.sleep(60)
-"""
-    command = [sys.executable, "-c", code, str(ended / "running")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        assert xorack("local", "stop") == (0, ["stopped"], [])
-        assert process.wait(60) == -signal.SIGKILL
-    assert not ended.exists()
 
 
 @pytest.mark.thorough

@@ -157,12 +157,3 @@ def test_a_chain_of_a_newer_format_holds_up_no_other(aws):
     assert new.consume(mixed) == []
     assert [event["tag"] for event in bus.events][2:] == ["new"]
     assert old.dead.letters == []
-
-
-def test_a_new_version_marks_what_it_changed(aws):
-    """An item of the old format that later code wrote to is of the new format."""
-    old, new, _ = versions(aws, schema.FORMAT + 1)
-    create, split, _ = requests_of("t", 1)
-    assert old.consume(*pack([create])) == []
-    assert new.consume(*pack([split])) == []
-    assert aws.item("t")["format"] == {"N": "2"}

@@ -45,36 +45,12 @@ def counted():
         yield calls
 
 
-def key_schema(names):
-    return [
-        {"AttributeName": name, "KeyType": "RANGE" if position else "HASH"}
-        for position, name in enumerate(names)
-    ]
-
-
-def table(*keys, due=("due_shard", "due_at"), types="N", ttl="expires_at"):
-    """Definitions with another key, index or TTL attribute."""
-    names = dict.fromkeys((*keys, *due), types) | {keys[0]: "S"}
-    index = {
-        "IndexName": "due",
-        "KeySchema": key_schema(due),
-        "Projection": {"ProjectionType": "ALL"},
-    }
-    return replace(
-        definitions(),
-        ttl_attribute=ttl,
-        table={
-            "KeySchema": key_schema(keys),
-            "AttributeDefinitions": [
-                {"AttributeName": name, "AttributeType": kind} for name, kind in names.items()
-            ],
-            **({"GlobalSecondaryIndexes": [index]} if due else {}),
-        },
-    )
+def without_time_to_live(name=""):
+    return replace(definitions(), ttl_attribute=name)
 
 
 def test_a_right_table_is_checked_once_by_each_function(adopt):
-    functions = adopt(table("tag"))
+    functions = adopt()
     with counted() as calls:
         for _ in range(3):
             assert functions.consume(CREATE) == []
@@ -88,36 +64,20 @@ def test_the_stacks_own_table_is_not_checked(functions):
     assert CHECKS.isdisjoint(calls)
 
 
-@pytest.mark.parametrize(
-    ("described", "line"),
-    [
-        (table("id"), "key of table {}: 'id (S)', expected tag (S)"),
-        (table("tag", "at"), "key of table {}: 'tag (S), at (N)', expected tag (S)"),
-        (table("tag", due=()),
-         "indexes of table {}: 'none', expected due, with the key due_shard (N), due_at (N)"),
-        (table("tag", due=("due_at", "due_shard")),
-         "key of index due of table {}: 'due_at (N), due_shard (N)', "
-         "expected due_shard (N), due_at (N)"),
-        (table("tag", types="S"),
-         "key of index due of table {}: 'due_shard (S), due_at (S)', "
-         "expected due_shard (N), due_at (N)"),
-        (table("tag", ttl=""), "time to live of table {}: 'off', expected expires_at"),
-        (table("tag", ttl="ttl"), "time to live of table {}: 'ttl', expected expires_at"),
-    ],
-)  # fmt: skip
-def test_nothing_is_written_to_a_wrong_table(adopt, described, line):
-    functions = adopt(described)
+def test_nothing_is_written_to_a_wrong_table(adopt):
+    """tests/unit/test_table_check.py has what else can be wrong."""
+    functions = adopt(without_time_to_live("ttl"))
     name = functions.aws.table_name
     for run in (lambda: functions.consume(CREATE), functions.sweep):
         with counted() as calls, pytest.raises(ArgumentError) as caught:
             run()
-        assert str(caught.value) == line.format(name)
+        assert str(caught.value) == f"time to live of table {name}: 'ttl', expected expires_at"
         assert set(calls) <= CHECKS
     assert functions.aws.client("dynamodb").scan(TableName=name)["Items"] == []
 
 
 def test_a_repaired_table_needs_no_deployment(adopt):
-    functions = adopt(table("tag", ttl=""))
+    functions = adopt(without_time_to_live())
     with pytest.raises(ArgumentError):
         functions.consume(CREATE)
     functions.aws.client("dynamodb").update_time_to_live(
@@ -137,7 +97,7 @@ def test_a_table_that_does_not_exist_is_named(adopt, monkeypatch):
 
 @pytest.mark.parametrize("operation", sorted(CHECKS))
 def test_chains_go_on_while_the_check_cannot_be_made(adopt, operation):
-    functions = adopt(table("tag"))
+    functions = adopt()
     with failing(operation, "ThrottlingException"):
         assert functions.consume(CREATE) == []
     with counted() as calls:
@@ -147,7 +107,7 @@ def test_chains_go_on_while_the_check_cannot_be_made(adopt, operation):
 
 
 def test_a_denied_check_fails_the_invocation(adopt):
-    functions = adopt(table("tag"))
+    functions = adopt()
     with (
         failing("DescribeTable", "AccessDeniedException"),
         pytest.raises(Exception, match="AccessDenied"),
@@ -156,7 +116,7 @@ def test_a_denied_check_fails_the_invocation(adopt):
 
 
 def test_the_widget_reads_without_a_check(adopt):
-    adopt(table("tag", ttl=""))
+    adopt(without_time_to_live())
     with counted() as calls:
         assert "No unfinished chain" in widget.handler({}, Context())
     assert CHECKS.isdisjoint(calls)

@@ -11,14 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.faults import failing
 from tests.support.queue_server import QueueServer
 from tests.support.threads import in_threads
 from xorack import DynamoDBAcker, Token, Tracker, traced, unit_id, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
-from xorack.core.errors import ArgumentError, SendError, XorAckError
+from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.message import parse
 from xorack.core.request import Request
 
@@ -191,12 +190,6 @@ def test_the_messages_of_a_run_are_a_group(aws, options, groups):
     assert sent == {name and group_id(name): sorted(tags) for name, tags in groups.items()}
 
 
-@pytest.mark.parametrize("group", ["", 7])
-def test_the_name_of_a_group_is_text(group):
-    with pytest.raises(ArgumentError, match=rf"group: {group!r}, expected the name"):
-        Tracker("http://localhost/1/q", group=group)
-
-
 def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
     one, two = tracker.start("one"), tracker.start("two")
 
@@ -348,14 +341,6 @@ def test_the_event_of_a_failed_chain_has_the_note(tracker, functions):
     assert (event["reason"], event["note"]) == ("rows lack", found)
 
 
-def test_a_request_that_is_not_accepted_raises(tracker):
-    with (
-        failing("SendMessageBatch", "ServiceUnavailable", status=503),
-        pytest.raises(SendError, match="ServiceUnavailable"),
-    ):
-        tracker.start("t")
-
-
 PLAIN = Token(5, ("u",), "plain")
 INVALID_CALLS = {
     "at least one token": lambda tracker, token: tracker.step(),
@@ -374,6 +359,8 @@ INVALID_CALLS = {
     "cells: 64, expected traced": lambda *_: Tracker("q", stamps="plain", cells=64),
     "stamps: a list": lambda *_: Tracker("q", stamps=["plain"]),
     "queue_url": lambda *_: Tracker(""),
+    "group: '', expected the name": lambda *_: Tracker("q", group=""),
+    "group: 7, expected the name": lambda *_: Tracker("q", group=7),
 }
 
 

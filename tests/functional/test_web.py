@@ -51,13 +51,9 @@ def chains(aws):
 
 
 FILTERS = {
-    "group=failed": [2],
-    "group=unfinished": [0, 1],
-    "group=acked": [3],
-    "prefix=run/": [2, 3],
-    "prefix=run/&group=acked": [3],
-    "prefix=%2525": [],
-}
+    "group=failed": [2], "group=unfinished": [0, 1], "group=acked": [3], "prefix=run/": [2, 3],
+    "prefix=run/&group=acked": [3], "prefix=%2525": [],
+}  # fmt: skip
 
 
 def test_chains_are_listed_unfinished_first_and_filtered(web, chains):

@@ -8,14 +8,16 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from playwright.sync_api import expect
 
-from tests.functional.test_widget_page import CUT, HACKS, WIDER, colours_with_contrast
+from tests.functional.test_cli_windows import HOURS, open_stages
+from tests.functional.test_widget_page import CUT, WIDER, colours_with_contrast
 from tests.support.cli import TAG, apply, finish, start
-from tests.support.dead_letters import bodies, put, put_messages
+from tests.support.dead_letters import bodies, put_messages
 from tests.support.in_process import create_resources, locked_aws
 from tests.support.web import running, serving
 from xorack import traced
 from xorack.core.request import Request
 from xorack.core.stamp import xor
+from xorack.core.windows import finish as finish_window
 from xorack.ops import redrive
 
 expect.set_options(timeout=30_000)
@@ -120,24 +122,6 @@ def test_a_chain_is_reached_and_left_by_keyboard(aws, visit):
     expect(page.locator("table.units tbody tr")).to_have_count(2)
 
 
-def test_retry_sends_a_message_back(aws, visit):
-    put_messages(aws, failed=(1, 2))
-    page = visit("dead-letters")
-    letters = page.locator("main>details")
-    expect(letters).to_have_count(2)
-    gone = letters.first.get_attribute("data-key")
-    letters.first.locator("summary").first.click()
-    page.click("main>details[open] button[value=retry]")
-    expect(page.locator("#main")).to_contain_text("1 message sent back.")
-    expect(letters).to_have_count(1)
-    assert gone not in page.locator("main").inner_html()
-    expect(page.locator("#news")).to_have_text("1 message sent back.")
-    expect(page.locator("#main")).to_be_focused()
-    expect(page.locator("nav .count")).to_have_text("1")
-    assert len(aws.receive_all(aws.queue_url)) == 1
-    assert len(aws.dead_letters()) == 1
-
-
 def test_delete_asks_first_and_works_by_keyboard(aws, visit):
     put_messages(aws, failed=(1,), malformed=(2, 2))
     page = visit("dead-letters")
@@ -154,6 +138,9 @@ def test_delete_asks_first_and_works_by_keyboard(aws, visit):
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator("#main")).to_contain_text("2 messages deleted.")
+    expect(page.locator("#news")).to_have_text("2 messages deleted.")
+    expect(page.locator("#main")).to_be_focused()
+    expect(page.locator("nav .count")).to_have_text("1")
     expect(letters).to_have_count(1)
     (left,) = aws.dead_letters()
     assert left["Body"] in bodies(1)
@@ -181,14 +168,6 @@ def test_a_chain_is_extended_named_and_failed(aws, visit):
     expect(page.locator("#among")).to_have_count(1)
 
 
-def test_new_dead_letters_appear(aws, visit):
-    page = visit("dead-letters")
-    expect(page.locator("#main")).to_contain_text("No dead-lettered messages.")
-    put_messages(aws, failed=(1,))
-    page.clock.fast_forward(REFRESH_MS)
-    expect(page.locator("main>details")).to_have_count(1)
-
-
 def test_a_lost_connection_is_shown_and_ends(aws, browser):
     start(aws)
     page = browser.new_page()
@@ -210,6 +189,20 @@ def test_a_lost_connection_is_shown_and_ends(aws, browser):
         page.close()
 
 
+def test_windows_are_a_table_of_stages_that_leads_to_chains(aws, visit):
+    open_stages(aws)
+    page = visit("windows?prefix=shop/")
+    rows = page.locator("table.stages tbody tr")
+    expect(rows.nth(0)).to_contain_text("not open")
+    expect(rows.nth(1)).to_contain_text("4 rows, t/2 lags")
+    expect(page.locator(".findings")).to_have_text("1 whole, 1 open, 1 late, 1 missing, 1 failed.")
+    apply(aws, finish_window(f"shop/raw/{HOURS[1]}", "d", "t/2"))
+    page.clock.fast_forward(REFRESH_MS)
+    expect(page.locator("a.badge.done")).to_have_count(2)
+    page.click("a:text('missing')")
+    expect(page.locator("h1.tag")).to_have_text(f"shop/clean/{HOURS[0]}")
+
+
 def test_an_error_of_aws_keeps_the_page(aws, visit, sqs, problems):
     start(aws)
     page = visit()
@@ -222,26 +215,6 @@ def test_an_error_of_aws_keeps_the_page(aws, visit, sqs, problems):
     expect(page.locator("#connection")).to_contain_text("http://127.0.0.1:9/")
     expect(page.locator("#main")).to_contain_text(TAG)
     problems.clear()  # the browser reports the status 503
-
-
-def test_no_text_of_others_runs(aws, visit):
-    for number, text in enumerate(HACKS):
-        apply(aws, Request.create(text, "c", traced(number + 1), detail={text: text}))
-        put(aws, text, error=f"tag: {text}")
-    unhacked = "window.hacked === undefined"
-    page = visit()
-    rows = page.locator("tr[data-key]")
-    assert sorted(row.get_attribute("data-key") for row in rows.all()) == sorted(HACKS)
-    page.evaluate("refresh()")
-    assert page.evaluate(unhacked)
-    for number in range(len(HACKS)):
-        rows.nth(number).locator(".tag a").click()
-        assert page.locator("h1.tag").inner_text() in HACKS
-        assert page.evaluate(unhacked)
-        page.click(".brand")
-    page = visit("dead-letters")
-    expect(page.locator("main>details")).to_have_count(len(HACKS))
-    assert page.evaluate(unhacked)
 
 
 def test_the_policy_stops_a_script_that_gets_in(aws, visit, problems):
@@ -258,7 +231,8 @@ def test_the_policy_stops_a_script_that_gets_in(aws, visit, problems):
     problems.clear()
 
 
-PATHS = ("", "?group=failed&prefix=f", f"chain?tag={TAG}", "chain?tag=failed", "dead-letters", "x")
+PATHS = ("", "?group=failed&prefix=f", f"chain?tag={TAG}", "chain?tag=failed", "windows",
+         "dead-letters", "x")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -277,6 +251,7 @@ def gallery(browser):
         start(aws, "acked")
         finish(aws, "acked")
         put_messages(aws, failed=(1, 2), malformed=(3,))
+        open_stages(aws)
 
         def visit(width=1200, scheme="light"):
             viewport = {"width": width, "height": 900}

@@ -114,15 +114,6 @@ def test_an_imported_table_is_checked_by_those_that_write(here):
         assert any("kms:Decrypt" in actions for actions in allowed.values())
 
 
-def test_the_setting_names_a_table(adopted, template):
-    assert not adopted.of("AWS::DynamoDB::Table")
-    assert adopted.body["Outputs"]["TableName"]["Value"] == "chains"
-    assert adopted.environment("consumer")["CHECK_TABLE"] == "true"
-    # The queues, the bus and the logs are the same as with a table of its own.
-    for kind in ("AWS::SQS::Queue", "AWS::Events::EventBus", "AWS::Logs::LogGroup"):
-        assert adopted.of(kind) == template.of(kind)
-
-
 KEYS = "due_shard (N), due_at (N)"
 # tests/functional/test_table_check.py has more of what can be wrong.
 WRONG = [

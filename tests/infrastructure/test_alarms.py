@@ -6,11 +6,9 @@ from functools import partial
 import pytest
 
 from infra.synth import ROOT
-from tests.support.slow import BAD, START, SlowFunctions
 from xorack.cdk.alarms import PAGE, TICKET
-from xorack.core.chain import Chain
 
-from .cloudwatch import CloudWatch, MetricAlarm, Points, Rules, compute, judge
+from .cloudwatch import CloudWatch, MetricAlarm, Rules, judge
 from .scenarios import Scenario, between, constant
 
 STRICT = Rules(
@@ -233,43 +231,6 @@ def test_a_series_of_single_events_hides_nothing_else(name, watch, variant):
         assert all(at <= sent[other] < at + 60 for other, (at, _) in others.items())
 
 
-FAULTS = {
-    "chains_failed": lambda minute: 30 * (minute == 300),
-    "rejected": lambda minute: int(minute == 2_000),
-    "sweeps": lambda minute: int(not 2_500 <= minute < 2_530),
-    "throttled": lambda minute: 5 * (3_500 <= minute < 3_530),
-}
-"""Four faults in three days."""
-EXPECTED = [(300, "ChainsFailed"), (2_000, "DeadLettersNew"), (2_500, PAGE), (3_500, TICKET)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tokens", [0, 1])
-def test_a_refused_token_hides_no_other_problem(monkeypatch, template, tokens):
-    """Its alarm is a ticket at the first refusal and one a day later, and never a page."""
-    days = range(3 * 24 * 60)
-    functions = SlowFunctions(monkeypatch)
-    pending, refused = {}, {}
-    for number in range(tokens):
-        functions.table.chains[f"t{number}"] = Chain(
-            f"t{number}", b"\0", "acked", ended_at=START * 1000, due_at=1,
-            resume=f'{{"step_functions":"{BAD}"}}', resume_pending=True,
-        )  # fmt: skip
-    for minute, figures in functions.sweep_each_minute(len(days)):
-        pending[minute] = figures["EventsPendingSeconds"]
-        refused[minute] = figures["DeliveriesRefused"]
-    scenario = Scenario(pending_seconds=pending.get, refused=refused.get, **FAULTS)
-    cloudwatch = CloudWatch(template, Rules())
-    cloudwatch.run(scenario.data(template, days), days)
-    messages = [(minute, name) for minute, name, _ in cloudwatch.messages]
-    for at, name in EXPECTED:
-        (near,) = [one for one in messages if one[1] == name and at <= one[0] < at + 60]
-        messages.remove(near)
-    own = [0, 24 * 60][: 2 * tokens]
-    assert [name for _, name in messages] == ["DeliveriesRefused"] * len(own)
-    assert all(0 <= minute - at < 60 for (minute, _), at in zip(messages, own, strict=True))
-
-
 # -- the rules, by the tables of the user guide ----------------------------------------------------
 
 
@@ -293,25 +254,3 @@ def test_missing_data(points, datapoints, breaching, not_breaching, ignore):
     retrieved = [{"0": False, "X": True, "-": None}[point] for point in points]
     states = [judge(retrieved, datapoints, 3, t) for t in ("breaching", "notBreaching", "ignore")]
     assert states == [breaching, not_breaching, ignore]
-
-
-@pytest.mark.parametrize(
-    ("expression", "result"),
-    [
-        ("a < b", [0, 0, 1, 0]),
-        ("a + b", [50, 20, 20, 0]),
-        ("a / b", [1.5, None, 0, None]),
-        ("IF(c > 0, d)", [30, 0, None, None, None]),
-        ("FILL(b, 7)", [20, 7, 20, 7]),
-        ("FILL(FILL(f, REPEAT), 0)", [0, 3, 3, 5]),
-        ("DIFF(f)", [None, None, None, 2]),
-    ],
-)
-def test_metric_math(expression, result):
-    series = {
-        "a": [30, 20, 0, 0], "b": [20, None, 20, None],
-        "c": [1, 1, 0, 0, None], "d": [30, None, 0, 0, 30],
-        "f": [None, 3, None, 5],
-    }  # fmt: skip
-    read = {name: Points(points) for name, points in series.items()}
-    assert list(compute(expression, read, fills_empty=True)) == result

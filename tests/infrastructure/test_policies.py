@@ -111,12 +111,6 @@ def test_a_service_sends_for_this_account_only(guarded):
     assert "Condition" not in of_service(guarded.one("AWS::KMS::Key")[1]["KeyPolicy"], "events")
 
 
-def test_no_queue_can_use_the_queue_of_requests_for_its_dead_letters(template):
-    # Its messages would be requests, and SQS asks for no permission to send.
-    assert template.queue()[1]["RedriveAllowPolicy"] == {"redrivePermission": "denyAll"}
-    assert "RedriveAllowPolicy" not in template.dead_letters()[1]
-
-
 ORDERS = "arn:aws:states:eu-west-1:111111111111:stateMachine:orders"
 BILLS = "arn:aws:lambda:eu-west-1:111111111111:function:bills"
 CALLBACK = "lambda:SendDurableExecutionCallback"

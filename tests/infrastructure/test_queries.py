@@ -7,8 +7,6 @@ import pytest
 from tests.support.events import creates, event
 from tests.support.lambda_runtime import run_function
 
-from .templates import FUNCTIONS, target
-
 # What CloudWatch and Lambda add, and what lines of other moments have.
 OTHERS = {"@timestamp", "@log", "record", "type", "status", "event_id"}
 WORDS = {"as", "asc", "and", "coalesce", "desc", "in", "like", "or", "text"}
@@ -22,24 +20,6 @@ def lines():
 
 def queries(template):
     return template.of("AWS::Logs::QueryDefinition").values()
-
-
-def test_they_cover_the_logs_of_all_functions(template):
-    groups = {template.log_group(name) for name in FUNCTIONS}
-    for query in queries(template):
-        assert {target(name) for name in query["LogGroupNames"]} == groups
-
-
-def test_their_names_tell_stacks_apart(template, varied):
-    titles = (
-        "errors",
-        "one chain by tag",
-        "one message by id",
-        "rejected requests",
-        "slow batches",
-    )
-    for made, stack in ((template, "xorack"), (varied, "other")):
-        assert sorted(query["Name"] for query in queries(made)) == [f"{stack}/{t}" for t in titles]
 
 
 def test_they_name_fields_and_messages_of_the_lines(template, lines):

@@ -3,8 +3,6 @@
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
@@ -16,60 +14,8 @@ from xorack.cdk.alarms import last_write_seconds
 from xorack.cdk.settings import Settings
 from xorack.errors import ArgumentError
 
-from .templates import FUNCTIONS, STATEFUL, Template
-
 NAMES = [field.name for field in dataclasses.fields(StackSettings)]
 OWN = len(dataclasses.fields(Settings))
-
-
-def functions(key: str) -> Callable[[Template], Any]:
-    return lambda template: [template.function(name)[1].get(key) for name in FUNCTIONS]
-
-
-def mapping(template: Template) -> dict[str, Any]:
-    return template.one("AWS::Lambda::EventSourceMapping")[1]
-
-
-def fates(template: Template) -> set[str]:
-    kinds = set(STATEFUL) - {"AWS::Events::EventBus"}
-    kept = [template.resources[name] for kind in kinds for name in template.of(kind)]
-    return {one[policy] for one in kept for policy in ("DeletionPolicy", "UpdateReplacePolicy")}
-
-
-SHOWN = [
-    (lambda t: t.table()[1]["KeySchema"][0]["AttributeName"], "tag", "file"),
-    (functions("Runtime"), ["python3.13"] * 3, ["python3.13"] * 3),
-    (functions("Architectures"), [["arm64"]] * 3, [["x86_64"]] * 3),
-    (functions("MemorySize"), [1024] * 3, [512] * 3),
-    (functions("TracingConfig"), [None] * 3, [{"Mode": "Active"}] * 3),
-    (lambda t: t.function("consumer")[1]["Timeout"], 60, 100),
-    # Six times the timeout, and the window.
-    (lambda t: t.queue()[1]["VisibilityTimeout"], 361, 605),
-    (lambda t: mapping(t)["BatchSize"], 1000, 250),
-    (lambda t: mapping(t)["MaximumBatchingWindowInSeconds"], 1, 5),
-    (lambda t: mapping(t).get("ScalingConfig"), {"MaximumConcurrency": 5}, None),
-    (lambda t: mapping(t).get("ProvisionedPollerConfig"), None,
-     {"MinimumPollers": 3, "MaximumPollers": 30}),
-    (functions("ReservedConcurrentExecutions"), [None] * 3, [None, 2, None]),
-    (lambda t: t.table()[1].get("WarmThroughput"), None,
-     {"ReadUnitsPerSecond": 13_000, "WriteUnitsPerSecond": 5_000}),
-    (lambda t: t.table()[1]["GlobalSecondaryIndexes"][0].get("WarmThroughput"), None,
-     {"WriteUnitsPerSecond": 5_000}),
-    (lambda t: t.table()[1].get("OnDemandThroughput"), None,
-     {"MaxReadRequestUnits": 30_000, "MaxWriteRequestUnits": 20_000}),
-    (lambda t: {one["SqsManagedSseEnabled"] for one in t.of("AWS::SQS::Queue").values()},
-     {True}, {True}),
-    (lambda t: t.queue()[1]["MessageRetentionPeriod"], 4 * 86_400, 13 * 86_400),
-    (lambda t: t.dead_letters()[1]["MessageRetentionPeriod"], 14 * 86_400, 14 * 86_400),
-    (lambda t: t.queue()[1]["RedrivePolicy"]["maxReceiveCount"], 5, 3),
-    (lambda t: t.table()[1]["DeletionProtectionEnabled"], True, False),
-    (fates, {"Retain", "RetainExceptOnCreate"}, {"Delete"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("read", "default", "other"), SHOWN)
-def test_a_setting_shows_in_the_template(template, varied, read, default, other):
-    assert (read(template), read(varied)) == (default, other)
 
 
 NUMBERS = [

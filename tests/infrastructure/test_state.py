@@ -65,11 +65,3 @@ def test_a_failed_first_deployment_leaves_at_most_the_table_behind(synthesise, s
     assert fates.pop(made.table()[0]) == table
     kept = {name for kind in ("AWS::SQS::Queue", "AWS::Logs::LogGroup") for name in made.of(kind)}
     assert fates == dict.fromkeys(kept, "RetainExceptOnCreate")
-
-
-def test_table_expires_recovers_and_scales(template):
-    _, table = template.table()  # test_local.py has its keys and its index
-    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
-    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-    assert table["BillingMode"] == "PAY_PER_REQUEST"
-    assert not {"ProvisionedThroughput", "StreamSpecification"} & set(table)

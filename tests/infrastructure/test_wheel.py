@@ -214,16 +214,13 @@ def test_an_installed_wheel_runs_the_stack_and_tracks_an_order(wheel, tmp_path):
         ["sh", "-c", SHELL],
         cwd=tmp_path,
         env={
-            **inherited,
-            "PATH": f"{programs}:/usr/bin:/bin",
-            "PRODUCER": PRODUCER,
-            "XDG_STATE_HOME": str(tmp_path / "state"),
-            "XDG_CACHE_HOME": str(cache(tmp_path)),
+            **inherited, "PATH": f"{programs}:/usr/bin:/bin", "PRODUCER": PRODUCER,
+            "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CACHE_HOME": str(cache(tmp_path)),
         },
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-    ).stdout
+    ).stdout  # fmt: skip
     start, listed, event, stop, mappings, _ = out.splitlines()
     assert json.loads(start)["started"]
     assert json.loads(listed)["status"] == "acked"

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from xorack.core.event import event_detail
 from xorack.core.hashing import xxh64_long
-from xorack.core.marks import mark_of
-from xorack.core.message import pack, parse
+from xorack.core.message import parse
 from xorack.core.peeling import peel
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced, xor
@@ -109,37 +108,7 @@ def test_peel_ends_on_any_bytes(residual):
     peel(residual)
 
 
-TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS,
-    lambda children: st.lists(children, max_size=3) | st.dictionaries(TEXTS, children, max_size=3),
-    max_leaves=8,
-)
-COMMON = (*[TEXTS.filter(bool)] * 2, st.binary(min_size=1, max_size=100).filter(any))
-COUNTS = st.integers(0, 2**63 - 1)
-STAMPS = st.builds(Request.stamp_, *COMMON, started=COUNTS, finished=COUNTS)
-CREATES = st.builds(
-    Request.create,
-    *COMMON,
-    timeout=st.none() | st.floats(0.001, 1e6),
-    detail=st.none() | st.dictionaries(TEXTS, JSON, max_size=3),
-)
-REQUESTS = STAMPS | CREATES
-
-
-@given(st.lists(REQUESTS, max_size=30), st.integers(1024, 4000))
-def test_messages_carry_requests_unchanged(requests, max_bytes):
-    messages = [parse(body) for body in pack(requests, max_bytes=max_bytes)]
-    assert not any(message.rejected for message in messages)
-    assert [request for message in messages for request in message.requests] == requests
-
-
 @given(st.text() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(str))
 def test_parse_never_raises(body):
     parsed = parse(body)
     assert parsed.requests or parsed.rejected
-
-
-@given(REQUESTS, REQUESTS)
-def test_marks_distinguish_ids(one, other):
-    assert (mark_of(one)[:12] == mark_of(other)[:12]) == (one.id == other.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
 
 import pytest
@@ -12,7 +13,7 @@ from tests.spark.orders import as_set
 from tests.support.threads import in_threads
 from xorack.core.windows import partition_names
 from xorack.errors import ArgumentError, OutputDiffersError, StateError
-from xorack.spark import Tracking
+from xorack.spark import Tracking, storage
 from xorack.spark.storage import read_texts, write_text
 
 pytestmark = pytest.mark.spark
@@ -143,6 +144,10 @@ def test_rows_that_are_lost_are_noted_and_not_proved(log):
     assert log.windows().status("h14").lagging == {"t/0": (0, 3)}
     log.batch(0, (0, 0, 6))
     assert log.statuses["r/orders/h14"] == "acked"
+    # What was lost is there: `xorack wait --window` no longer says that rows are missing.
+    note = json.loads(log.acker.chains["r/orders/h15"].note)
+    assert note["text"] == "batch 0 of stream lacked rows, and was repeated with all"
+    assert note["missing_count"] is None
 
 
 def test_a_batch_job_two_streams_and_late_rows(log):
@@ -204,3 +209,21 @@ def test_streams_read_records_while_one_writes_its_own(spark, tmp_path):
 
     *read, _ = in_threads(work, [0, 0, 0, 1])
     assert all(some in (["proof"], ["proof", "new"]) for reads in read for some in reads)
+
+
+def test_a_record_that_is_replaced_while_others_are_read_is_not_passed_over(
+    spark, tmp_path, monkeypatch
+):
+    """Two batches are proved during one look: it sees the last one before, or a later one."""
+    write_text(spark, f"{tmp_path}/slot=0", "batch 4")
+    write_text(spark, f"{tmp_path}/slot=1", "batch 5")
+    real = storage._lines
+
+    def lines(system, path):
+        if path.getParent().getName() == "slot=1" and system.exists(path):
+            write_text(spark, f"{tmp_path}/slot=0", "batch 6")
+            system.delete(path.getParent(), True)  # batch 7 is about to be written
+        return real(system, path)
+
+    monkeypatch.setattr(storage, "_lines", lines)
+    assert read_texts(spark, f"{tmp_path}/slot=*") == ["batch 6"]

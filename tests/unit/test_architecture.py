@@ -23,14 +23,10 @@ FLOORS = [
     ["bench", "tools", "tests/simulation"],
     ["tests/engines"],
     [
-        "tests/e2e",
-        "tests/functional",
-        "tests/infrastructure",
-        "tests/property",
-        "tests/spark",
+        "tests/e2e", "tests/functional", "tests/infrastructure", "tests/property", "tests/spark",
         "tests/unit",
     ],
-]
+]  # fmt: skip
 """The folders, lowest floor first. A folder imports only from lower floors, and from itself."""
 
 FLOOR = {folder: number for number, folders in enumerate(FLOORS, 1) for folder in folders}

@@ -6,20 +6,19 @@ import signal
 import subprocess
 import sys
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from demo.assembly import synthesise
-from demo.children import Children, interruptible
 from demo.database import copy_standard_library, open_database
 from demo.errors import DemoFailed, InvalidDatabase
-from demo.run import java_options, work_folder
+from demo.run import SETTINGS, java_options, work_folder
 from tests.support.events import eventually
 from xorack.cdk.code import _modules
-from xorack.local.assembly import _NOT_DEPLOYED
+from xorack.errors import LocalError
+from xorack.local import assembly
+from xorack.local.program import run_program
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +39,6 @@ def test_the_default_database_is_this_pythons_library(tmp_path):
     copies = files_of(database)
     assert database.folder.name == f"python{sys.version_info.major}.{sys.version_info.minor}"
     assert (len(copies), sum(copies.values())) == (database.files, database.size)
-    assert {"json/decoder.py", "asyncio/events.py"} < copies.keys()
     assert (database.folder / "os.py").read_bytes() == Path(os.__file__).read_bytes()
 
 
@@ -66,31 +64,29 @@ def test_a_users_folder_has_the_files_that_the_jobs_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     database = open_database(Path("."))
     assert (database.folder, database.files, database.size) == (tmp_path, 2, 10)
-
-
-def test_a_folder_that_the_jobs_reject_is_named(tmp_path):
     with pytest.raises(InvalidDatabase, match=f"^{tmp_path}/gone: No such file or directory"):
         open_database(tmp_path / "gone")
 
 
-class FakeSynthesis:
+def fake_synthesis(command, *, cwd, environ, log):
     """Stands for the child process: leaves a template."""
-
-    def run(self, command, *, cwd, environ, log):
-        assert command[1:3] == ["-m", "infra.synth"]
-        assert environ["CDK_VALIDATION"] == "false"
-        (Path(command[command.index("--out") + 1]) / "xorack.template.json").write_text("{}")
+    assert command[1:3] == ["-m", "infra.synth"]
+    assert environ["CDK_VALIDATION"] == "false"
+    (Path(command[command.index("--out") + 1]) / "xorack.template.json").write_text("{}")
 
 
 @pytest.fixture
-def synthesised(tmp_path):
+def synthesised(tmp_path, monkeypatch):
     """A checkout with a synthesised stack: the checkout, its template, and another synthesis."""
     root = tmp_path / "checkout"
     folders = ("infra", "lambda_src", "xorack/core", "xorack/cli")
     write_files(root, "cdk.json", *(f"{folder}/a.py" for folder in folders))
 
+    monkeypatch.setattr(assembly, "run_program", fake_synthesis)
+
     def again():
-        return synthesise(root, tmp_path / "cdk", FakeSynthesis())
+        steps = []
+        return assembly.synthesise(root, tmp_path / "cdk", SETTINGS, steps.append), not steps
 
     template, cached = again()
     assert template.parent == tmp_path / "cdk"
@@ -121,35 +117,33 @@ def test_a_changed_source_needs_a_new_synthesis(synthesised, changed, cached):
 
 def test_a_change_of_any_code_of_the_functions_needs_a_new_synthesis():
     folders = {part for path in _modules(ROOT) for part in path.relative_to(ROOT).parts[:-1]}
-    assert not folders & _NOT_DEPLOYED
+    assert not folders & assembly._NOT_DEPLOYED
 
 
 def python(code):
     return [sys.executable, "-c", textwrap.dedent(code)]
 
 
-def run(children, code, folder):
-    return children.run(python(code), cwd=folder, environ=os.environ, log=folder / "log")
-
-
-def test_a_childs_stdout_is_returned(tmp_path):
-    with Children() as children:
-        output = run(children, "import sys; print('out'); print('err', file=sys.stderr)", tmp_path)
-    assert output == "out\n"
-    assert (tmp_path / "log").read_text() == "err\n"
+def run(code, folder):
+    return run_program(python(code), cwd=folder, environ=os.environ, log=folder / "log")
 
 
 @pytest.mark.parametrize(
     ("code", "message"),
     [
+        ("import sys; print('out'); print('err', file=sys.stderr)", None),
         ("import sys; sys.exit('split: no such folder')", "^split: no such folder$"),
         ("1/0", r"^ZeroDivisionError.* \(all of it: .*/log\)$"),
         ("raise SystemExit(3)", "^ended with status 3$"),
     ],
 )
-def test_a_failed_child_is_explained_in_one_line(tmp_path, code, message):
-    with Children() as children, pytest.raises(DemoFailed, match=message):
-        run(children, code, tmp_path)
+def test_a_childs_stdout_is_returned_or_its_failure_explained_in_one_line(tmp_path, code, message):
+    if message is None:
+        assert run(code, tmp_path) == "out\n"
+        assert (tmp_path / "log").read_text() == "err\n"
+    else:
+        with pytest.raises(LocalError, match=message):
+            run(code, tmp_path)
 
 
 GRANDCHILD = """
@@ -180,19 +174,8 @@ def ends(held):
 
 
 def test_a_childs_own_children_end_with_it(tmp_path):
-    with Children() as children:
-        run(children, GRANDCHILD.format(seconds=0), tmp_path)
-        assert ends(grandchild(tmp_path))
-
-
-def test_leaving_ends_running_children(tmp_path):
-    with ThreadPoolExecutor(1) as pool, Children() as children:
-        running = pool.submit(run, children, GRANDCHILD.format(seconds=600), tmp_path)
-        held = grandchild(tmp_path)
-    assert isinstance(running.exception(), DemoFailed)
-    assert ends(held)
-    with pytest.raises(KeyboardInterrupt):
-        run(children, "pass", tmp_path)
+    run(GRANDCHILD.format(seconds=0), tmp_path)
+    assert ends(grandchild(tmp_path))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -201,14 +184,15 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
     program = f"""
         import signal, sys
         from pathlib import Path
-        from demo.children import Children, interruptible
+        from demo.run import interruptible
+        from xorack.local.program import run_program
         signal.signal({int(number)}, signal.SIG_DFL)
         code = {textwrap.dedent(GRANDCHILD.format(seconds=600))!r}
         folder = Path({str(tmp_path)!r})
         try:
-            with interruptible(), Children() as children:
+            with interruptible():
                 command = [sys.executable, "-c", code]
-                children.run(command, cwd=folder, environ={{}}, log=folder / "log")
+                run_program(command, cwd=folder, environ={{}}, log=folder / "log")
         except KeyboardInterrupt:
             sys.exit(130)
     """
@@ -217,13 +201,6 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
     parent.send_signal(number)
     assert parent.wait(timeout=60) == 130
     assert ends(held)
-
-
-def test_signal_handlers_are_restored():
-    before = signal.getsignal(signal.SIGTERM)
-    with interruptible():
-        assert signal.getsignal(signal.SIGTERM) is not before
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_an_earlier_demos_output_is_removed(tmp_path):
@@ -236,26 +213,19 @@ def test_an_earlier_demos_output_is_removed(tmp_path):
         assert {path.name for path in work.iterdir()} == {"xorack-demo", "words"}
 
 
-def test_a_folder_with_other_files_is_left_alone(tmp_path):
-    write_files(tmp_path, "words/poem.txt", text="mine")
-    with pytest.raises(DemoFailed, match="is not the demo's"), work_folder(tmp_path):
-        pass
-    assert (tmp_path / "words" / "poem.txt").read_text() == "mine"
-
-
-def test_two_demos_do_not_share_a_folder(tmp_path):
+def test_a_folder_of_others_is_named_and_left_alone(tmp_path):
+    write_files(tmp_path, "own/words/poem.txt", "file", text="mine")
     with work_folder(tmp_path / "w") as work:
         write_files(work, "words/x")
-        with pytest.raises(DemoFailed, match="another demo is running"), work_folder(work):
-            pass
+        for folder, problem in (
+            (work, "another demo is running"),
+            (tmp_path / "own", "is not the demo's"),
+            (tmp_path / "file", r"file: (Not a directory|File exists)"),
+        ):
+            with pytest.raises(DemoFailed, match=problem), work_folder(folder):
+                pass
         assert (work / "words" / "x").exists()
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
-    write_files(tmp_path, "file")
-    expected = pytest.raises(DemoFailed, match=r"file: (Not a directory|File exists)")
-    with expected, work_folder(tmp_path / "file"):
-        pass
+    assert (tmp_path / "own" / "words" / "poem.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

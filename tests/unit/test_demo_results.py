@@ -51,21 +51,16 @@ def printed(result):
 
 def test_the_table_at_the_end():
     assert result().ok
-    assert printed(result()) == [
-        "",
-        "files               3",
-        "words               12,345 (678 different)",
-        "chains acked        3 of 3",
-        "SQS messages        2",
-        "Lambda invocations  4",
-        "DynamoDB writes     9",
-        "seconds             6.5 (set up 1.0, split 2.0, count 3.0)",
-        "counts              .demo/counts",
-        "",
-        "commonest words",
-        "  1,000  self",
-        "     20  is",
-    ]
+    rows = {line[:20].strip(): line[20:] for line in printed(result()) if line[18:20] == "  "}
+    assert rows == {
+        "files": "3", "words": "12,345 (678 different)", "chains acked": "3 of 3",
+        "SQS messages": "2", "Lambda invocations": "4", "DynamoDB writes": "9",
+        "seconds": "6.5 (set up 1.0, split 2.0, count 3.0)", "counts": ".demo/counts",
+    }  # fmt: skip
+    assert printed(result())[-3:] == ["commonest words", "  1,000  self", "     20  is"]
+    wrong = result(words=12_342)
+    assert not wrong.ok
+    assert "words               12,342 (678 different): 3 too few" in printed(wrong)
 
 
 def test_unacked_chains_are_listed_with_their_reasons():
@@ -91,12 +86,6 @@ def test_the_table_has_the_repair_and_the_first_lost_words():
     assert lines[at + 1] == f"  {ID}  a\\tb, position 1,234: wo\\nrd"
     assert len(lines) == at + 1 + 20 + 1
     assert lines[-1] == "  and 11 more"
-
-
-def test_uncounted_words_are_a_failure():
-    wrong = result(words=12_342)
-    assert not wrong.ok
-    assert "words               12,342 (678 different): 3 too few" in printed(wrong)
 
 
 def test_plain_lines_are_few(capsys):
@@ -136,14 +125,6 @@ def test_a_terminal_shows_steps_and_bars_and_where_it_stopped(monkeypatch, error
         assert shown in output
 
 
-class FakeTable:
-    def __init__(self, *chains):
-        self.chains = chains
-
-    def scan(self):
-        return iter(self.chains)
-
-
 class FakeQueue:
     """Delivers each event once, and raises once it is broken."""
 
@@ -176,8 +157,7 @@ def test_the_monitor_counts_opened_and_ended_chains_once():
     with ChainMonitor(table, "url", queue, 3, lambda *numbers: shown.append(numbers)) as monitor:
         assert monitor.wait(60, outstanding=2)
         assert monitor.incomplete() == ["c"]
-        assert monitor.progress == Progress(3, 1, 1)
-        assert shown[-1] == (monitor.progress, 3)
+        assert shown[-1] == (monitor.progress, 3) == (Progress(3, 1, 1), 3)
         assert monitor.events["b"] == event("b", "failed")
         assert not monitor.wait(0.01, outstanding=1)
         for chain in (Chain("a", status="acked", event_pending=True), Chain("d")):
@@ -186,6 +166,14 @@ def test_the_monitor_counts_opened_and_ended_chains_once():
         queue.broken = True
         with pytest.raises(ConnectionError, match="the queue is gone"):
             monitor.wait(60)
+
+
+class FakeTable:
+    def __init__(self, *chains):
+        self.chains = chains
+
+    def scan(self):
+        return iter(self.chains)
 
 
 @pytest.mark.parametrize(
@@ -251,8 +239,7 @@ def words_left(folder):
 
 
 @pytest.mark.parametrize(
-    ("number", "files"),
-    [(1, "c"), (2, "ad"), (3, "acd"), (5, "aacdd"), (10, "aaaaaacddd"), (11, "aaaaaacddd")],
+    ("number", "files"), [(1, "c"), (2, "ad"), (3, "acd"), (5, "aacdd"), (11, "aaaaaacddd")]
 )
 def test_lost_words_are_of_many_files_and_gone_from_the_disk(written, number, files):
     lost = lose_words(written, number)
@@ -263,12 +250,8 @@ def test_lost_words_are_of_many_files_and_gone_from_the_disk(written, number, fi
     assert len(set(lost)) == len(files)
     # Spark rejects a file that differs from its checksum.
     assert len(list((written / "words").glob(".*.crc"))) == (2 if number == 1 else 1)
-
-
-def test_nothing_is_lost_where_there_are_no_words(written):
-    for part in (written / "words").glob("part-*.parquet"):
-        part.unlink()
-    assert lose_words(written, 3) == []
+    if number == 11:
+        assert lose_words(written, 3) == []  # no word is left
 
 
 @pytest.mark.parametrize("lose", ["", "-1", "some", "1.5", "99999999"])

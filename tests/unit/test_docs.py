@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 
 import click
 import pytest
@@ -134,18 +133,6 @@ def test_the_runbook_of_dead_letters_names_every_command():
     assert len(re.findall("xorack ", lines)) >= 10
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["xorack shwo x", "xorack show", "xorack show x --jsno", "xorack dead-letters purge",
-     "xorack list --order size | head -1", "xorack extend x && echo"],
-)  # fmt: skip
-def test_a_command_that_does_not_exist_is_noticed(line):
-    ((found, complete),) = commands(f"    {line}\n")
-    with pytest.raises(click.UsageError):
-        parse(found, complete)
-    assert list(commands(f"See `{line}`.")) == [(line, False)]
-
-
 def test_the_page_of_the_protocol_shows_the_transitions_of_the_code():
     page = PAGE.read_text(encoding="utf-8")
     assert updated(page) == page
@@ -154,14 +141,3 @@ def test_the_page_of_the_protocol_shows_the_transitions_of_the_code():
 
 def test_no_transition_leaves_a_final_state():
     assert not [t for t in TRANSITIONS if Chain("t", status=t.source).final]
-
-
-def test_no_file_has_marks_of_a_merge_conflict():
-    found = subprocess.run(
-        ["git", "grep", "-lE", "^(<{7}|>{7}) "],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (found.stdout, found.returncode) == ("", 1)

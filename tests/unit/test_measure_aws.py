@@ -59,13 +59,6 @@ def test_a_subscription_gets_the_events_of_its_run_only(aws):
     assert leftovers.lines == []
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_a_subscription_is_removed_whatever_happens(aws, error):
-    with pytest.raises(error), subscribed(RUN, aws.bus_name, aws.client, Leftovers()):
-        raise error
-    assert present(aws) == ([], [])
-
-
 @pytest.mark.parametrize(("service", "name"), [("events", "put_rule"), ("sqs", "create_queue")])
 def test_an_interrupt_while_a_thing_is_made_removes_it(aws, monkeypatch, service, name):
     """The call takes effect, and its response does not arrive."""
@@ -149,11 +142,6 @@ def test_invalid_arguments_are_one_line_each(capsys, arguments, error):
     assert line.startswith("error: ")
     assert error in line
     assert line.endswith("(see: python -m measure --help)")
-
-
-def test_a_stack_that_does_not_exist_is_named(aws, capsys):
-    assert run(["--stack", "nowhere", "--yes"], measure) == 1
-    assert "there is no stack nowhere" in capsys.readouterr().err
 
 
 def test_nothing_starts_without_consent(aws, capsys, monkeypatch):

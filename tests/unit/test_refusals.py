@@ -41,19 +41,6 @@ def published(functions):
 
 
 @pytest.mark.thorough
-def test_ten_thousand_refused_callbacks_hold_up_no_event(functions):
-    """All are due before the innocent one, as in one shard of the index."""
-    for number in range(10_000):
-        ended(functions, f"t{number}", token=f"{BAD}{number}", event=False)
-    late(functions, "innocent", token="innocent")
-    for sweep, _ in functions.sweep_each_minute(12):
-        if sweep == 1:
-            assert published(functions) == ["innocent"]
-    assert "innocent" in functions.tasks.tasks
-    assert all(chain.refused_at for tag, chain in functions.table.chains.items() if tag[0] == "t")
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize(("count", "calls"), [(4_000, False), (500, True)])
 def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls):
     """A hundred events in each of 40 shards; the bus refuses entries, or the calls with them."""
@@ -90,14 +77,6 @@ def test_refused_tokens_hold_up_no_other_callback(functions, refused):
         functions.clock.now = began_at + 60
     waits = [(functions.tasks.tasks[tag] - at) // 60 for tag, at in began.items()]
     assert (median(waits), max(waits)) == (0, 0)
-
-
-def test_a_chain_whose_event_and_callback_are_refused_waits_longer_each_time(functions):
-    ended(functions, BAD, token=BAD)
-    for _ in functions.sweep_each_minute(120):
-        pass
-    # After waits of 1, 2, 4, 8 … minutes, each until the next sweep.
-    assert (functions.bus.calls, functions.tasks.calls) == (6, 6)
 
 
 def test_an_outage_of_step_functions_holds_up_no_event(functions):

@@ -10,12 +10,9 @@ def test_each_field_of_a_chain_is_in_exactly_one_list():
     types = {field.name: str(field.type).removesuffix(" | None") for field in fields(Chain)}
     del types["tag"]  # the partition key
     lists = {
-        "int": schema.NUMBERS,
-        "str": schema.STRINGS,
-        "Status": schema.STRINGS,
-        "bytes": schema.BINARIES,
-        "bool": schema.FLAGS,
-    }
+        "int": schema.NUMBERS, "str": schema.STRINGS, "Status": schema.STRINGS,
+        "bytes": schema.BINARIES, "bool": schema.FLAGS,
+    }  # fmt: skip
     for name, kind in types.items():
         assert name in lists[kind], name
     listed = [*schema.NUMBERS, *schema.STRINGS, *schema.BINARIES, *schema.FLAGS]

@@ -1,4 +1,4 @@
-"""What DynamoDB says of a table that no emulator can be brought to say."""
+"""What DynamoDB says of a table in which no chain would be safe."""
 
 import pytest
 
@@ -36,21 +36,45 @@ def test_a_table_in_use_is_fine(table, time_to_live):
     check_state("chains", HERE | table, time_to_live)
 
 
-def test_an_index_that_is_being_built_is_awaited():
-    def key(*names):
-        kinds = zip(names, ("HASH", "RANGE"), strict=False)
-        return [{"AttributeName": name, "KeyType": kind} for name, kind in kinds]
+def key(*names):
+    kinds = zip(names, ("HASH", "RANGE"), strict=False)
+    return [{"AttributeName": name, "KeyType": kind} for name, kind in kinds]
 
-    types = {"tag": "S", "due_shard": "N", "due_at": "N"}
-    index = {"IndexName": "due", "KeySchema": key("due_shard", "due_at")}
-    table = {
-        "KeySchema": key("tag"),
+
+def table(*keys, due=("due_shard", "due_at"), types="N", **index):
+    """A table as DynamoDB describes it, with another key or index."""
+    names = dict.fromkeys((*keys, *due), types) | {keys[0]: "S"}
+    index = {"IndexName": "due", "KeySchema": key(*due), **index}
+    return {
+        "KeySchema": key(*keys),
         "AttributeDefinitions": [
-            {"AttributeName": name, "AttributeType": kind} for name, kind in types.items()
+            {"AttributeName": name, "AttributeType": kind} for name, kind in names.items()
         ],
-        "GlobalSecondaryIndexes": [index | {"IndexStatus": "CREATING"}],
+        **({"GlobalSecondaryIndexes": [index]} if due else {}),
     }
-    line = "^index due of table chains: 'CREATING', expected ACTIVE or UPDATING$"
-    with pytest.raises(ArgumentError, match=line):
-        check_definition("chains", table, "tag")
-    check_definition("chains", {**table, "GlobalSecondaryIndexes": [index]}, "tag")
+
+
+KEYS = "due_shard (N), due_at (N)"
+NO_INDEX = f"indexes of table chains: 'none', expected due, with the key {KEYS}"
+
+
+@pytest.mark.parametrize(
+    ("described", "line"),
+    [
+        (table("id"), "key of table chains: 'id (S)', expected tag (S)"),
+        (table("tag", "at"), "key of table chains: 'tag (S), at (N)', expected tag (S)"),
+        (table("tag", due=()), NO_INDEX),
+        (table("tag", due=("due_at", "due_shard")),
+         f"key of index due of table chains: 'due_at (N), due_shard (N)', expected {KEYS}"),
+        (table("tag", types="S"),
+         f"key of index due of table chains: 'due_shard (S), due_at (S)', expected {KEYS}"),
+        # It is awaited.
+        (table("tag", IndexStatus="CREATING"),
+         "index due of table chains: 'CREATING', expected ACTIVE or UPDATING"),
+    ],
+)  # fmt: skip
+def test_a_table_that_cannot_hold_chains_is_named(described, line):
+    with pytest.raises(ArgumentError) as caught:
+        check_definition("chains", described, "tag")
+    assert str(caught.value) == line
+    check_definition("chains", table("tag"), "tag")

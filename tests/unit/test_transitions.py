@@ -52,13 +52,10 @@ def run(*batches, chain=None, start=NOW):
 
 PENDING = run([stamp("early", b"\x07")])[0]
 STATES = {
-    "absent": None,
-    "pending": PENDING,
-    "open": run([create()])[0],
-    "acked": run([create(), FINISH])[0],
-    "failed": run([create(), fail()])[0],
+    "absent": None, "pending": PENDING, "open": run([create()])[0],
+    "acked": run([create(), FINISH])[0], "failed": run([create(), fail()])[0],
     "never created": expire(PENDING, NOW + 4 * DAY),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-__all__ = ["failure_status", "main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with these arguments, by default the process's.

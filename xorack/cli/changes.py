@@ -19,8 +19,6 @@ from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
 from xorack.ops.run import Run
 from xorack.ops.text import plural, printable
 
-__all__ = ["extend", "fail"]
-
 Op = Literal["fail", "extend"]
 
 

@@ -9,7 +9,6 @@ import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
 
 import click
 
@@ -18,31 +17,25 @@ from xorack.cli import changes, dead_letters, failure_status, listing, screen
 from xorack.cli.diff import diff
 from xorack.cli.error_messages import EXPECTED
 from xorack.cli.error_messages import explain as error_text
-from xorack.cli.explain import explain
 from xorack.cli.local import local, local_environ, local_option
 from xorack.cli.options import (
     Duration,
     Target,
-    among_option,
     json_option,
-    root_option,
     text_option,
     with_run,
     with_table,
 )
+from xorack.cli.show import explain, show
 from xorack.cli.wait import run_wait, run_window
 from xorack.cli.watch import run_watch
 from xorack.cli.web import web
-from xorack.client.names import Candidate, names_of
+from xorack.cli.windows import windows
 from xorack.core.errors import ArgumentError
-from xorack.ops.among import candidates_in
 from xorack.ops.run import Run
 from xorack.ops.snapshot import MAX_CHAINS
-from xorack.ops.status import read_status
 from xorack.ops.text import printable
 from xorack.ops.watch import ChainWatcher
-
-__all__ = ["cli", "run"]
 
 _INTERRUPTED = 130
 _NOT_LOCAL = ("local", "demo", "diff")
@@ -146,36 +139,6 @@ def cli(context: click.Context, is_local: bool) -> None:
         context.exit(2)
 
 
-@cli.command(epilog="Example: xorack show order/18 --among lines-of-the-order.txt")
-@click.argument("tag")
-@among_option(help="Name the outstanding units: a file of names, one a line; - is stdin.")
-@root_option
-@json_option
-@with_table
-def show(
-    tag: str, among: TextIO | None, root: tuple[str, ...], as_json: bool, target: Target
-) -> None:
-    """Show the state, detail and outstanding units of a chain.
-
-    A unit's id is a hash, so its name is found only among candidates: the names that the steps gave
-    to their children. In the file, a line is a name. A JSON list is a path, the name at each level
-    below the root: ["page 2", "line 7"].
-    """
-    if root and among is None:
-        raise click.UsageError("--root goes with --among")
-    status = read_status(target.open()[0], tag)
-    names: dict[str, Candidate | None] = {
-        f"{unit:016x}": name for unit, name in status.partitions.items()
-    }
-    if among is not None:
-        names = names_of(status.outstanding, candidates_in(among), *(root or (tag,)))
-    if as_json:
-        found = {"outstanding_names": names} if among is not None else {}
-        screen.print_json({**status.to_json(), **found})
-    else:
-        screen.print_status(status, names)
-
-
 @cli.command(epilog="Example: xorack watch order/17 order/18 && echo all done")
 @with_run
 @click.option(
@@ -265,12 +228,14 @@ def wait(
 
 for _command in (
     listing.list_,
+    show,
     explain,
     changes.fail,
     changes.extend,
     dead_letters.dead_letters,
     dead_letters.redrive,
     web,
+    windows,
 ):
     cli.add_command(_command)
 

@@ -22,8 +22,6 @@ from xorack.ops.dead_letters import KINDS, DeadMessage, Kind
 from xorack.ops.redrive import Redrive, Survey
 from xorack.ops.text import plural, printable, span
 
-__all__ = ["print_groups", "print_messages", "run_delete", "run_redrive", "to_json"]
-
 _DAY_MS = 86_400_000
 _MAX_REASONS = 20
 """Reasons shown: a faulty sender may cause any number."""

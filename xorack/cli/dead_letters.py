@@ -19,8 +19,6 @@ from xorack.ops.redrive import MAX_READ, Redrive
 from xorack.ops.run import Run
 from xorack.ops.text import plural
 
-__all__ = ["dead_letters", "redrive"]
-
 _DAY_MS = 86_400_000
 _SHOWN = 20
 

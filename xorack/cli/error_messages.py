@@ -7,8 +7,6 @@ from botocore.parsers import ResponseParserError
 
 from xorack.core.errors import UnavailableError, XorAckError
 
-__all__ = ["EXPECTED", "explain"]
-
 EXPECTED = (XorAckError, aws.ClientError, aws.BotoCoreError, ResponseParserError)
 """The errors that `explain` describes; any other is a defect."""
 

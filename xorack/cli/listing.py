@@ -16,8 +16,6 @@ from xorack.ops.run import Run
 from xorack.ops.status import STATUSES
 from xorack.ops.text import printable
 
-__all__ = ["list_"]
-
 
 @click.command("list", epilog="Example: xorack list --status open --order deadline --limit 10")
 @click.option(

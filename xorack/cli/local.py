@@ -19,8 +19,6 @@ from xorack.local import background
 from xorack.local.background import Background
 from xorack.spark.java import spark_environ
 
-__all__ = ["local", "local_environ", "local_option"]
-
 _POLL_SECONDS = 0.5
 
 

@@ -18,22 +18,6 @@ from xorack.core.errors import ArgumentError, StateError, shown
 from xorack.ops.redrive import Redrive
 from xorack.ops.run import Run
 
-__all__ = [
-    "Duration",
-    "Number",
-    "Target",
-    "among_option",
-    "json_option",
-    "root_option",
-    "run_option",
-    "text_option",
-    "with_run",
-    "with_stack",
-    "with_table",
-    "with_tags",
-    "yes_option",
-]
-
 
 class Number(click.FloatRange):
     """A number of a range: click finds NaN in every range."""

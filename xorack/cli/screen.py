@@ -13,25 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from xorack.client.names import Candidate
 from xorack.core.chain import Chain
 from xorack.core.event import rfc3339
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import plural, printable, span
-
-__all__ = [
-    "COLOURS",
-    "ask",
-    "can_redraw",
-    "cells",
-    "console",
-    "print_json",
-    "print_properties",
-    "print_rows",
-    "print_status",
-    "say",
-    "unit_name",
-]
+from xorack.ops.text import printable, span
 
 COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
 """The colours of a chain's statuses."""
@@ -95,12 +80,17 @@ def cells(status: ChainStatus) -> dict[str, str]:
     }
 
 
-def print_status(status: ChainStatus, names: Mapping[str, Candidate | None]) -> None:
-    """Print the status of one chain, a line for each property; `names` are those of units."""
+def print_status(
+    status: ChainStatus, names: Mapping[int, str], letters: Iterable[str] = ()
+) -> None:
+    """Print the status of one chain, a line for each property.
+
+    `names` are those of units; `letters` describe its dead-lettered messages.
+    """
     out = console()
-    for name, value in _properties(status, names):
+    for name, value in _properties(status, names, letters):
         line = Text(f"{name:<12} ")
-        line.append(value, style=COLOURS.get(value, "") if name == "status" else "")
+        line.append(printable(value), style=COLOURS.get(value, "") if name == "status" else "")
         if name == "progress" and status.percent is not None and out.is_terminal:
             full = int(status.percent / 100 * 24)
             line.append("  " + "━" * full, style="green" if status.percent == 100 else "cyan")
@@ -112,79 +102,44 @@ def print_properties(properties: Iterable[tuple[str, str]]) -> None:
     """Print names and values, a line each; further lines of a value have no name."""
     out = console()
     for name, value in properties:
-        out.print(Text(f"{name:<12} {value}".rstrip()))
+        out.print(Text(f"{name:<12} {printable(value)}".rstrip()))
 
 
 def _properties(
-    status: ChainStatus, names: Mapping[str, Candidate | None]
+    status: ChainStatus, names: Mapping[int, str], letters: Iterable[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the names and values to print; further lines of a value have no name."""
     chain = status.chain
-    final = chain.final
-    properties = {
-        "tag": printable(chain.tag),
-        "status": chain.status,
-        "reason": printable(status.reason or ""),
-        "note": printable(status.note_text),
-        "": "its requests arrived before its create" if chain.status == "pending" else "",
-        "progress": cells(status)["DONE"],
-        "started": plural(chain.started, "unit"),
-        "finished": plural(chain.finished, "unit"),
-        "first seen": rfc3339(chain.first_seen_at) if chain.created_at is None else None,
-        "created": rfc3339(chain.created_at),
-        "took" if final else "age": None if status.age_ms is None else span(status.age_ms),
-        "last stamp": None if final else _ago(status, chain.last_stamp_at),
-        "ended": chain.ended_at and f"{rfc3339(chain.ended_at)}, {_ago(status, chain.ended_at)}",
-        "after that": f"{status.after_end}, the last {_ago(status, chain.last_late_at)}"
-        if status.after_end
-        else None,
-        "deadline": None if final else _deadline(status),
-        "idle timeout": span(chain.idle_timeout) if chain.idle_timeout and not final else None,
-    }
-    yield from ((name, value) for name, value in properties.items() if value)
+    yield "tag", chain.tag
+    yield "status", chain.status
+    for name, value, detail in status.facts():
+        yield name, ", ".join(filter(None, (value, detail)))
     if status.detail:
-        first, *others = json.dumps(status.detail, ensure_ascii=False, indent=2).split("\n")
-        yield from (("detail", first), *(("", printable(line)) for line in others))
+        lines = json.dumps(status.detail, ensure_ascii=False, indent=2).split("\n")
+        yield from _lines("detail", lines)
     if chain.status != "acked":
-        ids = [f"{unit:016x}" for unit in status.outstanding]
-        lines = [f"{id}  {unit_name(names[id])}" if names.get(id) is not None else id for id in ids]
-        lines += [status.outstanding_note] if status.outstanding_note else []
-        yield "outstanding", lines[0] if lines else "none"
-        yield from (("", line) for line in lines[1:])
-    if final:
+        ids = [f"{unit:016x}  {names.get(unit, '')}".rstrip() for unit in status.outstanding]
+        note = [status.outstanding_note] if status.outstanding_note else []
+        yield from _lines("outstanding", [*ids, *note] or ["none"])
+    if chain.final:
         yield "event", "pending" if chain.event_pending else "published"
         if callback := _callback(chain):
             yield "resume", callback
+    yield from _lines("dead letters", letters)
+
+
+def _lines(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return (("" if place else name, value) for place, value in enumerate(values))
 
 
 def _callback(chain: Chain) -> str:
     """Return what became of a finished chain's callback; empty if nobody waits."""
     if chain.resume_failed is not None:
-        return f"failed: {printable(chain.resume_failed)}"
+        return f"failed: {chain.resume_failed}"
     if chain.resumed_at is not None:
         return f"done, {rfc3339(chain.resumed_at)}"
     since = f", refused since {rfc3339(chain.refused_at)}" if chain.refused_at is not None else ""
     return f"pending{since}" if chain.resume_pending else ""
-
-
-def unit_name(candidate: Candidate | None) -> str:
-    """Return a unit's name as the line of a file of candidates."""
-    text = candidate if isinstance(candidate, str) else json.dumps(candidate, ensure_ascii=False)
-    return printable(text)
-
-
-def _ago(status: ChainStatus, time: int | None) -> str | None:
-    return None if time is None else f"{span(max(0, status.now - time))} ago"
-
-
-def _deadline(status: ChainStatus) -> str:
-    """Describe the deadline of an unfinished chain: the time, and how far away it is."""
-    if status.deadline is None:
-        return "none"
-    text, left = rfc3339(status.deadline), status.deadline - status.now
-    if left > 0:
-        return f"{text}, in {span(left)}"
-    return f"{text}, passed {_ago(status, status.deadline)}: the sweeper will end it"
 
 
 def print_rows(rows: Sequence[Mapping[str, str]], *, right: set[str], fold: set[str]) -> None:

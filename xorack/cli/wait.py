@@ -13,9 +13,7 @@ from xorack.core.errors import StateError, UnavailableError
 from xorack.ops.run import ChainCounts, Run
 from xorack.ops.text import plural, printable
 from xorack.ops.watch import ChainWatcher, WatchUpdate
-
-__all__ = ["exit_status", "poll_to_end", "print_summary", "run_wait", "run_window", "say_retrying"]
-__all__ += ["summary"]
+from xorack.ops.windows import StageWindow
 
 _TIMED_OUT = 3
 _PAUSE = 9
@@ -72,16 +70,15 @@ def run_window(
     if not (update.ended or update.snapshot.chains):
         screen.say(f"{printable(window)} is not open", error=True)
     for status in (*update.ended, *update.snapshot.chains):
-        lagging = sorted(status.partitions.get(unit, f"{unit:016x}") for unit in status.outstanding)
+        shown = StageWindow(status)
         if as_json:
-            screen.print_json({**status.to_json(), "lagging": lagging})
+            screen.print_json({**status.to_json(), "lagging": shown.lagging})
         else:
-            more = f", {status.outstanding_note}" if status.outstanding_note else ""
-            which = "whole" if status.chain.status == "acked" else f"{', '.join(lagging)}{more} lag"
+            which = "whole" if shown.state == "whole" else f"{shown.lag()} lag"
             screen.say(printable(f"{tags[0]}: {which}"))
             if status.note_text:
                 screen.say(printable(status.note_text), error=True)
-        if not status.chain.final and (status.note or {}).get("missing_count"):
+        if not status.chain.final and shown.missing_count:
             return 1
     return exit_status(update)
 

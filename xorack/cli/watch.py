@@ -22,8 +22,6 @@ from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural, printable
 from xorack.ops.watch import ChainWatcher, WatchUpdate
 
-__all__ = ["run_watch"]
-
 _OTHER_LINES = 4
 """Lines of the screen that are not chains."""
 _URGENCY_COLOURS = {"ok": "", "soon": "yellow", "late": "red"}

@@ -19,16 +19,15 @@ from xorack.cli import screen
 from xorack.cli.error_messages import explain
 from xorack.cli.local import local, local_environ
 from xorack.cli.options import Target, among_option, text_option, with_table
-from xorack.client.names import Candidate, names_of
+from xorack.client.names import Candidate
 from xorack.core.errors import NotRunningError
 from xorack.local import background
 from xorack.ops.among import candidates_in
+from xorack.ops.explain import names_in
 from xorack.ops.status import ChainStatus
 from xorack.web.page.pages import Names
 from xorack.web.page.server import WebServer
 from xorack.web.page.site import DeadLetters, Naming, Site
-
-__all__ = ["web"]
 
 _FEW = 10_000
 """Most candidates that are tried for each chain of a list: 50 chains take 2 s once."""
@@ -55,7 +54,7 @@ def _with_page(command: Callable[..., Any]) -> Callable[..., Any]:
     @among_option(help="Name outstanding units: a file of names, one a line, as for `xorack show`.")
     @functools.wraps(command)
     def wrapped(port: int, opens: bool | None, among: TextIO | None, **arguments: Any) -> Any:
-        candidates = list(candidates_in(among)) if among else []
+        candidates = list(candidates_in(among or ()))
         return command(page=functools.partial(_serve, port, opens, candidates), **arguments)
 
     return wrapped
@@ -178,8 +177,7 @@ def _names_among(candidates: Sequence[Candidate]) -> Names:
 
     @functools.lru_cache(maxsize=_CHAINS_KEPT)
     def find(tag: str, units: tuple[int, ...], tried: int) -> Mapping[int, str]:
-        found = names_of(units, candidates, tag)
-        return {int(i, 16): screen.unit_name(n) for i, n in found.items() if n is not None}
+        return names_in(units, candidates, tag)
 
     def names(status: ChainStatus) -> Mapping[int, str]:
         if not candidates or status.chain.status == "acked":

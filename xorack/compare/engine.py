@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from xorack.compare import texts
 from xorack.compare.columns import Limit, Matched, Side, balanced, limits, match
-from xorack.compare.forms import FLOATS, TIMES, canonical_forms, is_nested, shown
+from xorack.compare.forms import FLOATS, TIMES, canonical_forms, has_weak_hash, shown
 from xorack.compare.found import FileDifference, Found
 from xorack.compare.inputs import Input, ReadOptions, open_inputs
 from xorack.compare.messages import one_line, reading
@@ -40,7 +40,7 @@ class _Value(NamedTuple):
 
     names: tuple[str, str]
     forms: tuple[str, str]
-    is_nested: bool
+    has_weak_hash: bool = False
     limit: Limit | None = None
     is_date: bool = False
 
@@ -66,6 +66,11 @@ def diff_files(
     of_views, remarks = _make_views(con, inputs, pairs, options)
     types = [(of_views[0][a.name], of_views[1][b.name]) for a, b in pairs]
     compared = [_compared(pair, of, options) for pair, of in zip(pairs, types, strict=True)]
+    described = con.execute(f"SELECT {', '.join(v.forms[0] for v in compared)} FROM side0 LIMIT 0")
+    compared = [
+        one._replace(has_weak_hash=has_weak_hash(form[1]))
+        for one, form in zip(compared, described.description, strict=True)
+    ]
     count = len(matched.keys)
     given = limits(sides[0], matched.values, options.tolerance, _kind_of(pairs, types))
     values = [
@@ -141,7 +146,7 @@ def _compared(pair: Any, types: tuple[Any, Any], options: CompareOptions) -> _Va
                 if {"*", pair[0].name.lower()} & {name.lower() for name in names}:
                     value = f"{function}({value})"
         made.append(form(value))
-    return _Value((pair[0].name, pair[1].name), (made[0], made[1]), is_nested(types[0]))
+    return _Value((pair[0].name, pair[1].name), (made[0], made[1]))
 
 
 def _kind_of(pairs: Sequence[Any], types: Sequence[tuple[Any, Any]]) -> Callable[[Any], str]:
@@ -172,9 +177,17 @@ class Comparison:
         return self.con.execute(sql).fetchall()  # type: ignore[no-any-return]
 
     def hash(self, side: int, values: Sequence[_Value]) -> str:
-        """Return SQL of the hash of columns; DuckDB's own hash of a list is weak."""
-        forms = [f"to_json({v.forms[side]})" if v.is_nested else v.forms[side] for v in values]
-        return f"hash({', '.join(forms)})"
+        """Return SQL of the hash of columns of a side."""
+        return self.hash_of([v.forms[side] for v in values], values)
+
+    @staticmethod
+    def hash_of(forms: Sequence[str], values: Sequence[_Value]) -> str:
+        """Return SQL of the hash of forms of these columns."""
+        texts_of = [
+            f"to_json({form})" if v.has_weak_hash else form
+            for form, v in zip(forms, values, strict=True)
+        ]
+        return f"hash({', '.join(texts_of)})"
 
     def compare(
         self, matched: Matched, changed_types: dict[str, Any], remarks: list[str], limit: int

@@ -10,7 +10,10 @@ from typing import Any
 
 from xorack.core.errors import ColumnsError
 
-__all__ = ["FLOATS", "INTEGERS", "TIMES", "canonical_forms", "digits", "is_nested", "shown"]
+__all__ = [
+    "FLOATS", "INTEGERS", "TIMES", "canonical_forms", "digits", "has_weak_hash", "is_nested",
+    "shown",
+]  # fmt: skip
 
 Form = Callable[[str], str]
 Forms = tuple[Form, Form]
@@ -21,6 +24,7 @@ _WALLS = {"timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"}
 TIMES = {*_WALLS, "date", "timestamp with time zone"}
 _EXACT = {*TIMES, "boolean", "blob", "time", "uuid", "varchar"}
 _MAX_PRECISION = 38
+_MAX_64_BIT_PRECISION = 18
 
 
 def shown(type_: Any) -> str:
@@ -31,6 +35,12 @@ def shown(type_: Any) -> str:
 def is_nested(type_: Any) -> bool:
     """Return true for a list, struct or map."""
     return type_.id in ("list", "array", "struct", "map", "union")
+
+
+def has_weak_hash(type_: Any) -> bool:
+    """Return true if DuckDB hashes many values alike: of numbers of 128 bits, 0 and -1."""
+    is_wide = type_.id == "decimal" and dict(type_.children)["precision"] > _MAX_64_BIT_PRECISION
+    return is_wide or type_.id in ("hugeint", "uhugeint", "uuid") or is_nested(type_)
 
 
 def canonical_forms(name: str, left: Any, right: Any, depth: int = 0) -> Forms:

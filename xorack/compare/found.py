@@ -51,12 +51,9 @@ class FileDifference(DiffReport):
             return rows
         relation = "kept"
         if not self._found.is_kept:
-            keys = [f"keys.k{i}" for i in range(len(of.keys))]
-            hashed = [
-                f"to_json({k})" if v.is_nested else k for k, v in zip(keys, of.keys, strict=True)
-            ]
+            hashed = of.hash_of([f"keys.k{i}" for i in range(len(of.keys))], of.keys)
             of.con.execute(
-                f"CREATE OR REPLACE TEMP TABLE chosen AS SELECT hash({', '.join(hashed)}) AS h, "
+                f"CREATE OR REPLACE TEMP TABLE chosen AS SELECT {hashed} AS h, "
                 f"keys.k0 AS k0 FROM (SELECT unnest(keys) AS keys FROM found)"
             )
             condition = "WHERE {hash} IN (SELECT h FROM chosen)" + self._first_keys()

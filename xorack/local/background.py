@@ -27,8 +27,6 @@ from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import LOG, EmbeddedAWS, fetch
 from xorack.local.isolation import isolated
 
-__all__ = ["Background", "find", "start", "state_folder", "stop"]
-
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 Notify = Callable[[str], object]

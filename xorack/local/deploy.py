@@ -6,14 +6,14 @@ CloudFormation creates its resources.
 
 from __future__ import annotations
 
-import io
 import json
+import shutil
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
@@ -146,13 +146,9 @@ def _resolve(text: str) -> str:
     return text
 
 
-def _zip(directory: Path) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(directory.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                archive.write(path, path.relative_to(directory))
-    return packed.getvalue()
+def _zip(folder: Path) -> bytes:
+    with TemporaryDirectory() as target:
+        return Path(shutil.make_archive(f"{target}/asset", "zip", folder)).read_bytes()
 
 
 def _put_parameters(aws: EmbeddedAWS, parameters: Mapping[str, Any]) -> dict[str, str]:

@@ -9,8 +9,6 @@ from typing import Any
 from xorack.client.names import Candidate
 from xorack.core.errors import ArgumentError
 
-__all__ = ["candidates_in"]
-
 
 def candidates_in(lines: Iterable[str]) -> Iterator[Candidate]:
     """Yield the candidates of a file's lines, for `xorack.names_of`.

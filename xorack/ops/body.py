@@ -8,8 +8,6 @@ from typing import Any
 from xorack.core.errors import without_tokens
 from xorack.ops.text import printable
 
-__all__ = ["body_lines", "decode", "value_line"]
-
 _SHORT = {"stamp": 24, "resume": 0, "step_functions": 0, "lambda": 0}
 """Most characters of texts that no person reads: stamps, and tokens, which are secret besides."""
 _CHARACTERS = 1024

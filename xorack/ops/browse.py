@@ -19,8 +19,6 @@ from xorack.ops.explain import Cause, causes
 from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import ChainStatus
 
-__all__ = ["GROUPS", "ChainPage", "Query", "read_chains"]
-
 GROUPS = {"unfinished": ("open", "pending"), "failed": ("failed",), "acked": ("acked",)}
 """The statuses that a page can be limited to."""
 SHOWN = 50

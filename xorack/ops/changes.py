@@ -21,8 +21,6 @@ from xorack.core.transitions import Limits
 from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus
 
-__all__ = ["ChangeResult", "change_chain", "change_chains", "unfinished_tags"]
-
 _WORKERS = Workers(8)
 _TOGETHER = 80
 """Chains whose results appear together."""

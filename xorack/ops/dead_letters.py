@@ -25,16 +25,6 @@ from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
 from xorack.ops.body import decode
 
-__all__ = [
-    "KINDS",
-    "DeadMessage",
-    "Group",
-    "Kind",
-    "Selector",
-    "add_to_groups",
-    "corrected",
-]
-
 Kind = Literal["failed", "rejected", "malformed", "expired"]
 KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed", "expired")
 """The kinds of dead-lettered messages, the one most worth another attempt first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -19,8 +19,6 @@ from xorack.core.hashing import unit_id
 from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
-
-__all__ = ["ROOT", "Cause", "RunExplanation", "causes", "explain_run", "names_in"]
 
 ROOT = "the chain's own unit: its first step did not end"
 _MOST_CHAINS = 20_000
@@ -231,22 +229,21 @@ def _named(
     counts: Counter[str] = Counter()
     unnamed = 0
     for status in chains:
-        names = names_in(status, candidates)
-        counts.update({text for text in names.values() if text})
-        unnamed += sum(text is None for text in names.values())
+        names = names_in(status.outstanding, candidates, status.chain.tag)
+        counts.update({*names.values()})
+        unnamed += len(status.outstanding) - len(names)
     return counts, unnamed
 
 
-def names_in(
-    status: ChainStatus, candidates: Sequence[Candidate], *root: str
-) -> dict[str, str | None]:
-    """Return the names of a chain's outstanding units, by id; None for one without."""
-    tag = status.chain.tag
-    root = root or (tag,)
-    names = names_of(status.outstanding, candidates, *root)
-    texts = {
-        unit: name if name is None or isinstance(name, str) else json.dumps(name, default=str)
-        for unit, name in names.items()
+def names_in(units: Sequence[int], candidates: Iterable[Candidate], *root: str) -> dict[int, str]:
+    """Return the names of outstanding units, as far as they are found, as in a file of names.
+
+    `root` has the parts of the root's name: mostly the chain's tag.
+    """
+    names = {
+        int(unit, 16): name if isinstance(name, str) else json.dumps(name, ensure_ascii=False)
+        for unit, name in names_of(units, candidates, *root).items()
+        if name is not None
     }
-    own = f"{unit_id(*root):016x}"
-    return texts | ({own: ROOT} if own in texts else {})
+    own = unit_id(*root)
+    return {**names, own: ROOT} if own in names else names

@@ -14,8 +14,6 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import ArgumentError, NotAChainError
 from xorack.ops.status import STATUSES, ChainStatus
 
-__all__ = ["ORDERS", "ChainFilter", "Order", "Page", "list_chains"]
-
 Order = Literal["deadline", "age", "tag"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 

@@ -27,8 +27,6 @@ from xorack.core.message import MAX_BODY_BYTES
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.dead_letters import KINDS, DeadMessage, Group, Kind, Selector, add_to_groups
 
-__all__ = ["MAX_READ", "MoveResult", "Progress", "Redrive", "Survey"]
-
 _Item = TypeVar("_Item")
 Progress = Callable[[int, int], None]
 """A callback that gets the number of moved messages and the approximate total."""

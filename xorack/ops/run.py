@@ -16,8 +16,6 @@ from xorack.core.errors import ArgumentError, NotAChainError, StateError
 from xorack.core.request import validate_tag
 from xorack.ops.status import STATUSES
 
-__all__ = ["ChainCounts", "Run"]
-
 _FAILURES_KEPT = 10
 _ATTRIBUTES = (schema.STATUS, schema.FORMAT_NAME, "reason")
 """Attributes that a count reads. DynamoDB bills whole items, but sends less."""

@@ -15,8 +15,6 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import NotAChainError
 from xorack.ops.status import ChainStatus
 
-__all__ = ["MAX_CHAINS", "Snapshot", "read_snapshot"]
-
 MAX_CHAINS = 100
 """Most chains in a snapshot of the widget or of `xorack watch`."""
 _READS_PER_CHAIN = 4

@@ -15,12 +15,10 @@ from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
 from xorack.core.windows import partition_names
-from xorack.ops.text import plural
+from xorack.ops.text import plural, span
 
 if TYPE_CHECKING:
     from xorack.core.peeling import Outstanding
-
-__all__ = ["SOON_MS", "STATUSES", "ChainStatus", "read_status"]
 
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000
@@ -130,6 +128,38 @@ class ChainStatus:
         count = plural(left, "unit") if left > 0 else "some units"
         too_many = len(self.chain.stamp) in TRACED_LENGTHS and left > 1
         return f"{count}, " + ("too many to name" if too_many else "this stamp names none")
+
+    def facts(self) -> list[tuple[str, str, str]]:
+        """Return what people want to know: a name, a value, and its detail, perhaps empty."""
+        chain, final = self.chain, self.chain.final
+
+        def moment(time: int | None) -> tuple[str, str]:
+            if time is None:
+                return "", ""
+            away = span(abs(time - self.now))
+            return f"in {away}" if time > self.now else f"{away} ago", str(rfc3339(time))
+
+        deadline, at = moment(self.deadline)
+        if self.urgency == "late":
+            deadline = f"passed {deadline}: the sweeper will end it"
+        created = ("not yet: its producer died, or its message waits or is dead-lettered", "")
+        late, _ = moment(chain.last_late_at)
+        idle = span(chain.idle_timeout) if chain.idle_timeout and not final else ""
+        progress = "no counts" if self.percent is None else f"{self.percent:g} %"
+        facts = (
+            ("reason", self.reason or "", ""),
+            ("note", self.note_text, ""),
+            ("progress", progress, f"{chain.finished:,} of {plural(chain.started, 'unit')}"),
+            ("took" if final else "age", "" if self.age_ms is None else span(self.age_ms), ""),
+            ("created", *(created if chain.status == "pending" else moment(chain.created_at))),
+            ("first seen", *moment(chain.first_seen_at if chain.created_at is None else None)),
+            ("last stamp", *moment(chain.last_stamp_at)),
+            ("deadline", deadline or ("" if final else "none"), at),
+            ("idle timeout", idle, ""),
+            ("ended", *moment(chain.ended_at)),
+            ("after that", self.after_end, f"the last {late}"),
+        )
+        return [fact for fact in facts if fact[1]]
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `xorack show --json` prints."""

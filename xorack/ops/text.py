@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-__all__ = ["plural", "printable", "span"]
-
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 

@@ -15,8 +15,6 @@ from xorack.ops.run import ChainCounts, Run
 from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
 
-__all__ = ["ChainWatcher", "WatchUpdate"]
-
 _ENDED_KEPT = 10
 
 

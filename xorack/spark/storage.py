@@ -132,27 +132,36 @@ def read_texts(spark: SparkSession, pattern: str, *, constant: bool = False) -> 
                 return []
             raise
     path, system = _hadoop(spark, f"{pattern}/part-*")
+    while (lines := _listed(system, path, constant)) is None:
+        pass
+    return lines
+
+
+def _listed(system: Any, pattern: Any, constant: bool) -> list[str] | None:
+    """Read the lines of files; None if one is gone, as those that were read may be older then."""
     lines: list[str] = []
-    for status in system.globStatus(path) or ():
+    for status in system.globStatus(pattern) or ():
         name = f"{status.getPath()} {status.getLen()} {status.getModificationTime()}"
         text = _CONSTANT.get(name) if constant else None
         if text is None:
             text = _lines(system, status.getPath())
-            if constant and text:
+            if text is None:
+                return None
+            if constant:
                 _CONSTANT[name] = text
         lines += text
     return lines
 
 
-def _lines(system: Any, path: Any) -> list[str]:
-    """Read the lines of a file of Hadoop's; none if another process is replacing it."""
+def _lines(system: Any, path: Any) -> list[str] | None:
+    """Read the lines of a file of Hadoop's; None if another process is replacing it."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     try:
         stream = system.open(path)
     except Py4JJavaError as error:
         if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
-            return []
+            return None
         raise
     try:
         return bytes(stream.readAllBytes()).decode().splitlines()

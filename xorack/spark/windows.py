@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from xorack.core import windows as requests
-from xorack.core.errors import ArgumentError, OutputDiffersError, StateError
+from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.spark import windows_ledger as ledger
@@ -133,6 +133,7 @@ class Windows(Rows):
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
         spark, bounds = self.tracking.spark, ledger.UNKNOWN
+        batch = self.stream, self.batch_id
         if self.of is not None:
             bounds = self._window(self.of)[1:]
         elif checkpoint is not None:
@@ -145,12 +146,16 @@ class Windows(Rows):
         if proof.totals != totals:
             found = find(self, proof, totals.count, frame)
             error = output_differs(self, proof, totals.count, (rows, found))
-            self._send(self._lost(error, seen))
+            count = max(0, error.started - error.written)
+            some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
+            self._store.keep_loss(*batch)
+            self._send(self._notes(seen, f"lacks {count} rows: {some}. {error.why}", count))
             raise error
         check_unchanged(spark, proof)
-        batch, gaps = (self.stream, self.batch_id), self.gaps != "error"
-        passed, proved = ledger.prove(self._store, batch, seen, bounds, gaps=gaps)
-        sent = self._send(self._finishes(passed, proved))
+        passed, proved = ledger.prove(self._store, batch, seen, bounds, gaps=self.gaps != "error")
+        again = "lacked rows, and was repeated with all"
+        mended = self._notes(seen, again) if self._store.loses(*batch) else ()
+        sent = self._send([*mended, *self._finishes(passed, proved)])
         chains = len({window.name for window, _ in passed})
         return Report(proof.kind, chains, totals.count, 0, *sent, proof.stored)
 
@@ -217,17 +222,13 @@ class Windows(Rows):
         for window, key in passed:
             yield requests.finish(self.prefix + window.name, window.digest, key)
 
-    def _lost(self, error: OutputDiffersError, seen: Mapping[str, Range]) -> Iterator[Request]:
-        """Yield notes on the rows that an output lacks, for the windows that they may be of."""
-        count = max(0, error.started - error.written)
-        some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
-        text = f"batch {self.batch_id} of {self.stream} lacks {count} rows: {some}. {error.why}"
+    def _notes(
+        self, seen: Mapping[str, Range], what: str, count: int | None = None
+    ) -> Iterator[Request]:
+        """Yield notes on a batch, for the windows that its rows are of."""
         for window in self._store.windows():
-            begin, end = window.starts, window.ends
-            if any(
-                k in end and begin[k] < one.end and one.begin < end[k] for k, one in seen.items()
-            ):
-                yield self._note(window, text, count)
+            if any(ledger.overlaps(window, *pair) for pair in seen.items()):
+                yield self._note(window, f"batch {self.batch_id} of {self.stream} {what}", count)
 
     def _note(self, window: Window, text: str, count: int | None = None) -> Request:
         text = text.replace("\0", "").encode(errors="replace")[:1000].decode(errors="ignore")
@@ -248,17 +249,24 @@ class _Folder:
         return [Window(**line) for line in self._read("window=*", constant=True)]
 
     def keep_window(self, window: Window) -> None:
-        self._write(folder_part("window", window.name), window)
+        self._write(folder_part("window", window.name), window._asdict())
 
     def proofs(self) -> list[Proof]:
         return [Proof.of(line) for line in self._read("stream=*/slot=*")]
 
     def keep_proof(self, proof: Proof) -> None:
-        self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof)
+        self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof._asdict())
 
-    def _read(self, pattern: str, *, constant: bool = False) -> list[dict[str, Any]]:
+    def loses(self, stream: str, batch: int) -> bool:
+        """Tell whether the last batch of a stream that lacked rows is this one."""
+        return self._read(f"{folder_part('stream', stream)}/loss") == [batch]
+
+    def keep_loss(self, stream: str, batch: int) -> None:
+        self._write(f"{folder_part('stream', stream)}/loss", batch)
+
+    def _read(self, pattern: str, *, constant: bool = False) -> list[Any]:
         place = f"{self._folder.translate(GLOB)}/{pattern}"
         return [json.loads(text) for text in read_texts(self._spark, place, constant=constant)]
 
-    def _write(self, place: str, line: Window | Proof) -> None:
-        write_text(self._spark, f"{self._folder}/{place}", json.dumps(line._asdict()))
+    def _write(self, place: str, value: Any) -> None:
+        write_text(self._spark, f"{self._folder}/{place}", json.dumps(value))

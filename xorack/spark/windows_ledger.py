@@ -32,11 +32,8 @@ read: the source's own offsets (``since``, ``until``); and the order of batches,
 partition on from where it was. The latter counts only since the last batch that nobody proved,
 which leaves a hole. A partition's first rows begin at themselves.
 
-What is refused, before anything is kept: positions proved twice, as after a new checkpoint; more
-rows than positions; a batch behind the last one; ends that go back or cross another window's, as of
-a topic made anew; ends without a partition that is known; other ends of a window that is open. Two
-calls that open a window with other ends at once do not see each other: units depend on the ends,
-so such a chain is never acked.
+Two calls that open a window with other ends at once do not see each other: units depend on the
+ends, so such a chain is never acked.
 """
 
 from __future__ import annotations
@@ -49,8 +46,8 @@ from typing import Any, NamedTuple, Protocol
 
 from xorack.core.errors import ArgumentError, StateError
 
-__all__ = ["Proof", "Range", "Window", "WindowStatus", "open_window", "prove", "proved_of"]
-__all__ += ["UNKNOWN", "Passed", "Proved"]
+__all__ = ["Proof", "Range", "Window", "WindowStatus", "open_window", "overlaps", "prove"]
+__all__ += ["UNKNOWN", "Passed", "Proved", "proved_of"]
 
 _SEPARATE = 8
 """Ranges with gaps that a partition keeps apart, to tell which windows have them."""
@@ -136,10 +133,8 @@ class WindowStatus:
     def of(cls, window: Window, proved: Proved) -> WindowStatus:
         """Return the status by what is proved."""
         near = {
-            key: [
-                one for one in proved.get(key, ()) if one.begin < end > window.starts[key] < one.end
-            ]
-            for key, end in window.ends.items()
+            key: [one for one in proved.get(key, ()) if overlaps(window, key, one)]
+            for key in window.ends
         }
         far = {key: prefix(some, window.starts[key]) for key, some in near.items()}
         gaps = {key: sum(one.gaps for one in some) for key, some in near.items()}
@@ -155,6 +150,12 @@ class WindowStatus:
     def whole(self) -> bool:
         """Whether all partitions are covered."""
         return not self.lagging
+
+
+def overlaps(window: Window, key: str, one: Range) -> bool:
+    """Tell whether a range has positions of a window's partition."""
+    start, end = window.starts.get(key, 0), window.ends.get(key, 0)
+    return one.begin < end > start < one.end
 
 
 def prefix(ranges: Iterable[Range], start: int) -> int:
@@ -187,26 +188,28 @@ def _joined(key: str, ranges: Iterable[Range]) -> list[Range]:
     return joined
 
 
-def proved_of(proofs: Iterable[Proof]) -> Proved:
-    """Return what all streams proved, by partition."""
-    newest = {one.stream: one for one in sorted(proofs, key=lambda one: one.batch)}
+def _united(some: Iterable[Mapping[str, Iterable[Range]]]) -> Proved:
     found: Proved = {}
-    for proof in newest.values():
-        for key, ranges in proof.ranges.items():
-            found.setdefault(key, []).extend(ranges)
+    for ranges in some:
+        for key, more in ranges.items():
+            found.setdefault(key, []).extend(more)
     return {key: _joined(key, ranges) for key, ranges in found.items()}
 
 
-def _passed(windows: Iterable[Window], proved: Proved, own: dict[str, Range] | None) -> Passed:
-    """Return the covered partitions of windows; with ``own``, those that it has a part in."""
-    passed = []
-    for window in windows:
-        for key in sorted(window.ends if own is None else window.ends.keys() & own.keys()):
-            start, end = window.starts[key], window.ends[key]
-            touched = own is None or own[key].begin < end > start < own[key].end
-            if touched and prefix(proved.get(key, ()), start) >= end:
-                passed.append((window, key))
-    return passed
+def _batch(proof: Proof) -> int:
+    return proof.batch
+
+
+def proved_of(proofs: Iterable[Proof]) -> Proved:
+    """Return what all streams proved, by partition."""
+    newest = {one.stream: one.ranges for one in sorted(proofs, key=_batch)}
+    return _united(newest.values())
+
+
+def _passed(window: Window, keys: Iterable[str], proved: Proved) -> Passed:
+    """Return those of some partitions of a window that are covered."""
+    far = {key: prefix(proved.get(key, ()), window.starts[key]) for key in sorted(keys)}
+    return [(window, key) for key, position in far.items() if position >= window.ends[key]]
 
 
 def prove(
@@ -233,36 +236,36 @@ def prove(
         StateError: The batch contradicts what was proved before. Nothing was kept.
     """
     stream, number = batch
-    proofs = store.proofs()
-    mine = [one for one in proofs if one.stream == stream]
-    last = max(mine, key=lambda one: one.batch, default=Proof(stream, -1, 1, {}, {}, {}))
-    others = (one for one in mine if one.batch < number)
-    before = max(others, key=lambda one: one.batch, default=Proof(stream, -1, 1, {}, {}, {}))
+    proofs, none = store.proofs(), Proof(stream, -1, 1, {}, {}, {})
+    mine = [none, *sorted((one for one in proofs if one.stream == stream), key=_batch)]
+    last = mine[-1]
+    before = mine[-2] if last.batch == number else last
     # Where a stream is after a batch that nobody proved is not known.
     at = before.at if before.batch == number - 1 else {}
     own = _own(seen, bounds, at)
-    holed = next((key for key, one in own.items() if one.gaps), None)
-    if holed is not None and not gaps:
-        raise StateError(
-            f"{own[holed].gaps} of the positions {own[holed].begin} to {own[holed].end - 1} of "
-            f"{holed} have no row in this batch, and gaps='error' refuses that"
-        )
+    for key, one in own.items():
+        if one.gaps and not gaps:
+            raise StateError(
+                f"{one.gaps} of the positions {one.begin} to {one.end - 1} of {key} have no row in "
+                "this batch, and gaps='error' refuses that"
+            )
     if last.batch > number or (last.batch == number and last.own != own):
         raise StateError(
             f"stream {stream!r} has proved batch {last.batch}, and this is batch {number} with "
             "other rows: a checkpoint made anew needs another run_id"
         )
     if last.batch < number:
-        keys, ranges = sorted({*before.ranges, *own}), before.ranges
-        more = {key: [own[key]] if key in own else [] for key in keys}
-        ranges = {key: _joined(key, [*ranges.get(key, ()), *more[key]]) for key in keys}
+        ranges = _united([before.ranges, {key: [one] for key, one in own.items()}])
         at = {**at, **{key: one.end for key, one in own.items()}}
         proof = Proof(stream, number, 1 - before.slot, at, own, ranges)
         proved_of([*(one for one in proofs if one.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
-    proved = proved_of(store.proofs())
-    return _passed(store.windows(), proved, own), proved
+    proved, passed = proved_of(store.proofs()), Passed()
+    for window in store.windows():
+        touched = (key for key, one in own.items() if overlaps(window, key, one))
+        passed += _passed(window, touched, proved)
+    return passed, proved
 
 
 def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends], at: Ends) -> dict[str, Range]:
@@ -302,35 +305,31 @@ def open_window(
     if window is None:
         known = {key for one in windows for key in one.ends}
         known |= {key for one in store.proofs() for key in one.ranges}
-        if lacking := sorted(known - ends.keys()):
-            problem = (
-                f"no end of {', '.join(lacking[:5])}, a partition of this log: give its end, 0 if "
-                "the window has no row of it, the last one if the partition is gone"
-            )
-            raise ArgumentError("ends", problem=problem)
-        begins = {**dict.fromkeys(ends, 0), **_ends_before(windows, name, ends), **starts}
-        window = Window(name, {key: begins[key] for key in ends}, dict(ends))
-        for key, end in ends.items():
-            if not 0 <= begins[key] <= end:
-                problem = f"{key} ends at {end}, and starts at {begins[key]}"
-                raise ArgumentError("ends", problem=problem)
+        window = _new_window(windows, known, name, ends, starts)
         store.keep_window(window)
     elif window.ends != ends or not starts.items() <= window.starts.items():
-        key = min((window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items()))[
-            0
-        ]
+        key, _ = min(
+            (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
+        )
         raise StateError(
             f"window {name!r} is open with {key} at {window.starts.get(key)} to "
             f"{window.ends.get(key)}, and now {starts.get(key, '')} to {ends.get(key)} are given"
         )
     # Only now, as in `prove`.
     proved = proved_of(store.proofs())
-    return window, _passed([window], proved, None), proved
+    return window, _passed(window, window.ends, proved), proved
 
 
-def _ends_before(windows: Iterable[Window], name: str, ends: Ends) -> Ends:
-    """Return the ends of the last window that ends before these; no window may cross them."""
-    found: Ends = {}
+def _new_window(
+    windows: Iterable[Window], known: Iterable[str], name: str, ends: Ends, starts: Ends
+) -> Window:
+    if lacking := sorted(set(known) - ends.keys()):
+        problem = (
+            f"no end of {', '.join(lacking[:5])}, a partition of this log: give its end, 0 if "
+            "the window has no row of it, the last one if the partition is gone"
+        )
+        raise ArgumentError("ends", problem=problem)
+    last: Ends = {}
     for one in windows:
         behind = next((key for key, end in one.ends.items() if ends[key] < end), None)
         ahead = next((key for key, end in one.ends.items() if ends[key] > end), None)
@@ -340,6 +339,10 @@ def _ends_before(windows: Iterable[Window], name: str, ends: Ends) -> Ends:
                 "windows do not cross; a topic made anew needs another run_id"
             )
             raise ArgumentError("ends", problem=problem)
-        if not behind and sum(one.ends.values()) >= sum(found.values()):
-            found = one.ends
-    return found
+        if not behind and sum(one.ends.values()) >= sum(last.values()):
+            last = one.ends
+    begins = {key: starts.get(key, last.get(key, 0)) for key in ends}
+    for key, end in ends.items():
+        if not 0 <= begins[key] <= end:
+            raise ArgumentError("ends", problem=f"{key} ends at {end}, and starts at {begins[key]}")
+    return Window(name, begins, dict(ends))

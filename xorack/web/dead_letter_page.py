@@ -16,8 +16,6 @@ from xorack.ops.dead_letters import DeadMessage, Group, add_to_groups
 from xorack.ops.text import plural, span
 from xorack.web.widget import Theme, escaped, html_page, table
 
-__all__ = ["Actions", "Sample", "read_sample", "render_messages", "render_sample"]
-
 Actions = Callable[[Sequence[DeadMessage]], str]
 """Renders what can be done with some messages of one kind."""
 

@@ -15,24 +15,6 @@ from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import SOON_MS, ChainStatus
 from xorack.ops.text import plural, printable, span
 
-__all__ = [
-    "COLOURS",
-    "ChainView",
-    "Theme",
-    "badge",
-    "bar",
-    "chain_table",
-    "escaped",
-    "html_page",
-    "named_first",
-    "outstanding_units",
-    "remarks",
-    "render",
-    "render_error",
-    "style",
-    "table",
-]  # fmt: skip
-
 Theme = Literal["light", "dark"]
 
 _TAG_CHARACTERS = 120

@@ -12,12 +12,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from xorack.core.errors import NotAChainError
-from xorack.core.event import event_detail, rfc3339
+from xorack.core.event import event_detail
 from xorack.ops.body import body_lines
 from xorack.ops.browse import GROUPS, ChainPage, Query
 from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import plural, span
+from xorack.ops.text import plural
 from xorack.web.dead_letter_page import Sample, render_messages
 from xorack.web.widget import (
     COLOURS,
@@ -32,20 +32,10 @@ from xorack.web.widget import (
     table,
 )
 
-__all__ = [
-    "Frame",
-    "Names",
-    "chain_page",
-    "chains_page",
-    "error_page",
-    "letters_page",
-    "stylesheet",
-]
-
 Names = Callable[[ChainStatus], Mapping[int, str]]
 """Returns the names of a chain's outstanding units, by id, as far as they are known."""
 _UNITS_SHOWN = 200
-_TITLES = {"./": "Chains", "dead-letters": "Dead letters"}
+_TITLES = {"./": "Chains", "windows": "Windows", "dead-letters": "Dead letters"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +58,7 @@ class Frame:
         count = "" if self.letters is None else f' <span class="count">{self.letters:,}</span>'
         links = "".join(
             f'<a href="{address}"{_current(address == current)}>{name}'
-            f"{count if address != './' else ''}</a>"
+            f"{count if address == 'dead-letters' else ''}</a>"
             for address, name in _TITLES.items()
         )
         attributes = "".join(f' data-{name}="{escaped(str(v))}"' for name, v in data.items())
@@ -258,36 +248,14 @@ def _changes(status: ChainStatus, token: str) -> str:
 
 
 def _facts(status: ChainStatus) -> str:
-    chain = status.chain
-
-    def moment(time: int | None) -> str:
-        if time is None:
-            return ""
-        return f'{_distance(time - status.now)}<small class="faint">{rfc3339(time)}</small>'
-
-    counts = f'<small class="faint">{chain.finished:,} of {chain.started:,} units</small>'
-    progress = "no counts" if status.percent is None else f"{status.percent:g} %{counts}"
-    idle = chain.idle_timeout if not chain.final else None
-    facts = {
-        "Progress": progress,
-        "Note": escaped(status.note_text),
-        "Took" if chain.final else "Age": None if status.age_ms is None else span(status.age_ms),
-        "Created": moment(chain.created_at) or "not yet",
-        "Last stamp": moment(chain.last_stamp_at),
-        "Deadline": moment(status.deadline) or ("" if chain.final else "none"),
-        "Idle timeout": span(idle) if idle else "",
-        "Ended": moment(chain.ended_at),
-        "After that": status.after_end and status.after_end + moment(chain.last_late_at),
-    }
     rows = "".join(
-        f"<div><dt>{n}</dt><dd>{value}</dd></div>" for n, value in facts.items() if value
+        f"<div><dt>{name.capitalize()}</dt><dd>{escaped(value)}"
+        + (f'<small class="faint">{escaped(detail)}</small>' if detail else "")
+        + "</dd></div>"
+        for name, value, detail in status.facts()
+        if name != "reason"  # the badge has it
     )
     return f'<dl class="facts">{rows}</dl>'
-
-
-def _distance(milliseconds: int) -> str:
-    text = span(abs(milliseconds))
-    return f"in {text}" if milliseconds > 0 else f"{text} ago"
 
 
 def _units(status: ChainStatus, names: Mapping[int, str]) -> str:

@@ -23,8 +23,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.web.page.site import Response, Site
 
-__all__ = ["WebServer"]
-
 _LOG = logging.getLogger("xorack")
 _HOST = "127.0.0.1"
 _MAX_BODY = 64 * 1024

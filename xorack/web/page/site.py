@@ -11,26 +11,29 @@ from typing import NamedTuple
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.scan import scan_part
 from xorack.client.names import Candidate
 from xorack.core.errors import ArgumentError, NotAChainError, TagNotFound
 from xorack.core.ports import Publisher
 from xorack.core.request import Request
 from xorack.ops.among import candidates_in
-from xorack.ops.browse import GROUPS, Query, read_chains
+from xorack.ops.browse import GROUPS, SEARCHED, Query, read_chains
 from xorack.ops.changes import change_chain
 from xorack.ops.dead_letters import Kind, Selector
 from xorack.ops.redrive import MAX_READ, Redrive
 from xorack.ops.status import ChainStatus, read_status
 from xorack.ops.text import plural
+from xorack.ops.windows import stage_table
 from xorack.web.dead_letter_page import Sample
 from xorack.web.page import pages
-
-__all__ = ["DeadLetters", "Naming", "Response", "Site"]
+from xorack.web.page.windows import windows_page
 
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
 """The kinds that can be sent back, if an operator names the messages."""
 MESSAGES = 100
 """Most messages of a page."""
+WINDOWS = 100
+"""Most windows of a page."""
 _TYPES = {
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
@@ -167,6 +170,8 @@ class Site:
             return self._chains(fields)
         if path == "chain":
             return self._chain(fields.get("tag", ""))
+        if path == "windows":
+            return self._windows(fields.get("prefix", ""))
         if path == "dead-letters":
             return self._dead_letters(known)
         return self.problem(404, "Not found", "There is no such page.")
@@ -211,6 +216,14 @@ class Site:
         page = read_chains(self._store, query)
         names = self._naming.names if self._naming.in_lists else _no_names
         return Response(200, pages.chains_page(self._frame(), page, names))
+
+    def _windows(self, prefix: str) -> Response:
+        invalid: list[NotAChainError] = []
+        part = scan_part(self._store.table, SEARCHED, invalid.append, prefix=prefix)
+        now = milliseconds()
+        table = stage_table((ChainStatus(chain, now) for chain in part.chains), limit=WINDOWS)
+        searched = part.read if part.after else None
+        return Response(200, windows_page(self._frame(), table, prefix, searched))
 
     def _chain(self, tag: str, notice: str = "") -> Response:
         status = read_status(self._store, tag)

@@ -1,0 +1,116 @@
+"""The commands `xorack show` and `xorack explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TextIO
+
+import click
+
+from xorack.cli import screen
+from xorack.cli.options import (
+    Target,
+    among_option,
+    json_option,
+    root_option,
+    run_option,
+    with_table,
+)
+from xorack.client.names import Candidate
+from xorack.ops.among import candidates_in
+from xorack.ops.dead_letters import Selector
+from xorack.ops.explain import explain_run, names_in
+from xorack.ops.run import Run
+from xorack.ops.status import ChainStatus, read_status
+
+_LETTERS = 1_000
+
+
+@click.command(epilog="Example: xorack show order/18 --among lines-of-the-order.txt")
+@click.argument("tag")
+@among_option(help="Name the outstanding units: a file of names, one a line; - is stdin.")
+@root_option
+@json_option
+@with_table
+def show(
+    tag: str, among: TextIO | None, root: tuple[str, ...], as_json: bool, target: Target
+) -> None:
+    """Show the state, detail and outstanding units of a chain.
+
+    A unit's id is a hash, so its name is found only among candidates: the names that the steps gave
+    to their children. In the file, a line is a name. A JSON list is a path, the name at each level
+    below the root: ["page 2", "line 7"].
+    """
+    if root and among is None:
+        raise click.UsageError("--root goes with --among")
+    _print(read_status(target.open()[0], tag), candidates_in(among or ()), root, as_json)
+
+
+@click.command(
+    short_help="Say why a chain failed, or the chains of a run.",
+    epilog="Example: xorack explain --run 2026-01-31 --among steps.txt",
+)
+@click.argument("tag", required=False)
+@run_option(help="Explain the failed chains of this run, instead of one chain.")
+@among_option(help="Name the outstanding units: a file of names, as for `xorack show`; - is stdin.")
+@root_option
+@json_option
+@with_table
+def explain(
+    tag: str | None,
+    run: Run | None,
+    among: TextIO | None,
+    root: tuple[str, ...],
+    as_json: bool,
+    target: Target,
+) -> int:
+    """Say why a chain failed, or what the failed chains of a run have in common.
+
+    Of a chain: what `xorack show` has, and its dead-lettered messages, if the stack is known. Of a
+    run: reasons, notes, names of outstanding
+    units, and what tells the failed chains from the others: parts of the tag, detail, size, time.
+    If none has failed, it explains the unfinished ones.
+
+    Exit status: 1 if the run has no chain.
+    """
+    if (tag is None) == (run is None):
+        raise click.UsageError("Missing TAG or --run" if run is None else "TAG excludes --run")
+    if root and (among is None or run):
+        raise click.UsageError("--root goes with TAG and --among")
+    store, _ = target.open()
+    candidates = list(candidates_in(among or ()))
+    if run:
+        found = explain_run(store, run, candidates)
+        if as_json:
+            screen.print_json(found.to_json())
+        else:
+            screen.print_properties(found.properties())
+        return int(not found.chains)
+    _print(read_status(store, str(tag)), candidates, root, as_json, _letters(target, str(tag)))
+    return 0
+
+
+def _print(
+    status: ChainStatus,
+    candidates: Iterable[Candidate],
+    root: tuple[str, ...],
+    as_json: bool,
+    letters: list[str] | None = None,
+) -> None:
+    """Print a chain, with the names of its outstanding units and its dead letters."""
+    tag, units = status.chain.tag, status.outstanding
+    names = {**status.partitions, **names_in(units, candidates, *(root or (tag,)))}
+    if as_json:
+        named = {"outstanding_names": {f"{unit:016x}": names.get(unit) for unit in units}}
+        more = {} if letters is None else {"dead_letters": letters}
+        screen.print_json({**status.to_json(), **named, **more})
+    else:
+        screen.print_status(status, names, letters or ())
+
+
+def _letters(target: Target, tag: str) -> list[str]:
+    """Describe the chain's dead-lettered messages; none if only the table is known."""
+    if target.table is not None:
+        return []
+    survey = target.dead_letters().survey(Selector(tag=tag), limit=_LETTERS)
+    return [f"{group.count:,} {group.kind}: {group.reason}" for group in survey.groups]

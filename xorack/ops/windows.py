@@ -1,0 +1,129 @@
+"""Windows over logs: how far each is, and a table of them by stage. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from xorack.core.chain import TIMED_OUT
+from xorack.ops.status import ChainStatus
+from xorack.ops.text import plural
+
+State = Literal["whole", "open", "late", "missing", "failed"]
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class StageWindow:
+    """A window of a stage: the chain that `xorack.spark` creates for a window of a log."""
+
+    status: ChainStatus
+
+    @property
+    def place(self) -> tuple[str, str, str] | None:
+        """Its run, log and name, such as ``shop``, ``orders``, ``2026-09-14T14``; None: no window.
+
+        The detail may be of any sender: it counts if the tag has the same names.
+        """
+        detail = self.status.detail or {}
+        log, name = detail.get("log"), detail.get("window")
+        run, _, rest = self.status.chain.tag.partition("/")
+        return (
+            (run, str(log), str(name)) if rest == f"{log}/{name}" and "ranges" in detail else None
+        )
+
+    @property
+    def state(self) -> State:
+        """Whether it is whole; else whether rows are missing, or its deadline has passed."""
+        chain = self.status.chain
+        if chain.status == "acked":
+            return "whole"
+        if self.missing_count:
+            return "missing"
+        if self.status.urgency == "late" or self.status.reason == TIMED_OUT:
+            return "late"
+        return "failed" if chain.status == "failed" else "open"
+
+    @property
+    def missing_count(self) -> int:
+        """How many rows a batch lacks, by the last note."""
+        return (self.status.note or {}).get("missing_count") or 0
+
+    @cached_property
+    def lagging(self) -> list[str]:
+        """The partitions that have not passed its end, or their ids if their names are unknown."""
+        names = self.status.partitions
+        return sorted(names.get(unit, f"{unit:016x}") for unit in self.status.outstanding)
+
+    def lag(self, most: int | None = None) -> str:
+        """Name the partitions that lag, perhaps only the first ones."""
+        named, rest = self.lagging[:most], len(self.lagging[most:]) if most else 0
+        parts = [", ".join(named), f"{rest} more" if rest else "", self.status.outstanding_note]
+        return ", ".join(filter(None, parts))
+
+    @property
+    def why(self) -> str:
+        """Why it is not whole, such as ``3 rows, orders/1 lags``."""
+        if self.state == "failed":
+            return str(self.status.reason)
+        rows = plural(self.missing_count, "row") if self.missing_count else ""
+        lag = self.lag(_NAMED)
+        verb = "lags" if len(self.lagging) == 1 else "lag"
+        return ", ".join(filter(None, (rows, lag and f"{lag} {verb}")))
+
+    @property
+    def text(self) -> str:
+        """Its state in a few words, such as ``open 66.6 %, orders/1 lags``."""
+        if self.state == "whole":
+            return "whole"
+        share = "" if self.status.percent is None else f" {self.status.percent:g} %"
+        return ", ".join(filter(None, (f"{self.state}{share}", self.why)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that `xorack windows --json` prints of it."""
+        facts = {"tag": self.status.chain.tag, "state": self.state, "percent": self.status.percent}
+        return {**facts, "lagging": self.lagging, "missing_count": self.missing_count}
+
+
+class StageTable(NamedTuple):
+    """Windows by stage.
+
+    Attributes:
+        logs: The stages.
+        rows: The run, the window's name, and its state in each stage; None where it is not open.
+    """
+
+    logs: tuple[str, ...]
+    rows: list[tuple[str, str, list[StageWindow | None]]]
+
+    @property
+    def heads(self) -> list[str]:
+        """The names of the rows: with their run, if there are several."""
+        several = len({run for run, _, _ in self.rows}) > 1
+        return [f"{run}/{name}" if several else name for run, name, _ in self.rows]
+
+
+def stage_table(
+    statuses: Iterable[ChainStatus], logs: Sequence[str] = (), limit: int | None = None
+) -> StageTable:
+    """Return the windows among chains, the last names first.
+
+    Args:
+        statuses: Chains, of windows and others.
+        logs: The stages, in their order; by default all, the one that was first opened first.
+        limit: Most windows.
+    """
+    found: dict[tuple[str, str], dict[str, StageWindow]] = {}
+    first: dict[str, int] = {}
+    for window in map(StageWindow, statuses):
+        if (place := window.place) is not None and (not logs or place[1] in logs):
+            run, log, name = place
+            found.setdefault((name, run), {})[log] = window
+            begin = window.status.begin or 0
+            first[log] = min(begin, first.get(log, begin))
+    stages = tuple(logs) or tuple(sorted(first, key=lambda log: (first[log], log)))
+    rows = sorted(found, reverse=True)[:limit]
+    cells = [(run, name, [found[name, run].get(log) for log in stages]) for name, run in rows]
+    return StageTable(stages, cells)
