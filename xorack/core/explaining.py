@@ -29,7 +29,8 @@ _GAIN = 1.1
 """How much more two conditions must tell than one."""
 
 Row = Mapping[str, Any]
-Test = Callable[[Row], bool]
+Term = tuple[str, Any, Any]
+"""A column, and the least and greatest value that meets a condition; None and None for a null."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,18 @@ class Finding:
         missing: Share of the missing rows that meet it, 0 to 1.
         all: Share of all rows that meet it.
         lift: The first share by the second.
-        columns: The columns that it is about.
+        terms: What a row must meet, all of it.
     """
 
     what: str
     missing: float
     all: float
     lift: float
-    columns: tuple[str, ...]
-    test: Test = field(repr=False, compare=False)
+    terms: tuple[Term, ...] = field(repr=False)
+
+    def meets(self, row: Row) -> bool:
+        """Tell whether a row meets the condition."""
+        return all(_test(low, high)(row.get(name)) for name, low, high in self.terms)
 
     @property
     def nats(self) -> float:
@@ -105,42 +109,38 @@ def explain(
     ]
     sizes = len(missing), len(rows), count / max(total, count)
     singles = [
-        _finding((name,), what, _of(name, test), [_count(own, test), _count(other, test)], sizes)
+        _finding(((name, *ends),), what, [_count(some, *ends) for some in (own, other)], sizes)
         for name, own, other in counted
-        for what, test in _conditions(name, own, other)
+        for what, *ends in _conditions(name, own, other)
     ]
     limit = math.log((1 + len(singles) ** 2) / _CHANCE) / max(len(missing) - 1, 0.5)
     ranked = _ranked(finding for finding in singles if finding.nats > limit)
     pairs = (
         _both(one, other, missing, rows, sizes)
         for one, other in combinations(ranked[:_MOST_PAIRED], 2)
-        if one.columns != other.columns
+        if one.terms[0][0] != other.terms[0][0]
     )
     best = ranked[0].nats if ranked else 0.0
     better = [pair for pair in pairs if pair.nats > max(limit, best * _GAIN)]
     findings = tuple(_ranked([*ranked, *better])[:_MOST_VALUES])
-    return Explanation(_sentence(findings, len(missing), count, total, word), findings)
+    return Explanation(sentence_of(findings, len(missing), count, total, word), findings)
 
 
 def _ranked(findings: Iterable[Finding]) -> list[Finding]:
     """Sort findings by how much they tell; of equals, a single value comes before a range."""
     return sorted(
-        findings, key=lambda one: (-round(one.nats, 9), len(one.columns), " = " not in one.what)
+        findings, key=lambda one: (-round(one.nats, 9), len(one.terms), " = " not in one.what)
     )
 
 
 def _finding(
-    columns: tuple[str, ...],
-    what: str,
-    test: Test,
-    times: Sequence[int],
-    sizes: tuple[int, int, float],
+    terms: tuple[Term, ...], what: str, times: Sequence[int], sizes: tuple[int, int, float]
 ) -> Finding:
     looked, sampled, least = sizes
     share = times[0] / looked
     # A sample may have none of these rows, though they are among all.
     of_all = min(max(times[1] / sampled, share * least, 0.5 / sampled), 1.0)
-    return Finding(what, share, of_all, share / of_all, columns, test)
+    return Finding(what, share, of_all, share / of_all, terms)
 
 
 def _both(
@@ -150,33 +150,30 @@ def _both(
     rows: Sequence[Row],
     sizes: tuple[int, int, float],
 ) -> Finding:
-    def test(row: Row) -> bool:
-        return one.test(row) and other.test(row)
-
-    times = [sum(map(test, some)) for some in (missing, rows)]
-    columns = (*one.columns, *other.columns)
-    return _finding(columns, f"{one.what} and {other.what}", test, times, sizes)
+    times = [sum(one.meets(row) and other.meets(row) for row in some) for some in (missing, rows)]
+    return _finding(one.terms + other.terms, f"{one.what} and {other.what}", times, sizes)
 
 
-def _of(name: str, test: Callable[[Any], bool]) -> Test:
-    return lambda row: test(row.get(name))
+def _test(low: Any, high: Any) -> Callable[[Any], bool]:
+    """Return the test of a value that a term stands for."""
+    if low is high:
+        return partial(eq, low)
+    return lambda value: value is not None and bool(low <= value <= high)
 
 
-def _count(values: Counter[Any], test: Callable[[Any], bool]) -> int:
-    """Count the rows whose value passes a test."""
+def _count(values: Counter[Any], low: Any, high: Any) -> int:
+    """Count the rows whose value meets a term."""
+    test = _test(low, high)
     return sum(times for value, times in values.items() if test(value))
 
 
 def _conditions(
     name: str, own: Counter[Any], other: Counter[Any]
-) -> Iterator[tuple[str, Callable[[Any], bool]]]:
-    """Yield conditions on the values of a column that missing rows meet."""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield conditions on the values of a column that missing rows meet, in words and as a term."""
     for value, times in own.most_common(_MOST_VALUES):
         if times > 1:
-            yield (
-                f"{name} is null" if value is None else f"{name} = {_text(value)}",
-                partial(eq, value),
-            )
+            yield f"{name} is null" if value is None else f"{name} = {_text(value)}", value, value
     known = [value for value in own if value is not None]
     if len(known) < 2 or not isinstance(known[0], (int, float, Decimal, date)):
         return
@@ -186,7 +183,7 @@ def _conditions(
     if not first or not last:
         what = f"from {_text(low)} to {_text(high)}"
         what = f"<= {_text(high)}" if first else f">= {_text(low)}" if last else what
-        yield f"{name} {what}", lambda value: value is not None and low <= value <= high
+        yield f"{name} {what}", low, high
 
 
 def _text(value: Any) -> str:
@@ -197,7 +194,10 @@ def _text(value: Any) -> str:
     return repr(value[:_MOST_CHARACTERS]) + ("..." if len(value) > _MOST_CHARACTERS else "")
 
 
-def _sentence(findings: Sequence[Finding], looked: int, count: int, total: int, word: str) -> str:
+def sentence_of(
+    findings: Sequence[Finding], looked: int, count: int, total: int, word: str = "missing row"
+) -> str:
+    """Say in words what the best finding is; see `explain`."""
     state, _, noun = word.partition(" ")
     rows = f"{looked:,} {word}{'' if looked == 1 else 's'}"
     if looked < count:

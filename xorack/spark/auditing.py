@@ -10,19 +10,17 @@ from pyspark.sql import functions as F
 
 from xorack.spark.evidence import as_list, open_output, per_chain, total
 from xorack.spark.finishing import line_of
+from xorack.spark.folding import SUMS
 from xorack.spark.grouping import compare_chains
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing import MissingRows, resolve
 from xorack.spark.record import summary_in
-from xorack.spark.units import has_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
     from xorack.spark.run import Rows
-
-__all__ = ["Audit", "audit"]
 
 _VERDICTS = {
     "agree": "agree",
@@ -102,21 +100,18 @@ def audit(rows: Rows, table: Output | Sequence[Output]) -> Audit:
     outputs = [open_output(rows.tracking.spark, one, "table") for one in given]
     line = line_of(rows)
     summary = summary_in(line)
-    if not all(has_columns(frame, rows.chain) for frame in outputs):
+    held = per_chain(rows, outputs)
+    if not held:
         totals = total(rows, outputs)
         verdict = "agree" if totals == summary.totals else "undecided"
         chains = {verdict: summary.chains} if summary.chains else {}
         return Audit(rows.name, summary.count, totals.count, chains, None, rows, outputs)
-    held = per_chain(rows, outputs)
-    assert held is not None
-    compared = compare_chains(rows.record.chains(line), held).drop("lost_xor", "lost_sum")
+    compared = compare_chains(rows.record.chains(line).select("tag", *SUMS), held)
+    sums = (F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units"))
     with plain_errors():
-        counts = (
-            compared.groupBy("verdict")
-            .agg(F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units"))
-            .collect()
-        )
+        counts = compared.groupBy("verdict").agg(*sums).collect()
     chains = {row["verdict"]: row["chains"] for row in counts}
     found = sum(row["units"] for row in counts)
     differing = compared.where("verdict <> 'agree'")
+    differing = differing.selectExpr("tag", "verdict", "n AS started", "found")
     return Audit(rows.name, summary.count, found, chains, differing, rows, outputs)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing import MissingRows, resolve
+from xorack.spark.record import Record, summary_in
 from xorack.spark.starting import request_id
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from xorack.spark.evidence import Output, Proof
     from xorack.spark.run import Rows
-
-__all__ = ["find", "named_units", "notes", "output_differs", "with_ids"]
 
 _NAMED = 100
 """Rows that an error names, and ids that a note may have."""
@@ -67,13 +66,15 @@ def output_differs(
     try:
         missing, why = found.looked.rows, found.explain().sentence
         report = [*filter(None, [*_causes(rows, proof, found), why]), str(found)]
-        report += _examples(rows, missing, "missing")
-        report += _examples(rows, found.looked.doubled, "doubled")
+        for some, word in ((missing, "missing"), (found.looked.doubled, "doubled")):
+            if some:
+                named = ", ".join(str(_values(rows, row)) for row in some[:_NAMED])
+                report.append(f"{word}, by ({', '.join(rows.unit)}): {named}")
     except Exception as problem:  # noqa: BLE001 - that it differs is known, and is told
         return OutputDiffersError(*first, _unknown(problem))
     if rows.batch_id is None:
-        report.append(f"as a frame: {rows.name}.audit({_text(proof.given, 'written')})"
-                      f".missing_rows({_text(given, 'rows')})")  # fmt: skip
+        output, input_ = _text(proof.given, "written"), _text(given, "rows")
+        report.append(f"as a frame: {rows.name}.audit({output}).missing_rows({input_})")
     error = OutputDiffersError(*first, report)
     error.missing = [_values(rows, row) for row in missing[:_NAMED]]
     error.why, error.found = why, found
@@ -86,22 +87,18 @@ def _unknown(problem: Exception) -> list[str]:
 
 def _causes(rows: Rows, proof: Proof, found: MissingRows) -> Iterable[str]:
     """Say whose units an output may have that are as many as those that were started."""
-    if rows.batch_id is None and proof.totals.count and not (found.missing or found.surplus):
-        run = rows.run_with(proof.totals)
-        if run is not None:
-            yield f"they are those of the run {run!r}: the output is of that run"
-        else:
-            types = ", ".join(f"{name} {type_}" for name, type_ in rows.started_types())
-            yield (
-                "with_unit saw a unit column of another type or value than start, or another name "
-                f"or run: at the start they were {types}; int and bigint are equal, a string is not"
-            )
-
-
-def _examples(rows: Rows, some: Sequence[dict[str, Any]], word: str) -> Iterable[str]:
-    if some:
-        named = ", ".join(str(_values(rows, row)) for row in some[:_NAMED])
-        yield f"{word}, by ({', '.join(rows.unit)}): {named}"
+    if rows.batch_id is not None or not proof.totals.count or found.missing or found.surplus:
+        return
+    for other in Record.lines(rows.tracking.spark, rows.tracking.records, rows.name):
+        if summary_in(other).totals == proof.totals and other["run"] != rows.tracking.run_id:
+            yield f"they are those of the run {other['run']!r}: the output is of that run"
+            return
+    line = rows.record.read()[1] or {}
+    types = ", ".join(map(" ".join, zip(line["unit"], line["types"], strict=True)))
+    yield (
+        "with_unit saw a unit column of another type or value than start, or another name or run: "
+        f"at the start they were {types}; int and bigint are equal, a string is not"
+    )
 
 
 def _values(rows: Rows, row: dict[str, Any]) -> tuple[Any, ...]:
@@ -122,7 +119,7 @@ def named_units(found: Sequence[DataFrame]) -> DataFrame:
     """Return ``tag``, ``n``, and up to 100 ids in hexadecimal as ``ids``, of units of chains.
 
     Args:
-        found: Units: see `xorack.spark.grouping.Differing`.
+        found: ``xorack_unit_`` and ``xorack_tag_``.
     """
     chain = Window.partitionBy("xorack_tag_")
     place = F.row_number().over(chain.orderBy("xorack_unit_"))
@@ -140,8 +137,8 @@ def with_ids(chains: DataFrame, found: Sequence[DataFrame]) -> DataFrame:
         chains: See `xorack.spark.grouping.compare_chains`.
         found: As for `named_units`.
     """
-    one = F.expr("started - found = 1 AND lost_xor <> 0 AND lost_sum = shiftright(lost_xor, 32)")
-    alone = F.when(one, F.array(_hex("lost_xor")))
+    one = F.expr("lack = 1 AND difference <> 0 AND s = shiftright(difference, 32)")
+    alone = F.when(one, F.array(_hex("difference")))
     if not found:
         return chains.withColumn("ids", alone)
     joined = chains.join(named_units(found).drop("n"), "tag", "left")
@@ -157,12 +154,11 @@ def notes(rows: Rows, chains: DataFrame, why: str = "") -> DataFrame:
 
     Args:
         rows: The rows.
-        chains: ``tag``, ``state``, ``started``, ``found`` and ``ids`` of the chains.
+        chains: ``tag``, ``state``, ``n``, ``lack`` and ``ids`` of the chains.
         why: What the missing rows have in common.
     """
-    lost = F.col("started") - F.col("found")
-    number = F.format_string("%,d", F.abs(lost))
-    of = F.concat(number, F.lit(" of "), F.format_string("%,d", "started"), F.lit(" units of "))
+    lost, number = F.col("lack"), F.format_string("%,d", F.abs("lack"))
+    of = F.concat(number, F.lit(" of "), F.format_string("%,d", "n"), F.lit(" units of "))
     where = F.when(F.col("state") == "lacking", " were not in what the job read")
     text = (
         F.when(lost > 0, F.concat(of, F.lit(rows.name), where.otherwise(" are not in the output")))
@@ -171,8 +167,8 @@ def notes(rows: Rows, chains: DataFrame, why: str = "") -> DataFrame:
     )
     if why:
         text = F.concat(text, F.when(where.isNull(), F.lit(f"; {why[:_WHY]}")).otherwise(""))
-    noted = chains.select("tag", text.alias("text"), F.col("ids").alias("missing"), lost.alias("n"))
+    noted = chains.select("tag", text.alias("text"), F.col("ids").alias("missing"), "lack")
     digest = noted.withColumn("digest", F.xxhash64("text", "missing"))
     id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), _hex("digest")).alias("id")
-    count = F.when(F.col("n") > 0, F.col("n")).alias("missing_count")
+    count = F.when(lost > 0, lost).alias("missing_count")
     return digest.select(F.lit("note").alias("op"), "tag", id, "text", "missing", count)

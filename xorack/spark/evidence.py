@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -11,7 +10,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
-from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, of_units, together
+from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
 from xorack.spark.messages import one_line, plain_errors
 from xorack.spark.storage import Stored, files_of, folders, names_of, reads_plainly
 from xorack.spark.units import column_named, has_columns, unit_column
@@ -22,21 +21,6 @@ if TYPE_CHECKING:
     from xorack.spark.record import Line
     from xorack.spark.run import Rows
     from xorack.spark.storage import Files
-
-__all__ = [
-    "Observed",
-    "Output",
-    "Proof",
-    "as_list",
-    "check_unchanged",
-    "evidence_of",
-    "has_evidence",
-    "open_output",
-    "per_chain",
-    "proof_of",
-    "total",
-    "unit_of",
-]
 
 Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
@@ -72,7 +56,7 @@ class Observed(NamedTuple):
         Raises:
             ArgumentError: It did not write the frame, or wrote it twice.
         """
-        handed = _Handed(self.frame, [])
+        handed = _Handed(self.frame)
         write(handed)
         if not handed.writes:
             raise ArgumentError("write", problem="it did not write the frame that it was given")
@@ -93,21 +77,16 @@ class Observed(NamedTuple):
 class _Handed:
     """What a function may do with the frame that it is to write: write it, once."""
 
-    def __init__(self, frame: DataFrame, writes: list[str]) -> None:
-        self._frame, self.writes = frame, writes
-
-    @property
-    def write(self) -> _Writer:
-        """The writer of the frame."""
-        return _Writer(self._frame.write, self.writes)
-
-    def writeTo(self, table: str) -> _Writer:
-        """Return the writer of the frame to a table."""
-        return _Writer(self._frame.writeTo(table), self.writes)
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame, self.writes = frame, list[str]()
 
     def __getattr__(self, name: str) -> Any:
         if name in ("columns", "schema"):
             return getattr(self._frame, name)
+        if name == "write":
+            return _Writer(self._frame.write, self.writes)
+        if name == "writeTo":
+            return lambda table: _Writer(self._frame.writeTo(table), self.writes)
         raise ArgumentError("write", problem=f"the frame may only be written: .{name} is no write")
 
 
@@ -131,12 +110,7 @@ class _Writer:
 
 
 def open_output(spark: SparkSession, output: Output, option: str = "written") -> DataFrame:
-    """Read what was written.
-
-    Args:
-        spark: The session.
-        output: A frame that reads it, the path of Parquet files (with a ``/``), or a table's name.
-        option: The name of the argument in errors.
+    """Read what was written, given as the argument ``option``.
 
     Raises:
         ArgumentError: There is nothing that can be read.
@@ -218,10 +192,10 @@ def total(rows: Rows, outputs: Sequence[DataFrame]) -> Totals:
     """Sum up the evidence of all outputs."""
     totals = Totals()
     for frame in outputs:
-        named = [c.alias(name) for c, name in zip(evidence_of(rows, frame), SUMS, strict=True)]
+        sums = frame.select(*named(evidence_of(rows, frame)))
         try:
             with plain_errors():
-                first = frame.select(*named).agg(*together()).first()
+                first = sums.agg(*together()).first()
         except XorAckError:
             raise
         except Exception as error:  # of Java
@@ -232,15 +206,13 @@ def total(rows: Rows, outputs: Sequence[DataFrame]) -> Totals:
 
 
 class Proof(NamedTuple):
-    """What a call to finish rests on.
+    """What a call to finish rests on; see `Report` for its kind and what is stored.
 
     Attributes:
-        kind: ``written``, ``observed`` or ``read``.
         totals: What the units in the output add up to.
         outputs: The frames that read the output; none if it was observed.
         given: The output as it was given.
         files: The files that they read, with their bytes and times.
-        stored: A summary of these for the report.
         problem: Why nothing may be sent, unless the output differs: it is what was started.
     """
 
@@ -309,18 +281,15 @@ def _stored(output: Output, frame: DataFrame, files: Files) -> Stored | None:
     spark, names = frame.sparkSession, names_of(frame)
     found = files_of(spark, names) if names else {}
     files |= found
-    is_table = _is_table(spark, output)
+    is_table = (
+        isinstance(output, str)
+        and "/" not in output
+        and spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")  # not a view
+    )
     if not is_table and (not names or not reads_plainly(frame)):
         return None
     place = folders(names)[0] if names else str(output)
     return Stored(place, len(names), sum(size for size, _ in found.values()))
-
-
-def _is_table(spark: SparkSession, output: Output) -> bool:
-    """Tell whether an output is the name of a table, not of a view."""
-    if not isinstance(output, str) or "/" in output:
-        return False
-    return spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")
 
 
 def check_unchanged(spark: SparkSession, proof: Proof) -> None:
@@ -343,13 +312,8 @@ def check_unchanged(spark: SparkSession, proof: Proof) -> None:
         )
 
 
-def per_chain(rows: Rows, outputs: Sequence[DataFrame]) -> DataFrame | None:
-    """Sum up the evidence of all outputs by chain.
-
-    Returns:
-        ``tag`` and the columns `SUMS`; None if an output lacks the columns of the chain.
-    """
-    if not outputs or not all(has_columns(frame, rows.chain) for frame in outputs):
-        return None
-    parts = [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]
-    return reduce(lambda one, other: one.union(other), parts).groupBy("tag").agg(*together())
+def per_chain(rows: Rows, outputs: Sequence[DataFrame]) -> list[DataFrame]:
+    """Fold the evidence of each output by chain; nothing if one lacks the columns of the chain."""
+    if not all(has_columns(frame, rows.chain) for frame in outputs):
+        return []
+    return [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]

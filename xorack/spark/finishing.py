@@ -13,9 +13,9 @@ from xorack.spark.differing import find, named_units, output_differs, with_ids
 from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.grouping import compare_chains
-from xorack.spark.missing import resolve
 from xorack.spark.record import summary_in
 from xorack.spark.starting import keep_record, request_id
+from xorack.spark.units import tag_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,18 +24,13 @@ if TYPE_CHECKING:
     from xorack.spark.record import Line
     from xorack.spark.run import Rows
 
-__all__ = ["Settled", "advance", "finish", "line_of", "settle"]
-
 _EXAMPLES = 5
 
 
 class Settled(NamedTuple):
-    """Which chains may finish.
+    """Which chains may finish: ``tag`` and the columns `SUMS`, and how many chains and units.
 
     Attributes:
-        finished: ``tag`` and the columns `SUMS` of the chains that finish.
-        chains: How many these are.
-        units: Their units.
         missing: The units that were started and that the input lacked.
         notes: The notes for chains that do not finish, if any: see `with_ids`.
         noted: How many these are.
@@ -52,7 +47,6 @@ class Settled(NamedTuple):
 
 
 _Cache = Callable[["DataFrame"], "DataFrame"]
-_NO_ROWS = "unknown, as no rows= says what this job read"
 
 
 def line_of(rows: Rows) -> Line:
@@ -116,61 +110,64 @@ def _settle_run(
         return Settled(started, summary.chains, summary.count)
     given = line["source"] if given is None else given
     if given is None:
-        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, [_NO_ROWS])
+        unknown = ["unknown, as no rows= says what this job read"]
+        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given)
-    found = find(rows, proof, summary.count, source)
-    net, held = found._differing.by_chain if found else None, per_chain(rows, proof.outputs)
-    if net is None or held is None:
+    held = per_chain(rows, proof.outputs)
+    found = find(rows, proof, summary.count, source) if held else None
+    if found is not None and found._differing.has_tags:
+        net = found._differing.groups.groupBy("tag").agg(F.sum("lack").alias("net"))
+    else:
         # Nothing tells the output's chains apart: all of them are as they were read, or none.
-        held = cache(_fold(rows, source).join(started, "tag", "left_semi"))
-        if (found and not found._differing.agrees) or proof.totals != summarize(held).totals:
-            differ = output_differs(rows, proof, summary.count, (given, found))
-            return _nothing_finishes(rows, differ, started)
+        held = [cache(_fold(rows, source).join(started, "tag", "left_semi"))]
+        if proof.totals != summarize(held[0]).totals:
+            found = found or find(rows, proof, summary.count, source)
+            error = output_differs(rows, proof, summary.count, (given, found))
+            return _nothing_finishes(error, started)
         net = started.sparkSession.createDataFrame([], "tag string, net long")
     chains = cache(_judged(compare_chains(started, held), net))
     with folding(rows.tracking.spark):
-        sums = {row["state"]: row for row in _sums(chains).collect()}
+        counts = {row["state"]: row for row in _counts(chains).collect()}
     units: list[DataFrame] = []
-    error: OutputDiffersError | None = None
-    if differs := sums.get("differs"):
+    error_: OutputDiffersError | None = None
+    if differs := counts.get("differs"):
         examples = chains.where("state = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
         texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in examples]
         number = f", and {differs['chains']:,} of {summary.chains:,} chains differ"
-        error = output_differs(rows, proof, summary.count, (given, found), (texts, number))
-        units += [found._differing.units] if found else []
-    lacking = sums.get("lacking")
+        error_ = output_differs(rows, proof, summary.count, (given, found), (texts, number))
+        units += [found._units] if found else []
+    lacking = counts.get("lacking")
     if lacking and line["keeps_units"]:
         units.append(_gone(rows, line, source))
-    whole = sums.get("whole")
+    whole = counts.get("whole")
     return Settled(
         started.join(chains.where("state = 'whole'"), "tag", "left_semi"),
         whole["chains"] if whole else 0,
-        whole["started"] if whole else 0,
-        lacking["started"] - lacking["found"] if lacking else 0,
-        with_ids(chains.where("state <> 'whole' AND started > 0"), units),
-        sum(row["chains"] for state, row in sums.items() if state != "whole"),
-        error,
+        whole["n"] if whole else 0,
+        lacking["lack"] if lacking else 0,
+        with_ids(chains.where("state <> 'whole' AND n > 0"), units),
+        sum(row["chains"] for state, row in counts.items() if state != "whole"),
+        error_,
     )
 
 
-def _nothing_finishes(rows: Rows, error: OutputDiffersError, started: DataFrame) -> Settled:
+def _nothing_finishes(error: OutputDiffersError, started: DataFrame) -> Settled:
     """Return notes for the chains of missing rows, where nothing else tells chains apart."""
     found = error.found
     if found is None or not 0 < found.missing == found.named:
         raise error
-    chains = named_units([found._differing.units]).join(
-        started.selectExpr("tag", "count AS started"), "tag"
-    )
-    state = F.lit("differs").alias("state")
-    noted = chains.select("tag", state, "started", F.expr("started - n AS found"), "ids")
-    return Settled(started, 0, 0, 0, noted, found.missing, error)
+    chains = named_units([found._units]).withColumnRenamed("n", "lack")
+    known = started.selectExpr("tag", "count AS n", "'differs' AS state")
+    return Settled(started, 0, 0, 0, chains.join(known, "tag"), found.missing, error)
 
 
 def _gone(rows: Rows, line: Line, source: DataFrame) -> DataFrame:
     """Return the units that the record keeps, and that the input lacks."""
-    kept = rows.record.units(line).toDF(*rows.chain, rows.unit_name)
-    there = source.select(unit_of(rows, source).alias(rows.unit_name))
-    return resolve(rows, kept, [there], (0, 0))._differing.units
+    there = source.select(unit_of(rows, source).alias("xorack_unit_"))
+    kept = rows.record.units(line).toDF(*rows.chain, "xorack_unit_")
+    gone = kept.join(there, "xorack_unit_", "left_anti")
+    tag = tag_column(gone, rows.prefix, rows.chain)
+    return gone.select("xorack_unit_", tag.alias("xorack_tag_"))
 
 
 def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
@@ -178,7 +175,8 @@ def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
 
     Args:
         chains: See `compare_chains`.
-        net: The chains in which the output is not what was read: see `Differing.by_chain`.
+        net: ``tag`` and ``net``, the units that the output lacks, of the chains in which it is not
+            what was read.
 
     Returns:
         The chains; ``due`` is what the job had to write.
@@ -188,12 +186,12 @@ def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
         .when(F.expr("net IS NULL AND verdict IN ('missing', 'short')"), "lacking")
         .otherwise("differs")
     )
-    due = F.expr("least(started, found + coalesce(net, 0)) AS due")
+    due = F.expr("least(n, found + coalesce(net, 0)) AS due")
     return chains.join(net, "tag", "left").select("*", state.alias("state"), due)
 
 
-def _sums(chains: DataFrame) -> DataFrame:
-    sums = [F.sum(side).alias(side) for side in ("started", "found")]
+def _counts(chains: DataFrame) -> DataFrame:
+    sums = [F.sum(name).alias(name) for name in ("n", "lack")]
     return chains.groupBy("state").agg(F.count(F.lit(1)).alias("chains"), *sums)
 
 

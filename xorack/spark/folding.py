@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -21,20 +21,6 @@ from xorack.spark.units import chain_columns, tag_column
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
-__all__ = [
-    "SUMS",
-    "Summary",
-    "Totals",
-    "fold_units",
-    "folding",
-    "metrics_of",
-    "of_units",
-    "summarize",
-    "summary_columns",
-    "summary_of",
-    "together",
-]
-
 SUMS = ("xor", "count", "sum")
 """The columns of sums in all frames: longs."""
 _FAST_MAP = "spark.sql.codegen.aggregate.fastHashMap.capacityBit"
@@ -45,13 +31,7 @@ _PATIENCE_SECONDS = 60
 
 @dataclass(frozen=True)
 class Totals:
-    """What rows add up to.
-
-    Attributes:
-        xor: The XOR of their unit ids, signed 64 bits.
-        count: How many they are.
-        sum: The sum of the upper 32 bits of their ids.
-    """
+    """What rows add up to: the XOR of their ids (signed), their count, and the sum."""
 
     xor: int = 0
     count: int = 0
@@ -79,14 +59,15 @@ class Summary(Totals):
         """What an output must add up to."""
         return Totals(self.xor, self.count, self.sum)
 
-    def as_json(self) -> dict[str, int]:
-        """Return the summary as it stands in a record."""
-        return asdict(self)
-
 
 def of_units(unit: Column) -> tuple[Column, Column, Column]:
     """Return the sums of one unit."""
     return unit, F.lit(1).cast("long"), F.shiftright(unit, 32)
+
+
+def named(columns: Sequence[Column]) -> list[Column]:
+    """Give columns of sums their names."""
+    return [column.alias(name) for column, name in zip(columns, SUMS, strict=True)]
 
 
 def together(names: Sequence[str] = SUMS, to: Sequence[str] = SUMS) -> list[Column]:
@@ -99,23 +80,11 @@ def together(names: Sequence[str] = SUMS, to: Sequence[str] = SUMS) -> list[Colu
 def fold_units(
     frame: DataFrame, chain: Sequence[str], sums: Sequence[Column], prefix: str
 ) -> DataFrame:
-    """Fold a frame's units per chain.
-
-    Args:
-        frame: The rows.
-        chain: The names of the columns that tell chains apart.
-        sums: The sums of the units that a row stands for: see `of_units`.
-        prefix: The beginning of tags.
-
-    Returns:
-        ``tag`` and the columns `SUMS`, a row a chain.
-    """
+    """Fold a frame's units per chain: ``tag``, which begins with the prefix, and the `SUMS`."""
     columns = chain_columns(frame, chain)
-    named = [column.alias(name) for column, name in zip(sums, SUMS, strict=True)]
-    selected = frame.select(*columns, *named)
-    grouped = selected.groupBy(*selected.columns[: -len(SUMS)]).agg(*together())
-    tag = tag_column(grouped, prefix, grouped.columns[: -len(SUMS)])
-    return grouped.select(tag.alias("tag"), *SUMS)
+    keys = [f"c{i}" for i in range(len(columns))]
+    grouped = frame.select(*columns, *named(sums)).groupBy(*keys).agg(*together())
+    return grouped.select(tag_column(grouped, prefix, keys).alias("tag"), *SUMS)
 
 
 @contextmanager
@@ -162,6 +131,13 @@ def summary_of(row: dict[str, Any]) -> Summary:
     return Summary(**{name: int(value or 0) for name, value in row.items()})
 
 
+def summarize(chains: DataFrame) -> Summary:
+    """Sum up chains: ``tag`` and the columns `SUMS`; see `summary_of`."""
+    with folding(chains.sparkSession):
+        row = chains.agg(*summary_columns()).first()
+    return summary_of(row.asDict() if row else {"cancelled": None})
+
+
 def metrics_of(observation: Observation) -> dict[str, Any] | None:
     """Return what an observation saw; None if no action ran it."""
     got: list[dict[str, Any]] = []
@@ -175,10 +151,3 @@ def metrics_of(observation: Observation) -> dict[str, Any] | None:
     thread.start()
     thread.join(_PATIENCE_SECONDS)
     return got[0] if got and got[0] else None
-
-
-def summarize(chains: DataFrame) -> Summary:
-    """Sum up chains: ``tag`` and the columns `SUMS`; see `summary_of`."""
-    with folding(chains.sparkSession):
-        row = chains.agg(*summary_columns()).first()
-    return summary_of(row.asDict() if row else {"cancelled": None})

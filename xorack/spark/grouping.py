@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.spark.evidence import evidence_of, unit_of
-from xorack.spark.folding import SUMS, of_units
+from xorack.spark.folding import SUMS, named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED, missing_units
 from xorack.spark.units import column_named, has_columns, tag_column
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from xorack.spark.run import Rows
 
-__all__ = ["MOST_SOLVED", "SOLVED", "Differing", "compare", "compare_chains"]
-
 MOST_SOLVED = 2_000
 """Units of a group that are brought together in a task."""
 SOLVED = (
@@ -32,6 +30,7 @@ SOLVED = (
     f"OR (lack <= 4 AND n <= {MOST_SEARCHED[3]}))"
 )
 """The groups whose missing units can be named, unless they have units too many as well."""
+DIFFER = "lack <> 0 OR difference <> 0 OR s <> 0"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
 
@@ -43,8 +42,7 @@ class Differing(NamedTuple):
         by: The columns that make the groups; those of the unit if the output has a row a unit.
         has_tags: Whether a group's rows are of one chain, whose tag it has.
         source: The source with ``xorack_key_``, ``xorack_unit_`` and ``xorack_tag_``.
-        groups: ``xorack_key_``, ``tag``, ``n`` (units of the source), ``found`` (units of the
-            output), ``lack`` (``n - found``) and ``difference``, the XOR of both. It is cached.
+        groups: ``xorack_key_``, ``tag`` and what `differences` returns. It is cached.
         sums: Sums over them, by the names of `_SUMS`.
     """
 
@@ -53,20 +51,6 @@ class Differing(NamedTuple):
     source: DataFrame
     groups: DataFrame
     sums: dict[str, int]
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the output has the units of the source, all of them and no others."""
-        return not (self.sums["missing"] or self.sums["surplus"] or self.sums["other"])
-
-    @property
-    def by_chain(self) -> DataFrame | None:
-        """``tag`` and ``net``, the units that the output lacks, of the chains that differ.
-
-        None if the groups do not tell chains apart.
-        """
-        groups = self.groups.groupBy("tag").agg(F.sum("lack").alias("net"))
-        return groups if self.has_tags else None
 
     @property
     def units(self) -> DataFrame:
@@ -85,32 +69,44 @@ class Differing(NamedTuple):
         return lists.mapInArrow(solve, "xorack_unit_ long, xorack_tag_ string")
 
 
-def compare_chains(started: DataFrame, held: DataFrame) -> DataFrame:
+def differences(source: DataFrame, outputs: Sequence[DataFrame], *key: str) -> DataFrame:
+    """Compare the columns `SUMS` of units on both sides, by the columns of a key.
+
+    Returns:
+        The key, ``n`` (units of the source), ``found`` (units of the outputs), ``lack`` (``n -
+        found``), ``difference``, the XOR of both, and ``s``, the difference of the sums.
+    """
+    none = F.lit(0).cast("long")
+    x, n, s = (F.col(name) for name in SUMS)
+    sides = [source.select(*key, x, n.alias("n"), none.alias("found"), s.alias("s"))]
+    sides += [one.select(*key, x, none, n, -s) for one in outputs]
+    sums = {
+        "n": F.sum("n"),
+        "found": F.sum("found"),
+        "s": F.sum("s"),
+        "difference": F.bit_xor("xor"),
+    }
+    columns = [F.coalesce(one, none).alias(name) for name, one in sums.items()]
+    together = reduce(lambda a, b: a.union(b), sides).groupBy(*key).agg(*columns)
+    return together.withColumn("lack", F.col("n") - F.col("found"))
+
+
+def compare_chains(started: DataFrame, held: Sequence[DataFrame]) -> DataFrame:
     """Compare chains: ``tag`` and the columns `SUMS` on both sides.
 
     Returns:
-        ``tag`` and ``verdict``: ``agree``, ``missing``, ``short``, ``surplus``, ``other`` or
-        ``unknown``. The counts ``started`` and ``found``, and the ``lost_xor`` and ``lost_sum`` of
-        what is not there.
+        ``tag``, what `differences` returns, and ``verdict``: ``agree``, ``missing``, ``short``,
+        ``surplus``, ``other`` or ``unknown``.
     """
-    sides = (("a", started), ("b", held))
-    one, other = (frame.select("tag", F.struct(*SUMS).alias(side)) for side, frame in sides)
     verdict = (
-        F.when(F.expr("a IS NULL"), "unknown")
-        .when(F.expr("a <=> b OR a.count = 0 AND coalesce(b.count, 0) = 0"), "agree")
-        .when(F.expr("coalesce(b.count, 0) = 0"), "missing")
-        .when(F.expr("b.count < a.count"), "short")
-        .when(F.expr("b.count > a.count"), "surplus")
+        F.when(F.expr(f"NOT ({DIFFER})"), "agree")
+        .when(F.expr("n = 0"), "unknown")
+        .when(F.expr("found = 0"), "missing")
+        .when(F.expr("lack > 0"), "short")
+        .when(F.expr("lack < 0"), "surplus")
         .otherwise("other")
     )
-    return one.join(other, "tag", "full_outer").select(
-        "tag",
-        verdict.alias("verdict"),
-        F.expr("coalesce(a.count, 0L) AS started"),
-        F.expr("coalesce(b.count, 0L) AS found"),
-        F.expr("a.xor ^ coalesce(b.xor, 0L) AS lost_xor"),
-        F.expr("a.sum - coalesce(b.sum, 0L) AS lost_sum"),
-    )
+    return differences(started, held, "tag").withColumn("verdict", verdict)
 
 
 def compare(
@@ -181,15 +177,14 @@ def _shared(rows: Rows, source: DataFrame, outputs: Sequence[DataFrame]) -> list
     ]
 
 
-def _value(frame: DataFrame, name: str) -> Column:
-    """Return the hash of a column's values; a null has its own."""
-    column, type_ = column_named(frame, name)
-    value = column.cast("long") if type_.simpleString() in _INTEGERS else column
-    return F.xxhash64(value, column.isNull())
-
-
 def _key(frame: DataFrame, by: Sequence[str]) -> Column:
-    return F.xxhash64(F.lit(0), *(_value(frame, name) for name in by))
+    """Return the hash of the values of columns; a null has its own."""
+    hashes = [F.lit(0)]
+    for name in by:
+        column, type_ = column_named(frame, name)
+        value = column.cast("long") if type_.simpleString() in _INTEGERS else column
+        hashes.append(F.xxhash64(value, column.isNull()))
+    return F.xxhash64(*hashes)
 
 
 def _compare(
@@ -208,25 +203,11 @@ def _compare(
 
     tagged = keyed(source, with_tag=has_columns(source, rows.chain))
     tagged = tagged.withColumn("xorack_unit_", unit_of(rows, source))
-    none, tag = F.lit(0).cast("long"), F.col("xorack_tag_") if has_tags else F.lit("")
-    x, n, sum_ = of_units(F.col("xorack_unit_"))
-    key = (F.col("xorack_key_"), tag.alias("tag"))
-    sides = [tagged.select(*key, x.alias("x"), n.alias("n"), none.alias("found"), sum_.alias("s"))]
-    for frame in outputs:
-        x, n, sum_ = evidence_of(rows, frame)
-        sides.append(keyed(frame, has_tags).select(*key, x, none, n, -sum_))
-    together = reduce(lambda a, b: a.union(b), sides).groupBy("xorack_key_", "tag")
-    groups = (
-        together.agg(*(F.sum(name).alias(name) for name in ("n", "found", "s")), F.bit_xor("x"))
-        .toDF("xorack_key_", "tag", "n", "found", "s", "x")
-        .selectExpr(
-            *("xorack_key_", "tag", "n", "coalesce(found, 0) AS found", "s"),
-            *("n - coalesce(found, 0) AS lack", "coalesce(x, 0) AS difference"),
-        )
-        .where("lack <> 0 OR difference <> 0 OR s <> 0")
-        .drop("s")
-        .persist()
-    )
+    tag = F.col("xorack_tag_") if has_tags else F.lit("")
+    key = ("xorack_key_", tag.alias("tag"))
+    held = [keyed(one, has_tags).select(*key, *named(evidence_of(rows, one))) for one in outputs]
+    units = tagged.select(*key, *named(of_units(F.col("xorack_unit_"))))
+    groups = differences(units, held, "xorack_key_", "tag").where(DIFFER).persist()
     with plain_errors():
         totals = groups.agg(*map(F.expr, _SUMS.values())).first() or ()
     sums = dict(zip(_SUMS, (number or 0 for number in totals), strict=True))
@@ -253,16 +234,16 @@ def _is_mixed(sums: Mapping[str, int]) -> bool:
 
 
 def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the missing units of groups and their chains: see `Differing.units`."""
+    """Yield the missing units of groups and their chains: see `Differing.units`."""
     import pyarrow as pa
 
     for batch in batches:
-        named: list[dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
         for row in batch.to_pylist():
             members = {member["xorack_unit_"]: member for member in row["members"]}
             units: Collection[int] = members
             if row["_known"] is None:
                 units = missing_units([*members], row["difference"], row["lack"])
-            named += map(members.__getitem__, units)
+            found += map(members.__getitem__, units)
         schema = pa.schema({"xorack_unit_": pa.int64(), "xorack_tag_": pa.string()})
-        yield pa.RecordBatch.from_pylist(named, schema)
+        yield pa.RecordBatch.from_pylist(found, schema)

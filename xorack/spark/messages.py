@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from xorack.core.errors import ColumnsError, XorAckError
 
-__all__ = ["one_line", "plain_errors"]
-
 _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE)
 """The message of a Java exception, or of one of its causes, in what Spark's clients raise."""
 _TASK = re.compile(r"^Job aborted due to stage failure: .*?\): (?:[\w.$]+: )?")

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from operator import xor
+from operator import and_, xor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.explaining import Explanation, explain
-from xorack.spark.grouping import MOST_SOLVED, SOLVED, Differing, compare
+from xorack.core.explaining import Explanation, explain, sentence_of
+from xorack.spark.folding import named, of_units
+from xorack.spark.grouping import DIFFER, MOST_SOLVED, SOLVED, Differing, compare, differences
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import missing_units
 from xorack.spark.storage import reads_plainly
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from xorack.spark.run import Rows
 
-__all__ = ["MissingRows", "Named", "resolve"]
-
 _GROUPS = 2_000
 """Groups whose rows `MissingRows.look` brings to the driver."""
 _ROWS = 20_000
@@ -38,17 +37,16 @@ _SAMPLE = 10_000
 _COLUMNS = 60
 """Columns of the source that are looked at."""
 _SHOWN = ("int", "float", "double", "decimal", "string", "boolean", "date", "timestamp")
-_FILE = "input file"
 
 
 class Named(NamedTuple):
-    """Missing rows on the driver.
+    """Rows on the driver, by column: some of those that are missing, and a sample of all.
 
     Attributes:
-        rows: The values of missing rows, by column.
-        doubled: The same of rows that the output has twice.
-        replaced: The same of groups that have as many rows as the source, but others.
-        sample: The same of some of all rows.
+        rows: Missing rows.
+        doubled: Rows that the output has twice.
+        replaced: Rows of groups that have as many as the source, but others.
+        sample: Some of all rows.
     """
 
     rows: list[dict[str, Any]]
@@ -92,7 +90,7 @@ class MissingRows:
     @property
     def named(self) -> int:
         """How many of these the evidence tells: those of `rows`."""
-        return self._differing.sums["named"]
+        return self._differing.sums["named"] if self._proven is None else self.missing
 
     @property
     def surplus(self) -> int:
@@ -102,7 +100,7 @@ class MissingRows:
     @cached_property
     def rows(self) -> DataFrame:
         """The missing rows that are named, with the columns of the source."""
-        found = self._differing.source.join(self._differing.units, "xorack_unit_", "left_semi")
+        found = self._differing.source.join(self._units, "xorack_unit_", "left_semi")
         if self._rows.batch_id is None and has_columns(found, self._rows.chain):
             started = self._rows.record.chains().where("count > 0")
             started = started.select(F.col("tag").alias("xorack_tag_"))
@@ -116,14 +114,9 @@ class MissingRows:
         ``xorack_lacks`` says how many a group lacks: 0 if it has as many, but others.
         """
         unsolved = f"n > 0 AND (lack = 0 OR lack > 0 AND NOT {SOLVED})"
-        hard = self._differing.groups.where(unsolved)
+        hard = self._differing.groups.where(unsolved if self._proven is None else "false")
         lacks = hard.select("xorack_key_", F.col("lack").alias("xorack_lacks"))
         return self._plain(self._differing.source.join(lacks, "xorack_key_"), "xorack_lacks")
-
-    @cached_property
-    def looked(self) -> Named:
-        """The missing rows of up to 2,000 groups, and a sample of all rows: some 30,000 rows."""
-        return self._look()
 
     def explain(self) -> Explanation:
         """Say why these rows are missing: what they have in common, and the others do not.
@@ -131,6 +124,14 @@ class MissingRows:
         If none is missing, it says the same of rows that the output has twice, or else of the
         groups that have as many rows, but others.
         """
+        found = self._explained
+        if self._proven is None:
+            return found
+        count = self.missing
+        return replace(found, sentence=sentence_of(found.findings, count, count, self.total))
+
+    @cached_property
+    def _explained(self) -> Explanation:
         looked, sums = self.looked, self._differing.sums
         some, count, word = looked.rows, self.missing, "missing row"
         if not count and looked.doubled:
@@ -138,6 +139,40 @@ class MissingRows:
         elif not count:
             some, count, word = looked.replaced, sums["replaced"], "replaced row"
         return explain(some, looked.sample, count, self.total, word)
+
+    @cached_property
+    def _proven(self) -> DataFrame | None:
+        """The rows that meet the best condition, if the evidence of each group lacks just these.
+
+        It is asked only where groups are too large to name all that they lack.
+        """
+        differing, shown = self._differing, self._shown()
+        if differing.sums["named"] == self.missing:
+            return None
+        best = next(iter(self._explained.findings), None)
+        if best is None or best.missing < 1:
+            return None
+        meets = [
+            shown[name].isNull() if low is None else shown[name].between(F.lit(low), F.lit(high))
+            for name, low, high in best.terms
+        ]
+        lost = differing.source.where(reduce(and_, meets))
+        tag = F.col("xorack_tag_") if differing.has_tags else F.lit("")
+        sums = named(of_units(F.col("xorack_unit_")))
+        lacks = differing.groups.selectExpr(
+            *("xorack_key_", "tag", "difference AS xor", "lack AS count", "s AS sum")
+        )
+        found = lost.select("xorack_key_", tag.alias("tag"), *sums)
+        with plain_errors():
+            others = differences(found, [lacks], "xorack_key_", "tag").where(DIFFER).take(1)
+        return None if others else lost
+
+    @property
+    def _units(self) -> DataFrame:
+        """``xorack_unit_`` and ``xorack_tag_`` of the missing rows that are named."""
+        if self._proven is None:
+            return self._differing.units
+        return self._proven.select("xorack_unit_", "xorack_tag_")
 
     def reasons(self) -> DataFrame:
         """Return the findings of `explain` as a frame, the best first."""
@@ -156,9 +191,8 @@ class MissingRows:
             parts.append(f"the output has {self.surplus:,} rows too many")
         if other := self._differing.sums["other"]:
             have = "group has" if other == 1 else "groups have"
-            parts.append(
-                f"{other:,} {have} as many rows as the source, but others: see .candidates"
-            )
+            text = "as many rows as the source, but others: see .candidates"
+            parts.append(f"{other:,} {have} {text}")
         return "; ".join(parts)
 
     def unpersist(self) -> None:
@@ -168,13 +202,16 @@ class MissingRows:
     def _plain(self, frame: DataFrame, *more: str) -> DataFrame:
         return frame.select(*map(quoted, self._frame.columns), *more)
 
-    def _look(self) -> Named:
+    @cached_property
+    def looked(self) -> Named:
+        """The missing rows of up to 2,000 groups, and a sample of all rows: some 30,000 rows."""
         source, groups = self._differing.source, self._chosen()
         schema = self._differing.groups.drop("tag").schema
         few = source.sparkSession.createDataFrame([tuple(g) for g in groups.values()], schema)
         share = _SAMPLE / max(self.total, 1)
         sampled = source.select(
-            *("xorack_key_", "xorack_unit_", F.struct(*self._shown()).alias("_row")),
+            *("xorack_key_", "xorack_unit_"),
+            F.struct(*(column.alias(name) for name, column in self._shown().items())).alias("_row"),
             (F.rand(1) < share).alias("_sampled"),
         ).join(F.broadcast(few), "xorack_key_", "left")
         large = f"found = 0 AND pmod(xorack_unit_, n) < {MOST_SOLVED}"
@@ -182,12 +219,11 @@ class MissingRows:
             f"coalesce(n <= {MOST_SOLVED} OR ({large}) OR xorack_unit_ = difference, false)"
         )
         asked = sampled.withColumn("_wanted", wanted).where("_sampled OR _wanted")
+        columns = ("xorack_key_", "xorack_unit_", "_row", "_sampled", "_wanted")
         members: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
         sample = []
         with plain_errors():
-            read = asked.select(
-                "xorack_key_", "xorack_unit_", "_row", "_sampled", "_wanted"
-            ).collect()
+            read = asked.select(*columns).collect()
         for key, unit, row, is_sampled, is_wanted in read:
             values = row.asDict()
             if is_sampled:
@@ -202,10 +238,8 @@ class MissingRows:
 
     def _chosen(self) -> dict[int, Any]:
         """Return some groups that differ, those first whose missing rows can be named."""
-        lacking = self._differing.groups.where("n > 0")
-        first = lacking.orderBy(F.expr("lack <= 0"), F.expr(f"NOT {SOLVED}"), "xorack_key_").limit(
-            _GROUPS
-        )
+        order = (F.expr("lack <= 0"), F.expr(f"NOT {SOLVED}"), "xorack_key_")
+        first = self._differing.groups.where("n > 0").orderBy(*order).limit(_GROUPS)
         chosen: dict[int, Any] = {}
         left = _ROWS
         for group in first.drop("tag").collect():
@@ -214,22 +248,23 @@ class MissingRows:
                 chosen[group["xorack_key_"]] = group
         return chosen
 
-    def _shown(self) -> list[Column]:
+    def _shown(self) -> dict[str, Column]:
         """Return the columns to look at, with the file of a row, and its task in a shuffle."""
         frame = self._frame
-        simple = [f.name for f in frame.schema.fields if _is_simple(f.dataType.simpleString())]
-        shown = [F.col(quoted(name)) for name in simple if not name.startswith("xorack_")]
-        arrays = [f.name for f in frame.schema.fields if f.dataType.typeName() in ("array", "map")]
-        shown += [F.size(quoted(name)).alias(f"size of {name}") for name in arrays]
-        shown = shown[:_COLUMNS]
-        if not shown:
-            shown = [F.col("xorack_unit_").alias("unit")]
+        shown: dict[str, Column] = {}
+        for field_ in frame.schema.fields:
+            column = F.col(quoted(field_.name))
+            if field_.dataType.typeName() in ("array", "map"):
+                shown[f"size of {field_.name}"] = F.size(column)
+            elif _is_simple(field_.dataType.simpleString()) and field_.name[:7] != "xorack_":
+                shown[field_.name] = column
+        shown = dict([*shown.items()][:_COLUMNS]) or {"unit": F.col("xorack_unit_")}
         if self._differing.sums["whole"] and self.by and self.by != self._rows.unit:
             tasks = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
-            hashed = F.pmod(F.hash(*map(F.col, map(quoted, self.by))), F.lit(tasks))
-            shown.append(hashed.alias(f"shuffle partition by {', '.join(self.by)}"))
+            hashed = F.hash(*map(F.col, map(quoted, self.by)))
+            shown[f"shuffle partition by {', '.join(self.by)}"] = F.pmod(hashed, F.lit(tasks))
         if reads_plainly(frame):  # a frame of several sources has no such file
-            shown.append(F.element_at(F.split(F.input_file_name(), "/"), -1).alias(_FILE))
+            shown["input file"] = F.element_at(F.split(F.input_file_name(), "/"), -1)
         return shown
 
 
@@ -280,14 +315,11 @@ def resolve(
         source: A frame with the columns of the unit.
         outputs: What was written, with evidence or units.
         numbers: How many units were started, and how many the outputs have.
-        by: The columns to compare by. By default all that source and outputs share, of the types
-            that units have; a sum or maximum with the name of a column is told from the data.
+        by: The columns to compare by: see `compare`.
 
     Raises:
         ColumnsError: A column is not in the source and in all outputs.
     """
-    names = [by] if isinstance(by, str) else by
-    differing = compare(rows, source, outputs, names)
-    started, found = numbers
-    total = found + differing.sums["net"]
-    return MissingRows(rows.name, max(started - total, 0), total, rows, source, differing)
+    differing = compare(rows, source, outputs, [by] if isinstance(by, str) else by)
+    total = numbers[1] + differing.sums["net"]
+    return MissingRows(rows.name, max(numbers[0] - total, 0), total, rows, source, differing)

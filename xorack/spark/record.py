@@ -7,6 +7,7 @@ JSON, written last, names the attempt that counts, and what a repeated run must 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -14,19 +15,16 @@ from uuid import uuid4
 from pyspark.sql import Observation
 
 from xorack.core.hashing import unit_id
-from xorack.spark.folding import Summary, folding, metrics_of, summarize, summary_columns
-from xorack.spark.folding import summary_of as summary_of_row
-from xorack.spark.storage import read_texts, write_text
+from xorack.spark import folding
+from xorack.spark.folding import Summary
+from xorack.spark.storage import GLOB, read_texts, write_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     Line = dict[str, Any]
 
-__all__ = ["Record", "folder_part", "summary_in"]
-
 _CHAINS = "tag string, xor long, count long, sum long, detail string, failed string"
-_GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _FOLDER_CHARACTERS = 200
 """Beyond it, names of folders are cut: file systems allow 255 bytes."""
 
@@ -42,7 +40,7 @@ class Record:
     def __init__(self, spark: SparkSession, label: str, name: str, batch_id: int | None) -> None:
         """Use the record in the folder of a label, which need not exist."""
         self._spark, self._label = spark, label
-        self._pattern = label.translate(_GLOB)  # what Spark reads is a pattern
+        self._pattern = label.translate(GLOB)  # what Spark reads is a pattern
         self._of = {"name": name, "batch": batch_id}
         self._name = f"name={name}"
         self._place = self._name if batch_id is None else f"{self._name}/batch={batch_id}"
@@ -51,8 +49,8 @@ class Record:
         """Read the line of the name that starts the label's chains, and this record's own line.
 
         Returns:
-            What `write` or `claim` was given, with ``name`` and ``batch``, and for a record that is
-            whole ``attempt`` and ``summary``. None for what is not there.
+            What `write` or `write_line` wrote, with ``name`` and ``batch``; None for what is not
+            there.
         """
         texts = read_texts(self._spark, f"{self._pattern}/{{name=*,{self._place}}}/summary")
         lines = [json.loads(text) for text in texts]
@@ -63,55 +61,48 @@ class Record:
     @staticmethod
     def lines(spark: SparkSession, records: str, name: str) -> list[Line]:
         """Return the lines of the records of a name, of all runs in a folder of records."""
-        pattern = f"{records.rstrip('/').translate(_GLOB)}/run=*/label=*/name={name}/summary"
+        pattern = f"{records.rstrip('/').translate(GLOB)}/run=*/label=*/name={name}/summary"
         lines = [json.loads(text) for text in read_texts(spark, pattern)]
         return [line for line in lines if "summary" in line]
 
     def write(self, chains: DataFrame, units: DataFrame | None, facts: Line) -> Line:
-        """Write the chains, then a line with their summary and facts about how they were made.
-
-        Args:
-            chains: A row a chain: the columns of `chains`.
-            units: The columns of the chain and ``unit``, a row a unit, to be kept too.
-            facts: What the line says beside the summary.
+        """Write the chains, and the columns of the chain and ``unit`` a unit; then a line.
 
         Returns:
-            The line.
+            The line: these facts, the attempt, and the summary of the chains.
         """
         line = {**facts, "attempt": uuid4().hex[:12]}
         folder, observation = f"{self._label}/{self._place}/{line['attempt']}", Observation()
-        observed = chains.observe(observation, *summary_columns())
-        with folding(self._spark):
+        observed = chains.observe(observation, *folding.summary_columns())
+        with folding.folding(self._spark):
             observed.write.option("compression", "lz4").parquet(f"{folder}/chains")
             if units is not None:
                 units.write.option("compression", "lz4").parquet(f"{folder}/units")
-        row = metrics_of(observation)
-        summary = summary_of_row(row) if row else summarize(self.chains(line))
-        line["summary"] = summary.as_json()
-        self._write_line(self._place, line)
+        row = folding.metrics_of(observation)
+        summary = folding.summary_of(row) if row else folding.summarize(self.chains(line))
+        line["summary"] = asdict(summary)
+        self.write_line(line)
         return line
 
-    def claim(self, facts: Line) -> None:
-        """Write the line of a name whose batches start chains."""
-        self._write_line(self._name, facts)
-
-    def _write_line(self, place: str, line: Line) -> None:
+    def write_line(self, line: Line, *, of_name: bool = False) -> None:
+        """Write the line of the record, or of a name whose batches start chains."""
+        place = self._name if of_name else self._place
         text = json.dumps({**line, **self._of})
         write_text(self._spark, f"{self._label}/{place}/summary", text)
 
     def chains(self, line: Line | None = None) -> DataFrame:
         """Return the chains of the record with this line, by default its own."""
+        line = line or self.read()[1]
+        assert line is not None
         # With a schema, Spark runs no job to find it.
-        return self._spark.read.schema(_CHAINS).parquet(self._folder(line, "chains"))
+        return self._spark.read.schema(_CHAINS).parquet(f"{self._attempt(line)}/chains")
 
     def units(self, line: Line) -> DataFrame:
         """Return the units of the record with this line: the chain's columns and ``unit``."""
-        return self._spark.read.parquet(self._folder(line, "units"))
+        return self._spark.read.parquet(f"{self._attempt(line)}/units")
 
-    def _folder(self, line: Line | None, what: str) -> str:
-        line = line or self.read()[1]
-        assert line is not None
-        return f"{self._pattern}/{self._place}/{line['attempt']}/{what}"
+    def _attempt(self, line: Line) -> str:
+        return f"{self._pattern}/{self._place}/{line['attempt']}"
 
 
 def folder_part(key: str, value: str) -> str:

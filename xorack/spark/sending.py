@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from xorack.core.request import Request
 
-__all__ = ["Queue", "check_queue", "send", "send_few"]
-
 _CHAINS_A_TASK = 2_000
 """A message's worth: without a limit, a task and a message for each small file of a record."""
 _OMIT_NULLS = {"ignoreNullFields": "true"}
@@ -68,12 +66,7 @@ def check_queue(spark: SparkSession, queue: Queue) -> None:
 
 
 def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
-    """Send requests from the tasks.
-
-    Args:
-        requests: A request a row: see `_text`.
-        queue: The queue.
-        chains: About how many requests these are.
+    """Send about so many requests, a row each (see `_text`), from the tasks.
 
     Returns:
         What was sent. The messages of a retried task count once, though they may go out twice.
@@ -87,11 +80,9 @@ def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
 def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
     """Send requests that the driver has from a task, as `send` does."""
     rows = [(json.dumps(one.to_json(), separators=(",", ":")),) for one in requests]
-    return (
-        _send(spark.createDataFrame(rows, "request string"), queue, len(rows))
-        if rows
-        else SendReport()
-    )
+    if not rows:
+        return SendReport()
+    return _send(spark.createDataFrame(rows, "request string"), queue, len(rows))
 
 
 def _send(requests: DataFrame, queue: Queue, number: int) -> SendReport:
@@ -119,11 +110,9 @@ def _ascii(text: str) -> str:
 
 
 def _text(requests: DataFrame) -> Column:
-    """Return requests as JSON.
+    """Return requests as JSON: a row's fields, without nulls.
 
-    Args:
-        requests: ``op``, ``tag`` and ``id``; ``xor``, the plain stamp; and other fields of a
-            request, of which ``detail`` is JSON already. A null leaves a field out.
+    The stamp is in ``xor``, and ``detail`` is JSON already.
     """
     names = [name for name in requests.columns if name not in ("xor", "detail")]
     fields = [F.col(name) for name in names]

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-__all__ = ["MOST_INDEPENDENT", "MOST_SEARCHED", "missing_units"]
-
 MOST_INDEPENDENT = 48
 """Units of a group that one XOR of 64 bits tells apart: another set has it by 1 in 2 ** 16."""
 MOST_SEARCHED = {1: 1 << 20, 2: 1 << 16, 3: 400, 4: 400}
@@ -19,12 +17,7 @@ _MASK = (1 << 64) - 1
 
 
 def missing_units(units: Sequence[int], difference: int, count: int) -> frozenset[int]:
-    """Find the units whose XOR is a difference.
-
-    Args:
-        units: The units of a group, signed or unsigned, no two of them equal.
-        difference: The XOR of the group's units and of those that the output has.
-        count: How many units these are.
+    """Find so many units of a group, no two of them equal, whose XOR is a difference.
 
     Returns:
         The units as they were given; empty if no set of so many is found, or if several may be.

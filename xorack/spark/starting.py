@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from xorack.spark.record import Line
     from xorack.spark.run import Rows
 
-__all__ = ["check_details", "creates", "keep_record", "keep_start", "request_id"]
-
 
 def keep_start(rows: Rows, written: Output, chains: DataFrame | None) -> Line:
     """Keep the record of a start; return its line, or that of this run's first start."""
@@ -44,7 +42,7 @@ def keep_start(rows: Rows, written: Output, chains: DataFrame | None) -> Line:
         rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
     )
     if first is None and rows.batch_id is not None:
-        rows.record.claim(given)
+        rows.record.write_line(given, of_name=True)
     return kept
 
 
@@ -58,9 +56,6 @@ def keep_record(
         written: What was written.
         line: The record's line if it is there; else the facts to keep.
         complete: Makes the chains of the record of those of the fold.
-
-    Returns:
-        The record's line.
 
     Raises:
         StateError: The record is of other rows.
@@ -104,18 +99,12 @@ def _facts(rows: Rows, chains: DataFrame) -> DataFrame:
     ]
     selected = chains.select(*columns, *texts)
     tag = tag_column(selected, rows.prefix, selected.columns[: len(columns)]).alias("tag")
-    reason = F.substring(F.translate("failed", "\0", ""), 1, 250)
-    number = F.count(F.lit(1))
-    message = F.concat(F.lit("xorack: "), number.cast("string"), F.lit(" rows about chain "), "tag")
-    return (
-        selected.select(tag, "detail", reason.alias("failed"))
-        .groupBy("tag")
-        .agg(
-            F.when(number > 1, F.raise_error(message)).otherwise(F.first("detail")).alias("detail"),
-            F.first("failed").alias("failed"),
-        )
-        .mapInArrow(check_details, "tag string, detail string, failed string")
-    )
+    reason = F.substring(F.translate("failed", "\0", ""), 1, 250).alias("failed")
+    twice = F.raise_error(F.expr("concat('xorack: ', count(1), ' rows about chain ', tag)"))
+    detail = F.when(F.count(F.lit(1)) > 1, twice).otherwise(F.first("detail")).alias("detail")
+    facts = selected.select(tag, "detail", reason).groupBy("tag")
+    checked = facts.agg(detail, F.first("failed").alias("failed"))
+    return checked.mapInArrow(check_details, "tag string, detail string, failed string")
 
 
 def check_details(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
     Files = dict[str, tuple[int, int]]
 
-__all__ = [
-    "GLOB",
-    "Stored",
-    "files_of",
-    "folders",
-    "names_of",
-    "read_texts",
-    "reads_plainly",
-    "write_text",
-]
-
 _CONSTANT: dict[str, list[str]] = {}
 """Lines of texts that are written once, by path, size and time."""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
@@ -59,7 +48,7 @@ def names_of(frame: DataFrame) -> list[str]:
 
 
 def _plain(uri: str) -> str:
-    """Return a path with one slash after its scheme: Java and Hadoop differ in their number."""
+    """Put one slash after a path's scheme: Java and Hadoop differ in their number."""
     return re.sub(r"^(\w[\w+.-]*):/+", r"\1:/", uri)
 
 

@@ -12,8 +12,6 @@ from xorack.spark.run import Run, check_text
 from xorack.spark.sending import check_queue
 from xorack.spark.windows import Windows
 
-__all__ = ["Tracking"]
-
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 

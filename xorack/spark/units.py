@@ -38,14 +38,7 @@ def quoted(name: str) -> str:
 
 
 def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:
-    """Find a column by its name, in another case too unless ``spark.sql.caseSensitive`` is true.
-
-    Args:
-        frame: The frame to look in.
-        name: The plain name, of any characters, without backticks.
-
-    Returns:
-        The column, and its type in the frame's schema.
+    """Find a column and its type, in another case too unless ``spark.sql.caseSensitive`` is true.
 
     Raises:
         ColumnsError: The frame has no such column, or more than one.
@@ -72,19 +65,7 @@ def has_columns(frame: DataFrame, names: Sequence[str]) -> bool:
 
 
 def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
-    """Return the unit of each row: `xorack.unit_id` of the salt and the columns' values.
-
-    Spark's ``collect`` gives the values of a timestamp column in the time zone of the Python
-    process and without a zone: add it (``value.astimezone()``) before you pass them to `unit_id`.
-
-    Args:
-        frame: The rows. Nothing is run: only the schema is read.
-        salt: The first part of each id. Rows of two salts never have the same unit.
-        names: The columns that identify a row.
-
-    Returns:
-        A long: the id as signed 64 bits, never 0. The job fails where a value is null, with an
-        error that names the column.
+    """Return the unit of each row: `xorack.unit_id` of the salt and the columns' values, signed.
 
     Raises:
         ColumnsError: There are no names; a column is missing, ambiguous or of another type.
@@ -95,8 +76,6 @@ def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
 
 def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
     """Return the columns that tell chains apart, with their own types, as ``c0``, ``c1``, ….
-
-    The job fails where a value is null, with an error that names the column.
 
     Raises:
         ColumnsError: There are no names; a column is missing, ambiguous or of another type.
@@ -109,15 +88,8 @@ def tag_column(frame: DataFrame, prefix: str, names: Sequence[str]) -> Column:
     """Return the tag of each chain: the prefix and the columns' values, joined by ``/``.
 
     In all values but the last, ``%`` and ``/`` are percent-encoded. A tag above 1,024 UTF-8 bytes
-    is cut: 240 characters, ``...``, and 16 hex digits of the hash of the whole tag.
-
-    Args:
-        frame: Rows with these columns.
-        prefix: The start of each tag, up to the values: ``2026-01-31/order/``.
-        names: The columns that tell chains apart, or those that `chain_columns` made of them.
-
-    Returns:
-        A string of at most 1,024 UTF-8 bytes. The job fails where a value holds NUL.
+    is cut: 240 characters, ``...``, and 16 hex digits of the hash of the whole tag. The job fails
+    where a value holds NUL.
 
     Raises:
         ColumnsError: The frame lacks one of the columns.
