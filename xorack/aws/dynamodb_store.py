@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from xorack.aws import schema
+from xorack.aws.client import error_code
 from xorack.aws.clock import milliseconds
 from xorack.aws.item import decode, encode
 from xorack.aws.mark_buckets import MarkBuckets
@@ -33,6 +34,7 @@ _SEARCH_PAGE = 1000
 _READERS = 8
 """Partitions of the index that an operator's search reads at a time."""
 _GENERATION = ("first_seen_at", "nonce")
+_NO_INDEX = ("ValidationException", "ResourceNotFoundException")
 
 
 OnInvalid = Callable[[NotAChainError], None]
@@ -207,18 +209,35 @@ class DynamoDBStore:
         self._marks.keep(chain, until)
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
-        """See `xorack.core.ports.ChainStore.due_pages`. The sparse index lags behind the table."""
+        """See `xorack.core.ports.ChainStore.due_pages`. The sparse index lags behind the table.
+
+        A table without the index, created by hand or for xor-ack-dynamodb, is scanned.
+        """
+        values = {":now": {"N": str(now)}}
         # Each minute another shard is first, so none always waits for the others.
         first = now // 60_000
-        for offset in range(schema.DUE_SHARDS):
-            shard = {"N": str((first + offset) % schema.DUE_SHARDS)}
+        try:
+            for offset in range(schema.DUE_SHARDS):
+                shard = {"N": str((first + offset) % schema.DUE_SHARDS)}
+                for page in self.table.pages(
+                    "query",
+                    IndexName=schema.DUE_INDEX,
+                    KeyConditionExpression="#shard = :shard AND #at <= :now",
+                    ExpressionAttributeNames={"#shard": schema.DUE_SHARD, "#at": schema.DUE_AT},
+                    ExpressionAttributeValues={":shard": shard, **values},
+                    Limit=_PAGE,
+                ):
+                    yield self._tags(page)
+        except ClientError as error:
+            message = error.response.get("Error", {}).get("Message", "")
+            if error_code(error) not in _NO_INDEX or "index" not in message:
+                raise
             for page in self.table.pages(
-                "query",
-                IndexName=schema.DUE_INDEX,
-                KeyConditionExpression="#shard = :shard AND #at <= :now",
-                ExpressionAttributeNames={"#shard": schema.DUE_SHARD, "#at": schema.DUE_AT},
-                ExpressionAttributeValues={":shard": shard, ":now": {"N": str(now)}},
-                Limit=_PAGE,
+                "scan",
+                FilterExpression="#at <= :now",
+                ProjectionExpression="#key",
+                ExpressionAttributeNames={"#at": schema.DUE_AT, "#key": self.table.partition_key},
+                ExpressionAttributeValues=values,
             ):
                 yield self._tags(page)
 

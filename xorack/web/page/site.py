@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.aws.scan import scan_part
 from xorack.client.names import Candidate
 from xorack.core.errors import ArgumentError, NotAChainError, TagNotFound
 from xorack.core.ports import Publisher
@@ -219,7 +218,7 @@ class Site:
 
     def _windows(self, prefix: str) -> Response:
         invalid: list[NotAChainError] = []
-        part = scan_part(self._store.table, SEARCHED, invalid.append, prefix=prefix)
+        part = self._store.scan_part(SEARCHED, invalid.append, prefix=prefix)
         now = milliseconds()
         table = stage_table((ChainStatus(chain, now) for chain in part.chains), limit=WINDOWS)
         searched = part.read if part.after else None
