@@ -151,10 +151,10 @@ def test_files_that_change_between_the_attempts_of_a_task(functions, queue, tmp_
             *(str(tmp_path), queue.queue_url, str(mishaps)),
         ]
     )
-    names = cluster_pipeline.MISHAPS.values()
-    assert {path.name for path in mishaps.glob("*-changed")} == {f"{name}-changed" for name in names}
+    changed = {f"{name}-changed" for name in cluster_pipeline.MISHAPS.values()}
+    assert {path.name for path in mishaps.glob("*-changed")} == changed
     now = {name: (database / name).read_text().split() for name in texts}
-    assert sum(words != texts[name].split() for name, words in now.items()) == len(names)
+    assert sum(words != texts[name].split() for name, words in now.items()) == len(changed)
     written = {name: [] for name in texts}
     for row in pq.read_table(tmp_path / "words" / "words").sort_by("position").to_pylist():
         written[row["file"]].append(row["word"])
