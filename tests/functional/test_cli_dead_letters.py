@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.support.cli import commands_of, store
+from tests.support.cli import store
 from tests.support.dead_letters import bodies, put, put_messages
 from tests.support.functions import message
 from tests.support.services import Message, consume
@@ -16,7 +16,6 @@ from xorack import traced
 from xorack.aws.clock import milliseconds
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.sqs import DeadLetterQueue
-from xorack.cli.commands import cli
 from xorack.core.event import rfc3339
 from xorack.core.request import Request
 
@@ -249,11 +248,6 @@ def test_an_empty_queue(stack, xorack, sqs):
     for command in ("list", "show", "delete --all", "redrive"):
         assert xorack("dead-letters", *command.split()) == (0, ["no dead-lettered messages"], [])
     assert as_json(xorack) == []
-
-
-def test_redrive_is_a_command_of_both_groups():
-    commands = dict(commands_of(cli))
-    assert commands["redrive",] is commands["dead-letters", "redrive"]
 
 
 def test_the_tags_of_many_requests_and_their_sender(stack, xorack, sqs):
