@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -101,14 +102,14 @@ def _repeat_within_batch(apply, chain, requests, *, marks, spilled_marks=None, *
     return applied
 
 
-def _spill_later(put, store, *call):
-    store.later = call
+def _spill_later(put, *call):
+    call[0].later = partial(put, *call)
 
 
 def _write_then_spill(write, store, before, after):
     write(store, before, after)
     if "later" in vars(store):
-        store._marks.put(*vars(store).pop("later"))
+        vars(store).pop("later")()
 
 
 def _blind_retry(attempt, part, *call):

@@ -115,8 +115,9 @@ class _Batch:
     def reject(self, index: int, entries: Iterable[Rejected]) -> None:
         """Add rejected requests of a message."""
         of = self.messages[index]
-        origin = {"sent_at": of.sent_at, "message_id": of.id, "sender": of.sender}
-        self.rejected += [(entry._replace(**origin), index) for entry in entries]
+        for entry in entries:
+            known = entry._replace(sent_at=of.sent_at, message_id=of.id, sender=of.sender)
+            self.rejected.append((known, index))
 
     def is_new(self, tag: str) -> bool:
         """Guess whether a chain does not exist: its create comes, in a message that is new."""
@@ -173,14 +174,7 @@ class Consumer:
         self.send_rejected = send_rejected
 
     def consume(self, messages: Sequence[Message]) -> BatchResult:
-        """Consume a batch.
-
-        Args:
-            messages: In any order; may contain duplicates and malformed bodies.
-
-        Returns:
-            The result. Messages that are not in ``failed`` may be deleted.
-        """
+        """Consume messages in any order. Those that are not in ``failed`` may be deleted then."""
         batch = _Batch(messages, self.writer.oldest())
         result = BatchResult(stats=self.writer.stats)
         result.outcomes["rejected"] += sum(entry.request_count for entry, _ in batch.rejected)
@@ -222,9 +216,7 @@ class Consumer:
             return known
         return known | {tag: CachedChain(chains.get(tag), verified=True) for tag in stored}
 
-    def _write(
-        self, batch: _Batch, known: Mapping[str, CachedChain], tag: str
-    ) -> Applied | str:
+    def _write(self, batch: _Batch, known: Mapping[str, CachedChain], tag: str) -> Applied | str:
         """Apply one chain's requests; return the reason if that fails."""
         if not self.writer.has_time():
             return NO_TIME
