@@ -107,6 +107,8 @@ LONG = extend(7200)
     [
         # A create without a timeout has the default one.
         ([[create()]], {"deadline": NOW + DAY}),
+        # The shortest is a millisecond.
+        ([[create(timeout=0.0001)]], {"deadline": NOW + 1}),
         # A chain is acked when it is created, its stamp is zero and its counts are equal.
         ([[create()], [FINISH]], {"status": "acked", "ended_at": NOW + 1000, "reason": None}),
         ([[create()], UNCOUNTED], {"status": "open", "stamp": b"\0"}),
