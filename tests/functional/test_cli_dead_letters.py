@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import stat
+from functools import partial
 from unittest.mock import Mock
 
 import pytest
@@ -15,7 +16,7 @@ from tests.support.services import Message, consume
 from xorack import traced
 from xorack.aws.clock import milliseconds
 from xorack.aws.eventbridge import EventBus
-from xorack.aws.sqs import DeadLetterQueue
+from xorack.aws.sqs import send_rejected
 from xorack.core.event import rfc3339
 from xorack.core.request import Request
 
@@ -54,7 +55,7 @@ def test_a_rejected_request_is_shown_as_a_whole(stack, xorack, sqs):
     sent_at = milliseconds() - 90_000
     received = Message("original", malformed(INVALID), 1, sent_at, "AROA:loader")
     bus = EventBus(stack.bus_name, stack.client("events"))
-    dead_letters = DeadLetterQueue(stack.dead_letter_queue_url, stack.client("sqs"))
+    dead_letters = partial(send_rejected, stack.dead_letter_queue_url, stack.client("sqs"))
     consume([received], store(stack), bus, dead_letters)
     (message,) = as_json(xorack)
     expected = {
