@@ -59,7 +59,7 @@ def upper_estimate(options: Options, totals: Totals) -> dict[str, float]:
     Each request, copies included, is a write of its own and meets a conflict. Each message is a
     batch of its own.
     """
-    copies = _MARGIN * (1 + options.duplicate + options.late_duplicate)
+    copies = _MARGIN * (1 + 2 * options.duplicate)
     requests = copies * (totals.requests + totals.bad + totals.lossy)
     together = max(1, options.message_bytes // options.request_bytes)
     messages = ceil(requests / together) + copies * totals.bad

@@ -15,8 +15,7 @@ from measure.load import Sent
 _PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
 _SHOWN = 50
 _LATENCIES = {
-    "to arrival": "ms, last message to the event here; one clock",
-    "to end": "ms, last message to the end; two clocks",
+    "to arrival": "ms, last message to the event here",
     "to time-out": "ms, moved deadline to the event here",
 }
 
@@ -28,7 +27,7 @@ class Result:
     Attributes:
         sending_seconds: Time of the first sends.
         moved_at: Time when the deadlines of lossy chains were moved, seconds since the epoch.
-        left_behind: What could not be removed, each with a command.
+        left_behind: What could not be removed.
     """
 
     run: str
@@ -53,8 +52,8 @@ def _latencies(result: Result) -> tuple[dict[str, list[float]], float]:
     last = result.sent.first
     outcome = result.outcome
     for plan in outcome.plans:
-        chain, events = outcome.chains.get(plan.tag), outcome.events.get(plan.tag)
-        if not events or chain is None or chain.ended_at is None:
+        events = outcome.events.get(plan.tag)
+        if not events:
             continue
         received_at = events[0].received_at
         if plan.lost:
@@ -63,9 +62,7 @@ def _latencies(result: Result) -> tuple[dict[str, list[float]], float]:
         last = max(last, received_at)
         # A bad request may be the chain's last one.
         if plan.bad is None:
-            begin = outcome.times[plan.tag].available
-            latencies["to arrival"].append(1000 * (received_at - begin))
-            latencies["to end"].append(chain.ended_at - 1000 * begin)
+            latencies["to arrival"].append(1000 * (received_at - outcome.times[plan.tag]))
     return latencies, last
 
 
@@ -87,7 +84,6 @@ def to_json(result: Result) -> dict[str, Any]:
             "messages": sent.messages,
             "copies among them": sent.copies,
             "bytes": sent.bytes,
-            "retries of sends": sent.retries,
             "events": sum(one.copies for some in outcome.events.values() for one in some),
             "dead letters": len(outcome.dead_letters),
             "expected dead letters": totals.bad,

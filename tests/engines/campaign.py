@@ -16,6 +16,7 @@ import uuid
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 from measure.judge import judge
 from measure.load import Sender, Sent
 from measure.options import Options
-from measure.run import DeployedStack, Measurement
+from measure.run import Measurement
 from tests.engines import programs
 from tests.engines.engine import client
 from tests.support.in_process import Definitions, Resources, create_resources, definitions
@@ -36,42 +37,33 @@ _VISIBILITY_SECONDS = 4
 _PROGRAM_SECONDS = 600
 _TEAM = ("consumer",) * 3 + ("sweeper",) * 2 + ("sender", "direct") * 2
 _LOAD: dict[str, Any] = {
-    # Chains of 140 units have marks outside their item.
-    "units": ((1, 10.0), (8, 40.0), (30, 35.0), (140, 15.0)),
+    "units": "1:10,8:40,30:35,140:15",  # chains of 140 units have marks outside their item
     "message_bytes": 9_000,
     "rate": 20.0,
     "duplicate": 0.2,
-    "late_duplicate": 0.1,
     "delay": 0.2,
-    "max_delay": 2,
     "reorder": 0.3,
     "lose": 0.25,
-    "malformed": 0.1,
-    "reject": 0.2,
-    "settle": 1.0,
+    "bad": 0.3,
 }
 
 
-@dataclass
-class Evidence:
-    """What a campaign found, and its figures."""
+class Evidence(NamedTuple):
+    """What a campaign found, and how often each fault was injected and each program killed."""
 
     violations: list[str]
     faults: Counter[str]
     kills: Counter[str]
-    figures: str
 
 
 class _Program(NamedTuple):
-    """A running program; `kills` counts how often it was killed before."""
-
     name: str
     process: Any
     kills: int
 
 
 class Programs:
-    """The programs of a campaign. `disturb` kills them about twice a second, in a thread.
+    """The programs of a campaign, killed about twice a second in a thread, and started again.
 
     Attributes:
         kills: How often programs were killed, by name.
@@ -87,7 +79,7 @@ class Programs:
         self._processes = get_context("forkserver")
         self._processes.set_forkserver_preload([programs.__name__])
         self._running: list[_Program] = []
-        self._started = 0
+        self._numbers = count(1)
         self._calm = threading.Event()
         self._thread = threading.Thread(target=self._disturb)
 
@@ -99,18 +91,16 @@ class Programs:
 
     def __exit__(self, *_: object) -> None:
         self.calm_down()
-        for program in self._running:
-            program.process.kill()
-            program.process.join()
+        for program in list(self._running):
+            self._kill(program)
 
     def await_ends(self) -> None:
         """Wait for the programs that end by themselves."""
         deadline = time.monotonic() + _PROGRAM_SECONDS
-        while self.working:
-            if time.monotonic() > deadline:
-                self.crashes.append(f"programs did not end within {_PROGRAM_SECONDS} s")
-                return
+        while self.working and time.monotonic() < deadline:
             time.sleep(0.2)
+        if self.working:
+            self.crashes.append(f"programs did not end within {_PROGRAM_SECONDS} s")
 
     def calm_down(self) -> None:
         """Kill no program any more."""
@@ -118,11 +108,15 @@ class Programs:
         self._thread.join()
 
     def _start(self, name: str, kills: int = 0) -> None:
-        self._started += 1
-        given = (name, self._job, self._started)
+        given = (name, self._job, next(self._numbers))
         process = self._processes.Process(target=programs.main, args=given, daemon=True)
         process.start()
         self._running.append(_Program(name, process, kills))
+
+    def _kill(self, program: _Program) -> None:
+        program.process.kill()
+        program.process.join()
+        self._running.remove(program)
 
     def _disturb(self) -> None:
         """Kill programs and start them again.
@@ -138,9 +132,7 @@ class Programs:
             self.working = any(one.name not in programs.ENDLESS for one in self._running)
             weights = [(1 + program.kills) ** -2 for program in self._running]
             (killed,) = self._chance.choices(self._running, weights)
-            killed.process.kill()
-            killed.process.join()
-            self._running.remove(killed)
+            self._kill(killed)
             self.kills[killed.name] += 1
             self._start(killed.name, killed.kills + (killed.name not in programs.ENDLESS))
 
@@ -175,13 +167,7 @@ class Campaign(Measurement):
 
 
 def run(
-    aws: EmbeddedAWS,
-    engine_url: str,
-    *,
-    seed: int = 1,
-    chains: int = 54,
-    broken: str | None = None,
-    patience: float = 60,
+    aws: EmbeddedAWS, engine_url: str, *, seed: int, chains: int, broken: str | None = None
 ) -> Evidence:
     """Run a campaign.
 
@@ -190,11 +176,10 @@ def run(
         engine_url: The table's engine.
         seed: Determines the chains, and the faults of the n-th call of each action.
         chains: Number of chains.
-        broken: The name of a broken version of the code, to run instead of the code.
-        patience: Seconds without progress after which it stops waiting.
+        broken: The name of a mutant of tests/simulation, to run instead of the code.
     """
-    began, lines = time.monotonic(), list[str]()
-    options = Options(seed=seed, chains=chains, patience=patience, **_LOAD)
+    lines: list[str] = []
+    options = Options(seed=seed, chains=chains, patience=12 if broken else 60, **_LOAD)
     name = f"engines-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
         resources = _resources(aws, engine_url)
@@ -208,35 +193,25 @@ def run(
         }
         log = Path(stack.enter_context(tempfile.TemporaryDirectory()), "log")
         log.touch()
-        queue_url, table_name = resources.queue_url, resources.table_name
-        job = programs.Job(options, name, queue_url, table_name, environ, str(log), broken)
+        table, queue = resources.table_name, resources.queue_url
+        job = programs.Job(options, name, queue, table, environ, str(log), broken)
         running = stack.enter_context(Programs(job, seed))
-        outputs = StackOutputs(
-            table_name, queue_url, resources.dead_letter_queue_url, resources.bus_name
+        outputs = StackOutputs(table, queue, resources.dead_letter_queue_url, resources.bus_name)
+        proxies = (others, engine)
+        campaign = Campaign(
+            options, name, outputs, resources.client, lines.append, running, proxies
         )
-        target = DeployedStack(None, outputs, resources.client)
-        campaign = Campaign(options, name, target, lines.append, running, (others, engine))
-        result = campaign.measure()
-        outcome = result.outcome
+        outcome = campaign.measure().outcome
         gave_up = [line for line in lines if line.startswith("gave up")]
         violations = [*gave_up, *running.crashes, *judge(outcome)]
-        faults: Counter[str] = Counter()
-        for proxy in (others, engine):
-            for (_, fault), count in proxy.happened.items():
-                faults[fault] += count
-        del faults[""]
+    faults: Counter[str] = Counter()
+    for proxy in proxies:
+        for (_, fault), number in proxy.happened.items():
+            faults[fault] += number
+    del faults[""]
     ends = Counter(chain.status for chain in outcome.chains.values())
-    figures = (
-        f"{len(outcome.plans)} chains ({dict(sorted(ends.items()))}), {result.sent.requests} "
-        f"requests, {len(outcome.dead_letters)} dead letters, {time.monotonic() - began:.0f} s\n"
-        f"{faults.total()} faults: {_counts(faults)}\n"
-        f"{running.kills.total()} kills: {_counts(running.kills)}"
-    )
-    return Evidence(violations, faults, running.kills, figures)
-
-
-def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in sorted(counter.items()))
+    print(f"chains {dict(ends)}, faults {dict(faults)}, kills {dict(running.kills)}", *violations)
+    return Evidence(violations, faults, running.kills)
 
 
 class _Split:

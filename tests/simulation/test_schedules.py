@@ -30,12 +30,12 @@ def test_no_schedule_violates_an_invariant(seeds):
     failing = [f"seed {result.recipe.seed}: {result.violation}" for result in figures.failing]
     assert not failing, f"{failing}; python -m tests.simulation {figures.failing[0].recipe.seed}"
     # The result means little unless everything happened.
-    assert figures.schedules == len(seeds)
+    assert figures.figures["schedules"] == len(seeds)
     assert figures.largest == LARGE_CHAINS
     assert figures.faults.keys() == FAULTS.keys()
     assert figures.faults.total() > 20 * len(seeds)
-    assert figures.reused > len(seeds) / 10
-    assert figures.months > len(seeds) / 52
+    assert figures.figures["chains whose tag was used before"] > len(seeds) / 10
+    assert figures.figures["schedules in which more than 90 days pass"] > len(seeds) / 52
     ends = {"acked", "timed out", "never created", "it broke", "timed out: wrong counts"}
     assert ends | {"failed: two lengths of stamps"} <= figures.ends.keys()
 
