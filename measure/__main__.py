@@ -14,9 +14,8 @@ from typing import Any
 
 import click
 
-from measure.bill import PRICE_LIST, Totals, cost, upper_estimate
 from measure.options import Options
-from measure.report import to_json, to_text
+from measure.report import Totals, to_json, to_text
 from measure.run import Measurement
 from xorack.cli import options as cli
 from xorack.cli import screen
@@ -75,10 +74,10 @@ def measure(stack: str, region: str | None, max_cost: float, yes: bool, **others
         raise click.UsageError(str(error)) from error
     name = f"measure-{datetime.now(timezone.utc):%Y%m%d}-{secrets.token_hex(4)}"
     totals = Totals.of(options.plans(name))
-    most = cost(upper_estimate(options, totals))
+    most = totals.upper_estimate(options.duplicate)
     screen.say(
         f"{plural(totals.chains, 'chain')}, {plural(totals.units, 'unit')}, seed {options.seed}: "
-        f"at most {most:,.4f} USD (list prices of {PRICE_LIST})"
+        f"at most {most:,.2f} USD"
     )
     if most > max_cost:
         raise click.UsageError(f"this is above --max-cost {max_cost:g}: send less, or raise it")

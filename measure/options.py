@@ -13,7 +13,6 @@ from typing import Any, get_args
 from xorack.client.token import StampKind
 from xorack.core.errors import ArgumentError
 from xorack.core.hashing import unit_id
-from xorack.core.stamp import PLAIN_LENGTH, TRACED_CELLS, traced_length
 
 TAG = re.compile(r'"tag":"([^"]+)"')
 """The tags in a message's text."""
@@ -29,8 +28,6 @@ BAD = {
 """Requests that are malformed or contradict their chain: each with a part of the reason in the
 dead-letter queue."""
 _MOST_LOST = 5
-_REQUEST_BYTES = 160
-"""Bytes of a request's JSON without its stamp, at least."""
 
 
 def option(default: Any, help_text: str, low: float = 0, high: float = 1) -> Any:
@@ -76,16 +73,6 @@ class Options:
             expected = "units:share,... each once, such as 100 or 1:50,100:40,10000:10"
             raise ArgumentError("units", self.units, expected)
         return sizes
-
-    @property
-    def stamp_bytes(self) -> int:
-        """Bytes of a stamp."""
-        return PLAIN_LENGTH if self.stamps == "plain" else traced_length(TRACED_CELLS)
-
-    @property
-    def request_bytes(self) -> int:
-        """Bytes of a request in a message, about."""
-        return _REQUEST_BYTES + ceil(self.stamp_bytes / 3) * 4
 
     def plan(self, run: str, number: int) -> Plan:
         """Plan a chain of a run by its number."""

@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from measure.bill import Totals
 from measure.judge import Outcome, judge
 from measure.load import Sent
+from measure.options import Plan
 
+_DOLLARS = 10e-6
+"""More than a request, or a chain, costs in us-east-1 (2026) if it is a message and a write of its
+own and meets a conflict. A test computes it from the prices of bench.capacity."""
 _PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
 _SHOWN = 50
 _LATENCIES = {
     "to arrival": "ms, last message to the event here",
     "to time-out": "ms, moved deadline to the event here",
 }
+
+
+class Totals(NamedTuple):
+    """Sums over the chains of a load."""
+
+    chains: int
+    units: int
+    requests: int
+    bad: int
+    lossy: int
+
+    @classmethod
+    def of(cls, plans: Iterable[Plan]) -> Totals:
+        """Sum the figures of the plans."""
+        rows = ((1, p.units, p.requests, bool(p.bad), p.lost > 0) for p in plans)
+        return cls(*map(sum, zip(*rows, strict=True)))
+
+    def upper_estimate(self, duplicate: float) -> float:
+        """Compute more dollars than a load can cost, save for a fault of the stack."""
+        requests = self.requests + self.bad + self.lossy
+        return _DOLLARS * (self.chains + requests * (1 + 2 * duplicate) + 1000)
 
 
 @dataclass

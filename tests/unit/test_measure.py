@@ -5,25 +5,24 @@ import math
 import threading
 from collections import Counter
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 
 from bench import capacity
 from measure.__main__ import measure
-from measure.bill import PRICE_LIST, PRICES, Totals, upper_estimate
 from measure.judge import Outcome, judge
 from measure.load import Sender, Sent, interleave, texts
 from measure.options import BAD, Options
-from measure.report import Result, percentiles, to_json, to_text
+from measure.report import Result, Totals, percentiles, to_json, to_text
 from measure.subscription import Event, Events
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.event import event_detail
+from xorack.core.marks import INLINE_MARKS, MARK_BYTES
 from xorack.core.message import pack, parse
 from xorack.core.request import Request
+from xorack.core.stamp import TRACED_CELLS, traced_length
 from xorack.core.transitions import apply, expire
 
-ROOT = Path(__file__).parents[2]
 RUN = "measure-20260131-00000001"
 FAULTY = Options(
     seed=5, chains=60, units="1:3,2:3,40:4", fold=3, message_bytes=9000, duplicate=0.3, delay=0.3,
@@ -318,22 +317,23 @@ def report_of(options):
     return to_json(result)
 
 
-@pytest.mark.parametrize("options", [FAULTY, Options(seed=3, chains=9)])
-def test_the_estimate_is_above_what_a_load_takes(options):
-    outcome, sent = simulate(options)
-    writes = reads = 0
-    for chain in outcome.chains.values():
-        item = len(chain.stamp) + len(chain.marks) + 500
-        writes += chain.version * math.ceil(item / 1024) + 4  # of the index
-        reads += chain.version * math.ceil(item / 4096)
-    queue_calls = 3 * sent.messages + 100
-    amounts = dict.fromkeys(PRICES, 0) | {
-        "queue calls": queue_calls, "write units": writes, "read units": reads,
-        "events": len(outcome.events),
+def test_the_estimate_is_above_what_a_load_costs():
+    """A message, a write with a conflict and its marks' bucket for each request; a chain's end."""
+    item = traced_length(TRACED_CELLS) + INLINE_MARKS * MARK_BYTES + 500
+    writes, reads = 2 * (math.ceil(item / 1024) + 1), 2 * (math.ceil(item / 4096) + 1)
+    request = {
+        "queue calls": 3, "invocations": 1, "GB-seconds": 0.07, "write units": writes,
+        "read units": reads, "GB of logs": 1.5,
     }  # fmt: skip
-    most = upper_estimate(options, Totals.of(outcome.plans))
-    assert most.keys() == PRICES.keys()
-    assert all(amounts[name] < most[name] for name in PRICES)
+    end = {"write units": 8, "queue calls": 6, "events": 1, "read units": 4}
+    for amounts in (request, end):
+        dollars = sum(capacity.PRICES[name] * amount for name, amount in amounts.items()) / 1e6
+        least = Totals(chains=0, units=0, requests=1000, bad=0, lossy=0).upper_estimate(0.0)
+        assert 1000 * dollars < least - Totals(0, 0, 0, 0, 0).upper_estimate(0.0)
+    totals = Totals.of(FAULTY.plans(RUN))
+    assert totals.upper_estimate(0.5) > totals._replace(
+        requests=2 * totals.requests
+    ).upper_estimate(0)
 
 
 def test_the_report_has_latencies_and_names_what_is_not_available():
@@ -350,9 +350,3 @@ def test_percentiles_are_by_nearest_rank():
     assert percentiles([3, 1, 2]) == {"p50": 2, "p90": 3, "p99": 3, "max": 3}
     assert percentiles(range(1, 201)) == {"p50": 100, "p90": 180, "p99": 198, "max": 200}
     assert set(percentiles([]).values()) == {None}
-
-
-def test_the_prices_are_those_of_the_capacity_page():
-    assert capacity.PRICES.items() >= PRICES.items()
-    region, date = PRICE_LIST.split(", ")
-    assert f"{region} ({date})" in (ROOT / "docs" / "capacity.md").read_text()
