@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import tempfile
 import threading
 import time
@@ -56,85 +57,74 @@ class Evidence(NamedTuple):
     kills: Counter[str]
 
 
-class _Program(NamedTuple):
-    name: str
-    process: Any
-    kills: int
-
-
 class Programs:
-    """The programs of a campaign, killed about twice a second in a thread, and started again.
+    """The programs of a campaign, each with a thread that kills it now and then.
 
     Attributes:
         kills: How often programs were killed, by name.
         crashes: Programs that ended with an error, each with the end of the log.
-        working: True until all programs that end by themselves have ended.
     """
 
-    def __init__(self, job: programs.Job, seed: int) -> None:
+    def __init__(self, job: programs.Job) -> None:
         self.kills: Counter[str] = Counter()
         self.crashes: list[str] = []
-        self.working = True
-        self._job, self._chance = job, random.Random(seed)
+        self._job = job
         self._processes = get_context("forkserver")
         self._processes.set_forkserver_preload([programs.__name__])
-        self._running: list[_Program] = []
-        self._numbers = count(1)
-        self._calm = threading.Event()
-        self._thread = threading.Thread(target=self._disturb)
+        self._calm, self._over = threading.Event(), threading.Event()
+        self._threads = [
+            (name, threading.Thread(target=self._keep_running, args=(name, number)))
+            for number, name in enumerate(_TEAM)
+        ]
 
     def __enter__(self) -> Programs:
-        for name in _TEAM:
-            self._start(name)
-        self._thread.start()
+        for _, thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.calm_down()
-        for program in list(self._running):
-            self._kill(program)
+        self._over.set()
+        for _, thread in self._threads:
+            thread.join()
 
     def await_ends(self) -> None:
         """Wait for the programs that end by themselves."""
         deadline = time.monotonic() + _PROGRAM_SECONDS
-        while self.working and time.monotonic() < deadline:
-            time.sleep(0.2)
-        if self.working:
-            self.crashes.append(f"programs did not end within {_PROGRAM_SECONDS} s")
+        for name, thread in self._threads:
+            if name not in programs.ENDLESS:
+                thread.join(max(0.0, deadline - time.monotonic()))
+                if thread.is_alive():
+                    self.crashes.append(f"{name} did not end within {_PROGRAM_SECONDS} s")
 
     def calm_down(self) -> None:
         """Kill no program any more."""
         self._calm.set()
-        self._thread.join()
 
-    def _start(self, name: str, kills: int = 0) -> None:
-        given = (name, self._job, next(self._numbers))
-        process = self._processes.Process(target=programs.main, args=given, daemon=True)
-        process.start()
-        self._running.append(_Program(name, process, kills))
-
-    def _kill(self, program: _Program) -> None:
-        program.process.kill()
-        program.process.join()
-        self._running.remove(program)
-
-    def _disturb(self) -> None:
-        """Kill programs and start them again.
-
-        Senders and direct callers start from the beginning: they are killed ever less often.
-        """
-        while not self._calm.wait(self._chance.uniform(0.1, 0.8)):
-            for program in [one for one in self._running if one.process.exitcode is not None]:
-                self._running.remove(program)
-                if program.process.exitcode:
-                    log = Path(self._job.log).read_text(errors="replace")
-                    self.crashes.append(f"{program.name} ended with an error: {log[-1500:]}")
-            self.working = any(one.name not in programs.ENDLESS for one in self._running)
-            weights = [(1 + program.kills) ** -2 for program in self._running]
-            (killed,) = self._chance.choices(self._running, weights)
-            self._kill(killed)
-            self.kills[killed.name] += 1
-            self._start(killed.name, killed.kills + (killed.name not in programs.ENDLESS))
+    def _keep_running(self, name: str, number: int) -> None:
+        """Run a program until it ends by itself, or all is over; kill it now and then."""
+        chance = random.Random(f"{self._job.options.seed}/{number}")
+        for start in count():
+            given = (name, self._job, 1000 * number + start)
+            process = self._processes.Process(target=programs.main, args=given, daemon=True)
+            process.start()
+            # Senders and direct callers start from the beginning: they get ever more time.
+            seconds = chance.uniform(1, 8) * (1 if name in programs.ENDLESS else (1 + start) ** 2)
+            end = time.monotonic() + seconds
+            while process.exitcode is None and not self._over.is_set():
+                process.join(0.2)
+                if time.monotonic() > end and not self._calm.is_set():
+                    process.kill()
+                    process.join()
+                    self.kills[name] += 1
+            if self._over.is_set():
+                process.kill()
+                process.join()
+                return
+            if process.exitcode == 0:
+                return
+            if process.exitcode != -signal.SIGKILL:
+                log = Path(self._job.log).read_text(errors="replace")
+                self.crashes.append(f"{name} ended with an error: {log[-1500:]}")
 
 
 @dataclass
@@ -195,7 +185,7 @@ def run(
         log.touch()
         table, queue = resources.table_name, resources.queue_url
         job = programs.Job(options, name, queue, table, environ, str(log), broken)
-        running = stack.enter_context(Programs(job, seed))
+        running = stack.enter_context(Programs(job))
         outputs = StackOutputs(table, queue, resources.dead_letter_queue_url, resources.bus_name)
         proxies = (others, engine)
         campaign = Campaign(

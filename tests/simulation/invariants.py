@@ -181,8 +181,10 @@ class FinalWrite(NamedTuple):
     before: Item
     after: Item
     new: list[Submission | None]
-    by: str
     now: int
+    by: str
+
+    check_format = Write.check_format
 
     def check_token(self):
         """A token is in the item as long as its delivery is pending."""
@@ -193,10 +195,6 @@ class FinalWrite(NamedTuple):
         if "resume_failed" not in self.after or "resume_failed" in self.before:
             return True
         return self.now - number(self.after, "refused_at") >= 86_400_000 - 2 * MAX_SKEW
-
-    def check_format(self):
-        """A finished chain of a newer format is left alone."""
-        return self.by != "code" or (number(self.before, "format") or FORMAT) <= FORMAT
 
     def check_no_request(self):
         """No request takes effect in a finished chain."""
