@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from tests.simulation.mutants import MUTANTS, mutated
-from tests.simulation.schedule import Recipe, Result, run
+from tests.simulation.schedule import Recipe, Schedule, run
 from tests.simulation.shrink import Shrinker
 from tests.support.fault_kinds import FAULTS
 
@@ -34,9 +34,9 @@ class Campaign:
     largest: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
-    failing: list[Result] = field(default_factory=list)
+    failing: list[Schedule] = field(default_factory=list)
 
-    def add(self, result: Result) -> None:
+    def add(self, result: Schedule) -> None:
         """Add a schedule."""
         self.largest = max(self.largest, len(result.chains))
         self.figures.update(
@@ -45,7 +45,7 @@ class Campaign:
                 "chains": len(result.chains),
                 "requests, without their copies": len(result.requests),
                 "chains whose tag was used before": result.reused,
-                "schedules in which more than 90 days pass": int(result.days > 90),
+                "schedules in which more than 90 days pass": int(result.world.days > 90),
                 "faults": result.faults.total(),
                 "violations": int(result.violation is not None),
             }
@@ -95,13 +95,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _print_failing(result: Result, mutant: str | None) -> None:
+def _print_failing(result: Schedule, mutant: str | None) -> None:
     print(f"VIOLATION in the schedule of seed {result.recipe.seed}: {result.violation}")
     if result.recipe == Recipe(result.recipe.seed):
         shrinker = Shrinker(result)
         result = shrinker.shrink()
         print(f"shrunk by {shrinker.runs} more runs: {result.violation}")
-    print("\n".join(run(result.recipe, trace=True).trace or []))
+    print("\n".join(run(result.recipe, trace=True).world.trace or []))
     words = [str(result.recipe), "--steps", *(["--mutant", mutant] if mutant else [])]
     print("replay: python -m tests.simulation " + shlex.join(words))
 
@@ -117,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
             result = run(options.recipe, trace=options.steps)
             failing = [result] if result.violation else []
             if not failing:
-                print("\n".join([*(result.trace or []), "no violation"]))
+                print("\n".join([*(result.world.trace or []), "no violation"]))
         else:
             seeds = range(options.first, options.first + options.seeds)
             many = campaign(seeds, options.until_faults)

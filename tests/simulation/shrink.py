@@ -1,4 +1,4 @@
-"""Shrink a failing schedule: fewer chains, requests, kinds of faults and faults.
+"""Shrink a failing schedule: fewer chains, requests and faults.
 
 Leaving something out changes the order of everything after it, so a smaller schedule of the same
 seed may pass although the code is wrong. Several salts are therefore tried.
@@ -7,14 +7,13 @@ seed may pass although the code is wrong. Several salts are therefore tried.
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.simulation.schedule import Recipe, Result, run
-from tests.support.fault_kinds import FAULTS
+from tests.simulation.schedule import Recipe, Schedule, run
 
 _SALTS = 12
 _MAX_RUNS = 2_000
 
 
-def _invariant(result: Result) -> str:
+def _invariant(result: Schedule) -> str:
     """Return the invariant that a schedule violates; "" for none."""
     _, _, violation = str(result.violation or "").partition(": ")
     return violation.partition(" (")[0]
@@ -28,7 +27,7 @@ class Shrinker:
         runs: Number of schedules that were run.
     """
 
-    def __init__(self, failing: Result) -> None:
+    def __init__(self, failing: Schedule) -> None:
         self.result = failing
         self.runs = 0
 
@@ -36,7 +35,7 @@ class Shrinker:
     def recipe(self) -> Recipe:
         return self.result.recipe
 
-    def shrink(self) -> Result:
+    def shrink(self) -> Schedule:
         """Return the result of the smallest recipe that still fails."""
         requests = self.result.requests
         self._leave_out(
@@ -46,10 +45,7 @@ class Shrinker:
         for salts in (4, 3 * _SALTS):
             self._leave_out(self.result.requests, lambda some: {"requests": some}, salts)
         if not self._fails({"faults": []}):
-            self._leave_out(
-                [*FAULTS], lambda kinds: {"without": [kind for kind in FAULTS if kind not in kinds]}
-            )
-            self._leave_out(self.result.injected, lambda some: {"faults": some}, salts=1)
+            self._leave_out(self.result.world.injected, lambda some: {"faults": some}, salts=1)
         return self.result
 
     def _fails(self, change: dict, salts: int = _SALTS) -> bool:

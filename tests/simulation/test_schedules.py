@@ -43,13 +43,13 @@ def test_no_schedule_violates_an_invariant(seeds):
 @pytest.mark.parametrize("seed", range(10))
 def test_a_seed_replays(seed):
     first, second = run(seed, trace=True), run(seed, trace=True)
-    assert first.trace == second.trace
+    assert first.world.trace == second.world.trace
     assert first.faults == second.faults
 
 
 def test_another_seed_and_another_salt_give_other_schedules():
     first, *others = (run(recipe, trace=True) for recipe in (Recipe(1), Recipe(2), Recipe(1, 1)))
-    assert all(first.trace != other.trace for other in others)
+    assert all(first.world.trace != other.world.trace for other in others)
 
 
 def _shrink(seeds):
