@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.synth import ROOT, main
+from infra.synth import ROOT
 
 from .templates import Template, run
 
@@ -71,23 +71,6 @@ def test_the_app_runs_without_network_and_node(machine, validation):
     assert mapping["BatchSize"] == 77
     # The app reads cdk.json's context itself.
     assert "CDKMetadata" not in template.resources
-
-
-@pytest.mark.parametrize(
-    ("setting", "line"),
-    [
-        *((f"stack_name={name}", f"{name!r}, expected 1 to 128 letters, digits and hyphens")
-          for name in ("9lives", "a b", "")),
-        ("stack-name=a", "'a', expected a known name: did you mean `stack_name`?"),
-        ("batch_size=20000", "20000, expected a whole number from 1 to 10000 (messages)"),
-    ],
-)  # fmt: skip
-def test_the_app_ends_with_one_line_for_an_invalid_setting(tmp_path, capsys, setting, line):
-    assert main(["--out", str(tmp_path), "-c", setting]) == 2
-    out, error = capsys.readouterr()
-    assert error.startswith(f"error: setting {setting.partition('=')[0]}: {line}")
-    assert (out, error.count("\n")) == ("", 1)
-    assert not list(tmp_path.iterdir())
 
 
 def test_jsii_runs_the_node_of_the_wheel_or_of_the_user(machine):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +30,7 @@ from xorack.aws.eventbridge import EventBus
 from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import DeadLetterQueue
+from xorack.aws.sqs import send_rejected
 from xorack.aws.table import Table
 from xorack.core import event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
@@ -101,20 +102,20 @@ def _repeat_within_batch(apply, chain, requests, *, marks, spilled_marks=None, *
     return applied
 
 
-def _spill_later(put, store, *call):
-    store.later = call
+def _spill_later(put, *call):
+    call[0].later = partial(put, *call)
 
 
 def _write_then_spill(write, store, before, after):
     write(store, before, after)
     if "later" in vars(store):
-        store._marks.put(*vars(store).pop("later"))
+        vars(store).pop("later")()
 
 
 def _blind_retry(attempt, part, *call):
     if part.maybe_applied:
         if part.cached is None:
-            stored = part.store.read([part.tag]).get(part.tag)
+            stored = part.writer.store.read([part.tag]).get(part.tag)
             part.cached = CachedChain(stored, verified=True)
         if part.cached.chain is not None:
             part.cached = replace(part.cached, chain=_without(part.cached.chain, part.marks))
@@ -303,12 +304,12 @@ def _count_again(count, consumer, batch, tag, applied):
 def _count_own_write_again(count, writer, *call):
     def write(before, after):
         try:
-            writer._store.write(before, after)
+            writer.store.write(before, after)
         except ConflictError as conflict:
             raise ConflictError(conflict.chain) from conflict
 
     other = copy(writer)
-    other._store = SimpleNamespace(write=write)
+    other.store = SimpleNamespace(write=write)
     return count(other, *call)
 
 
@@ -433,7 +434,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("a lost response is retried blindly", _Part._attempt, _blind_retry),
     ("a fail is not sticky", transitions._fold,
      lambda fold, *call: {"failing": None, **fold(*call)}),
-    ("a dead letter that could not be sent is forgotten", DeadLetterQueue.send,
+    ("a dead letter that could not be sent is forgotten", send_rejected,
      lambda send, *call: send(*call) and []),
     ("our own write is taken for another's at the last attempt",
      _Part._after_conflict, _conflict_is_another),

@@ -11,7 +11,7 @@ from xorack.acker.chain_writer import CachedChain
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
-from xorack.core.marks import mark_key
+from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key
 from xorack.core.request import Request
 from xorack.core.transitions import apply, expire
 from xorack.errors import ConflictError, UnavailableError
@@ -285,6 +285,15 @@ def test_a_change_reads_again_only_after_a_long_wait(store, wait, reads):
     chains = writer(store, now=lambda: NOW, policy=policy(wait))
     chains.change(store.chains["t"], lambda chain: replace(chain, version=chain.version + 1))
     assert store.reads == reads
+
+
+def test_the_mark_that_is_too_many_spills_all_before_it():
+    store = MemoryStore()
+    for number in range(INLINE_MARKS + 1):
+        chain = run(store, stamp(f"s{number}")).chain
+        spilled = 0 if number < INLINE_MARKS else INLINE_MARKS
+        assert (chain.spilled, len(chain.marks)) == (spilled, (number + 1 - spilled) * MARK_BYTES)
+    assert {len(marks) for marks in store.marks.values()} == {INLINE_MARKS}
 
 
 def test_marks_are_spilled_before_the_write(store):
