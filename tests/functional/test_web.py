@@ -73,10 +73,14 @@ def test_chains_are_listed_unfinished_first_and_filtered(web, chains):
 
 def test_failed_chains_are_grouped_by_run_and_reason(aws, web):
     """What they have in common stands above the list; a bar shows what is missing."""
+    requests = []
     for number in range(40):
         tag = f"run/{'eu' if number % 4 else 'us'}/{number}"
-        start(aws, tag)
-        fail(aws, tag) if number % 4 == 0 else finish(aws, tag)
+        requests.append(Request.create(tag, "c", traced(1), 3))
+        requests.append(Request.stamp_(tag, "s", xor(traced(1), traced(2)), finished=2))
+        end = Request.stamp_(tag, "t", traced(2), finished=1)
+        requests.append(end if number % 4 else Request.fail(tag, "f", "the ship sank"))
+    apply(aws, *requests)
     page = request(web)
     assert "10</span> failed</a> of run run: " in page.text
     assert "All 10 failed chains have part 2 = &#x27;us&#x27; (25 % of all chains" in page.text
