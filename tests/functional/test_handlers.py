@@ -9,7 +9,7 @@ import string
 import pytest
 
 from tests.support.faults import failing
-from tests.support.functions import Context, Functions, message
+from tests.support.functions import Context, Functions, acked, message
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult, Message
 from xorack.aws.clock import milliseconds
@@ -32,11 +32,6 @@ def metrics(capsys):
 
 def create(tag, stamp=b"\1", **options):
     return Request.create(tag, "c", stamp, **options)
-
-
-def acked(tag):
-    """Return the requests of a chain that is acked at once."""
-    return create(tag), Request.stamp_(tag, "s", b"\1", finished=1)
 
 
 def test_a_rejected_body_of_one_mebibyte_is_compressed(functions, aws):
