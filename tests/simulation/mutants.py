@@ -475,7 +475,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("an event that was not accepted is marked as published", Outbox._deliver, _mark_not_accepted),
     ("a mark's checksum leaves out time-out and detail", marks._canonical, lambda *_: b""),
     ("pending events are forgotten after a sweep without time", Sweeper._report,
-     lambda report, sweeper, waiting, result: waiting.ranks.clear() or iter(())),
+     lambda report, sweeper, channel, ranks, result: ranks.clear() or iter(())),
 )  # fmt: skip
 
 BY_DAY = {name for name, *_ in _BY_DAY}
