@@ -347,7 +347,7 @@ _BY_DAY: tuple[_Row, ...] = (
     ("a chain is deleted at zero", DynamoDBStore.write, _delete_at_zero),
     ("a late request is applied to a finished chain", patch.dict(
         VERDICTS, dict.fromkeys(("acked", "failed", "never created"), VERDICTS["open"]))),
-    ("a due chain is failed though its deadline moved", transitions._is_late,
+    ("a due chain is failed though its deadline moved", transitions._is_overdue,
      lambda _, chain, now: chain.effective_deadline is not None),
     ("a deadline that moves nearer is not noticed", transitions._scheduled, _miss_nearer_deadline),
     ("after a conflict the old state is written", _Part._after_conflict, _write_old_state),
@@ -365,7 +365,7 @@ _BY_DAY: tuple[_Row, ...] = (
      transitions.apply, _late_create_without_reason),
     ("a zero chain is acked though its counts differ", transitions._is_complete,
      lambda _, chain, now: transitions._is_zero(chain)),
-    ("a time-out at zero does not name the counts", transitions._is_late_at_zero,
+    ("a time-out at zero does not name the counts", transitions._is_overdue_at_zero,
      lambda *_: False),
     ("a wrong length before the create takes the chain", transitions._invalid, _first_length),
     ("two lengths of stamps do not fail the chain", transitions._fold_stamps,

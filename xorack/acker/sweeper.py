@@ -91,7 +91,7 @@ class Sweeper:
             for tags in self.writer.store.due_pages(self.writer.now()):
                 self._judge(tags, waiting, result)
         except UnavailableError as error:
-            _stop(self.writer, error)
+            _raise_if_time_is_left(self.writer, error)
             result.complete = False
         # In turns, a slice each; each minute another end first, as a slice may take all the time.
         turns = list(waiting)[:: 1 if self.writer.now() // 60_000 % 2 else -1]
@@ -148,7 +148,7 @@ class Sweeper:
             try:
                 read = self._read(self.outbox.writer, part, result)
             except UnavailableError as error:
-                _stop(self.outbox.writer, error)
+                _raise_if_time_is_left(self.outbox.writer, error)
                 return
             chains = [chain for chain in read if channel in chain.undelivered]
             reports = self.outbox.publish(chains, channel)
@@ -174,7 +174,6 @@ class Sweeper:
         return chains
 
 
-def _stop(step: ChainWriter, error: UnavailableError) -> None:
-    """Raise the cause of an error unless it is that the step has no time left."""
+def _raise_if_time_is_left(step: ChainWriter, error: UnavailableError) -> None:
     if step.has_time():
         raise error.cause from error
