@@ -222,7 +222,7 @@ def fan_in(
     return decorate
 
 
-def _records(event: Any) -> list[Any]:
+def _records(event: Any) -> Any:
     records: Any = event.get("Records") if isinstance(event, dict) else None
     valid = isinstance(records, list) and all(isinstance(one, dict) for one in records)
     if not valid or any(one.get("eventSource") != "aws:sqs" for one in records):
