@@ -143,13 +143,16 @@ def _write_old_state(after_conflict, part, conflict):
     after_conflict(part, ConflictError(stored, maybe_ours=conflict.maybe_ours))
 
 
-def _overwrite(change, writer, chain, edit):
-    def edit_old(current):
-        old = replace(chain, version=current.version, stamp=current.stamp)
-        after = edit(old)
-        return current if after is old else after
+def _overwrite(expire, writer, chain):
+    def write(before, _):
+        old = replace(chain, version=before.version, stamp=before.stamp)
+        after = transitions.expire(old, writer.now())
+        if after is not old:
+            writer.store.write(before, after)
 
-    return change(writer, chain, edit_old)
+    other, store = copy(writer), copy(writer.store)
+    other.store, store.write = store, write
+    return expire(other, chain)
 
 
 def _ignore_returned_state(write, *call):
@@ -415,7 +418,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("the first refusal is the last", patch.object(transitions, "_GIVE_UP_MS", 0)),
     ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
     ("failed entries of PutEvents are ignored", EventBus._put_events, _trust_response),
-    ("an expiry overwrites what came in between", ChainWriter.change, _overwrite),
+    ("an expiry overwrites what came in between", ChainWriter.expire, _overwrite),
     ("the write's condition leaves the version out",
      dynamodb_store._condition_expression, _leave_out("version")),
     ("the write's condition leaves the stamp out",

@@ -169,11 +169,10 @@ class ChainWriter:
         assert len(outcomes) == len(requests), "each request has an outcome"
         return Applied(chain, [outcomes[index] for index in range(len(requests))])
 
-    def change(self, chain: Chain, change: Callable[[Chain], Chain]) -> Chain | None:
-        """Apply a change that is safe to repeat to a chain that was read before.
+    def expire(self, chain: Chain) -> Chain | None:
+        """End a chain, as it was read before, if it is complete or its deadline has passed.
 
-        ``change`` returns the chain to write; its argument if there is nothing to write. Returns
-        the chain as last read or written, None if it does not exist. Raises as `apply`.
+        Returns the chain as last read or written, None if it does not exist. Raises as `apply`.
         """
         retry = self._policy.start(self._budget)
         current: Chain | None = chain
@@ -186,10 +185,10 @@ class ChainWriter:
                     stale = False
                 if current is None:
                     return None
-                after = change(current)
+                after = expire(current, self.now())
                 if after is not current:
                     after = self.keep_marks(after)
-                    assert after.generation == current.generation, "a change keeps the generation"
+                    assert after.generation == current.generation, "an end keeps the generation"
                     self.write(current, after)
                 return after
             except ConflictError as conflict:
@@ -201,10 +200,6 @@ class ChainWriter:
             if not retry.again():
                 raise problem
             stale = stale or retry.waited_seconds > _STALE_AFTER_SECONDS
-
-    def expire(self, chain: Chain) -> Chain | None:
-        """End a chain if it is complete or late; see `change`."""
-        return self.change(chain, lambda stored: expire(stored, self.now()))
 
     def count_late(self, chain: Chain, repeated: int, late: int) -> Chain:
         """Count what came after a chain's end; return the chain as last read or written."""
