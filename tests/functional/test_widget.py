@@ -140,8 +140,7 @@ def test_a_page_of_dead_letters_is_a_sample_of_a_large_queue(world, calls):
     (read,) = re.findall(r"<p>([0-9]+) ", page)
     assert ("of about 40 dead-lettered messages." in page) == (int(read) < 40)
     assert 10 <= int(read) <= 40
-    assert calls[-1] == "GetQueueAttributes"
-    assert {*calls[:-1]} == {"ReceiveMessage"}
+    assert {*calls} == {"ReceiveMessage", "GetQueueAttributes"}  # it hides none
     assert len(calls) <= 11
 
 

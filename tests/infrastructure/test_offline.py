@@ -91,3 +91,12 @@ def test_the_command_line_reports_to_nobody_shows_notices_and_is_pinned():
     assert {name: locked[f"node_modules/{name}"]["version"] for name in wanted} == wanted
     registry = "https://registry.npmjs.org/"
     assert all(one.get("resolved", registry).startswith(registry) for one in locked.values())
+
+
+def test_without_the_cdk_it_says_what_to_install():
+    code = "import sys; sys.modules['aws_cdk'] = sys.modules['constructs'] = None; "
+    code += "import xorack.cdk; print(xorack.cdk.Settings().batch_size); xorack.cdk.Acker"
+    ran = run(sys.executable, "-c", code, **os.environ)
+    assert (ran.returncode, ran.stdout) == (1, "1000\n")
+    line = "ModuleNotFoundError: xorack.cdk needs aws-cdk-lib: pip install 'xorack[cdk]'\n"
+    assert ran.stderr.endswith(line)

@@ -252,6 +252,11 @@ def test_a_bounded_client_starts_no_call_without_time():
     assert calls == [{"x": 1}]
 
 
+def test_a_call_starts_only_if_it_and_one_of_each_later_step_can_end():
+    budget = Budget(lambda: 20, TimeOuts(1, 5))
+    assert [budget.before(steps).left() for steps in (2, 1, 0)] == [1, 7, 13]
+
+
 @pytest.mark.parametrize(("seconds", "longest"), [(10, 10 / 6), (60, 6), (900, 6)])
 def test_time_outs_follow_from_the_time_of_the_invocation(seconds, longest):
     time_outs = TimeOuts.within(seconds)
