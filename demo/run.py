@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from demo.chains import ChainMonitor, check_repair, end_chains, why_unacked
-from demo.database import Database, copy_standard_library
+from demo.database import Database, DemoFailed, copy_standard_library
 from demo.display import Display, Result
-from demo.errors import DemoFailed
 from demo.loss import LostWord, lose_words
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.local import environment
 from xorack.local.assembly import synthesise
-from xorack.local.deploy import Stack, deploy, subscribe, usage
+from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import EmbeddedAWS
 from xorack.local.program import run_program
 from xorack.ops.text import plural
@@ -127,10 +126,10 @@ class Demo:
                 self.stack = self._deploy(aws, template)
                 self.environ = self._spark_environ(aws, java, database.size)
                 self.store = DynamoDBStore(self.stack.table_name, client=aws.client("dynamodb"))
-                events, sqs = subscribe(self.stack), aws.client("sqs")
-                show = self.display.chains
                 self.seconds["set up"] = time.monotonic() - self.begun
-                with ChainMonitor(self.store, events, sqs, database.files, show) as monitor:
+                with ChainMonitor(
+                    self.stack, self.store, database.files, self.display.chains
+                ) as monitor:
                     split = self._split(database)
                     monitor.expected = int(split["files"])
                     lost = self._lose_words() if self.lose else []
@@ -282,7 +281,7 @@ class Demo:
         if lost := int(split["files"]) + len(repaired) - len(chains):
             unacked.append((f"{lost} files", "missing", "have no chain in the table"))
         counts = self.work / ("repaired/counts" if repaired else "counts")
-        commonest, used = _commonest(counts), usage(self.stack)
+        commonest, used = _commonest(counts), self.stack.usage()
         self.seconds["all"] = time.monotonic() - self.begun
         return Result(split, count, acked, unacked, used, counts, commonest, self.seconds)
 

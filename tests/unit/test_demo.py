@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from demo.database import copy_standard_library, open_database
-from demo.errors import DemoFailed, InvalidDatabase
+from demo.database import (
+    DemoFailed,
+    InvalidDatabase,
+    copy_standard_library,
+    open_database,
+)
 from demo.run import SETTINGS, java_options, work_folder
 from tests.support.events import eventually
 from xorack.cdk.code import _modules

@@ -101,6 +101,20 @@ class EmbeddedAWS(ClientCache):
         """Return a whole environment in which boto3 finds this AWS and no other."""
         return {**isolated(os.environ), "AWS_ENDPOINT_URL": self.endpoint_url}
 
+    def fetch(self, path: str, timeout_seconds: float = 30) -> bytes:
+        """Get one of its own pages, past any proxy that the environment names."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(self.endpoint_url + path, timeout=timeout_seconds) as response:
+            return bytes(response.read())
+
+    def answers(self) -> bool:
+        """Return True if it responds within 2 seconds."""
+        try:
+            self.fetch("/_ministack/ready", timeout_seconds=2)
+        except OSError:
+            return False
+        return True
+
     def _make_client(self, service: str, **options: Any) -> Client:
         import botocore.config
         import botocore.session
@@ -201,8 +215,7 @@ class EmbeddedAWS(ClientCache):
             if self._process.poll() is not None:
                 status = self._process.returncode
                 raise LocalError(f"the embedded AWS ended with status {status}")
-            with suppress(OSError):
-                fetch(f"{self.endpoint_url}/_ministack/ready", timeout_seconds=2)
+            if self.answers():
                 return
             time.sleep(_POLL_SECONDS)
         raise LocalError(f"the embedded AWS was not ready within {_READY_SECONDS:g} s")
@@ -245,13 +258,6 @@ class EmbeddedAWS(ClientCache):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def fetch(url: str, timeout_seconds: float) -> bytes:
-    """Get a page of this machine, past any proxy that the environment names."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=timeout_seconds) as response:
-        return bytes(response.read())
 
 
 def _free_port(port: int) -> int:
