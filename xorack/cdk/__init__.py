@@ -23,12 +23,12 @@ from xorack.cdk.settings import Settings
 
 if TYPE_CHECKING:
     from xorack.cdk.acker import Acker, AckerProps
-    from xorack.cdk.function import Network
+    from xorack.cdk.functions import Network
 
 __all__ = ["Acker", "AckerProps", "Network", "Settings"]
 
 _HOMES = dict.fromkeys(("Acker", "AckerProps"), "xorack.cdk.acker")
-_HOMES["Network"] = "xorack.cdk.function"
+_HOMES["Network"] = "xorack.cdk.functions"
 _load, __dir__ = lazy_names(__name__, _HOMES)
 
 

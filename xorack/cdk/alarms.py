@@ -21,7 +21,7 @@ from aws_cdk import (
 from constructs import Construct
 
 from xorack.aws.schema import DUE_INDEX, Metric
-from xorack.cdk.function import Resources
+from xorack.cdk.functions import Resources
 from xorack.cdk.queue import visibility_timeout_seconds
 from xorack.core.budget import Budget, TimeOuts
 
@@ -100,6 +100,29 @@ def last_write_seconds(timeout_seconds: int) -> float:
     return Budget(lambda: timeout_seconds, TimeOuts.within(timeout_seconds), later_steps=2).left()
 
 
+def create_alarm(
+    scope: Construct,
+    name: str,
+    metric: aws_cloudwatch.IMetric,
+    description: str,
+    *,
+    out_of: tuple[int | None, int],
+    **options: Any,
+) -> aws_cloudwatch.Alarm:
+    """Create an alarm, by default for values above zero; missing data is no reason for it."""
+    defaults = {"threshold": 0, "comparison_operator": _COMPARISON.GREATER_THAN_THRESHOLD}
+    return aws_cloudwatch.Alarm(
+        scope,
+        name,
+        metric=metric,
+        alarm_description=description,
+        datapoints_to_alarm=out_of[0],
+        evaluation_periods=out_of[1],
+        treat_missing_data=aws_cloudwatch.TreatMissingData.NOT_BREACHING,
+        **{**defaults, **options},
+    )
+
+
 def create_alarms(
     scope: Construct,
     resources: Resources,
@@ -116,16 +139,14 @@ def create_alarms(
     if settings.monitoring == "minimal":
         rows = [row for row in rows if row.name in _MINIMAL]
     alarms: dict[str, aws_cloudwatch.AlarmBase] = {
-        row.name: aws_cloudwatch.Alarm(
+        row.name: create_alarm(
             scope,
             row.name,
-            metric=row.measured(),
-            alarm_description=row.description,
+            row.measured(),
+            row.description,
+            out_of=row.out_of,
             threshold=row.threshold,
             comparison_operator=row.comparison,
-            evaluation_periods=row.out_of[1],
-            datapoints_to_alarm=row.out_of[0],
-            treat_missing_data=aws_cloudwatch.TreatMissingData.NOT_BREACHING,
         )
         for row in rows
     }
