@@ -119,9 +119,7 @@ class Demo:
         self.begun = time.monotonic()
         self.seconds: dict[str, float] = {}
         with interruptible(), work_folder(self.work) as self.work:
-            java = self._find_java()
-            database = self._prepare_database()
-            python, template = self._install(), self._synthesise()
+            java, database, python, template = self._prepare()
             with EmbeddedAWS(self.port, python=python) as aws:
                 self.stack = self._deploy(aws, template)
                 self.environ = self._spark_environ(aws, java, database.size)
@@ -139,30 +137,22 @@ class Demo:
                     monitor.wait(_PATIENCE_SECONDS)
                 return self._result(monitor, split, count)
 
-    def _find_java(self) -> Path:
-        self.display.begin("Java", "looking for one that runs Spark")
-        home = java_home()
-        self.display.end("Java", str(home))
-        return home
-
-    def _prepare_database(self) -> Database:
-        self.display.begin("database", "looking at its files")
+    def _prepare(self) -> tuple[Path, Database, Path, Path]:
+        """Return a Java, the database, the embedded AWS's Python, and the stack's template."""
+        begin, end = self.display.begin, self.display.end
+        begin("Java", "looking for one that runs Spark")
+        java = java_home()
+        end("Java", str(java))
+        begin("database", "looking at its files")
         database = self.database or copy_standard_library(self.work / "database")
         size = f"{database.files:,} files, {database.size / 1e6:.1f} MB"
-        self.display.end("database", f"{size}: {database.description}")
-        return database
-
-    def _install(self) -> Path:
-        self.display.begin("AWS", "checking its environment")
-        return environment.ensure(notify=lambda line: self.display.begin("AWS", line))
-
-    def _synthesise(self) -> Path:
-        def notify(line: str) -> None:
-            self.display.begin("stack", line)
-
-        template = synthesise(ROOT, self.work / "cdk", SETTINGS, notify)
-        self.display.end("stack", "synthesised")
-        return template
+        end("database", f"{size}: {database.description}")
+        begin("AWS", "checking its environment")
+        python = environment.ensure(notify=lambda line: begin("AWS", line))
+        cdk = self.work / "cdk"
+        template = synthesise(ROOT, cdk, SETTINGS, lambda line: begin("stack", line))
+        end("stack", "synthesised")
+        return java, database, python, template
 
     def _deploy(self, aws: EmbeddedAWS, template: Path) -> Stack:
         self.display.begin("AWS", "deploying the stack")

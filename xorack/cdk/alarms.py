@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from aws_cdk import (
     Duration,
@@ -35,7 +35,7 @@ _DRAIN_MINUTES: Final = 35
 """Time after which the alarms that an outage set off have ended."""
 _EVENT_MINUTES: Final = 60
 """Time for which an alarm on a single event stays on: it tells of a series once."""
-_Expression = aws_cloudwatch.MathExpression
+_Expression: TypeAlias = aws_cloudwatch.MathExpression
 _COMPARISON: Final = aws_cloudwatch.ComparisonOperator
 _DAY: Final = 86_400
 _Functions = Mapping[str, aws_lambda.IFunction]
