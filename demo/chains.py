@@ -139,11 +139,7 @@ def why_unacked(chain: Chain, has_event: bool) -> str | None:
 
 
 def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None:
-    """Move the deadlines of chains to now, and invoke the sweeper until all expected have ended.
-
-    Raises:
-        DemoFailed: The sweeper failed, or did not end all of them.
-    """
+    """Move the deadlines of chains to now, and invoke the sweeper until all expected have ended."""
     requests = [Request.extend(tag, "end of the demo", 0.001) for tag in tags]
     send(stack.queue_url, requests, client=stack.client("sqs"))
     for _ in range(_SWEEPS):
@@ -156,11 +152,7 @@ def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None
 
 
 def check_repair(summary: Mapping[str, Any], lost: Sequence[LostWord]) -> None:
-    """Check that the repair counted just the lost words, and knows every unit of the events.
-
-    Raises:
-        DemoFailed: It did not.
-    """
+    """Check that the repair counted just the lost words, and knows every unit of the events."""
     if summary["unknown"]:
         raise DemoFailed(f"the repair did not find units that events name: {summary['unknown']}")
     # The summary lists only the first of very many words.

@@ -35,11 +35,7 @@ class Database(NamedTuple):
 
 
 def open_database(folder: Path) -> Database:
-    """Count the files of the user's folder, as the jobs find them.
-
-    Raises:
-        InvalidDatabase: The folder does not exist, cannot be listed or has no files.
-    """
+    """Count the files of the user's folder, as the jobs find them."""
     folder = Path(os.path.abspath(folder))
     try:
         sizes = [file.size for file in list_files(str(folder))]
@@ -57,9 +53,6 @@ def copy_standard_library(work: Path, library: Path | None = None) -> Database:
     Args:
         work: The folder for the copy.
         library: By default the standard library of the running Python.
-
-    Raises:
-        InvalidDatabase: This Python came without sources.
     """
     library = library or Path(sysconfig.get_path("stdlib"))
     target = work / f"python{sys.version_info.major}.{sys.version_info.minor}"

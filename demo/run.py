@@ -63,11 +63,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def work_folder(work: Path) -> Iterator[Path]:
-    """Lock the demo's folder and remove an earlier demo's output.
-
-    Raises:
-        DemoFailed: The folder cannot be made, holds other files, or another demo runs in it.
-    """
+    """Lock the demo's folder and remove an earlier demo's output."""
     work = Path(os.path.abspath(work))
     mark = work / "xorack-demo"
     try:
@@ -109,13 +105,7 @@ class Demo:
     display: Display
 
     def run(self) -> Result:
-        """Run the demo; chains that are not acked are part of its result.
-
-        Raises:
-            DemoFailed: The demo cannot run, or lost something.
-            LocalError: The embedded AWS or a job failed, or there is no Java.
-            KeyboardInterrupt: A signal stopped the demo. All of its processes have ended.
-        """
+        """Run the demo; chains that are not acked are part of its result."""
         self.begun = time.monotonic()
         self.seconds: dict[str, float] = {}
         with interruptible(), work_folder(self.work) as self.work:

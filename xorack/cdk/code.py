@@ -48,9 +48,6 @@ def assemble_code() -> Path:
     """Copy everything side by side into a folder, which is deleted when the process ends.
 
     A checkout and the wheel built from it give the same files, to the byte, on any machine.
-
-    Raises:
-        StateError: In a checkout, a package is missing, or is another release.
     """
     folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

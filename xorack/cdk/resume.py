@@ -52,12 +52,7 @@ class ResumeAccess:
         self._name_kinds(function)
 
     def allow(self, waiting: Any) -> None:
-        """Let the functions resume executions of a state machine or a durable function.
-
-        Raises:
-            TypeError: It is neither.
-            ValueError: It is of another account or region: AWS takes no token from there.
-        """
+        """Let the functions resume executions of a state machine or a durable function."""
         kind = "step_functions" if hasattr(waiting, "state_machine_arn") else "lambda"
         arn = getattr(waiting, f"{_ANY[kind][2]}_arn", None)
         if arn is None:

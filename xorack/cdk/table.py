@@ -63,11 +63,7 @@ def _warm(reads: int | None, writes: int | None) -> aws_dynamodb.WarmThroughput 
 def adopt_table(
     scope: Construct, settings: Settings, table: aws_dynamodb.ITable | None
 ) -> aws_dynamodb.ITable | None:
-    """Return the table that the user supplies, by construct or by name; None if there is none.
-
-    Raises:
-        ValueError: The table is known to be unable to hold chains.
-    """
+    """Return the table that the user supplies, by construct or by name; None if there is none."""
     if settings.table_name is None:
         if table is not None:
             _check(table, scope, settings.partition_key)

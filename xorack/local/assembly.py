@@ -37,9 +37,6 @@ def find_template(
     """Return the template for some settings; synthesise it unless that was done before.
 
     The settings override `SETTINGS`. `notify` gets one line before a synthesis.
-
-    Raises:
-        LocalError: A setting is invalid, or the CDK is not installed.
     """
     settings = {**SETTINGS, **settings}
     if settings == SETTINGS and (shipped := _template_in(_IN_WHEEL / "assembly")):
@@ -57,9 +54,6 @@ def synthesise(
     """Synthesise a checkout's stack into a folder, and return the template.
 
     Does nothing if the folder has that of the same sources; else it empties the folder first.
-
-    Raises:
-        LocalError: The synthesis failed, or left no template.
     """
     fingerprint, made_of = _fingerprint(root, settings), folder / "made-of"
     is_same = made_of.is_file() and made_of.read_text() == fingerprint

@@ -125,11 +125,7 @@ def _home() -> Path:
 
 @_explain_os_errors()
 def find() -> Background:
-    """Return the embedded AWS that runs in the background.
-
-    Raises:
-        NotRunningError: None runs; the message says what to do, and whether the last one crashed.
-    """
+    """Return the embedded AWS that runs in the background, or raise NotRunningError with advice."""
     home = _home()
     if _pid(home):
         with suppress(OSError, ValueError, TypeError):
@@ -195,11 +191,7 @@ def start(
 
 @_explain_os_errors()
 def stop(notify: Notify = lambda _: None) -> bool:
-    """Stop it, with its functions, and remove its files; return False if none was running.
-
-    Raises:
-        LocalError: Its process does not end, or its files cannot be removed.
-    """
+    """Stop it, with its functions, and remove its files; return False if none was running."""
     with _lock(notify):
         return _remove()
 

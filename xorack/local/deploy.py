@@ -120,9 +120,6 @@ def deploy(aws: EmbeddedAWS, template: Path, *, name: str = "xorack") -> Stack:
     """Deploy a synthesised template and wait until its resources exist.
 
     The template lies in a cloud assembly, with its `*.assets.json`.
-
-    Raises:
-        LocalError: The deployment failed; the message has the reasons from the stack's events.
     """
     try:
         content = json.loads(template.read_text(encoding="utf-8"))

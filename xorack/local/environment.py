@@ -54,9 +54,6 @@ def ensure(
 
     The directory is `default_directory()` by default. `notify` gets one line before an
     installation starts.
-
-    Raises:
-        LocalError: The installation failed; the message has the installer's error line.
     """
     directory = directory or default_directory()
     python = directory / "bin" / "python"
