@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from aws_cdk import (
     Duration,
@@ -35,7 +35,6 @@ _DRAIN_MINUTES: Final = 35
 """Time after which the alarms that an outage set off have ended."""
 _EVENT_MINUTES: Final = 60
 """Time for which an alarm on a single event stays on: it tells of a series once."""
-_Expression: TypeAlias = aws_cloudwatch.MathExpression
 _COMPARISON: Final = aws_cloudwatch.ComparisonOperator
 _DAY: Final = 86_400
 _Functions = Mapping[str, aws_lambda.IFunction]
@@ -58,7 +57,7 @@ class _Row:
     name: str
     group: str = TICKET
     alone: bool = False
-    metric: aws_cloudwatch.Metric | _Expression
+    metric: aws_cloudwatch.Metric | aws_cloudwatch.MathExpression
     threshold: float = 0
     comparison: aws_cloudwatch.ComparisonOperator = _COMPARISON.GREATER_THAN_THRESHOLD
     period_minutes: int = 1
@@ -76,7 +75,9 @@ class _Row:
     def measured(self) -> aws_cloudwatch.IMetric:
         """Return the metric over the row's periods."""
         # An alarm on a plain metric with a label would be one on an expression.
-        label = {"label": self.name} if isinstance(self.metric, _Expression) else {}
+        label = (
+            {"label": self.name} if isinstance(self.metric, aws_cloudwatch.MathExpression) else {}
+        )
         return self.metric.with_(period=Duration.minutes(self.period_minutes), **label)
 
 
@@ -360,11 +361,13 @@ def _rows(resources: Resources, functions: _Functions) -> list[_Row]:
     ]
 
 
-def _expression(expression: str, **metrics: aws_cloudwatch.IMetric) -> _Expression:
-    return _Expression(expression=expression, using_metrics=metrics)
+def _expression(
+    expression: str, **metrics: aws_cloudwatch.IMetric
+) -> aws_cloudwatch.MathExpression:
+    return aws_cloudwatch.MathExpression(expression=expression, using_metrics=metrics)
 
 
-def _sum(metrics: Mapping[str, aws_cloudwatch.IMetric]) -> _Expression:
+def _sum(metrics: Mapping[str, aws_cloudwatch.IMetric]) -> aws_cloudwatch.MathExpression:
     """Add metrics that have values only while they are not zero."""
     return _expression(" + ".join(f"FILL({name}, 0)" for name in metrics), **metrics)
 
