@@ -44,12 +44,7 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
     """
     began = time.monotonic()
     invocation = services().invocation(context)
-    consumer = Consumer(
-        invocation.writer,
-        invocation.outbox,
-        invocation.dead_letters,
-        workers=invocation.outbox.workers,
-    )
+    consumer = Consumer(invocation.writer, invocation.outbox, invocation.send_rejected)
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise ArgumentError("event", event, "an SQS event with Records")
     if not event["Records"]:

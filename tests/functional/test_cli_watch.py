@@ -94,7 +94,7 @@ def test_the_table_on_a_terminal(stack):
     head, names, *rows, last = screen(update, error="cut off")
     assert head.startswith("0 of 3 ended, 1 do not exist yet   ")
     assert names.split() == ["TAG", "STATUS", "DONE", "UNITS", "AGE", "TIME", "LEFT"]
-    assert re.match(rf"{TAG} +open +━+.* 66.6 % +4/6 +.* +59 min 5\d s$", rows[0])
+    assert re.match(rf"{TAG} +open +━+.* 66.6 % +4/6 +.* +59 min \d+ s$", rows[0])
     assert re.match(r"early +pending +\? ", rows[1])
     assert rows[2].split() == ["gone", "-"]
     assert last == "retrying: cut off"

@@ -93,23 +93,30 @@ FUNCTION |= {"aws_lambda_powertools.utilities.data_classes"}
 ACKER = {f"xorack.acker.{name}" for name in ("chain_writer", "consumer", "outbox", "sweeper")}
 
 
-@pytest.mark.parametrize(
-    ("statement", "excluded"),
+IMPORTS = [
     [
         ("import xorack", AWS | SLOW | {"xxhash", "pyspark"}),
         ("from xorack import xor, traced, peel, unit_id", AWS | SLOW),
-        ("import xorack.acker.chain_writer", AWS | SLOW),
-        ("from xorack import fan_in, names_of", SLOW | {"aws_lambda_powertools"}),
         ("from xorack import names_of", AWS | SLOW),
-        ("import lambda_src.consumer", FUNCTION),
-        ("import lambda_src.sweeper", FUNCTION | {"xorack.acker.consumer"}),
-        ("import lambda_src.widget", FUNCTION | ACKER | {"aws_lambda_powertools"}),
+        ("import xorack.acker.chain_writer", AWS | SLOW),
+        ("from xorack import fan_in", SLOW | {"aws_lambda_powertools"}),
     ],
-)
-def test_an_import_does_not_load(statement, excluded):
-    code = f"import sys; {statement}; print(*sys.modules)"
+    [
+        ("import lambda_src.widget", FUNCTION | ACKER | {"aws_lambda_powertools"}),
+        ("import lambda_src.sweeper", FUNCTION | {"xorack.acker.consumer"}),
+        ("import lambda_src.consumer", FUNCTION),
+    ],
+]
+"""Imports of one process each, in their order, and what must not be loaded after each."""
+
+
+@pytest.mark.parametrize("statements", IMPORTS)
+def test_an_import_does_not_load(statements):
+    code = "import sys\n" + "".join(f"{one}\nprint(*sys.modules)\n" for one, _ in statements)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
-    assert not excluded & set(run.stdout.decode().split())
+    loaded = run.stdout.decode().splitlines()
+    for (statement, excluded), modules in zip(statements, loaded, strict=True):
+        assert not excluded & set(modules.split()), statement
 
 
 def test_the_core_imports_only_the_standard_library():

@@ -11,7 +11,7 @@ from xorack.acker.chain_writer import CachedChain
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
-from xorack.core.marks import mark_key
+from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key
 from xorack.core.request import Request
 from xorack.core.transitions import apply, expire
 from xorack.errors import ConflictError, UnavailableError
@@ -287,6 +287,15 @@ def test_a_change_reads_again_only_after_a_long_wait(store, wait, reads):
     assert store.reads == reads
 
 
+def test_the_mark_that_is_too_many_spills_all_before_it():
+    store = MemoryStore()
+    for number in range(INLINE_MARKS + 1):
+        chain = run(store, stamp(f"s{number}")).chain
+        spilled = 0 if number < INLINE_MARKS else INLINE_MARKS
+        assert (chain.spilled, len(chain.marks)) == (spilled, (number + 1 - spilled) * MARK_BYTES)
+    assert {len(marks) for marks in store.marks.values()} == {INLINE_MARKS}
+
+
 def test_marks_are_spilled_before_the_write(store):
     first, more = [stamp(f"s{n}") for n in range(63)], [stamp("m1"), stamp("m2")]
     run(store, *first)
@@ -372,6 +381,13 @@ def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
     assert store.kept[1:] == [NOW + (80 + 60) * DAY]
     assert store.chains["t"] == ended
     assert ended.marks_until == store.kept[-1]
+
+
+def test_marks_that_are_spilled_after_the_deadline_are_kept_from_then_on():
+    store, late = FaultyStore(), NOW + 10 * DAY
+    run(store, Request.create("t", "c", bytes(7) + b"\1", timeout=1), *stamps(63))
+    apply_requests(store, "t", stamps(70, "more"), now=lambda: late, policy=NO_WAIT)
+    assert store.chains["t"].marks_until >= late + RETENTION
 
 
 def test_late_requests_are_counted_on_the_same_chain_alone_and_at_most_once(store):

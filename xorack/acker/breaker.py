@@ -10,8 +10,8 @@ from collections.abc import Callable
 class CircuitBreaker:
     """A circuit breaker. Threads may share one.
 
-    It is closed at first. Some failures in a row open it. While it is open, one call at a time
-    may probe the service, the first after a pause; a success closes it.
+    It is closed at first. A number of failures in a row opens it. While it is open, one call at a
+    time may probe the service, the first after a pause; a success closes it.
     """
 
     def __init__(
@@ -21,13 +21,6 @@ class CircuitBreaker:
         pause_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start closed.
-
-        Args:
-            failures: Failed calls in a row that open it.
-            pause_seconds: Time from a failure to the next probe.
-            clock: Returns seconds.
-        """
         self._limit = failures
         self._pause_seconds = pause_seconds
         self._clock = clock

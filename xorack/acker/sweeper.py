@@ -15,8 +15,7 @@ from itertools import zip_longest
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
-from xorack.acker.parallel import Workers
-from xorack.acker.reading import ChainReader, read_valid
+from xorack.acker.reading import read_valid
 from xorack.aws.log import log_chain, log_failures
 from xorack.core.chain import EVENT, Chain
 from xorack.core.errors import NotAChainError, UnavailableError
@@ -95,19 +94,10 @@ class _Waiting:
 class Sweeper:
     """Sweeps the table."""
 
-    def __init__(
-        self, writer: ChainWriter, outbox: Outbox, *, workers: Workers | None = None
-    ) -> None:
-        """Use these services.
-
-        Args:
-            writer: Writes chains. Its budget bounds the judging.
-            outbox: Publishes events. Its budget bounds the publishing.
-            workers: The threads of writes; by default one write after the other.
-        """
+    def __init__(self, writer: ChainWriter, outbox: Outbox) -> None:
+        """Judge within the budget of the writer, and publish within that of the outbox."""
         self.writer = writer
         self.outbox = outbox
-        self.workers = workers or Workers()
 
     def sweep(self) -> SweepResult:
         """Sweep all chains that are due: judge all deadlines, then publish pending events.
@@ -120,7 +110,7 @@ class Sweeper:
         sizes = {EVENT: 100}
         lists = [_Waiting(channel, sizes.get(channel, 10)) for channel in self.outbox.channels]
         try:
-            for tags in self.writer.due_pages(attempts=_READ_ATTEMPTS):
+            for tags in self.writer.store.due_pages(self.writer.now()):
                 self._judge(tags, lists, result)
         except UnavailableError as error:
             _stop(self.writer, error)
@@ -151,7 +141,7 @@ class Sweeper:
                 problems[chain.tag] = f"{type(error).__name__}: {error}"
                 return None
 
-        for before, after in zip(chains, self.workers.map(end, chains), strict=True):
+        for before, after in zip(chains, self.outbox.workers.map(end, chains), strict=True):
             if after is None:
                 continue
             if after.final and not before.final:
@@ -171,9 +161,9 @@ class Sweeper:
         for at in range(0, len(tags), waiting.slice):
             part = tags[at : at + waiting.slice]
             try:
-                read = self._read(self.outbox, part, result)
+                read = self._read(self.outbox.writer, part, result)
             except UnavailableError as error:
-                _stop(self.outbox, error)
+                _stop(self.outbox.writer, error)
                 return
             chains = [chain for chain in read if waiting.holds(chain)]
             reports = self.outbox.publish(chains, waiting.channel)
@@ -186,9 +176,7 @@ class Sweeper:
                 return
             yield
 
-    def _read(
-        self, step: ChainReader | Outbox, tags: Sequence[str], result: SweepResult
-    ) -> list[Chain]:
+    def _read(self, step: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
         """Read the valid chains, with retries, within the time of a step."""
         problems: dict[str, str] = {}
 
@@ -201,7 +189,7 @@ class Sweeper:
         return chains
 
 
-def _stop(step: ChainReader | Outbox, error: UnavailableError) -> None:
+def _stop(step: ChainWriter, error: UnavailableError) -> None:
     """Raise the cause of an error unless it is that the step has no time left."""
     if step.has_time():
         raise error.cause from error
