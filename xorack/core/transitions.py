@@ -280,7 +280,7 @@ def _fold(
         if request.op == "create":
             changes["created_at"] = now
             changes["pending_deadline"] = None
-            if not old.extended and not changes.get("extended"):
+            if not old.extended:
                 changes["deadline"] = deadline(request)
             changes["idle_timeout"] = _milliseconds(request.idle_timeout)
             for name, value in (("detail", request.detail), ("resume", request.resume)):
