@@ -10,7 +10,7 @@ from lambda_src.widget import handler
 from tests.support.cli import apply, put_invalid_item
 from tests.support.dead_letters import bodies, put, put_messages
 from tests.support.functions import Context
-from xorack.aws.schema import DUE_SHARDS
+from xorack.aws import schema
 from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
 from xorack.core.stamp import traced
@@ -69,7 +69,7 @@ def test_the_work_is_bounded(world, calls):
     page = handler({"limit": 5, **CONTEXT}, None)
     assert shown_tags(page) == ["t0", "t1", "t2", "t3", "t4"]
     assert "The 5 unfinished chains with the earliest deadlines; there are more." in page
-    assert calls == ["Query"] * DUE_SHARDS + ["BatchGetItem"]
+    assert calls == ["Query"] * schema.DUE_SHARDS + ["BatchGetItem"]
 
 
 def test_an_item_that_is_not_a_chain_hides_no_chain(world):
@@ -140,8 +140,7 @@ def test_a_page_of_dead_letters_is_a_sample_of_a_large_queue(world, calls):
     (read,) = re.findall(r"<p>([0-9]+) ", page)
     assert ("of about 40 dead-lettered messages." in page) == (int(read) < 40)
     assert 10 <= int(read) <= 40
-    assert calls[-1] == "GetQueueAttributes"
-    assert {*calls[:-1]} == {"ReceiveMessage"}
+    assert {*calls} == {"ReceiveMessage", "GetQueueAttributes"}  # it hides none
     assert len(calls) <= 11
 
 

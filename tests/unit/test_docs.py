@@ -97,7 +97,7 @@ def parse(line, complete):
     while True:
         try:
             context = command.make_context(path, list(arguments), parent=context)
-        except click.exceptions.Exit:  # --help
+        except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):  # --help, or a group
             return
         except (click.MissingParameter, click.BadOptionUsage):
             if complete:

@@ -145,8 +145,6 @@ class _Batch:
         return {"message_ids": " ".join(ids)}
 
     def log_failures(self) -> None:
-        """Log the chains that could not be read or written."""
-
         def describe(tags: Iterable[str]) -> dict[str, str]:
             return self.log_field(index for tag in tags for index in self.sources[tag])
 
