@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
+from tests.support.subscriber import subscribe
 from xorack.aws import schema
-from xorack.local.deploy import subscribe
 from xorack.local.embedded import ClientCache
 from xorack.local.isolation import REGION, isolated
 

@@ -1,8 +1,8 @@
 """The state machine of a chain. Pure: no I/O and no clock.
 
 Two tables define it: `VERDICTS` decides on requests by the chain's state, `TRANSITIONS` lists every
-change of state; `tools/transitions.py` writes both into docs/protocol.md. Three functions change a
-chain: `apply` by requests, `expire` by time, `mark_delivered` by what became of its reports.
+change of state; docs/protocol.md shows both. Three functions change a chain: `apply` by requests,
+`expire` by time, `mark_delivered` by what became of its reports.
 """
 
 from __future__ import annotations
