@@ -61,7 +61,6 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
 
 
 def _message(record: dict[str, Any]) -> Message:
-    """Return the message of an SQS record."""
     attributes = record.get("attributes") or {}
     sent_at = (record.get("messageAttributes") or {}).get("sent_at") or {}
     # A message may have been sent before, but not later than SQS says.

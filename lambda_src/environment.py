@@ -52,7 +52,7 @@ _VARIABLES = (
     "TRACING",
     "AWS_XRAY_DAEMON_ADDRESS",
 )
-_DAY = 86_400
+_DAY_SECONDS = 86_400
 _UNKNOWN_SECONDS = 60.0
 """Time of an invocation whose context has no clock."""
 _WORKERS = 8
@@ -104,9 +104,9 @@ class Services:
     def limits(self) -> Limits:
         """Time-outs and retention of chains."""
         return Limits(
-            default_timeout_ms=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
-            pending_timeout_ms=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY),
-            retention_ms=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
+            default_timeout_ms=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY_SECONDS),
+            pending_timeout_ms=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY_SECONDS),
+            retention_ms=self._milliseconds("RETENTION_SECONDS", 30 * _DAY_SECONDS),
             resumes=self.resumes,
         )
 
@@ -140,11 +140,9 @@ class Services:
         return {channel: CircuitBreaker() for channel in (EVENT, *RESUME_KINDS)}
 
     def invocation(self, context: Any, *, attempts: int = 1000) -> Invocation:
-        """Start an invocation. The time-outs of calls follow from its time, or an earlier one's.
+        """Start an invocation, which writes a chain in so many attempts at most.
 
-        Args:
-            context: The Lambda context.
-            attempts: Most attempts to write a chain, if time is left.
+        The time-outs of calls follow from its time, or an earlier one's.
         """
         seconds_left = _clock(context)
         time_outs = TimeOuts.within(seconds_left())

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.support.cli import store
+from tests.support.cli import named_lines, store
 from tests.support.dead_letters import bodies, put, put_messages
 from tests.support.functions import message
 from tests.support.services import Message, consume
@@ -34,11 +34,7 @@ LONG = malformed(INVALID).replace('"two', "9" * 5000 + ', "x": "')
 
 def shown(lines):
     """Return what `show` prints of one message, by name; further lines are joined."""
-    values, name = {}, ""
-    for line in lines:
-        name = line[:12].strip() or name
-        values[name] = "\n".join(filter(None, [values.get(name), line[13:]]))
-    return values
+    return {name: "\n".join(filter(None, those)) for name, those in named_lines(lines).items()}
 
 
 def as_json(xorack, *arguments):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.cli import TAG, apply, assert_error, finish, start
+from tests.support.cli import TAG, apply, assert_error, finish, named_lines, start
 from tests.support.dead_letters import put
 from tests.support.functions import message
 from xorack import Token, Tracker, plain, traced, unit_id
@@ -17,11 +17,7 @@ def lines_of(result):
     """Return what is printed, by name: a list of lines each."""
     status, out, err = result
     assert (status, err) == (0, [])
-    values, name = {}, ""
-    for line in out:
-        name = line[:12].strip() or name
-        values.setdefault(name, []).append(line[13:].strip())
-    return values
+    return named_lines(out)
 
 
 @pytest.fixture

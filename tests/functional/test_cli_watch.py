@@ -14,6 +14,8 @@ from xorack.cli import watch
 from xorack.core.request import Request
 from xorack.ops.watch import ChainWatcher
 
+pytestmark = pytest.mark.thorough
+
 
 def test_a_pipe_gets_a_line_for_each_change(stack, xorack, sleeps):
     tag = "evil\x1b[2J\nx"

@@ -9,7 +9,7 @@ import string
 import pytest
 
 from tests.support.faults import failing
-from tests.support.functions import Context, Functions, message
+from tests.support.functions import Context, Functions, acked, message
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult, Message
 from xorack.aws.clock import milliseconds
@@ -32,11 +32,6 @@ def metrics(capsys):
 
 def create(tag, stamp=b"\1", **options):
     return Request.create(tag, "c", stamp, **options)
-
-
-def acked(tag):
-    """Return the requests of a chain that is acked at once."""
-    return create(tag), Request.stamp_(tag, "s", b"\1", finished=1)
 
 
 def test_a_rejected_body_of_one_mebibyte_is_compressed(functions, aws):
@@ -108,10 +103,10 @@ def test_an_invocation_without_time_does_not_limit_the_next(functions):
     environment._services.cache_clear()
     body = message(*acked("t"))
     assert functions.consume(body, context=Context(0)) == ["m0"]
-    assert functions.consume(body, context=Context(10)) == []
-    assert functions.consume(body, context=Context(60)) == []
-    config = environment.services().clients["dynamodb"].meta.config
-    assert (config.connect_timeout, config.read_timeout) == (1, 5)
+    for seconds, time_outs in ((10, (10 / 12, 10 / 12)), (60, (1, 5))):
+        assert functions.consume(body, context=Context(seconds)) == []
+        config = environment.services().clients["dynamodb"].meta.config
+        assert (config.connect_timeout, config.read_timeout) == pytest.approx(time_outs)
     client = environment.services().clients["dynamodb"]
     assert functions.consume(body, context=Context(59)) == []
     assert environment.services().clients["dynamodb"] is client

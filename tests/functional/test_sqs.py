@@ -29,17 +29,6 @@ def stamps(count):
     return [Request.stamp_("t", f"s{n}", traced(n + 1), started=1) for n in range(count)]
 
 
-def test_requests_arrive_packed(aws, client):
-    requests = stamps(600)
-    report = send(aws.queue_url, iter(requests), client)
-    bodies = receive_bodies(aws, aws.queue_url)
-    assert (report.requests, report.messages) == (600, len(bodies))
-    assert len(bodies) <= 3
-    assert report.bytes == sum(map(len, bodies))
-    arrived = [request for body in bodies for request in parse(body).requests]
-    assert sorted(r.id for r in arrived) == sorted(r.id for r in requests)
-
-
 @pytest.mark.parametrize(
     ("name", "group"),
     [

@@ -10,7 +10,7 @@ from lambda_src.widget import handler
 from tests.support.cli import apply, put_invalid_item
 from tests.support.dead_letters import bodies, put, put_messages
 from tests.support.functions import Context
-from xorack.aws.schema import DUE_SHARDS
+from xorack.aws import schema
 from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
 from xorack.core.stamp import traced
@@ -64,12 +64,12 @@ def test_unfinished_chains_are_shown_by_deadline(world):
 
 
 def test_the_work_is_bounded(world, calls):
-    apply(world, *(Request.create(f"t{n}", "c", traced(n + 1), timeout=60 + n) for n in range(60)))
+    apply(world, *(Request.create(f"t{n}", "c", traced(n + 1), timeout=60 + n) for n in range(12)))
     calls.clear()
     page = handler({"limit": 5, **CONTEXT}, None)
     assert shown_tags(page) == ["t0", "t1", "t2", "t3", "t4"]
     assert "The 5 unfinished chains with the earliest deadlines; there are more." in page
-    assert calls == ["Query"] * DUE_SHARDS + ["BatchGetItem"]
+    assert calls == ["Query"] * schema.DUE_SHARDS + ["BatchGetItem"]
 
 
 def test_an_item_that_is_not_a_chain_hides_no_chain(world):

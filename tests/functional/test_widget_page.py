@@ -15,25 +15,6 @@ from xorack.web.widget import render
 WIDER = "document.scrollingElement.scrollWidth - innerWidth"
 CUT = """[...document.querySelectorAll('td')]
     .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.innerText)"""
-LAYOUT = """() => {
-    const box = (node) => node.getBoundingClientRect();
-    const widget = document.querySelector('#widget .xorack');
-    const bars = [...widget.querySelectorAll('.bar')].map((bar) => ({
-        share: box(bar.firstElementChild).width / box(bar).width,
-        height: box(bar.firstElementChild).height,
-        inside: box(bar).right <= box(bar.closest('td')).right,
-        colour: getComputedStyle(bar.firstElementChild).fill,
-        thin: bar.classList.contains('thin'),
-    }));
-    const rows = [...widget.querySelectorAll('tbody tr')];
-    return {
-        rows: rows.map((row) => row.innerText),
-        columns: rows.map((row) => [...row.children].map((cell) => Math.round(box(cell).left))),
-        bars,
-        more: [...widget.querySelectorAll('details')].map((d) => [d.open, box(d).height]),
-        late: getComputedStyle(widget.querySelector('.late')).color,
-    };
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -49,42 +30,6 @@ def shown(browser):
 
     yield show
     opened.close()
-
-
-@pytest.fixture(scope="module")
-def layout(shown):
-    return shown(page(render(sample()))).evaluate(LAYOUT)
-
-
-def test_each_chain_is_a_row_of_straight_columns(layout):
-    assert len(layout["rows"]) == len(sample().chains)
-    assert len({tuple(row) for row in layout["columns"]}) == 1
-    assert layout["columns"][0] == sorted(set(layout["columns"][0]))
-    first = layout["rows"][0]
-    assert "warehouse/2026-03-01/orders-00017.parquet" in first
-    assert "99.9 % 48,208 of 48,210" in first
-    assert "passed 1 min 24 s ago" in first
-
-
-def test_bars_are_as_long_as_the_progress(layout):
-    percents = [one.percent or 0 for one in sample().chains]
-    shares = [bar["share"] for bar in layout["bars"] if not bar["thin"]]
-    assert shares == pytest.approx([percent / 100 for percent in percents], abs=0.005)
-    assert all(bar["inside"] and bar["height"] >= 3 for bar in layout["bars"])
-
-
-def test_a_passed_deadline_has_another_colour(layout):
-    thin = [bar["colour"] for bar in layout["bars"] if bar["thin"]]
-    states = [one.deadline <= NOW for one in sample().chains]
-    late = {colour for colour, passed in zip(thin, states, strict=True) if passed}
-    others = {colour for colour, passed in zip(thin, states, strict=True) if not passed}
-    assert late == {layout["late"]}
-    assert not late & others
-
-
-def test_long_lists_of_units_are_collapsed(layout):
-    assert layout["more"]
-    assert all(not is_open and height < 30 for is_open, height in layout["more"])
 
 
 @pytest.mark.parametrize("width", [420, 1200])

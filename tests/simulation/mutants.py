@@ -143,13 +143,16 @@ def _write_old_state(after_conflict, part, conflict):
     after_conflict(part, ConflictError(stored, maybe_ours=conflict.maybe_ours))
 
 
-def _overwrite(change, writer, chain, edit):
-    def edit_old(current):
-        old = replace(chain, version=current.version, stamp=current.stamp)
-        after = edit(old)
-        return current if after is old else after
+def _overwrite(expire, writer, chain):
+    def write(before, _):
+        old = replace(chain, version=before.version, stamp=before.stamp)
+        after = transitions.expire(old, writer.now())
+        if after is not old:
+            writer.store.write(before, after)
 
-    return change(writer, chain, edit_old)
+    other, store = copy(writer), copy(writer.store)
+    other.store, store.write = store, write
+    return expire(other, chain)
 
 
 def _ignore_returned_state(write, *call):
@@ -361,7 +364,7 @@ _BY_DAY: tuple[_Row, ...] = (
      lambda delete, store, tag, request_id=None: delete(store, tag)),
     ("a zero chain is acked though its counts differ", transitions._is_complete,
      lambda _, chain, now: transitions._is_zero(chain)),
-    ("a time-out at zero does not name the counts", transitions._is_late_at_zero,
+    ("a time-out at zero does not name the counts", transitions._is_overdue_at_zero,
      lambda *_: False),
     ("tombstones expire at once", item.encode,
      lambda encode, chain, key, retention_ms: encode(chain, key, 0)),
@@ -386,7 +389,7 @@ _BY_DAY: tuple[_Row, ...] = (
      lambda init, batch, messages, oldest: init(batch, messages, 0)),
 )  # fmt: skip
 _AT_NIGHT: tuple[_Row, ...] = (
-    ("a due chain is failed though its deadline moved", transitions._is_late,
+    ("a due chain is failed though its deadline moved", transitions._is_overdue,
      lambda _, chain, now: chain.effective_deadline is not None),
     ("a wrong length before the create takes the chain", transitions._invalid, _first_length),
     ("two lengths of stamps do not fail the chain", transitions._fold_stamps,
@@ -415,7 +418,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("the first refusal is the last", patch.object(transitions, "_GIVE_UP_MS", 0)),
     ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
     ("failed entries of PutEvents are ignored", EventBus._put_events, _trust_response),
-    ("an expiry overwrites what came in between", ChainWriter.change, _overwrite),
+    ("an expiry overwrites what came in between", ChainWriter.expire, _overwrite),
     ("the write's condition leaves the version out",
      dynamodb_store._condition_expression, _leave_out("version")),
     ("the write's condition leaves the stamp out",
@@ -475,7 +478,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("an event that was not accepted is marked as published", Outbox._deliver, _mark_not_accepted),
     ("a mark's checksum leaves out time-out and detail", marks._canonical, lambda *_: b""),
     ("pending events are forgotten after a sweep without time", Sweeper._report,
-     lambda report, sweeper, waiting, result: waiting.ranks.clear() or iter(())),
+     lambda report, sweeper, channel, ranks, result: ranks.clear() or iter(())),
 )  # fmt: skip
 
 BY_DAY = {name for name, *_ in _BY_DAY}

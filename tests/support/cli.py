@@ -96,6 +96,15 @@ def commands_of(group, *, deep=True):
             yield from (((name, *path), one) for path, one in commands_of(command))
 
 
+def named_lines(lines):
+    """Return what a command prints, by the name at the beginning of a line: a list of lines."""
+    values, name = {}, ""
+    for line in lines:
+        name = line[:12].strip() or name
+        values.setdefault(name, []).append(line[13:].strip())
+    return values
+
+
 def assert_error(result, status, start):
     """Assert that a command printed one line on stderr alone: `start`, all of it with a newline."""
     ended, out, (line,) = result

@@ -12,11 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from demo.database import copy_standard_library, open_database
-from demo.errors import DemoFailed, InvalidDatabase
+from demo.database import (
+    DemoFailed,
+    InvalidDatabase,
+    copy_standard_library,
+    open_database,
+)
 from demo.run import SETTINGS, interruptible, java_options, work_folder
 from tests.support.events import eventually
-from xorack.cdk.code import _modules
+from xorack.cdk.code import CHECKOUT
 from xorack.errors import LocalError
 from xorack.local import assembly
 from xorack.local.program import run_program
@@ -113,8 +117,8 @@ def test_a_changed_source_needs_a_new_synthesis(synthesised, changed, cached):
 
 
 def test_a_change_of_any_code_of_the_functions_needs_a_new_synthesis():
-    folders = {part for path in _modules(ROOT) for part in path.relative_to(ROOT).parts[:-1]}
-    assert not folders & assembly._NOT_DEPLOYED
+    deployed = {part for pattern in CHECKOUT for part in pattern.split("/")}
+    assert not deployed & assembly._NOT_DEPLOYED
 
 
 def python(code):

@@ -7,9 +7,9 @@ import click
 import pytest
 
 from tools import site
-from tools.transitions import PAGE, TRANSITIONS, updated
 from xorack.cli.commands import cli
 from xorack.core.chain import Chain
+from xorack.core.transitions import TRANSITIONS, VERDICTS
 
 ROOT = site.ROOT
 DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
@@ -125,8 +125,18 @@ def test_every_command_of_a_page_exists(page):
 
 
 def test_the_page_of_the_protocol_shows_the_transitions_of_the_code():
-    page = PAGE.read_text(encoding="utf-8")
-    assert updated(page) == page
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    shown = page.partition("transitions: begin -->")[2].partition("<!-- transitions: end")[0]
+    reasons = [f" ({one.reason.partition(':')[0]})" if one.reason else "" for one in TRANSITIONS]
+    assert re.findall(r"^ +(\w+) --> (\w+): (.*)$", shown, re.MULTILINE) == [
+        (one.source, one.target, one.condition + reason)
+        for one, reason in zip(TRANSITIONS, reasons, strict=True)
+    ]
+    head, _, *rows = [
+        row.strip("| ").split(" | ") for row in re.findall(r"^\|.*", shown, re.MULTILINE)
+    ]
+    assert head == ["state", *(f"`{op}`" for op in VERDICTS["absent"])]
+    assert rows == [[state, *verdicts.values()] for state, verdicts in VERDICTS.items()]
     assert page.count("stateDiagram-v2") == 1
 
 

@@ -67,6 +67,8 @@ def sns(message, **attributes):
         (sqs(OBJECT), S3_TAG),
         (sns(records(S3)), S3_TAG),
         (records(sqs(envelope(records(S3)))), S3_TAG),
+        # What a function of SNS could not handle, by its dead-letter queue.
+        (records(sqs(records(sns(records(S3))))), S3_TAG),
         ({**OBJECT, "detail": {**OBJECT["detail"], "object": {"key": "k"}}}, "aws.s3/e-1"),
         (event(order=1), "my.shop/e-1"),
         (sqs(event(order=1)), "my.shop/e-1"),

@@ -50,8 +50,10 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
     for tag in tags:
         ended(functions, tag)
     late(functions, "innocent")
-    for _, figures in functions.sweep_each_minute(2):
+    for minute, figures in functions.sweep_each_minute(3):
         assert figures["SweepsIncomplete"] == 0
+        # An operator is told once.
+        assert figures["DeliveriesRefused"] == (0 if minute else count)
     assert published(functions) == ["innocent"]
     assert functions.services.breakers["event"].allows()
     chains = functions.table.chains

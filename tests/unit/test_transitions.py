@@ -153,21 +153,6 @@ def test_a_chain_without_time_outs_has_no_deadline():
     assert apply(None, [FINISH], now=NOW).chain.effective_deadline is None
 
 
-def test_duplicates_have_no_effect():
-    s = stamp("s", b"\x06", started=2)
-    chain, kinds = run([create(), s, s], [s, create(), stamp("x", b"\x08"), s])
-    assert kinds == [
-        ["applied", "applied", "duplicate"],
-        ["duplicate", "duplicate", "applied", "duplicate"],
-    ]
-    assert (chain.stamp, chain.started) == (b"\x0f", 3)
-    assert run([s], chain=chain)[0] is chain
-    ended, _ = run([stamp("last", b"\x0f", finished=3)], chain=chain)
-    again, kinds = run([s, create(), stamp("last", b"\x0f", finished=3)], chain=ended)
-    assert kinds == [["duplicate"] * 3]
-    assert again is ended
-
-
 def test_a_used_id_with_other_content_is_rejected():
     chain, _ = run([create(), stamp("s", b"\x06")])
     for other in (stamp("s", b"\x07"), stamp("s", b"\x06", started=1), fail("s")):

@@ -33,14 +33,14 @@ from xorack.core.transitions import (
     order_of,
 )
 
-_STALE_AFTER = 0.005
-"""Seconds of a wait, about a round trip, after which a state that a conflict returned is read
+_STALE_AFTER_SECONDS = 0.005
+"""Length of a wait, about a round trip, after which a state that a conflict returned is read
 again. Many write when waits are long, and a read costs a fifth of a failed write."""
 
 _COUNT_ATTEMPTS = 3
 """Attempts to count what came after a chain's end: others may count, or mark its event."""
-_LATE_SWEEP = 86_400_000
-"""Milliseconds. A chain that is failed a day after its deadline need not prolong its marks."""
+_LATE_SWEEP_MS = 86_400_000
+"""How long after its deadline a chain may be failed without prolonging its marks."""
 
 
 @dataclass
@@ -169,11 +169,10 @@ class ChainWriter:
         assert len(outcomes) == len(requests), "each request has an outcome"
         return Applied(chain, [outcomes[index] for index in range(len(requests))])
 
-    def change(self, chain: Chain, change: Callable[[Chain], Chain]) -> Chain | None:
-        """Apply a change that is safe to repeat to a chain that was read before.
+    def expire(self, chain: Chain) -> Chain | None:
+        """End a chain, as it was read before, if it is complete or its deadline has passed.
 
-        ``change`` returns the chain to write; its argument if there is nothing to write. Returns
-        the chain as last read or written, None if it does not exist. Raises as `apply`.
+        Returns the chain as last read or written, None if it does not exist. Raises as `apply`.
         """
         retry = self._policy.start(self._budget)
         current: Chain | None = chain
@@ -186,10 +185,10 @@ class ChainWriter:
                     stale = False
                 if current is None:
                     return None
-                after = change(current)
+                after = expire(current, self.now())
                 if after is not current:
                     after = self.keep_marks(after)
-                    assert after.generation == current.generation, "a change keeps the generation"
+                    assert after.generation == current.generation, "an end keeps the generation"
                     self.write(current, after)
                 return after
             except ConflictError as conflict:
@@ -200,11 +199,7 @@ class ChainWriter:
                 problem = unavailable.cause
             if not retry.again():
                 raise problem
-            stale = stale or retry.waited_seconds > _STALE_AFTER
-
-    def expire(self, chain: Chain) -> Chain | None:
-        """End a chain if it is complete or late; see `change`."""
-        return self.change(chain, lambda stored: expire(stored, self.now()))
+            stale = stale or retry.waited_seconds > _STALE_AFTER_SECONDS
 
     def count_late(self, chain: Chain, repeated: int, late: int) -> Chain:
         """Count what came after a chain's end; return the chain as last read or written."""
@@ -342,7 +337,7 @@ class _Part:
         if not self.retry.again():
             # The stored state may be our own write: apply once more, without a write.
             self.exhausted = StaleLocalData(self.tag, self.retry.attempt)
-        elif self.retry.waited_seconds > _STALE_AFTER:
+        elif self.retry.waited_seconds > _STALE_AFTER_SECONDS:
             self.cached = None
 
     def _spilled_marks(self, chain: Chain | None, marks: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -365,7 +360,7 @@ class _Part:
         assert after.marks.startswith(marks), "the oldest marks leave first"
         # Copies first, then the write without them: a crash between leaves a mark twice.
         end = max(self.writer.now(), self.writer.latest_end(after))
-        until = min(end + self.writer._limits.retention_ms + _LATE_SWEEP, END_OF_TIME)
+        until = min(end + self.writer._limits.retention_ms + _LATE_SWEEP_MS, END_OF_TIME)
         # As long as the others: all buckets are prolonged if one of them must be.
         until = max(until, after.marks_until or 0)
         self.writer.store.put_spilled_marks(before, marks, until)

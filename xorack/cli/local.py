@@ -123,7 +123,7 @@ def status(as_json: bool) -> int:
             raise
         screen.print_json({"running": False, "reason": str(error)})
         return 1
-    answers = running.answers()
+    answers = running.stack.aws.answers()
     if as_json:
         screen.print_json({"running": True, "responds": answers, **running.to_json()})
     else:

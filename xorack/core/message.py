@@ -130,7 +130,6 @@ def parse(body: str) -> Parsed:
 
 
 def _parse_each(body: object) -> Parsed:
-    """Parse the requests of a message one by one."""
     try:
         _raw_requests(_LENIENT, body)
         texts = _request_texts(str(body))
