@@ -202,7 +202,8 @@ def test_a_failing_message_is_retried_and_then_dead_lettered(
     assert eventually(lambda: dead_letters(impatient) == [failure])
     # The last invocation may still run when its message is visible again.
     assert eventually(lambda: impatient.usage()["errors"] == before["errors"] + errors)
-    assert counted(impatient)[0] == good + len(neighbours)
+    # On a busy machine a batch outlasts the second for which its messages are invisible.
+    assert counted(impatient)[0] >= good + len(neighbours)
     assert invoke_where(impatient)["ms"] > 0  # the next invocation works
 
 

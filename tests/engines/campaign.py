@@ -71,6 +71,8 @@ class Programs:
         self._job = job
         self._processes = get_context("forkserver")
         self._processes.set_forkserver_preload([programs.__name__])
+        # Starting a process polls all others, and a status can be read once.
+        self._lock = threading.Lock()
         self._calm, self._over = threading.Event(), threading.Event()
         self._threads = [
             (name, threading.Thread(target=self._keep_running, args=(name, number)))
@@ -100,29 +102,36 @@ class Programs:
         """Kill no program any more."""
         self._calm.set()
 
+    @staticmethod
+    def _kill(process: Any) -> int:
+        process.kill()
+        process.join()
+        return process.exitcode
+
     def _keep_running(self, name: str, number: int) -> None:
         """Run a program until it ends by itself, or all is over; kill it now and then."""
         chance = random.Random(f"{self._job.options.seed}/{number}")
         for start in count():
             given = (name, self._job, 1000 * number + start)
             process = self._processes.Process(target=programs.main, args=given, daemon=True)
-            process.start()
+            with self._lock:
+                process.start()
             # Senders and direct callers start from the beginning: they get ever more time.
             seconds = chance.uniform(1, 8) * (1 if name in programs.ENDLESS else (1 + start) ** 2)
             end = time.monotonic() + seconds
-            while process.exitcode is None and not self._over.is_set():
-                process.join(0.2)
-                if time.monotonic() > end and not self._calm.is_set():
-                    process.kill()
-                    process.join()
-                    self.kills[name] += 1
-            if self._over.is_set():
-                process.kill()
-                process.join()
+            status = None
+            while status is None and not self._over.wait(0.2):
+                with self._lock:
+                    status = process.exitcode
+                    if status is None and time.monotonic() > end and not self._calm.is_set():
+                        status = self._kill(process)
+                        self.kills[name] += 1
+            if status is None:
+                with self._lock:
+                    self._kill(process)
+            if not status:
                 return
-            if process.exitcode == 0:
-                return
-            if process.exitcode != -signal.SIGKILL:
+            if status != -signal.SIGKILL:
                 log = Path(self._job.log).read_text(errors="replace")
                 self.crashes.append(f"{name} ended with an error: {log[-1500:]}")
 

@@ -12,5 +12,5 @@ machines). docs/simulation.md says more.
 Where a seed cannot decide the order, `measure` has the plan, and its judge sees what a run leaves
 behind: of a deployed stack, of the embedded AWS (tests/e2e), and of processes that are killed over
 other implementations of DynamoDB (tests/engines). `measure.judge.check_event` judges the events of
-all of them, `tests.support.fault_kinds` lists all faults, and `mutants` must be caught by all.
+all of them, `tests.support.fault_kinds` lists all faults, and `mutants` breaks the code for all.
 """

@@ -14,7 +14,7 @@ written once (`xorack.acker.chain_writer`), and pending events are published
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -188,10 +188,14 @@ class Consumer:
         """Write all chains of a batch; return those whose event is pending."""
         tags = sorted(batch.requests, key=batch.rank)
         pending = []
-        for at in range(0, len(tags), _SLICE):
-            part = tags[at : at + _SLICE]
-            write = partial(self._write, batch, self._read(batch, part))
-            for tag, applied in zip(part, self.outbox.workers.map(write, part), strict=True):
+        workers = self.outbox.workers
+        size = _SLICE * workers.count
+        for at in range(0, len(tags), size):
+            part = tags[at : at + size]
+            slices = [part[n : n + _SLICE] for n in range(0, len(part), _SLICE)]
+            read = workers.map(partial(self._read, batch), slices)
+            write = partial(self._write, batch, ChainMap(*read))
+            for tag, applied in zip(part, workers.map(write, part), strict=True):
                 if isinstance(applied, str):
                     batch.fail(tag, applied)
                     continue
