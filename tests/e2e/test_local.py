@@ -205,7 +205,7 @@ def test_stop_ends_all_processes_and_removes_all_files(running, home):
     assert background.stop()
     assert members(running.pid) == []
     assert [path.name for path in home.parent.iterdir()] == ["lock"]
-    assert not running.answers()
+    assert not running.stack.aws.answers()
     assert not background.stop()
 
 
