@@ -29,6 +29,7 @@ SECTIONS = {
     "cold_start": "Cold start",
     "spark": "On Spark",
     "diff": "Comparing frames",
+    "windows": "A stream with windows",
 }
 """Modules of this package, each with ``measure(quick)`` and ``tables(figures)``, and headings."""
 PAGE, RAW = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "benchmarks.json"
