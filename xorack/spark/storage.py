@@ -26,6 +26,8 @@ _STATUS = re.compile(r"path=([^;]+);.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
 """Lines of a plan that reads what is stored, and no more."""
 _PARTITION = re.compile(r"[^/=]+=[^/]*")
+_PART = re.compile(r".*/part-\d+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[^/]*")
+_MOST_WRITES = 1_000
 
 
 class Stored(NamedTuple):
@@ -61,6 +63,11 @@ def folders(names: Sequence[str]) -> list[str]:
             parts.pop()
         found.add("/".join(parts))
     return sorted(found)
+
+
+def writes_in(names: Sequence[str]) -> list[str]:
+    """Return the ids of Spark's writes in files' names: a copy of a file keeps its write's."""
+    return sorted({match[1] for match in map(_PART.fullmatch, names) if match})[:_MOST_WRITES]
 
 
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
