@@ -1,7 +1,7 @@
 """Run the benchmarks and renew the tables of docs/benchmarks.md: ``python -m bench [SECTION ...]``.
 
     --quick             few and short runs, to check that it works; prints, and writes nothing
-    --cases CASE ...    some cases of the section spark, scale or diff; prints, and writes nothing
+    --cases CASE ...    some cases of the section spark or diff; prints, and writes nothing
     --render            measure nothing; renew the tables from the figures that exist
 
 The text of docs/benchmarks.md is written by hand. A section that is not run keeps its figures.
@@ -28,7 +28,6 @@ SECTIONS = {
     "consumer": "The consumer's processor time",
     "cold_start": "Cold start",
     "spark": "On Spark",
-    "scale": "Spark at scale",
     "diff": "Comparing frames",
 }
 """Modules of this package, each with ``measure(quick)`` and ``tables(figures)``, and headings."""

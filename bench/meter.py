@@ -37,13 +37,12 @@ class ProcessTree:
     Spark's Python workers are not waited for. So each process counts by what it last was seen with.
 
     Attributes:
-        driver_mb: The most memory that this process was seen with.
-        worker_mb: The same of one of Spark's Python workers.
+        worker_mb: The most memory that one of Spark's Python workers was seen with.
     """
 
     def __init__(self, without: Iterable[int] = ()) -> None:
         """Begin with the running processes, except some and their descendants."""
-        self.driver_mb = self.worker_mb = 0.0
+        self.worker_mb = 0.0
         self._without = set(without)
         self._ticks: dict[tuple[int, str], int] = {}
         """By process and the time of its start: ids are used again."""
@@ -71,10 +70,8 @@ class ProcessTree:
             self._ticks[key] = ticks
             with suppress(OSError):
                 folder = Path(f"/proc/{process}")
-                resident = int((folder / "statm").read_text().split()[1]) * _PAGE / (1 << 20)
-                if process == os.getpid():
-                    self.driver_mb = max(self.driver_mb, resident)
-                elif b"pyspark.daemon" in (folder / "cmdline").read_bytes():
+                if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
+                    resident = int((folder / "statm").read_text().split()[1]) * _PAGE / (1 << 20)
                     self.worker_mb = max(self.worker_mb, resident)
 
 
@@ -122,7 +119,6 @@ class Meter:
         return {
             "cpu": self._cpu,
             "wall": round(self._wall, 2),
-            "driver_mb": round(self._processes.driver_mb),
             "worker_mb": round(self._processes.worker_mb),
             "shuffle_mb": round(sum(stage.shuffleWriteBytes() for stage in stages) / 1e6, 3),
             "spilled_mb": round(sum(stage.memoryBytesSpilled() for stage in stages) / 1e6),

@@ -246,10 +246,11 @@ def proof_of(
     if written is None:
         return Proof("read", total(rows, frames), frames, output)
     files: Files = {}
-    stored = [_stored(one, frame, files) for one, frame in zip(outputs, frames, strict=True)]
+    reads = [*zip(outputs, frames, map(names_of, frames), strict=True)]
+    stored = [_stored(*one, files) for one in reads]
     kind = "written" if None not in stored else "read"
     kept = tuple(one for one in stored if one is not None)
-    problem = _started(line, outputs, frames)
+    problem = next(filter(None, (_started(line, one, names) for one, _, names in reads)), None)
     return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
 
 
@@ -261,26 +262,21 @@ def as_list(outputs: Any, option: str) -> list[Output]:
     return given
 
 
-def _started(
-    line: Line, outputs: Sequence[Output], frames: Sequence[DataFrame]
-) -> ArgumentError | None:
-    """Return an error if an output is what was started."""
-    for output, frame in zip(outputs, frames, strict=True):
-        names = names_of(frame)
-        places, copied = folders(names), set(writes_in(names)) & set(line.get("writes", ()))
-        if output == line["source"] or copied or set(places) & set(line["folders"]):
-            return ArgumentError(
-                "written",
-                problem=f"it reads what was started{' or a copy' if copied else ''}, "
-                f"{(*places, output)[0]}: give what this job wrote, or read= to prove the reading "
-                "alone",
-            )
-    return None
+def _started(line: Line, output: Output, names: Sequence[str]) -> ArgumentError | None:
+    """Return an error if an output, which reads these files, is what was started."""
+    places, copied = folders(names), {*writes_in(names)} & {*line.get("writes", ())}
+    if output != line["source"] and not copied and not {*places} & {*line["folders"]}:
+        return None
+    return ArgumentError(
+        "written",
+        problem=f"it reads what was started or a copy of it, {(*places, output)[0]}: give what "
+        "this job wrote, or read= to prove the reading alone",
+    )
 
 
-def _stored(output: Output, frame: DataFrame, files: Files) -> Stored | None:
+def _stored(output: Output, frame: DataFrame, names: Sequence[str], files: Files) -> Stored | None:
     """Add the files of an output; return them summed up, or None if it shows nothing stored."""
-    spark, names = frame.sparkSession, names_of(frame)
+    spark = frame.sparkSession
     found = files_of(spark, names) if names else {}
     files |= found
     is_table = (

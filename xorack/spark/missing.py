@@ -173,7 +173,7 @@ class MissingRows:
     def _units(self) -> DataFrame:
         """``xorack_unit_`` and ``xorack_tag_`` of the missing rows that are named."""
         columns, units = ("xorack_unit_", "xorack_tag_"), self.looked.units
-        if len(units) == self.missing:  # the source need not be read again
+        if len(units) == self.missing == self.named:  # the source need not be read again
             schema = self._differing.source.select(*columns).schema
             return self._frame.sparkSession.createDataFrame(units, schema)
         return self._differing.units if self._proven is None else self._proven.select(*columns)
