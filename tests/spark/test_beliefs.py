@@ -59,7 +59,7 @@ STARTED = {
     "the frame that was written": lambda run: run.bill(run.read()),
     "a view of it": lambda run: viewed(run, run.bill(run.read())),
     "one of several": lambda run: [str(run.root / "nothing"), run.read()],
-    "a copy of its files": lambda run: copied(run),
+    "a copy of its files": copied,
     "computed from a copy": lambda run: run.bill(run.spark.read.parquet(copied(run))),
 }
 
