@@ -1,10 +1,10 @@
-"""The formulas of docs/capacity.md: dollars for a million units, and how full each limit is.
+"""The formulas of docs/capacity.md: dollars for a million units, and write units a second.
 
     python -m bench.capacity     prints the page's tables
 
 `bench.marks` weighs the writes with the library's own code, and `bench.consumer` measured the
 processor time in docs/benchmarks.json; everything else is arithmetic. To compute
-another load, change `SENDERS`, `PRICES` or `QUOTAS`, or call `estimate`.
+another load, change `SENDERS` or `PRICES`, or call `estimate`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from math import ceil, exp, log1p
 from typing import Any
 
 from bench.consumer import ACK, FOLDED, FOLDED_IDS, SINGLE, VCPU
-from bench.harness import ROOT, Table, figure
+from bench.harness import ROOT, Table
 from bench.marks import drive
-from measure.bill import PRICES as MEASURE_PRICES
 from xorack.aws.schema import DUE_SHARDS
 from xorack.core.transitions import MAX_FOLD
 
@@ -29,7 +28,9 @@ CHAIN_SECONDS = 600  # from a chain's create to its end
 CALL_SECONDS = 0.005  # of DynamoDB's response
 MONTH_HOURS, MONTH_MINUTES = 730, 43_800
 METRICS, ALARMS, COMPOSITE_ALARMS = 25, 24, 2  # of the stack; an alarm counts by its metrics
-PRICES = MEASURE_PRICES | {
+PRICES = {
+    "queue calls": 0.50, "invocations": 0.20, "GB-seconds": 13.3334, "write units": 0.625,
+    "read units": 0.125, "events": 1.00, "GB of logs": 0.50,
     "GB of table and its backup": 0.45, "metric": 0.30, "alarm": 0.10, "composite alarm": 0.50,
     "dashboard": 3.00, "hour of a poller": 0.00925,
 }  # fmt: skip
@@ -50,17 +51,6 @@ REQUEST_OF_IDS = _SECONDS[FOLDED_IDS] - WRITE / 100
 """The same of one with an id."""
 END = _SECONDS[ACK] - WRITE - 2 * REQUEST
 """Processor time of a chain's end: its event, and the write that marks it as published."""
-QUOTAS = {
-    "conditional writes of one chain": 1 / CALL_SECONDS / 2,
-    "write units of a new table": 4_000,
-    "write units of a table": 40_000,
-    "writes of the deadline index": 1_000 * DUE_SHARDS,
-    "max_concurrency": 5,
-    "Lambda's concurrency": 1_000,
-    "messages in flight": 120_000,
-    "PutEvents entries": 10_000,
-}
-"""Limits, rates in a second: defaults of us-east-1 and of the stack."""
 SENDERS: dict[str, dict[str, Any]] = {
     "a request a unit, one message a call": {"messages_per_call": 1},
     "a request a unit, ten messages a call": {},
@@ -85,12 +75,12 @@ def queue_calls(messages: float, message_bytes: float) -> float:
 def estimate(
     units_per_day: float, *, units_per_chain: float = 1_000, units_per_request: float = 1,
     requests_per_message: float = 1, messages_per_call: float = 10, carries: str = "ids",
-) -> tuple[float, dict[str, float], dict[str, float]]:  # fmt: skip
+) -> tuple[float, dict[str, float], float]:  # fmt: skip
     """Estimate a load: units, their chains, and how the sender folds, packs and sends them.
 
     Returns:
-        Requests that share a write; dollars for a million units by service; and the share of each
-        limit that is used, 1 being full.
+        Requests that share a write; dollars for a million units by service; and write units a
+        second.
     """
     per_chain = 1 + units_per_chain / units_per_request
     chains_s = units_per_day / DAY / units_per_chain
@@ -130,27 +120,21 @@ def estimate(
         "EventBridge": chains * PRICES["events"],
         "logs": batches * 1.5 * PRICES["GB of logs"],
     }  # fmt: skip
-    in_flight = messages_s * (min(WINDOW_SECONDS, messages * POLLERS / messages_s) + busy)
-    one_chain = chains_s * per_chain / open_chains / min(together, MAX_FOLD)
-    units, invocations = chains_s * writes, messages_s / messages * busy
-    needs = (one_chain, units, units, chains_s * 4, invocations, invocations, in_flight, chains_s)
-    used = {name: need / QUOTAS[name] for name, need in zip(QUOTAS, needs, strict=True)}
-    return together, {name: amount / MILLION for name, amount in amounts.items()}, used
+    dollars = {name: amount / MILLION for name, amount in amounts.items()}
+    return together, dollars, chains_s * writes
 
 
 def table() -> str:
     """Format the table of docs/capacity.md."""
     head = ["sender", "units a day", "requests a write", "dollars", "of it DynamoDB"]
-    out = Table([*head, "fullest limit", "used", "others above 1"])
+    out = Table([*head, "write units a second"])
     for name, settings in SENDERS.items():
         for units in (1e6, 1e9, 1e12):
-            together, dollars, used = estimate(units, **settings)
-            total, limit = sum(dollars.values()), max(used, key=used.__getitem__)
-            out.add(
-                name, f"{units:.0e}".replace("e+", "e"), together, f"{total:.3g}",
-                f"{100 * dollars['DynamoDB'] / total:.0f} %", limit, f"{figure(used[limit])} times",
-                sum(share > 1 for name, share in used.items() if name != limit),
-            )  # fmt: skip
+            together, dollars, writes = estimate(units, **settings)
+            total = sum(dollars.values())
+            share = f"{100 * dollars['DynamoDB'] / total:.0f} %"
+            row = (name, f"{units:.0e}".replace("e+", "e"), together, f"{total:.3g}", share)
+            out.add(*row, writes)
     return out.markdown()
 
 

@@ -126,9 +126,9 @@ def _variants(client: Any, writers: int, seconds: float) -> dict[str, Callable[[
     def consume() -> float:
         tag, ours = next(tags), acker()
         ours.create(tag, _ROOT)
-        chains, workers = ChainWriter(ours.store), Workers(8)
+        chains = ChainWriter(ours.store)
         # No chain ends and no request is rejected.
-        consumer = Consumer(chains, Outbox(chains, {}, workers=workers), None, workers=workers)
+        consumer = Consumer(chains, Outbox(chains, {}, workers=Workers(8)), lambda rejected: [])
 
         def batch() -> None:
             messages = []

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from demo.database import open_database
+from demo.database import InvalidDatabase, open_database
 from demo.display import open_display, print_result
-from demo.errors import InvalidDatabase
 from demo.run import ROOT, Demo
 from xorack.cli import screen
 from xorack.cli.commands import run

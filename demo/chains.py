@@ -11,17 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from demo.errors import DemoFailed
+from demo.database import DemoFailed
 from demo.loss import LostWord
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.sqs import send
 from xorack.core.chain import Chain
 from xorack.core.request import Request
-from xorack.local.deploy import Stack, drain
-from xorack.local.embedded import Client
+from xorack.local.deploy import Stack
 
 _PAUSE_SECONDS = 0.2
-_RECEIVE_SECONDS = 0.5
 _SWEEPS = 30
 
 
@@ -44,18 +42,16 @@ class ChainMonitor:
     """A context manager that counts chains in a thread.
 
     Attributes:
+        stack: The stack, for its events.
         store: The chains' table, read for the opened chains: they have no events.
-        events_queue_url: A queue that is subscribed to the events.
-        sqs: An SQS client.
         expected: The number of chains that there will be, as far as it is known.
         show: Called in the thread with the numbers and the expected one when the numbers change.
         progress: The numbers so far.
-        events: The events so far as EventBridge delivered them, by tag.
+        events: The events so far as EventBridge delivers them, by tag.
     """
 
+    stack: Stack
     store: DynamoDBStore
-    events_queue_url: str
-    sqs: Client
     expected: int
     show: Callable[[Progress, int], object]
     progress: Progress = field(default=Progress(), init=False)
@@ -105,17 +101,14 @@ class ChainMonitor:
         return sorted(chain.tag for chain in self.store.scan() if chain.status == "open")
 
     def _run(self) -> None:
+        position = 0
         while not self._stop.is_set():
-            self._receive_events()
             begun = time.monotonic()
+            events, position = self.stack.events(position)
+            self.events |= {event["detail"]["tag"]: event for event in events}
             self._update()
             # A large table is scanned less often, or the scan would become the load.
             self._stop.wait(max(_PAUSE_SECONDS, 4 * (time.monotonic() - begun)))
-
-    def _receive_events(self) -> None:
-        end = time.monotonic() + _RECEIVE_SECONDS
-        events = drain(self.events_queue_url, self.sqs, until=lambda: time.monotonic() > end)
-        self.events |= {event["detail"]["tag"]: event for event in events}
 
     def _update(self) -> None:
         statuses = Counter(event["detail"]["status"] for event in self.events.values())
@@ -146,11 +139,7 @@ def why_unacked(chain: Chain, has_event: bool) -> str | None:
 
 
 def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None:
-    """Move the deadlines of chains to now, and invoke the sweeper until all expected have ended.
-
-    Raises:
-        DemoFailed: The sweeper failed, or did not end all of them.
-    """
+    """Move the deadlines of chains to now, and invoke the sweeper until all expected have ended."""
     requests = [Request.extend(tag, "end of the demo", 0.001) for tag in tags]
     send(stack.queue_url, requests, client=stack.client("sqs"))
     for _ in range(_SWEEPS):
@@ -163,11 +152,7 @@ def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None
 
 
 def check_repair(summary: Mapping[str, Any], lost: Sequence[LostWord]) -> None:
-    """Check that the repair counted just the lost words, and knows every unit of the events.
-
-    Raises:
-        DemoFailed: It did not.
-    """
+    """Check that the repair counted just the lost words, and knows every unit of the events."""
     if summary["unknown"]:
         raise DemoFailed(f"the repair did not find units that events name: {summary['unknown']}")
     # The summary lists only the first of very many words.

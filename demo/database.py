@@ -9,12 +9,20 @@ import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
-from demo.errors import InvalidDatabase
 from pipeline.folder import JobError, list_files
+from xorack.core.errors import XorAckError
 
 _SKIPPED = frozenset(
     {"__pycache__", "dist-packages", "idle_test", "site-packages", "test", "tests"}
 )
+
+
+class DemoFailed(XorAckError):
+    """The demo cannot continue; the message names the cause."""
+
+
+class InvalidDatabase(DemoFailed):
+    """The folder cannot be read, or has no text files."""
 
 
 class Database(NamedTuple):
@@ -27,11 +35,7 @@ class Database(NamedTuple):
 
 
 def open_database(folder: Path) -> Database:
-    """Count the files of the user's folder, as the jobs find them.
-
-    Raises:
-        InvalidDatabase: The folder does not exist, cannot be listed or has no files.
-    """
+    """Count the files of the user's folder, as the jobs find them."""
     folder = Path(os.path.abspath(folder))
     try:
         sizes = [file.size for file in list_files(str(folder))]
@@ -49,15 +53,11 @@ def copy_standard_library(work: Path, library: Path | None = None) -> Database:
     Args:
         work: The folder for the copy.
         library: By default the standard library of the running Python.
-
-    Raises:
-        InvalidDatabase: This Python came without sources.
     """
     library = library or Path(sysconfig.get_path("stdlib"))
     target = work / f"python{sys.version_info.major}.{sys.version_info.minor}"
     shutil.rmtree(target, ignore_errors=True)
-    files = size = 0
-    for source in sorted(library.rglob("*.py")):
+    for source in library.rglob("*.py"):
         relative = source.relative_to(library)
         if any(name in _SKIPPED or name.startswith((".", "config-")) for name in relative.parts):
             continue
@@ -69,8 +69,7 @@ def copy_standard_library(work: Path, library: Path | None = None) -> Database:
         copy = target / relative
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(content)
-        files += 1
-        size += len(content)
-    if not files:
+    if not target.exists():
         raise InvalidDatabase(f"{library} has no sources in it: name a folder of text files")
-    return Database(target, files, size, f"the standard library of Python {sys.version.split()[0]}")
+    description = f"the standard library of Python {sys.version.split()[0]}"
+    return open_database(target)._replace(description=description)

@@ -20,7 +20,6 @@ from rich.text import Text
 
 from demo.chains import Progress
 from xorack.cli import screen
-from xorack.local.deploy import Usage
 from xorack.ops.text import printable
 
 _SHOWN_LINES = 20
@@ -134,6 +133,7 @@ class Result:
         count: Summary of the job that counted the words, or of its repair.
         acked: Files whose chain, the first or the repair's, is acked with an event.
         unacked: The other chains: tag, status and reason of each.
+        usage: Counters of AWS, as of `Stack.usage`.
         counts: The folder with the counts, in Parquet.
         commonest: The commonest words and their counts.
         seconds: Durations of ``set up``, of the jobs by name, and of ``all``.
@@ -143,7 +143,7 @@ class Result:
     count: Mapping[str, Any]
     acked: int
     unacked: Sequence[tuple[str, str, str]]
-    usage: Usage
+    usage: Mapping[str, int]
     counts: Path
     commonest: Sequence[tuple[str, int]]
     seconds: Mapping[str, float]
@@ -186,11 +186,11 @@ def _rows(result: Result) -> Iterator[tuple[str, str, str]]:
     yield "files", f"{files:,}", ""
     yield "words", words, "red" if too_few else ""
     yield "chains acked", acked, "red" if result.unacked else "green"
-    yield "SQS messages", f"{used.messages:,}", ""
-    yield "Lambda invocations", f"{used.invocations:,}", ""
-    if used.errors:
-        yield "Lambda errors", f"{used.errors:,}", ""
-    yield "DynamoDB writes", f"{used.writes:,}", ""
+    yield "SQS messages", f"{used['messages']:,}", ""
+    yield "Lambda invocations", f"{used['invocations']:,}", ""
+    if used["errors"]:
+        yield "Lambda errors", f"{used['errors']:,}", ""
+    yield "DynamoDB writes", f"{used['writes']:,}", ""
     yield "seconds", f"{result.seconds['all']:.1f} ({', '.join(parts)})", ""
     yield "counts", _relative(result.counts), ""
 

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from demo.chains import ChainMonitor, check_repair, end_chains, why_unacked
-from demo.database import Database, copy_standard_library
+from demo.database import Database, DemoFailed, copy_standard_library
 from demo.display import Display, Result
-from demo.errors import DemoFailed
 from demo.loss import LostWord, lose_words
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.local import environment
 from xorack.local.assembly import synthesise
-from xorack.local.deploy import Stack, deploy, subscribe, usage
+from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import EmbeddedAWS
 from xorack.local.program import run_program
 from xorack.ops.text import plural
@@ -64,11 +63,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def work_folder(work: Path) -> Iterator[Path]:
-    """Lock the demo's folder and remove an earlier demo's output.
-
-    Raises:
-        DemoFailed: The folder cannot be made, holds other files, or another demo runs in it.
-    """
+    """Lock the demo's folder and remove an earlier demo's output."""
     work = Path(os.path.abspath(work))
     mark = work / "xorack-demo"
     try:
@@ -110,27 +105,19 @@ class Demo:
     display: Display
 
     def run(self) -> Result:
-        """Run the demo; chains that are not acked are part of its result.
-
-        Raises:
-            DemoFailed: The demo cannot run, or lost something.
-            LocalError: The embedded AWS or a job failed, or there is no Java.
-            KeyboardInterrupt: A signal stopped the demo. All of its processes have ended.
-        """
+        """Run the demo; chains that are not acked are part of its result."""
         self.begun = time.monotonic()
         self.seconds: dict[str, float] = {}
         with interruptible(), work_folder(self.work) as self.work:
-            java = self._find_java()
-            database = self._prepare_database()
-            python, template = self._install(), self._synthesise()
+            java, database, python, template = self._prepare()
             with EmbeddedAWS(self.port, python=python) as aws:
                 self.stack = self._deploy(aws, template)
                 self.environ = self._spark_environ(aws, java, database.size)
                 self.store = DynamoDBStore(self.stack.table_name, client=aws.client("dynamodb"))
-                events, sqs = subscribe(self.stack), aws.client("sqs")
-                show = self.display.chains
                 self.seconds["set up"] = time.monotonic() - self.begun
-                with ChainMonitor(self.store, events, sqs, database.files, show) as monitor:
+                with ChainMonitor(
+                    self.stack, self.store, database.files, self.display.chains
+                ) as monitor:
                     split = self._split(database)
                     monitor.expected = int(split["files"])
                     lost = self._lose_words() if self.lose else []
@@ -140,30 +127,22 @@ class Demo:
                     monitor.wait(_PATIENCE_SECONDS)
                 return self._result(monitor, split, count)
 
-    def _find_java(self) -> Path:
-        self.display.begin("Java", "looking for one that runs Spark")
-        home = java_home()
-        self.display.end("Java", str(home))
-        return home
-
-    def _prepare_database(self) -> Database:
-        self.display.begin("database", "looking at its files")
+    def _prepare(self) -> tuple[Path, Database, Path, Path]:
+        """Return a Java, the database, the embedded AWS's Python, and the stack's template."""
+        begin, end = self.display.begin, self.display.end
+        begin("Java", "looking for one that runs Spark")
+        java = java_home()
+        end("Java", str(java))
+        begin("database", "looking at its files")
         database = self.database or copy_standard_library(self.work / "database")
         size = f"{database.files:,} files, {database.size / 1e6:.1f} MB"
-        self.display.end("database", f"{size}: {database.description}")
-        return database
-
-    def _install(self) -> Path:
-        self.display.begin("AWS", "checking its environment")
-        return environment.ensure(notify=lambda line: self.display.begin("AWS", line))
-
-    def _synthesise(self) -> Path:
-        def notify(line: str) -> None:
-            self.display.begin("stack", line)
-
-        template = synthesise(ROOT, self.work / "cdk", SETTINGS, notify)
-        self.display.end("stack", "synthesised")
-        return template
+        end("database", f"{size}: {database.description}")
+        begin("AWS", "checking its environment")
+        python = environment.ensure(notify=lambda line: begin("AWS", line))
+        cdk = self.work / "cdk"
+        template = synthesise(ROOT, cdk, SETTINGS, lambda line: begin("stack", line))
+        end("stack", "synthesised")
+        return java, database, python, template
 
     def _deploy(self, aws: EmbeddedAWS, template: Path) -> Stack:
         self.display.begin("AWS", "deploying the stack")
@@ -282,7 +261,7 @@ class Demo:
         if lost := int(split["files"]) + len(repaired) - len(chains):
             unacked.append((f"{lost} files", "missing", "have no chain in the table"))
         counts = self.work / ("repaired/counts" if repaired else "counts")
-        commonest, used = _commonest(counts), usage(self.stack)
+        commonest, used = _commonest(counts), self.stack.usage()
         self.seconds["all"] = time.monotonic() - self.begun
         return Result(split, count, acked, unacked, used, counts, commonest, self.seconds)
 

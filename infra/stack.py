@@ -9,7 +9,7 @@ from constructs import Construct
 
 from infra.settings import StackSettings
 from xorack.cdk.acker import Acker, AckerProps
-from xorack.cdk.function import Network
+from xorack.cdk.functions import Network
 
 
 class XorackStack(Stack):

@@ -30,9 +30,6 @@ def build(
     Args:
         context: Settings and CDK context. They override cdk.json; the CDK's CLI overrides both.
         outdir: Folder of the assembly; by default the CLI's, or else a temporary one.
-
-    Raises:
-        ArgumentError: A setting is invalid.
     """
     # Without the CDK's CLI, nobody else reads cdk.json.
     defaults: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]

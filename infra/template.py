@@ -197,11 +197,7 @@ def _replaced(value: Any) -> Any:
 
 
 def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
-    """Write the template and the zip into a folder; return their paths.
-
-    Raises:
-        ArgumentError: A setting is invalid, or belongs to the deployment.
-    """
+    """Write the template and the zip into a folder; return their paths."""
     settings = StackSettings.from_context(context)
     for name, expected in _FIXED.items():
         if getattr(settings, name) != expected:

@@ -44,12 +44,7 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
     """
     began = time.monotonic()
     invocation = services().invocation(context)
-    consumer = Consumer(
-        invocation.writer,
-        invocation.outbox,
-        invocation.dead_letters,
-        workers=invocation.outbox.workers,
-    )
+    consumer = Consumer(invocation.writer, invocation.outbox, invocation.send_rejected)
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise ArgumentError("event", event, "an SQS event with Records")
     if not event["Records"]:
@@ -66,7 +61,6 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
 
 
 def _message(record: dict[str, Any]) -> Message:
-    """Return the message of an SQS record."""
     attributes = record.get("attributes") or {}
     sent_at = (record.get("messageAttributes") or {}).get("sent_at") or {}
     # A message may have been sent before, but not later than SQS says.

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lambda_src.logs import set_up_logs
 from xorack.aws import schema
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
     from xorack.acker.parallel import Workers
-    from xorack.aws.resume import Resumer
     from xorack.core.message import Rejected
     from xorack.core.ports import Publisher
 
@@ -53,7 +52,7 @@ _VARIABLES = (
     "TRACING",
     "AWS_XRAY_DAEMON_ADDRESS",
 )
-_DAY = 86_400
+_DAY_SECONDS = 86_400
 _UNKNOWN_SECONDS = 60.0
 """Time of an invocation whose context has no clock."""
 _WORKERS = 8
@@ -86,7 +85,8 @@ class Services:
         self._table_arn: str | None = None
         self.table_checked = variables.get("CHECK_TABLE") != "true"
 
-    def _text(self, name: str) -> str:
+    def text(self, name: str) -> str:
+        """Return the value of a variable that must have one."""
         value = self._variables[name]
         if not value:
             raise ArgumentError(name, value, "a value: it is an environment variable")
@@ -104,21 +104,17 @@ class Services:
     def limits(self) -> Limits:
         """Time-outs and retention of chains."""
         return Limits(
-            default_timeout_ms=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY),
-            pending_timeout_ms=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY),
-            retention_ms=self._milliseconds("RETENTION_SECONDS", 30 * _DAY),
+            default_timeout_ms=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY_SECONDS),
+            pending_timeout_ms=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY_SECONDS),
+            retention_ms=self._milliseconds("RETENTION_SECONDS", 30 * _DAY_SECONDS),
             resumes=self.resumes,
         )
 
-    def find_table(self, store: DynamoDBStore) -> Callable[[], str]:
-        """Return a function that finds the ARN of the table: the stack's output, or DynamoDB's."""
-
-        def find() -> str:
-            if self._table_arn is None:
-                self._table_arn = self._variables["TABLE_ARN"] or store.table.find_arn()
-            return self._table_arn
-
-        return find
+    def find_table(self, store: DynamoDBStore) -> str:
+        """Find the ARN of the table: the stack's output, or DynamoDB's."""
+        if self._table_arn is None:
+            self._table_arn = self._variables["TABLE_ARN"] or store.table.find_arn()
+        return self._table_arn
 
     @cached_property
     def resumes(self) -> frozenset[str]:
@@ -144,11 +140,9 @@ class Services:
         return {channel: CircuitBreaker() for channel in (EVENT, *RESUME_KINDS)}
 
     def invocation(self, context: Any, *, attempts: int = 1000) -> Invocation:
-        """Start an invocation. The time-outs of calls follow from its time, or an earlier one's.
+        """Start an invocation, which writes a chain in so many attempts at most.
 
-        Args:
-            context: The Lambda context.
-            attempts: Most attempts to write a chain, if time is left.
+        The time-outs of calls follow from its time, or an earlier one's.
         """
         seconds_left = _clock(context)
         time_outs = TimeOuts.within(seconds_left())
@@ -182,21 +176,11 @@ class Services:
     def store(self, client: Any) -> DynamoDBStore:
         """Return the table behind a client."""
         return DynamoDBStore(
-            self._text("TABLE_NAME"),
+            self.text("TABLE_NAME"),
             self._variables["PARTITION_KEY"] or schema.TAG,
             client,
             retention_ms=self.limits.retention_ms,
         )
-
-    @property
-    def bus_name(self) -> str:
-        """The name of the event bus."""
-        return self._text("EVENT_BUS_NAME")
-
-    @property
-    def dead_letter_queue_url(self) -> str:
-        """The URL of the dead-letter queue."""
-        return self._text("DEAD_LETTER_QUEUE_URL")
 
 
 class Invocation:
@@ -232,6 +216,7 @@ class Invocation:
     def outbox(self) -> Outbox:
         """The second step: events."""
         from xorack.acker.outbox import Outbox
+        from xorack.aws.resume import SERVICES, Resumer
 
         services = self._services
         budget = self._events
@@ -239,58 +224,42 @@ class Invocation:
         writer.stats = self.writer.stats
         naming = Naming(budget)
         bus = EventBus(
-            services.bus_name,
+            services.text("EVENT_BUS_NAME"),
             self.client("events", budget),
-            find_table=services.find_table(self.store(budget)),
+            find_table=partial(services.find_table, self.store(budget)),
             policy=_REPORTS,
             naming=naming,
         )
+        channels: dict[str, Publisher] = {EVENT: bus}
         # Also the kinds that the settings do not permit any more: AWS refuses, and that has an end.
-        resumers = {kind: self._resumer(kind, budget, naming) for kind in RESUME_KINDS}
-        channels: dict[str, Publisher] = {EVENT: bus, **resumers}
+        for kind in RESUME_KINDS:
+            client = self.client(SERVICES[kind].client, budget)
+            channels[kind] = Resumer(kind, client, policy=_REPORTS, naming=naming)
         return Outbox(writer, channels, workers=services.workers, breakers=services.breakers)
-
-    def _resumer(self, kind: str, budget: Budget, naming: Naming) -> Resumer:
-        from xorack.aws.resume import SERVICES, Resumer
-
-        client = self.client(SERVICES[kind].client, budget)
-        return Resumer(kind, client, policy=_REPORTS, naming=naming)
 
     @property
     def dead_letter_queue(self) -> tuple[str, int]:
         """The URL of the dead-letter queue, and the retention of chains in milliseconds."""
-        return self._services.dead_letter_queue_url, self._services.limits.retention_ms
+        return self._services.text("DEAD_LETTER_QUEUE_URL"), self._services.limits.retention_ms
 
     @cached_property
-    def dead_letters(self) -> LazyDeadLetters:
+    def send_rejected(self) -> Callable[[Sequence[Rejected]], list[int]]:
         """The third step: dead letters."""
-        url = self._services.dead_letter_queue_url
-        return LazyDeadLetters(url, self.client("sqs"))
+        queue_url = self._services.text("DEAD_LETTER_QUEUE_URL")
+
+        def send(rejected: Sequence[Rejected]) -> list[int]:
+            from xorack.aws.sqs import send_rejected  # few batches hold any
+
+            policy = RetryPolicy(attempts=5, cap_seconds=1.0)
+            return send_rejected(queue_url, self.client("sqs"), rejected, policy)
+
+        return send
 
     def _writer(self, budget: Budget) -> ChainWriter:
         from xorack.acker.chain_writer import ChainWriter
 
         policy, limits = RetryPolicy(attempts=self._attempts), self._services.limits
         return ChainWriter(self.store(budget), policy=policy, budget=budget, limits=limits)
-
-
-class LazyDeadLetters(NamedTuple):
-    """A `xorack.core.ports.DeadLetters` that imports its code at the first rejected request.
-
-    Few batches hold one.
-    """
-
-    queue_url: str
-    client: BoundedClient
-
-    def send(self, rejected: Sequence[Rejected]) -> list[int]:
-        """See `xorack.core.ports.DeadLetters.send`."""
-        if not rejected:
-            return []
-        from xorack.aws.sqs import DeadLetterQueue
-
-        policy = RetryPolicy(attempts=5, cap_seconds=1.0)
-        return DeadLetterQueue(self.queue_url, self.client, policy=policy).send(rejected)
 
 
 def _clock(context: Any) -> Callable[[], float]:

@@ -38,8 +38,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     del event
     began = time.monotonic()
     invocation = services().invocation(context, attempts=_ATTEMPTS)
-    outbox = invocation.outbox
-    result = Sweeper(invocation.writer, outbox, workers=outbox.workers).sweep()
+    result = Sweeper(invocation.writer, invocation.outbox).sweep()
     now = invocation.writer.now()
     counts = {
         Metric.CHAINS_LOOKED_AT: result.chains,

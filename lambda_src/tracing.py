@@ -97,7 +97,6 @@ def _start(params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any
 
 
 def _flags(status: int, code: str) -> dict[str, bool]:
-    """Return X-Ray's flags of a response."""
     flags = {
         "throttle": status == 429 or "Throttl" in code or "Throughput" in code,
         "error": 400 <= status < 500,

@@ -80,12 +80,13 @@ def _render_chains(invocation: Invocation, limit: int, theme: Theme) -> str:
 
 
 def _render_dead_letters(invocation: Invocation, limit: int, theme: Theme) -> str:
-    from xorack.web.dead_letter_page import read_sample, render_sample  # few calls show this page
+    from xorack.ops.redrive import Redrive  # few calls show this page
+    from xorack.web.dead_letter_page import render_survey
 
     queue_url, retention_ms = invocation.dead_letter_queue
     try:
-        sample = read_sample(queue_url, invocation.client("sqs"), retention_ms)
-        return render_sample(sample, limit, theme)
+        letters = Redrive(queue_url, "", invocation.client("sqs"), retention_ms)
+        return render_survey(letters.survey(limit=100, keep=limit, hide=False), theme)
     except (UnavailableError, BotoCoreError, ClientError) as trouble:
         _LOG.error("dead-lettered messages not read: %s", trouble)
         return render_error(str(trouble), theme, "dead-lettered messages")

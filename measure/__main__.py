@@ -9,29 +9,19 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from datetime import datetime, timezone
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import click
 
-from measure.bill import PRICE_LIST, Totals, cost, upper_estimate
-from measure.options import Options, Spread, format_units, parse_units
-from measure.report import to_json, to_text
-from measure.run import DeployedStack, Measurement
-from xorack.aws.stack import StackOutputs
+from measure.options import Options
+from measure.report import Totals, to_json, to_text
+from measure.run import Measurement
 from xorack.cli import options as cli
 from xorack.cli import screen
 from xorack.cli.commands import run
 from xorack.core.errors import ArgumentError
 from xorack.ops.text import plural
-
-_RESOURCES = {
-    "table": "table of chains",
-    "queue_url": "queue of requests",
-    "dead_letter_queue_url": "dead-letter queue",
-    "bus": "event bus",
-}
-"""The options that name resources, in the order of `StackOutputs`."""
 
 
 class _Command(click.Command):
@@ -40,29 +30,14 @@ class _Command(click.Command):
         return super().main(*args, **{**extra, "prog_name": "python -m measure"})
 
 
-def _units(_: click.Context, __: click.Parameter, text: str) -> Spread:
-    try:
-        return parse_units(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 def _options() -> Iterator[Callable[..., Any]]:
     """Make the options that `Options` declares."""
     for one in (one for one in fields(Options) if "help" in one.metadata):
-        settings: dict[str, Any] = {"default": one.default, "show_default": True}
-        low, high = one.metadata["range"]
-        if isinstance(one.default, float):
-            settings |= {"type": cli.Number(low, high)}
-        elif isinstance(one.default, int):
-            settings["type"] = click.IntRange(low, high)
-        elif isinstance(one.default, tuple):
-            settings |= {"default": format_units(one.default), "callback": _units}
-        yield click.option(_flag(one.name), help=one.metadata["help"], **settings)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+        range_of: Any = {float: cli.Number, int: click.IntRange}.get(type(one.default))
+        yield click.option(
+            f"--{one.name.replace('_', '-')}", default=one.default, show_default=True,
+            help=one.metadata["help"], type=range_of and range_of(*one.metadata["range"]),
+        )  # fmt: skip
 
 
 def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,9 +50,8 @@ def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
     epilog="Example: python -m measure --stack test --lose 0.05",
 )
 @_with(
-    cli.text_option("--stack", help="The CloudFormation stack to load."),
-    *(cli.text_option(_flag(name), help=f"Instead of --stack: its {what}.")
-      for name, what in _RESOURCES.items()),
+    # Without a default: it could be somebody's production.
+    cli.text_option("--stack", required=True, help="The CloudFormation stack to load."),
     cli.text_option("--region", help="The AWS region.  [default: as your AWS configuration says]"),
     click.option("--max-cost", type=cli.Number(0, 1e6), default=1.0, show_default=True,
                  help="Refuse a load whose upper estimate is above this."),
@@ -86,7 +60,7 @@ def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
     click.option("--seed", type=click.IntRange(0, (1 << 63) - 1), help="Replays a load."),
     *_options(),
 )  # fmt: skip
-def measure(max_cost: float, yes: bool, **others: Any) -> int:
+def measure(stack: str, region: str | None, max_cost: float, yes: bool, **others: Any) -> int:
     """Load a deployed stack, judge each chain, and report latency and throughput.
 
     Use a stack of its own: lost units fail chains, and alarms see that. Exit status: 0 if all is as
@@ -100,18 +74,20 @@ def measure(max_cost: float, yes: bool, **others: Any) -> int:
         raise click.UsageError(str(error)) from error
     name = f"measure-{datetime.now(timezone.utc):%Y%m%d}-{secrets.token_hex(4)}"
     totals = Totals.of(options.plans(name))
-    most = cost(upper_estimate(options, totals))
-    target = _find(**{option: others[option] for option in ("stack", "region", *_RESOURCES)})
+    most = totals.upper_estimate(options.duplicate)
     screen.say(
         f"{plural(totals.chains, 'chain')}, {plural(totals.units, 'unit')}, seed {options.seed}: "
-        f"at most {most:,.4f} USD (list prices of {PRICE_LIST})"
+        f"at most {most:,.2f} USD"
     )
     if most > max_cost:
         raise click.UsageError(f"this is above --max-cost {max_cost:g}: send less, or raise it")
+    target = cli.Target(stack, None, region)
+    outputs = target.find_stack()
     if not yes:
-        click.confirm(f"Load {target.outputs.queue_url}?", abort=True)
+        click.confirm(f"Load {outputs.queue_url}?", abort=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    work = Measurement(options, name, target, lambda line: screen.say(line, error=True))
+    say = partial(screen.say, error=True)
+    work = Measurement(options, name, outputs, cache(target.client), say)
     try:
         result = work.measure()
     except BaseException:
@@ -124,21 +100,6 @@ def measure(max_cost: float, yes: bool, **others: Any) -> int:
     for line in to_text(report):
         screen.say(line)
     return int(bool(report["violations"]))
-
-
-def _find(stack: str | None, region: str | None, **resources: str | None) -> DeployedStack:
-    """Find the stack. There is no default: it could be somebody's production."""
-    given = [name for name, value in resources.items() if value]
-    if bool(stack) == bool(given) or len(given) not in (0, len(resources)):
-        every = ", ".join(map(_flag, resources))
-        raise click.UsageError(f"expected --stack, or else all of {every}")
-    found = cli.Target(stack or "", None, region)
-    if stack:
-        outputs = found.find_stack()
-    else:
-        table, queue, dead_letters, bus = map(str, resources.values())
-        outputs = StackOutputs(table, queue, dead_letters, bus)
-    return DeployedStack(stack, outputs, cache(found.client))
 
 
 if __name__ == "__main__":

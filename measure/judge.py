@@ -1,20 +1,35 @@
-"""The judge: what each chain must have become. Pure functions, a checker for each invariant."""
+"""The judge: what each chain must have become. Pure functions, a checker for each invariant.
+
+`check_event` judges the events of tests/simulation, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from measure.load import Times
-from measure.options import Plan
+from measure.options import BAD, Plan
 from measure.subscription import Event
 from xorack.core.chain import TIMED_OUT, Chain
-from xorack.core.event import event_id
-
-__all__ = ["Outcome", "judge", "missing_dead_letters"]
+from xorack.core.event import MAX_OUTSTANDING, event_id
 
 _SHARED = "more of this message"
 """The reason of many rejected requests that share a message is that of the first."""
+
+
+class Expected(NamedTuple):
+    """What the requests of a chain that took effect make of its event.
+
+    Attributes:
+        values: Values of its detail.
+        outstanding: The units that did not finish.
+        traced: True if stamps tell them.
+    """
+
+    values: Mapping[str, object]
+    outstanding: Collection[int]
+    traced: bool
 
 
 @dataclass
@@ -23,14 +38,14 @@ class Outcome:
 
     Attributes:
         plans: The run's chains.
-        times: Times of each chain's last message, by tag.
+        times: When each chain's last message was available, by tag.
         events: The events that differ, by tag.
         chains: The chains of the table, by tag.
         dead_letters: Tag and reason of each dead-lettered message.
     """
 
     plans: Sequence[Plan]
-    times: Mapping[str, Times]
+    times: Mapping[str, float]
     events: Mapping[str, Sequence[Event]]
     chains: Mapping[str, Chain]
     dead_letters: Sequence[tuple[str, str]] = field(default_factory=list)
@@ -42,18 +57,38 @@ def judge(outcome: Outcome) -> list[str]:
     return [*violations, *_strangers(outcome), *_dead_letters(outcome)]
 
 
+def check_event(kind: str, detail: Mapping[str, Any], expected: Expected) -> Iterator[str]:
+    """An event has the values of its chain, and names all outstanding units if it claims to."""
+    if kind != detail.get("status"):
+        yield f"detail-type {kind} of an event with status {detail.get('status')}"
+    for name, value in expected.values.items():
+        if detail.get(name) != value:
+            yield f"{name} {detail.get(name)!r}, expected {value!r}"
+    if detail.get("outstanding_complete"):
+        units = [f"{unit:016x}" for unit in sorted(expected.outstanding)]
+        named = (detail["outstanding"], detail["outstanding_named"])
+        if not expected.traced or named != (units[:MAX_OUTSTANDING], len(units)):
+            yield f"outstanding {named[0]}, expected {units}"
+
+
+def _expected(plan: Plan) -> Expected:
+    values = {
+        "status": "failed" if plan.lost else "acked", "reason": TIMED_OUT if plan.lost else None,
+        "started": plan.units, "finished": plan.finished, "detail": {"chain": plan.number},
+    }  # fmt: skip
+    traced = plan.options.stamps == "traced"
+    if plan.lost:
+        values["outstanding_complete"] = traced
+    return Expected(values, plan.outstanding(), traced)
+
+
 def _chain(plan: Plan, outcome: Outcome) -> Iterator[str]:
     chain, events = outcome.chains.get(plan.tag), outcome.events.get(plan.tag, ())
     yield from _end(chain, events)
     yield from _table(chain, events)
     for event in events:
-        yield from _status(plan, event)
-        # No ack arrives before the chain's last message was sent. A bad request may be the last
-        # one, and none that the ack needs.
-        early = outcome.times.get(plan.tag, Times()).sent - event.received_at
-        if event.kind == "acked" and plan.bad is None and early > 0:
-            yield f"false ack: its event arrived {early:.3f} s before its last message was sent"
-        yield from _content(plan, event)
+        yield from _ack(plan, event, outcome.times.get(plan.tag, 0.0))
+        yield from check_event(event.kind, event.detail, _expected(plan))
 
 
 def _end(chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
@@ -86,31 +121,16 @@ def _table(chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
             yield f"the id of its event is {event.detail.get('id')}, not {event_id(chain)}"
 
 
-def _status(plan: Plan, event: Event) -> Iterator[str]:
-    """The chain ended as its requests say."""
-    status, reason = event.detail.get("status"), event.detail.get("reason")
-    if event.kind != status:
-        yield f"detail-type {event.kind} of an event with status {status}"
-    if status == "acked" and plan.lost:
+def _ack(plan: Plan, event: Event, last_sent: float) -> Iterator[str]:
+    """No chain is acked with work left, or before its last message was there."""
+    if "acked" not in (event.kind, event.detail.get("status")):
+        return
+    if plan.lost:
         yield f"false ack: {plan.lost} of {plan.units} units never finished"
-    elif status != plan.status:
-        yield f"{status} ({reason}), expected {plan.status}"
-    elif plan.lost and reason != TIMED_OUT:
-        yield f"reason {reason!r}, expected {TIMED_OUT!r}"
-
-
-def _content(plan: Plan, event: Event) -> Iterator[str]:
-    """The event counts the units; that of a failed chain names the lost ones, if stamps can."""
-    expected: dict[str, object] = {
-        "started": plan.units, "finished": plan.finished, "detail": {"chain": plan.number},
-    }  # fmt: skip
-    if event.kind == "failed":
-        named = plan.options.stamps != "plain"
-        expected["outstanding"] = plan.outstanding() if named else []
-        expected["outstanding_complete"] = named
-    for name, value in expected.items():
-        if event.detail.get(name) != value:
-            yield f"{name} {event.detail.get(name)}, expected {value}"
+    early = last_sent - event.received_at
+    # A bad request may be the chain's last one, and none that the ack needs.
+    if plan.bad is None and early > 0:
+        yield f"false ack: its event arrived {early:.3f} s before its last message was sent"
 
 
 def _strangers(outcome: Outcome) -> Iterator[str]:
@@ -122,24 +142,24 @@ def _strangers(outcome: Outcome) -> Iterator[str]:
 
 def _dead_letters(outcome: Outcome) -> Iterator[str]:
     """The dead-letter queue holds the bad requests and no others, each with its reason."""
-    expected = [(plan.tag, plan.reason) for plan in outcome.plans if plan.reason is not None]
-    for tag, reason in missing_dead_letters(expected, outcome.dead_letters):
-        yield f"{tag}: no dead-lettered message whose reason has {reason!r}"
-    bad = {tag for tag, _ in expected}
+    for plan in missing_dead_letters(outcome.plans, outcome.dead_letters):
+        yield f"{plan.tag}: no dead-lettered message of its request {plan.bad}"
+    bad = {plan.tag for plan in outcome.plans if plan.bad is not None}
     for tag, reason in sorted({*outcome.dead_letters}):
         if tag not in bad:
             yield f"{tag}: dead-lettered, though all its requests are valid: {reason}"
 
 
-def missing_dead_letters(
-    expected: Iterable[tuple[str, str]], received: Iterable[tuple[str, str]]
-) -> list[tuple[str, str]]:
-    """Return the expected pairs, a tag and a part of a reason, that no received pair meets."""
+def missing_dead_letters(plans: Iterable[Plan], received: Iterable[tuple[str, str]]) -> list[Plan]:
+    """Return the plans of whose bad request no dead-lettered message has the reason."""
     reasons: dict[str, list[str]] = {}
     for tag, reason in received:
         reasons.setdefault(tag, []).append(reason)
     return [
-        (tag, part)
-        for tag, part in expected
-        if not any(part in reason or _SHARED in reason for reason in reasons.get(tag, ()))
+        plan
+        for plan in plans
+        if plan.bad is not None
+        and not any(
+            BAD[plan.bad] in reason or _SHARED in reason for reason in reasons.get(plan.tag, ())
+        )
     ]

@@ -8,12 +8,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import reduce
 from itertools import chain, islice
 from math import inf
 from typing import Any, NamedTuple
 
-from measure.options import TAG, Options, Plan
+from measure.options import MAX_DELAY_SECONDS, TAG, Options, Plan
 from xorack.acker.parallel import Workers
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import make_message, send_messages
@@ -22,6 +22,9 @@ from xorack.core.request import Request
 from xorack.core.stamp import plain, traced, xor_bytes
 
 _ATTEMPTS, _TOGETHER = 8, 10
+_OPEN_CHAINS, _THREADS = 20, 4
+_TIMEOUT_SECONDS = 86_400.0
+"""Outlasts a run: chains that lose units get a nearer deadline."""
 _MOST_LATE = 1000
 """Bodies that are kept to send them again: they stay in memory."""
 
@@ -39,7 +42,7 @@ def texts(plan: Plan) -> Iterator[str]:
 def requests(plan: Plan) -> Iterator[Request]:
     """Yield the valid requests of a chain."""
     options, tag = plan.options, plan.tag
-    make = plain if options.stamps == "plain" else partial(traced, cells=options.cells)
+    make = plain if options.stamps == "plain" else traced
 
     def fold(first: int, end: int) -> bytes:
         """XOR the stamps of the units at these positions."""
@@ -47,7 +50,7 @@ def requests(plan: Plan) -> Iterator[Request]:
         return reduce(xor_bytes, stamps)
 
     detail = {"chain": plan.number}
-    yield Request.create(tag, "create", make(plan.unit(0)), timeout=options.timeout, detail=detail)
+    yield Request.create(tag, "create", make(plan.unit(0)), timeout=_TIMEOUT_SECONDS, detail=detail)
     if plan.finished:
         yield Request.stamp_(tag, "root", fold(0, plan.units), started=plan.units - 1, finished=1)
     for first in range(1, plan.finished, options.fold):
@@ -79,18 +82,6 @@ def interleave(plans: Iterator[Plan], width: int) -> Iterator[str]:
             streams += [texts(plan) for plan in islice(plans, 1)]
 
 
-class Times(NamedTuple):
-    """Times of a chain's last message, in seconds of the sender's clock.
-
-    Attributes:
-        sent: The call that first sent it began.
-        available: SQS may deliver it: `sent`, and the seconds of its delay.
-    """
-
-    sent: float = 0.0
-    available: float = 0.0
-
-
 @dataclass
 class Sent:
     """What was sent.
@@ -99,10 +90,10 @@ class Sent:
         requests: Requests, without copies.
         messages: Messages, with copies.
         copies: Messages that were sent before.
-        retries: Calls that were repeated.
         first: Time of the first call, seconds since the epoch.
         last: Time of the end of the last one.
-        times: Times of each chain's last message, by tag.
+        times: When SQS may deliver each chain's last message at the earliest, by tag: seconds of
+            this machine's clock.
         late: Bodies to send again after all chains have ended.
     """
 
@@ -110,10 +101,9 @@ class Sent:
     messages: int = 0
     copies: int = 0
     bytes: int = 0
-    retries: int = 0
     first: float = inf
     last: float = 0.0
-    times: dict[str, Times] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
     late: list[str] = field(default_factory=list)
 
 
@@ -153,20 +143,20 @@ class Sender:
         for plan in options.plans(self.run):
             if plan.bad == "not JSON":
                 yield Message(f'{{"tag":"{plan.tag}", not JSON')
-        texts_of_all = interleave(options.plans(self.run), options.open_chains)
+        texts_of_all = interleave(options.plans(self.run), _OPEN_CHAINS)
         for body in pack(texts_of_all, options.message_bytes):
-            delay = draw.randint(1, options.max_delay) if draw.random() < options.delay else 0
+            delay = draw.randint(1, MAX_DELAY_SECONDS) if draw.random() < options.delay else 0
             yield Message(body, delay)
             if draw.random() < options.duplicate:
-                yield Message(body, draw.randint(delay, options.max_delay), copy=True)
-            if draw.random() < options.late_duplicate and len(self.sent.late) < _MOST_LATE:
-                self.sent.late.append(body)
+                yield Message(body, draw.randint(delay, MAX_DELAY_SECONDS), copy=True)
+                if len(self.sent.late) < _MOST_LATE:
+                    self.sent.late.append(body)
 
     def deliver(self, messages: Iterator[Message]) -> None:
         """Send messages, ten at a time in each thread, within the rate."""
         options = self.options
-        at_a_time = max(1, min(options.senders, int(options.rate / _TOGETHER)))
-        workers, begun, count = Workers(options.senders), time.monotonic(), 0
+        at_a_time = max(1, min(_THREADS, int(options.rate / _TOGETHER)))
+        workers, begun, count = Workers(_THREADS), time.monotonic(), 0
         parts = iter(lambda: list(islice(messages, _TOGETHER)), [])
         while batches := list(islice(parts, at_a_time)):
             workers.map(self._send, batches)
@@ -178,8 +168,7 @@ class Sender:
         # A group of a fair queue: the flood does not delay other senders' messages.
         entries = [{**make_message(m.body, self.run), "DelaySeconds": m.delay_seconds}
                    for m in batch]  # fmt: skip
-        policy = RetryPolicy(attempts=_ATTEMPTS, sleep=self._wait)
-        send_messages(self.queue_url, entries, self.client, policy)
+        send_messages(self.queue_url, entries, self.client, RetryPolicy(attempts=_ATTEMPTS))
         with self._lock:
             sent.first, sent.last = min(sent.first, begun), max(sent.last, time.time())
             sent.messages += len(batch)
@@ -189,11 +178,4 @@ class Sender:
                 tags = [] if copy else TAG.findall(body)
                 sent.requests += len(tags)
                 for tag in tags:
-                    before = sent.times.get(tag, Times())
-                    sent.times[tag] = Times(*map(max, before, (begun, begun + delay)))
-
-    def _wait(self, seconds: float) -> None:
-        """Wait until a call is repeated."""
-        with self._lock:
-            self.sent.retries += 1
-        time.sleep(seconds)
+                    sent.times[tag] = max(sent.times.get(tag, 0.0), begun + delay)

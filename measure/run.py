@@ -22,21 +22,8 @@ _POLL_SECONDS = 0.5
 _SAY_SECONDS = 10.0
 _QUEUED = tuple(f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed"))
 _EMPTY_POLLS = 3
+_SETTLE_SECONDS = 5
 _SLICE = 100
-
-
-@dataclass(frozen=True)
-class DeployedStack:
-    """A deployed stack.
-
-    Attributes:
-        stack: Its name; None if its resources were named.
-        client: Returns the boto3 client of a service.
-    """
-
-    stack: str | None
-    outputs: StackOutputs
-    client: Callable[[str], Any]
 
 
 @dataclass
@@ -45,20 +32,22 @@ class Measurement:
 
     Attributes:
         run: Its name, the beginning of all of its tags.
+        client: Returns the boto3 client of a service.
         say: Shows a line to the user.
     """
 
     options: Options
     run: str
-    target: DeployedStack
+    outputs: StackOutputs
+    client: Callable[[str], Any]
     say: Callable[[str], Any]
 
     def __post_init__(self) -> None:
         """Plan the chains and find the table."""
         self.plans = list(self.options.plans(self.run))
-        outputs, client = self.target.outputs, self.target.client
-        self._queue_url, self._sqs = outputs.queue_url, client("sqs")
-        self._store = open_table(outputs.table_name, client("dynamodb"), outputs.retention_ms)
+        outputs, dynamodb = self.outputs, self.client("dynamodb")
+        self._queue_url, self._sqs = outputs.queue_url, self.client("sqs")
+        self._store = open_table(outputs.table_name, dynamodb, outputs.retention_ms)
         self._leftovers = Leftovers()
         self._events = Events()
         self._dead: list[tuple[str, str]] = []
@@ -71,10 +60,10 @@ class Measurement:
             MeasureFailed: The events cannot be received.
             SendError: The queue does not accept the messages.
         """
-        outputs = self.target.outputs
         with ExitStack() as stack:
-            stack.callback(self._clean_dead_letters)
-            events = subscribed(self.run, outputs.bus_name, self.target.client, self._leftovers)
+            dead_letters = "the run's dead letters"
+            stack.callback(self._leftovers.remove, dead_letters, self._take_dead_letters)
+            events = subscribed(self.run, self.outputs.bus_name, self.client, self._leftovers)
             self._events = stack.enter_context(events)
             self.say(f"sending {len(self.plans):,} chains")
             self._chains_left = True
@@ -85,8 +74,7 @@ class Measurement:
             self._await_events([plan for plan in self.plans if not plan.lost])
             moved_at = self._end_lossy([plan for plan in self.plans if plan.lost])
             self._send_late(sender)
-            expected = [(plan.tag, plan.reason) for plan in self.plans if plan.reason]
-            self._wait("dead letters", lambda: not self._missing(expected))
+            self._wait("dead letters", lambda: not self._missing_dead_letters())
             chains = self.settle()
         by_tag = self._events.by_tag
         outcome = Outcome(self.plans, sent.times, by_tag, chains, self._dead)
@@ -100,16 +88,16 @@ class Measurement:
 
     def settle(self) -> dict[str, Chain]:
         """Wait for events that must not come; read all chains."""
-        time.sleep(self.options.settle)
+        time.sleep(_SETTLE_SECONDS)
         return self._read(self.plans)
 
     def left_behind(self) -> list[str]:
-        """Return what was not removed, each with the command that removes or shows it."""
+        """Return what was not removed."""
         lines = list(self._leftovers.lines)
         if self._chains_left:
             lines.append(
                 "chains that have not ended, which time out: "
-                f"xorack list --table {self.target.outputs.table_name} --run {self.run}"
+                f"xorack list --table {self.outputs.table_name} --run {self.run}"
             )
         return lines
 
@@ -171,17 +159,13 @@ class Measurement:
 
         self._wait("an empty queue", is_empty)
 
-    def _missing(self, expected: Collection[tuple[str, str]]) -> bool:
+    def _missing_dead_letters(self) -> list[Plan]:
         self._take_dead_letters()
-        return bool(missing_dead_letters(expected, self._dead))
+        return missing_dead_letters(self.plans, self._dead)
 
     def _take_dead_letters(self) -> None:
-        url = self.target.outputs.dead_letter_queue_url
+        url = self.outputs.dead_letter_queue_url
         self._dead += take_dead_letters(self.run, url, self._sqs)
-
-    def _clean_dead_letters(self) -> None:
-        command = f"xorack redrive --look --stack {self.target.stack or 'STACK'}"
-        self._leftovers.remove("dead-lettered messages", self._take_dead_letters, command)
 
     def _read(self, plans: Collection[Plan]) -> dict[str, Chain]:
         """Read chains by their tags, consistently; a scan would read all others, too."""

@@ -67,18 +67,18 @@ class Events:
 
 @dataclass
 class Leftovers:
-    """Names of what a clean-up could not remove, each with the command that does."""
+    """Names of what a clean-up could not remove."""
 
     lines: list[str] = field(default_factory=list)
 
-    def remove(self, name: str, remove: Callable[[], object], command: str) -> None:
+    def remove(self, name: str, remove: Callable[[], object]) -> None:
         """Remove a thing unless it does not exist; remember its name if that fails."""
         try:
             remove()
         except (XorAckError, ClientError, BotoCoreError) as error:
             code = error_code(error)
             if not code.endswith(("NonExistentQueue", "DoesNotExist", "NotFoundException")):
-                self.lines.append(f"{name} could not be removed ({error}): {command}")
+                self.lines.append(f"{name} ({error})")
 
 
 @contextmanager
@@ -100,13 +100,12 @@ def subscribed(
         bus.remove_targets(**target, Ids=["measure"])
         bus.delete_rule(Name=run, EventBusName=bus_name)
 
+    def remove_queue() -> None:
+        sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=run)["QueueUrl"])
+
     with ExitStack() as stack:
         # Each removal comes before its creation: that may be interrupted.
-        command = (
-            f"aws events remove-targets --event-bus-name {bus_name} --rule {run} --ids measure; "
-            f"aws events delete-rule --event-bus-name {bus_name} --name {run}"
-        )
-        stack.callback(leftovers.remove, f"rule {run}", remove_rule, command)
+        stack.callback(leftovers.remove, f"rule {run} of the bus {bus_name}", remove_rule)
         rule_arn = bus.put_rule(
             Name=run,
             EventBusName=bus_name,
@@ -115,13 +114,7 @@ def subscribed(
         )["RuleArn"]
         _, partition, _, region, account, _ = str(rule_arn).split(":", 5)
         queue_arn = f"arn:{partition}:sqs:{region}:{account}:{run}"
-        stack.callback(
-            leftovers.remove,
-            f"queue {run}",
-            lambda: sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=run)["QueueUrl"]),
-            f'aws sqs delete-queue --queue-url "$(aws sqs get-queue-url --queue-name {run} '
-            '--output text)"',
-        )
+        stack.callback(leftovers.remove, f"queue {run}", remove_queue)
         # The policy is there from the beginning: a later one may take a minute.
         attributes = {
             "Policy": _policy(queue_arn, rule_arn),

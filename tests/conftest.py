@@ -56,6 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(1200))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the worker of the Spark tests, which has most to do, have the processors first."""
+    if "PYTEST_XDIST_WORKER" in os.environ and item.path.parent.name != "spark" and not os.nice(0):
+        os.nice(5)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the tests of a file, or of a folder in `_ONE_WORKER`, on one worker.

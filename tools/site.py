@@ -17,11 +17,7 @@ _LINK: Final = re.compile(r"(?<=\]\()[^)#\s:]+(?=[)#])")
 
 
 def with_repository(text: str, folder: str, url: str) -> str:
-    """Let links of a page in a folder of docs/ that lead out of docs/ lead to the repository.
-
-    Raises:
-        ValueError: The repository has no such file.
-    """
+    """Let links of a page in a folder of docs/ that lead out of docs/ lead to the repository."""
 
     def rewritten(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join("docs", folder, link[0]))

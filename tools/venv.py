@@ -99,9 +99,6 @@ def environment(name: str, same_python: bool = False) -> Path:
     Args:
         name: The environment.
         same_python: Replace one whose Python is of another version than this.
-
-    Raises:
-        subprocess.CalledProcessError: An installer failed; the next run starts from scratch.
     """
     folder, lock, *needs = ENVIRONMENTS[name]
     path = ROOT / folder

@@ -12,9 +12,10 @@ import pytest
 
 import xorack
 from demo.run import SETTINGS
+from tests.support.subscriber import drain
 from xorack.core.request import Request
 from xorack.local.assembly import synthesise
-from xorack.local.deploy import deploy, drain
+from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
 
 ROOT = Path(__file__).parents[2]

@@ -60,6 +60,7 @@ def assert_words(rows, words):
     return expected
 
 
+@pytest.mark.slow
 def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database):
     (database / "bad.txt").write_bytes(b"caf\xe9 is not UTF-8")
     # Settings of another Spark and of an AWS account are ignored.

@@ -6,9 +6,10 @@ import pytest
 
 from tests.e2e.conftest import ROOT, python
 from tests.support.events import eventually
+from tests.support.subscriber import drain
 from xorack.aws.sqs import send
 from xorack.core.request import Request
-from xorack.local.deploy import deploy, drain
+from xorack.local.deploy import deploy
 
 pytestmark = [pytest.mark.embedded, pytest.mark.slow]
 EXAMPLE = ROOT / "examples" / "fan_in"

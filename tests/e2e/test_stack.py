@@ -15,10 +15,11 @@ from infra.template import write, zip_folder
 from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
+from tests.support.subscriber import drain, subscribe
 from xorack.aws.sqs import send
 from xorack.aws.stack import find_stack
 from xorack.core.request import Request
-from xorack.local.deploy import Stack, deploy, drain, subscribe, usage
+from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import EmbeddedAWS
 
 pytestmark = pytest.mark.embedded
@@ -36,7 +37,7 @@ def send_all(stack, requests):
 
 
 def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
-    before = usage(stack)
+    before = stack.usage()
     tags = [f"many/{n}" for n in range(100)]
     requests = [request for tag in tags for request in chain(tag, 30, detail={"children": 30})]
     random.Random(1).shuffle(requests)
@@ -44,12 +45,12 @@ def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
     for tag, received in events(*tags).items():
         assert_acked(stack, tag, received, units=31)
         assert received[0]["detail"]["detail"] == {"children": 30}
-    after = usage(stack)
+    after = stack.usage()
     assert report.requests == len(requests) == 3200
-    assert after.messages - before.messages == report.messages
-    assert 0 < after.invocations - before.invocations <= report.messages + 2
+    assert after["messages"] - before["messages"] == report.messages
+    assert 0 < after["invocations"] - before["invocations"] <= report.messages + 2
     # A batch writes each of its chains once, not once for each stamp.
-    assert after.writes - before.writes < len(requests) / 2
+    assert after["writes"] - before["writes"] < len(requests) / 2
 
 
 def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, events):

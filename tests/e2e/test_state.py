@@ -9,10 +9,11 @@ from infra.synth import synth
 from tests.e2e.conftest import ROOT, chain, events_of
 from tests.support.events import eventually
 from tests.support.runbook import Shell, commands
+from tests.support.subscriber import subscribe
 from xorack.aws.sqs import send
 from xorack.core.message import pack
 from xorack.errors import LocalError
-from xorack.local.deploy import deploy, subscribe
+from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
 
 pytestmark = [pytest.mark.embedded, pytest.mark.slow]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import tempfile
 import threading
 import time
@@ -16,6 +17,7 @@ import uuid
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +25,7 @@ from typing import Any, NamedTuple
 from measure.judge import judge
 from measure.load import Sender, Sent
 from measure.options import Options
-from measure.run import DeployedStack, Measurement
+from measure.run import Measurement
 from tests.engines import programs
 from tests.engines.engine import client
 from tests.support.in_process import Definitions, Resources, create_resources, definitions
@@ -36,113 +38,102 @@ _VISIBILITY_SECONDS = 4
 _PROGRAM_SECONDS = 600
 _TEAM = ("consumer",) * 3 + ("sweeper",) * 2 + ("sender", "direct") * 2
 _LOAD: dict[str, Any] = {
-    # Chains of 140 units have marks outside their item.
-    "units": ((1, 10.0), (8, 40.0), (30, 35.0), (140, 15.0)),
+    "units": "1:10,8:40,30:35,140:15",  # chains of 140 units have marks outside their item
     "message_bytes": 9_000,
     "rate": 20.0,
     "duplicate": 0.2,
-    "late_duplicate": 0.1,
     "delay": 0.2,
-    "max_delay": 2,
     "reorder": 0.3,
     "lose": 0.25,
-    "malformed": 0.1,
-    "reject": 0.2,
-    "settle": 1.0,
+    "bad": 0.3,
 }
 
 
-@dataclass
-class Evidence:
-    """What a campaign found, and its figures."""
+class Evidence(NamedTuple):
+    """What a campaign found, and how often each fault was injected and each program killed."""
 
     violations: list[str]
     faults: Counter[str]
     kills: Counter[str]
-    figures: str
-
-
-class _Program(NamedTuple):
-    """A running program; `kills` counts how often it was killed before."""
-
-    name: str
-    process: Any
-    kills: int
 
 
 class Programs:
-    """The programs of a campaign. `disturb` kills them about twice a second, in a thread.
+    """The programs of a campaign, each with a thread that kills it now and then.
 
     Attributes:
         kills: How often programs were killed, by name.
         crashes: Programs that ended with an error, each with the end of the log.
-        working: True until all programs that end by themselves have ended.
     """
 
-    def __init__(self, job: programs.Job, seed: int) -> None:
+    def __init__(self, job: programs.Job) -> None:
         self.kills: Counter[str] = Counter()
         self.crashes: list[str] = []
-        self.working = True
-        self._job, self._chance = job, random.Random(seed)
+        self._job = job
         self._processes = get_context("forkserver")
         self._processes.set_forkserver_preload([programs.__name__])
-        self._running: list[_Program] = []
-        self._started = 0
-        self._calm = threading.Event()
-        self._thread = threading.Thread(target=self._disturb)
+        # Starting a process polls all others, and a status can be read once.
+        self._lock = threading.Lock()
+        self._calm, self._over = threading.Event(), threading.Event()
+        self._threads = [
+            (name, threading.Thread(target=self._keep_running, args=(name, number)))
+            for number, name in enumerate(_TEAM)
+        ]
 
     def __enter__(self) -> Programs:
-        for name in _TEAM:
-            self._start(name)
-        self._thread.start()
+        for _, thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.calm_down()
-        for program in self._running:
-            program.process.kill()
-            program.process.join()
+        self._over.set()
+        for _, thread in self._threads:
+            thread.join()
 
     def await_ends(self) -> None:
         """Wait for the programs that end by themselves."""
         deadline = time.monotonic() + _PROGRAM_SECONDS
-        while self.working:
-            if time.monotonic() > deadline:
-                self.crashes.append(f"programs did not end within {_PROGRAM_SECONDS} s")
-                return
-            time.sleep(0.2)
+        for name, thread in self._threads:
+            if name not in programs.ENDLESS:
+                thread.join(max(0.0, deadline - time.monotonic()))
+                if thread.is_alive():
+                    self.crashes.append(f"{name} did not end within {_PROGRAM_SECONDS} s")
 
     def calm_down(self) -> None:
         """Kill no program any more."""
         self._calm.set()
-        self._thread.join()
 
-    def _start(self, name: str, kills: int = 0) -> None:
-        self._started += 1
-        given = (name, self._job, self._started)
-        process = self._processes.Process(target=programs.main, args=given, daemon=True)
-        process.start()
-        self._running.append(_Program(name, process, kills))
+    @staticmethod
+    def _kill(process: Any) -> int:
+        process.kill()
+        process.join()
+        return process.exitcode
 
-    def _disturb(self) -> None:
-        """Kill programs and start them again.
-
-        Senders and direct callers start from the beginning: they are killed ever less often.
-        """
-        while not self._calm.wait(self._chance.uniform(0.1, 0.8)):
-            for program in [one for one in self._running if one.process.exitcode is not None]:
-                self._running.remove(program)
-                if program.process.exitcode:
-                    log = Path(self._job.log).read_text(errors="replace")
-                    self.crashes.append(f"{program.name} ended with an error: {log[-1500:]}")
-            self.working = any(one.name not in programs.ENDLESS for one in self._running)
-            weights = [(1 + program.kills) ** -2 for program in self._running]
-            (killed,) = self._chance.choices(self._running, weights)
-            killed.process.kill()
-            killed.process.join()
-            self._running.remove(killed)
-            self.kills[killed.name] += 1
-            self._start(killed.name, killed.kills + (killed.name not in programs.ENDLESS))
+    def _keep_running(self, name: str, number: int) -> None:
+        """Run a program until it ends by itself, or all is over; kill it now and then."""
+        chance = random.Random(f"{self._job.options.seed}/{number}")
+        for start in count():
+            given = (name, self._job, 1000 * number + start)
+            process = self._processes.Process(target=programs.main, args=given, daemon=True)
+            with self._lock:
+                process.start()
+            # Senders and direct callers start from the beginning: they get ever more time.
+            seconds = chance.uniform(1, 8) * (1 if name in programs.ENDLESS else (1 + start) ** 2)
+            end = time.monotonic() + seconds
+            status = None
+            while status is None and not self._over.wait(0.2):
+                with self._lock:
+                    status = process.exitcode
+                    if status is None and time.monotonic() > end and not self._calm.is_set():
+                        status = self._kill(process)
+                        self.kills[name] += 1
+            if status is None:
+                with self._lock:
+                    self._kill(process)
+            if not status:
+                return
+            if status != -signal.SIGKILL:
+                log = Path(self._job.log).read_text(errors="replace")
+                self.crashes.append(f"{name} ended with an error: {log[-1500:]}")
 
 
 @dataclass
@@ -175,13 +166,7 @@ class Campaign(Measurement):
 
 
 def run(
-    aws: EmbeddedAWS,
-    engine_url: str,
-    *,
-    seed: int = 1,
-    chains: int = 54,
-    broken: str | None = None,
-    patience: float = 60,
+    aws: EmbeddedAWS, engine_url: str, *, seed: int, chains: int, broken: str | None = None
 ) -> Evidence:
     """Run a campaign.
 
@@ -190,11 +175,10 @@ def run(
         engine_url: The table's engine.
         seed: Determines the chains, and the faults of the n-th call of each action.
         chains: Number of chains.
-        broken: The name of a broken version of the code, to run instead of the code.
-        patience: Seconds without progress after which it stops waiting.
+        broken: The name of a mutant of tests/simulation, to run instead of the code.
     """
-    began, lines = time.monotonic(), list[str]()
-    options = Options(seed=seed, chains=chains, patience=patience, **_LOAD)
+    lines: list[str] = []
+    options = Options(seed=seed, chains=chains, patience=12 if broken else 60, **_LOAD)
     name = f"engines-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
         resources = _resources(aws, engine_url)
@@ -208,35 +192,25 @@ def run(
         }
         log = Path(stack.enter_context(tempfile.TemporaryDirectory()), "log")
         log.touch()
-        queue_url, table_name = resources.queue_url, resources.table_name
-        job = programs.Job(options, name, queue_url, table_name, environ, str(log), broken)
-        running = stack.enter_context(Programs(job, seed))
-        outputs = StackOutputs(
-            table_name, queue_url, resources.dead_letter_queue_url, resources.bus_name
+        table, queue = resources.table_name, resources.queue_url
+        job = programs.Job(options, name, queue, table, environ, str(log), broken)
+        running = stack.enter_context(Programs(job))
+        outputs = StackOutputs(table, queue, resources.dead_letter_queue_url, resources.bus_name)
+        proxies = (others, engine)
+        campaign = Campaign(
+            options, name, outputs, resources.client, lines.append, running, proxies
         )
-        target = DeployedStack(None, outputs, resources.client)
-        campaign = Campaign(options, name, target, lines.append, running, (others, engine))
-        result = campaign.measure()
-        outcome = result.outcome
+        outcome = campaign.measure().outcome
         gave_up = [line for line in lines if line.startswith("gave up")]
         violations = [*gave_up, *running.crashes, *judge(outcome)]
-        faults: Counter[str] = Counter()
-        for proxy in (others, engine):
-            for (_, fault), count in proxy.happened.items():
-                faults[fault] += count
-        del faults[""]
+    faults: Counter[str] = Counter()
+    for proxy in proxies:
+        for (_, fault), number in proxy.happened.items():
+            faults[fault] += number
+    del faults[""]
     ends = Counter(chain.status for chain in outcome.chains.values())
-    figures = (
-        f"{len(outcome.plans)} chains ({dict(sorted(ends.items()))}), {result.sent.requests} "
-        f"requests, {len(outcome.dead_letters)} dead letters, {time.monotonic() - began:.0f} s\n"
-        f"{faults.total()} faults: {_counts(faults)}\n"
-        f"{running.kills.total()} kills: {_counts(running.kills)}"
-    )
-    return Evidence(violations, faults, running.kills, figures)
-
-
-def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in sorted(counter.items()))
+    print(f"chains {dict(ends)}, faults {dict(faults)}, kills {dict(running.kills)}", *violations)
+    return Evidence(violations, faults, running.kills)
 
 
 class _Split:

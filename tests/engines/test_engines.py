@@ -1,7 +1,7 @@
 """Second opinions: the acker on other implementations of DynamoDB, by programs that are killed.
 
 Consumers, sweepers, senders and direct callers run in processes of their own. Two proxies lose,
-repeat, delay, throttle and fail their calls. `python -m tests.engines` runs other seeds.
+repeat, delay, throttle and fail their calls. ENGINES_SEED and ENGINES_CHAINS select others.
 """
 
 import os
@@ -17,6 +17,7 @@ from xorack.local.embedded import EmbeddedAWS
 pytestmark = [pytest.mark.slow, pytest.mark.embedded]
 
 SEED = int(os.environ.get("ENGINES_SEED", "1"))
+CHAINS = int(os.environ.get("ENGINES_CHAINS", "54"))
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +51,7 @@ def test_a_set_takes_each_mark_once(endpoint_url):
 
 
 def test_every_chain_ends_as_its_requests_say(endpoint_url, aws):
-    evidence = run(aws, endpoint_url, seed=SEED)
-    print(evidence.figures)
+    evidence = run(aws, endpoint_url, seed=SEED, chains=CHAINS)
     assert evidence.violations == []
     # Without faults and kills the test would prove nothing.
     for fault in RATES:
@@ -71,8 +71,7 @@ def test_every_chain_ends_as_its_requests_say(endpoint_url, aws):
 def test_a_broken_version_is_caught(broken, violation, aws):
     try:
         with engine("dynalite", aws) as url:
-            evidence = run(aws, url, seed=SEED, chains=25, broken=broken, patience=12)
+            evidence = run(aws, url, seed=SEED, chains=25, broken=broken)
     except EngineMissing as error:
         pytest.skip(str(error))
-    print(evidence.figures, *evidence.violations, sep="\n")
     assert any(violation in found for found in evidence.violations)

@@ -11,8 +11,15 @@ from tests.support.browser import NoBrowser, browser_of
 from tests.support.cli import Stacks, outputs_of
 from tests.support.dead_letters import Calls
 from tests.support.functions import Functions
+from xorack.aws import schema
 from xorack.cli import main, options, wait
 from xorack.ops import redrive
+
+
+@pytest.fixture(autouse=True)
+def _few_shards(monkeypatch):
+    """Divide the index into few partitions: of all 40, moto reads each by a call of its own."""
+    monkeypatch.setattr(schema, "DUE_SHARDS", 3)
 
 
 @pytest.fixture

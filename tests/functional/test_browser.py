@@ -1,7 +1,6 @@
 """The browser that the tests of pages run in, and the pictures of the docs."""
 
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -11,13 +10,6 @@ import pytest
 
 from tests.support import browser as browsers
 from tests.support.pictures import TARGET
-
-
-def test_npm_has_no_browser_for_some_machines(monkeypatch):
-    monkeypatch.setattr(platform, "system", lambda: "Linux")
-    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    with pytest.raises(browsers.NoBrowser, match="no Chromium for Linux riscv64"):
-        browsers.installed()
 
 
 def test_fonts_of_the_machine_play_no_part(browser):

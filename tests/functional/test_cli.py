@@ -13,6 +13,7 @@ from tests.support.cli import (
     assert_error,
     commands_of,
     finish,
+    named_lines,
     start,
     store,
 )
@@ -31,11 +32,7 @@ def fields(result):
     """Return what `show` prints, by name; further lines of a value are joined by blanks."""
     status, out, err = result
     assert (status, err) == (0, [])
-    values, name = {}, ""
-    for line in out:
-        name = line[:12].strip() or name
-        values[name] = " ".join(filter(None, [values.get(name), line[13:].strip()]))
-    return values
+    return {name: " ".join(filter(None, lines)) for name, lines in named_lines(out).items()}
 
 
 def test_show_names_the_outstanding_units(stack, xorack):
@@ -155,6 +152,7 @@ def test_list_stops_at_its_limit_and_says_so(stack, xorack):
 def test_list_of_an_empty_table(stack, xorack):
     assert xorack("list") == (0, ["no chains"], [])
     assert xorack("list", "--status", "failed")[1] == ["no chains that are failed"]
+    assert xorack("list", "--prefix", "x")[1] == ["no chains that meet all conditions"]
     assert xorack("list", "--json") == (0, [], [])
     for option, conditions in (
         ("--prefix", "that are open and meet all conditions"),

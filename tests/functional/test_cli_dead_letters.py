@@ -4,19 +4,19 @@ import base64
 import json
 import os
 import stat
+from functools import partial
 from unittest.mock import Mock
 
 import pytest
 
-from tests.support.cli import commands_of, store
+from tests.support.cli import named_lines, store
 from tests.support.dead_letters import bodies, put, put_messages
 from tests.support.functions import message
 from tests.support.services import Message, consume
 from xorack import traced
 from xorack.aws.clock import milliseconds
 from xorack.aws.eventbridge import EventBus
-from xorack.aws.sqs import DeadLetterQueue
-from xorack.cli.commands import cli
+from xorack.aws.sqs import send_rejected
 from xorack.core.event import rfc3339
 from xorack.core.request import Request
 
@@ -34,11 +34,7 @@ LONG = malformed(INVALID).replace('"two', "9" * 5000 + ', "x": "')
 
 def shown(lines):
     """Return what `show` prints of one message, by name; further lines are joined."""
-    values, name = {}, ""
-    for line in lines:
-        name = line[:12].strip() or name
-        values[name] = "\n".join(filter(None, [values.get(name), line[13:]]))
-    return values
+    return {name: "\n".join(filter(None, those)) for name, those in named_lines(lines).items()}
 
 
 def as_json(xorack, *arguments):
@@ -55,7 +51,7 @@ def test_a_rejected_request_is_shown_as_a_whole(stack, xorack, sqs):
     sent_at = milliseconds() - 90_000
     received = Message("original", malformed(INVALID), 1, sent_at, "AROA:loader")
     bus = EventBus(stack.bus_name, stack.client("events"))
-    dead_letters = DeadLetterQueue(stack.dead_letter_queue_url, stack.client("sqs"))
+    dead_letters = partial(send_rejected, stack.dead_letter_queue_url, stack.client("sqs"))
     consume([received], store(stack), bus, dead_letters)
     (message,) = as_json(xorack)
     expected = {
@@ -74,7 +70,7 @@ def test_a_rejected_request_is_shown_as_a_whole(stack, xorack, sqs):
     assert (text["id"], text["original id"]) == (message["id"], "original")
     assert text["value"] == 'started: "two\\u001b\\u202e"'
     assert (text["tag"], text["sender"]) == ("run/b", "AROA:loader")
-    assert text["sent"].startswith(f"{rfc3339(sent_at)}, 1 min 3")
+    assert text["sent"].startswith(f"{rfc3339(sent_at)}, 1 min ")
     assert text["received"].startswith("2 times, first 20")
     assert f'"stamp": "{STAMP[:24]}… (864 characters)"' in text["body"]
     assert '"started": "two\\u001b\\u202e"' in text["body"]
@@ -249,11 +245,6 @@ def test_an_empty_queue(stack, xorack, sqs):
     for command in ("list", "show", "delete --all", "redrive"):
         assert xorack("dead-letters", *command.split()) == (0, ["no dead-lettered messages"], [])
     assert as_json(xorack) == []
-
-
-def test_redrive_is_a_command_of_both_groups():
-    commands = dict(commands_of(cli))
-    assert commands["redrive",] is commands["dead-letters", "redrive"]
 
 
 def test_the_tags_of_many_requests_and_their_sender(stack, xorack, sqs):

@@ -15,9 +15,11 @@ from tests.support.cli import (
     apply,
     assert_error,
     put_invalid_item,
+    start,
     store,
 )
 from xorack import traced
+from xorack.cli.options import Duration
 from xorack.core.request import Request
 
 ORDERS = "there is no stack orders in us-east-1: name yours with --stack"
@@ -54,6 +56,19 @@ def test_an_error_of_a_request_is_one_line(stack, stacks, xorack, status, argume
     assert list(store(stack).scan()) == []
 
 
+def test_times_have_units():
+    times = {"90": 90, "1.5h": 5400, "1h30m": 5400, "2 min": 120, "1d 1s": 86_401, "1e2": 100}
+    assert {text: Duration().convert(text, None, None) for text in times} == times
+
+
+@pytest.mark.parametrize("command", [f"show {TAG} --among", "dead-letters send"])
+def test_a_file_that_is_no_text_is_named(stack, xorack, tmp_path, command):
+    start(stack)
+    binary = tmp_path / "names"
+    binary.write_bytes(b"rope\n\xff\xfe")
+    assert_error(xorack(*command.split(), str(binary)), 1, f"{binary}: expected UTF-8: ")
+
+
 def test_the_stack_may_come_from_the_environment(aws, stacks, xorack, monkeypatch):
     monkeypatch.setenv("XORACK_STACK", "of-the-environment")
     assert "no stack of-the-environment" in xorack("list")[2][0]
@@ -71,6 +86,13 @@ INVALID = [
     ("fail --run r --reason x --json", "--json with --run requires --yes"),
     ("extend a --run r --timeout 1", "TAG and --run cannot be used together"),
     ("extend a --timeout 1e999", "Invalid value for '--timeout': inf is not in the range"),
+    *(
+        (
+            f"extend a --timeout {text}",
+            f"Invalid value for '--timeout': '{text}', expected seconds, or 30m, 2h, 1d12h",
+        )
+        for text in ("1x", "1h30", "h", "1.h")
+    ),
     ("list --status done", "Invalid value for '--status': 'done' is not one"),
     (f"list --limit {'9' * 20}", "Invalid value for '--limit': 99999999999999999999 "),
     ("list --run / ", "Invalid value for '--run': '/', expected the run's name alone"),

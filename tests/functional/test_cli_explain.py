@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.cli import TAG, apply, assert_error, finish, start
+from tests.support.cli import TAG, apply, assert_error, finish, named_lines, start
 from tests.support.dead_letters import put
 from tests.support.functions import message
 from xorack import Token, Tracker, plain, traced, unit_id
@@ -17,30 +17,25 @@ def lines_of(result):
     """Return what is printed, by name: a list of lines each."""
     status, out, err = result
     assert (status, err) == (0, [])
-    values, name = {}, ""
-    for line in out:
-        name = line[:12].strip() or name
-        values.setdefault(name, []).append(line[13:].strip())
-    return values
+    return named_lines(out)
 
 
 @pytest.fixture
 def run(stack):
     """Orders of a run: those of the EU lack a bill and have failed."""
-    tracker = Tracker(stack.queue_url)
+    tracker, requests = Tracker(stack.queue_url), []
     for number in range(40):
         country = "eu" if number % 4 == 0 else "us"
         tag = f"{RUN}/{country}/{number}"
         root = unit_id(tag)
         detail = {"carrier": "ship" if number < 30 else "rail"}
-        apply(stack, Request("create", tag, "c", traced(root), 1, timeout=3600, detail=detail))
+        requests.append(Request("create", tag, "c", traced(root), 1, timeout=3600, detail=detail))
         step = tracker.step(Token(root, (tag,)))
         bill, _ = step.child("bill"), step.child("line", number) if number == 0 else None
-        apply(stack, *step.requests())
-        if country == "us":
-            apply(stack, *tracker.step(bill).requests())
-        else:
-            apply(stack, Request("fail", tag, "f", reason="no VAT number"))
+        requests += step.requests()
+        failed = [Request("fail", tag, "f", reason="no VAT number")]
+        requests += tracker.step(bill).requests() if country == "us" else failed
+    apply(stack, *requests)
     return RUN
 
 

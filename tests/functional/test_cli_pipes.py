@@ -75,7 +75,7 @@ def test_a_reader_that_closes_at_once(stack, sqs, capsys, monkeypatch, path, nam
 def test_a_reader_of_a_large_output_that_closes_early(stack, sqs, capsys, monkeypatch, command):
     """More than a pipe holds: what fits may be written before the reader closes."""
     detail = {"text": "x" * 3900}
-    tags = [f"{n}".zfill(900) for n in range(100)]
+    tags = [f"{n}".zfill(900) for n in range(40)]
     apply(stack, *(Request("create", tag, "c", traced(1), 1, detail=detail) for tag in tags))
     for _ in range(40):
         put(stack, "x" * 10_000)

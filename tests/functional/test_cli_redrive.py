@@ -18,6 +18,8 @@ from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.ops import dead_letters, redrive
 from xorack.ops.dead_letters import KINDS
 
+pytestmark = pytest.mark.thorough
+
 
 def dead_letter_queue():
     """Moto's queue."""

@@ -4,14 +4,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.cli import apply, start, store
+from tests.support.cli import apply, start
 from tests.support.dead_letters import put_messages
 from tests.support.web import request
 from xorack.cli import web as web_command
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.request import Request
 from xorack.core.stamp import traced
-from xorack.ops.status import read_status
+from xorack.web.page import site
 from xorack.web.page.server import WebServer
 
 
@@ -49,7 +49,7 @@ def test_it_prints_its_address_and_serves_the_stack(stack, sqs, xorack, visit):
 
 @pytest.mark.parametrize("few", [10_000, 1])
 def test_it_names_units_among_candidates(stack, xorack, visit, tmp_path, monkeypatch, few):
-    monkeypatch.setattr(web_command, "_FEW", few)
+    monkeypatch.setattr(site, "_FEW", few)
     rope = child_id(unit_id("order/17"), "rope")
     apply(stack, Request.create("order/17", "c", traced(rope)))
     among = tmp_path / "names"
@@ -91,23 +91,6 @@ def test_it_opens_a_browser_if_told(stack, xorack, visit, monkeypatch, options, 
 def test_it_ends_with_what_it_shows(stack, xorack, monkeypatch, capsys):
     ended = iter([False, True])
     monkeypatch.setattr(web_command, "_LOOK_SECONDS", 0)
-    page = web_command._serve
-    target = web_command.Target("xorack", None, None)
-    assert page(0, False, [], target, has_ended=lambda: next(ended)) == 0
+    page, target = web_command._Page(0, False, None), web_command.Target("xorack", None)
+    assert web_command._serve(page, target, lambda: next(ended)) == 0
     assert capsys.readouterr().err.splitlines()[-1] == "xorack local has stopped"
-
-
-def test_names_are_looked_up_once_for_the_same_units(stack, monkeypatch):
-    start(stack, "order/17")
-    calls = []
-
-    def look_up(units, candidates, tag):
-        calls.append((units, candidates, tag))
-        return {units[0]: '["page 2", 7]'}
-
-    monkeypatch.setattr(web_command, "names_in", look_up)
-    status = read_status(store(stack), "order/17")
-    names = web_command._names_among(["a"])
-    first, second = status.outstanding
-    assert names(status) == names(status) == {first: '["page 2", 7]'}
-    assert calls == [((first, second), ["a"], "order/17")]

@@ -271,7 +271,7 @@ def test_a_repeated_id_applies_once_also_in_a_write_with_new_ones(acker, item, m
         queued.wait()
         calls += [pool.submit(acker.stamp, "t", B, request_id="mine")]
         calls += [pool.submit(acker.stamp, "t", C)]
-        while len(acker._queues["t", True]) < 3:
+        while len(acker._queues["t", True].calls) < 3:
             time.sleep(0.001)
         go_on.set()
     assert [call.exception() for call in calls] == [None] * 3

@@ -49,44 +49,33 @@ def outstanding_in(detail):
     return tuple(detail.get(name, "absent") for name in names)
 
 
-@pytest.mark.parametrize(
-    ("stamp", "outstanding"),
-    [
-        (traced(5), (["0000000000000005"], 1, 1, True)),
-        (traced(5, 64), (["0000000000000005"], 1, 1, True)),
-        (b"\5" + bytes(7), ([], 1, 0, False)),
-        (bytes(8), ([], 1, 0, False)),
-        (b"\5", ("absent",) * 4),
-    ],
-)
-def test_traced_stamps_name_units_and_plain_ones_do_not(stamp, outstanding):
-    chain = replace(ACKED, status="failed", reason="r", stamp=stamp, started=2, finished=1)
-    assert outstanding_in(event_detail(chain)) == outstanding
+FIVE, HUNDRED = ["0000000000000005"], [f"{unit:016x}" for unit in range(1, 101)]
+# The stamps of three ids whose hashes share the low bits have the stamp of a fourth as their sum.
+*THREE, FOURTH = (xxh64_long_inverse(n << 20 | 0xABCDE) for n in (1, 2, 4, 7))
 
 
 @pytest.mark.parametrize(
-    ("started", "finished", "units", "complete"),
+    ("stamp", "counts", "outstanding"),
     [
-        (4, 3, 1, True),
-        (826, 0, 826, False),
-        (0, 0, None, True),
-        (1, 2, None, True),
-        (2, 2, None, True),  # the stamp tells that some are outstanding
+        (traced(5), (2, 1), (FIVE, 1, 1, True)),
+        (traced(5, 64), (2, 1), (FIVE, 1, 1, True)),
+        (b"\5" + bytes(7), (2, 1), ([], 1, 0, False)),
+        (bytes(8), (2, 1), ([], 1, 0, False)),
+        (b"\5", (2, 1), ("absent",) * 4),
+        (traced(5), (826, 0), (FIVE, 826, 1, False)),
+        (traced(5), (0, 0), (FIVE, None, 1, True)),
+        (traced(5), (1, 2), (FIVE, None, 1, True)),
+        (traced(5), (2, 2), (FIVE, None, 1, True)),  # the stamp tells that some are outstanding
+        (xor(*map(traced, THREE)), (4, 1), ([f"{FOURTH:016x}"], 3, 1, False)),
+        (xor(*(traced(u, 256) for u in range(1, 251))), (1, 1), (HUNDRED, None, 250, True)),
     ],
 )
-def test_the_counts_tell_how_many_units_are_outstanding(started, finished, units, complete):
-    failed = replace(ACKED, status="failed", reason="r")
-    chain = replace(failed, stamp=traced(5), started=started, finished=finished)
-    assert outstanding_in(event_detail(chain)) == (["0000000000000005"], units, 1, complete)
-
-
-def test_chosen_ids_do_not_pass_for_another_one():
-    """The stamps of three ids whose hashes share the low bits have the stamp of a fourth as sum."""
-    one, two, four, seven = (xxh64_long_inverse(n << 20 | 0xABCDE) for n in (1, 2, 4, 7))
-    stamp = xor(*map(traced, (one, two, four)))
-    assert stamp == traced(seven)
-    failed = replace(ACKED, status="failed", reason="r", stamp=stamp, started=4, finished=1)
-    assert outstanding_in(event_detail(failed)) == ([f"{seven:016x}"], 3, 1, False)
+def test_stamp_and_counts_tell_what_is_outstanding(stamp, counts, outstanding):
+    started, finished = counts
+    failed = replace(ACKED, status="failed", reason="r", stamp=stamp)
+    assert outstanding_in(event_detail(replace(failed, started=started, finished=finished))) == (
+        outstanding
+    )
 
 
 def test_an_event_names_the_table(aws):
@@ -96,15 +85,6 @@ def test_an_event_names_the_table(aws):
     assert asked == [1]
     table = DynamoDBStore(aws.table_name, client=aws.client("dynamodb")).table
     assert table.find_arn().endswith(f":table/{aws.table_name}")
-
-
-def test_an_event_has_at_most_a_hundred_ids():
-    units = list(range(1, 251))
-    failed = replace(
-        ACKED, status="failed", reason="r", stamp=xor(*(traced(u, 256) for u in units))
-    )
-    first = [f"{unit:016x}" for unit in units[:100]]
-    assert outstanding_in(event_detail(failed)) == (first, None, 250, True)
 
 
 WORST_TEXT = {"control characters": "\1", "2 bytes": "\u00e9", "4 bytes": "\U0001f600"}

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.functional.test_fan_in import Work, acked, nothing
-from xorack import Tracker, event_tag, fan_in, fan_out, step_of
+from tests.functional.test_fan_in import acked, nothing
+from xorack import Tracker, fan_in, fan_out, step_of
 from xorack.aws.client import CONFIG
 from xorack.aws.sqs import group_id
 from xorack.core.hashing import child_id
@@ -47,40 +47,6 @@ def test_an_event_finishes_its_unit_once(tracker, functions, form):
     once(tracker, event)
     once(tracker, event)  # Lambda invokes a function of events again at times
     assert acked(functions) == 2
-
-
-def test_an_object_starts_one_chain_however_often_and_by_whatever_way_it_is_told(
-    tracker, functions
-):
-    entry = {"key": "a b.txt", "sequencer": "00AF"}
-    record = {"s3": {"bucket": {"name": "files"}, "object": {**entry, "key": "a+b.txt"}}}
-    detail = {"bucket": {"name": "files"}, "object": entry}
-    event = {"id": "1", "source": "aws.s3", "detail-type": "Object Created", "detail": detail}
-    for told in (record, {"Records": [record]}, event, event):
-        with tracker.step(tracker.start(event_tag(told), timeout=60)) as step:
-            child = step.child("line 1")
-    with tracker.step(child):
-        pass
-    assert acked(functions, "files/a b.txt/00AF") == 2
-
-
-def test_a_function_may_start_chains_from_untracked_messages(aws, functions):
-    """As from S3's notifications in a queue."""
-    work = Work(aws)
-    fan_out(None, {"x": {"lines": 3}}, work.url, work.sqs)
-
-    @fan_in(work.tracker)
-    def handle(record, step):
-        if step is None:
-            root = work.tracker.start(event_tag(record.raw_event), timeout=60)
-            with work.tracker.step(root) as step:
-                fan_out(step, dict.fromkeys(range(3), "line"), work.url, work.sqs)
-
-    event = work.receive()
-    for _ in range(2):
-        assert handle(event, None) == {"batchItemFailures": []}
-    assert handle(work.receive(), None) == {"batchItemFailures": []}
-    assert acked(functions, f"sqs/{event['Records'][0]['messageId']}") == 4
 
 
 def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group(tracker):

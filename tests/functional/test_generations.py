@@ -1,7 +1,7 @@
 """The generations of a tag: a chain that was deleted, and the next one under its tag."""
 
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import SimpleNamespace
 
@@ -121,20 +121,19 @@ def interposed(acker, operation, before):
     table.call = real
 
 
-class _InterruptedCall(dynamodb_acker._Call):
-    def __init__(self, request, *, fresh):
-        super().__init__(request, fresh=fresh)
-        self.turn = SimpleNamespace(set=lambda: None, wait=self._interrupt)
-
-    def _interrupt(self):
+class _InterruptedLock(AbstractContextManager):
+    def __enter__(self):
         raise KeyboardInterrupt
+
+    def __exit__(self, *_):
+        pass
 
 
 def test_an_interrupt_of_a_waiting_call_blocks_nobody(make_acker, monkeypatch):
     acker = make_acker()
     acker.create("t", A)
     with monkeypatch.context() as patch:
-        patch.setattr(dynamodb_acker, "_Call", _InterruptedCall)
+        patch.setattr(dynamodb_acker, "threading", SimpleNamespace(Lock=_InterruptedLock))
         with pytest.raises(KeyboardInterrupt):
             acker.stamp("t", B)
     assert acker.stamp("t", A).acked

@@ -1,6 +1,7 @@
 """The example of a repair: what a failed order lacks is done again under a new tag."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.support.cli import apply, store
 from tests.support.services import Message, consume
 from xorack import Tracker
 from xorack.aws.eventbridge import EventBus
-from xorack.aws.sqs import DeadLetterQueue
+from xorack.aws.sqs import send_rejected
 from xorack.core.request import Request
 from xorack.ops.status import read_status
 
@@ -23,7 +24,7 @@ def deliver(stack):
         received = stack.receive_all(stack.queue_url)
         messages = [Message(one["MessageId"], one["Body"]) for one in received]
         bus = EventBus(stack.bus_name, stack.client("events"))
-        letters = DeadLetterQueue(stack.dead_letter_queue_url, stack.client("sqs"))
+        letters = partial(send_rejected, stack.dead_letter_queue_url, stack.client("sqs"))
         return consume(messages, store(stack), bus, letters, default_timeout_ms=86_400_000)
 
     return apply_all

@@ -10,7 +10,7 @@ from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.functions import receive_bodies
 from xorack.aws.client import CONFIG, BoundedClient
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import DeadLetterQueue, group_id, make_message, send, send_messages
+from xorack.aws.sqs import group_id, make_message, send, send_messages, send_rejected
 from xorack.core.budget import Budget
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import Rejected, parse
@@ -27,17 +27,6 @@ def client(aws):
 
 def stamps(count):
     return [Request.stamp_("t", f"s{n}", traced(n + 1), started=1) for n in range(count)]
-
-
-def test_requests_arrive_packed(aws, client):
-    requests = stamps(600)
-    report = send(aws.queue_url, iter(requests), client)
-    bodies = receive_bodies(aws, aws.queue_url)
-    assert (report.requests, report.messages) == (600, len(bodies))
-    assert len(bodies) <= 3
-    assert report.bytes == sum(map(len, bodies))
-    arrived = [request for body in bodies for request in parse(body).requests]
-    assert sorted(r.id for r in arrived) == sorted(r.id for r in requests)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +73,7 @@ def test_the_messages_of_a_call_have_at_most_one_mebibyte(size, calls):
 def test_nothing_to_send_makes_no_call(aws, client):
     with failing("SendMessageBatch", "AccessDenied", times=9) as left:
         assert send(aws.queue_url, [], client).messages == 0
-        assert DeadLetterQueue(aws.dead_letter_queue_url, client).send([]) == []
+        assert send_rejected(aws.dead_letter_queue_url, client, []) == []
         assert left == [9]
 
 
@@ -143,7 +132,7 @@ def test_dead_lettered_messages_carry_their_reason_and_their_origin(aws, client)
         Rejected(f'{{"n":{n}}}', f"field{n}: bad é\u2028\n", **(origin if n % 2 else {}))
         for n in range(23)
     ]
-    assert DeadLetterQueue(aws.dead_letter_queue_url, client).send(rejected) == []
+    assert send_rejected(aws.dead_letter_queue_url, client, rejected) == []
     messages = aws.dead_letters()
     assert len(messages) == 23
     for message in messages:
@@ -158,12 +147,11 @@ def test_dead_lettered_messages_carry_their_reason_and_their_origin(aws, client)
 def test_rejected_requests_for_which_no_time_is_left_are_returned(aws, client):
     left = iter([1.0, 1.0, 0.5, 0.5, 0.0, -1.0])
     bounded = BoundedClient(lambda: client, Budget(lambda: next(left)))
-    queue = DeadLetterQueue(aws.dead_letter_queue_url, bounded)
     rejected = [Rejected(f'{{"n":{n}}}', "bad") for n in range(35)]
-    assert queue.send(rejected) == list(range(20, 35))
+    assert send_rejected(aws.dead_letter_queue_url, bounded, rejected) == list(range(20, 35))
     assert len(aws.dead_letters()) == 20
 
 
 def test_rejected_requests_that_cannot_be_sent_are_returned(aws, client):
-    queue = DeadLetterQueue(aws.dead_letter_queue_url + "x", client, policy=FAST)
-    assert queue.send([Rejected("a", "r"), Rejected("b", "r")]) == [0, 1]
+    rejected = [Rejected("a", "r"), Rejected("b", "r")]
+    assert send_rejected(aws.dead_letter_queue_url + "x", client, rejected, FAST) == [0, 1]

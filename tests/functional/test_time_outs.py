@@ -9,7 +9,7 @@ import time
 import pytest
 
 from lambda_src import environment
-from tests.support.functions import Context, Functions, message
+from tests.support.functions import Context, Functions, acked, message
 from xorack.core.request import Request
 
 pytestmark = pytest.mark.slow
@@ -48,10 +48,6 @@ def hanging(aws, monkeypatch, silent):
 
     yield functions
     environment._services.cache_clear()
-
-
-def acked(tag):
-    return Request.create(tag, "c", b"\1"), Request.stamp_(tag, "s", b"\1", finished=1)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from aws_xray_sdk.core.models.subsegment import Subsegment
 
 from lambda_src import environment, tracing
 from tests.support.faults import failing, lost_responses
-from tests.support.functions import message
+from tests.support.functions import acked, message
 from tests.support.lambda_runtime import TRACE, run_function
-from xorack.core.request import Request
 
 ROOT, PARENT = "1-58406520-a006649127e371903a2de979", "53995c3f42cd8ad8"
 
@@ -47,11 +46,6 @@ def traced(functions, daemon, monkeypatch):
     return functions
 
 
-def acked(tag):
-    requests = Request.create(tag, "c", b"\1"), Request.stamp_(tag, "s", b"\1", finished=1)
-    return message(*requests)
-
-
 def as_the_sdk_makes_it(document):
     """The same subsegment, made by AWS's own SDK."""
     parent = FacadeSegment("function", entityid=PARENT, traceid=ROOT, sampled=True)
@@ -68,7 +62,7 @@ def as_the_sdk_makes_it(document):
 
 def test_calls_of_table_bus_and_queue_are_subsegments(traced, daemon, aws):
     before = time.time()
-    assert traced.consume(acked("t"), "no JSON") == []
+    assert traced.consume(message(*acked("t")), "no JSON") == []
     documents = received(daemon)
     calls = {(one["name"], one["aws"]["operation"]): one for one in documents}
     assert set(calls) == {
@@ -92,7 +86,7 @@ def test_calls_of_table_bus_and_queue_are_subsegments(traced, daemon, aws):
 )
 def test_failures_have_flags(traced, daemon, fault, flags):
     with fault:
-        traced.consume(acked("t"), "no JSON")
+        traced.consume(message(*acked("t")), "no JSON")
     first = received(daemon)[0]
     assert first.keys() & {"error", "throttle", "fault", "cause"} == flags
     assert "://" not in str(first)  # the URL of a call may hold a secret: a callback's id
@@ -102,7 +96,10 @@ def test_a_large_batch_sends_only_some(traced, daemon, monkeypatch):
     monkeypatch.setattr(tracing, "MAX_SUBSEGMENTS", 3)
     for trace in (TRACE, TRACE.replace("a006", "b006")):
         monkeypatch.setenv("_X_AMZN_TRACE_ID", trace)
-        assert traced.consume(acked("t1"), acked("t2"), acked("t3")) == []
+        assert (
+            traced.consume(message(*acked("t1")), message(*acked("t2")), message(*acked("t3")))
+            == []
+        )
         assert len(received(daemon)) == 3
 
 
@@ -117,14 +114,14 @@ def test_a_large_batch_sends_only_some(traced, daemon, monkeypatch):
 )
 def test_without_a_sampled_trace_nothing_is_sent(traced, daemon, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    assert traced.consume(acked("t")) == []
+    assert traced.consume(message(*acked("t"))) == []
     assert received(daemon) == []
     assert (environment.services().tracer is None) == (name == "TRACING")
 
 
 @pytest.mark.thorough
 def test_lambdas_runtime_names_the_trace(daemon):
-    batch = {"Records": [{"messageId": "m", "body": acked("t")}]}
+    batch = {"Records": [{"messageId": "m", "body": message(*acked("t"))}]}
     address = "127.0.0.1:{1}".format(*daemon.getsockname())
     variables = {"TRACING": "true", "AWS_XRAY_DAEMON_ADDRESS": address}
     run_function("consumer", batch, environment=variables)

@@ -49,25 +49,6 @@ def crash(step):
         raise ZeroDivisionError
 
 
-def test_a_word_count_event_by_event(tracker, functions):
-    tag = "database/file13"
-    token = tracker.start(tag, timeout=60, detail={"lines": 2})
-    with tracker.step(token) as step:
-        events = [
-            json.dumps({"word": word, "token": step.child(position).to_json()})
-            for position, word in enumerate(["to", "be", "or"])
-        ]
-    functions.deliver()
-    assert functions.item(tag)["started"] == {"N": "4"}
-    for event in events:
-        assert functions.events() == {}
-        run(tracker.step(json.loads(event)["token"]))
-        functions.deliver(times=2)
-    acked = functions.events()[tag]
-    assert (acked["status"], acked["started"], acked["finished"]) == ("acked", 4, 4)
-    assert acked["detail"] == {"lines": 2}
-
-
 def test_a_step_that_raises_sends_nothing_and_may_run_again(tracker, functions):
     token = tracker.start("t")
     with pytest.raises(ZeroDivisionError):

@@ -13,11 +13,13 @@ from tests.support.cli import TAG, apply, finish, put_invalid_item, start, store
 from tests.support.dead_letters import put, put_messages
 from tests.support.fakes import FakeBus
 from tests.support.web import press, request, running, serving
-from xorack import traced
+from xorack import traced, unit_id, xor
+from xorack.core.hashing import child_id
 from xorack.core.request import Request
 from xorack.ops.browse import Query, read_chains
 from xorack.ops.status import read_status
-from xorack.web.page.site import Naming, Site
+from xorack.web.page import site as site_module
+from xorack.web.page.site import Site
 
 
 @pytest.fixture
@@ -71,10 +73,14 @@ def test_chains_are_listed_unfinished_first_and_filtered(web, chains):
 
 def test_failed_chains_are_grouped_by_run_and_reason(aws, web):
     """What they have in common stands above the list; a bar shows what is missing."""
+    requests = []
     for number in range(40):
         tag = f"run/{'eu' if number % 4 else 'us'}/{number}"
-        start(aws, tag)
-        fail(aws, tag) if number % 4 == 0 else finish(aws, tag)
+        requests.append(Request.create(tag, "c", traced(1), 3))
+        requests.append(Request.stamp_(tag, "s", xor(traced(1), traced(2)), finished=2))
+        end = Request.stamp_(tag, "t", traced(2), finished=1)
+        requests.append(end if number % 4 else Request.fail(tag, "f", "the ship sank"))
+    apply(aws, *requests)
     page = request(web)
     assert "10</span> failed</a> of run run: " in page.text
     assert "All 10 failed chains have part 2 = &#x27;us&#x27; (25 % of all chains" in page.text
@@ -143,19 +149,37 @@ def test_a_chain_shows_its_units_detail_and_event(aws, web):
     assert request(web, "chain?tag=gone").status == 404
 
 
-def test_names_are_shown_where_they_are_known(aws, sqs):
-    ids = start(aws)
+ROPE = "rope <four>"
 
-    def names(status):
-        return {int(ids[0], 16): "word <four>"}
 
-    with serving(aws, naming=Naming(names)) as server:
-        assert "word &lt;four&gt;" in request(server).text
-        page = request(server, f"chain?tag={quote(TAG, safe='')}").text
-        assert page.index("word &lt;four&gt;") < page.index(ids[0]) < page.index(ids[1])
-    with serving(aws, naming=Naming(names, in_lists=False)) as server:
-        assert "word" not in request(server).text
-        assert "word" in request(server, f"chain?tag={quote(TAG, safe='')}").text
+def start_with_rope(aws):
+    rope, other = child_id(unit_id(TAG), ROPE), child_id(unit_id(TAG), "lamp")
+    apply(aws, Request.create(TAG, "c", xor(traced(rope), traced(other)), started=2, timeout=3600))
+    return f"{other:016x}"
+
+
+def test_names_are_shown_where_they_are_known(aws, sqs, monkeypatch):
+    other, chain = start_with_rope(aws), f"chain?tag={quote(TAG, safe='')}"
+    with serving(aws, candidates=["cord", ROPE]) as server:
+        for path in ("", chain):
+            page = request(server, path).text
+            assert page.index("rope &lt;four&gt;") < page.index(other)
+        monkeypatch.setattr(site_module, "_FEW", 1)
+        assert "rope" not in request(server).text
+        assert "rope" in request(server, chain).text
+
+
+def test_names_are_looked_up_once_for_the_same_units(aws, sqs, monkeypatch):
+    start_with_rope(aws)
+    calls, names_in = [], site_module.names_in
+    monkeypatch.setattr(
+        site_module, "names_in", lambda *given: calls.append(given[2]) or names_in(*given)
+    )
+    with serving(aws, candidates=["cord"]) as server:
+        assert request(server).text.count("rope") == request(server).text.count("rope") == 0
+        assert calls == [TAG]
+        assert "rope &lt;four&gt;" in change(server, "names", among=ROPE).text
+        assert calls == [TAG, TAG]
 
 
 def change(web, action, **fields):
@@ -163,14 +187,11 @@ def change(web, action, **fields):
 
 
 def test_a_chain_is_changed_by_its_forms(aws, sqs):
-    ids, bus, candidates = start(aws), FakeBus(), []
-
-    def names(status):
-        return {int(ids[0], 16): f"{name}!" for name in candidates}
-
-    with serving(aws, naming=Naming(names, candidates=candidates), publisher=bus) as web:
-        assert "rope!" in change(web, "names", among="rope\n").text
-        assert "rope!" in request(web).text
+    start_with_rope(aws)
+    bus = FakeBus()
+    with serving(aws, publisher=bus) as web:
+        assert "rope &lt;four&gt;</td>" in change(web, "names", among=f"cord\n{ROPE}\n").text
+        assert "rope &lt;four&gt;</code>" in request(web).text
         before = read_status(store(aws), TAG).deadline
         assert "The deadline is moved." in change(web, "extend", minutes="9000").text
         assert read_status(store(aws), TAG).deadline > before
@@ -295,10 +316,8 @@ class NoLetters:
     def count(self):
         return 7
 
-    def delete(self, ids):
+    def change(self, ids, *, delete):
         raise AssertionError(ids)
-
-    retry = delete
 
 
 @pytest.fixture(scope="module")

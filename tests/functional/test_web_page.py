@@ -270,6 +270,8 @@ def test_every_page_fits_its_window(gallery, width):
     for path, page in gallery(width):
         assert page.evaluate(WIDER) <= 0, path
         assert page.evaluate(CUT) == [], path
+        rights = "(all) => all.map((one) => one.getBoundingClientRect().right)"
+        assert max(page.locator("main button").evaluate_all(rights), default=0) <= width, path
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -19,7 +19,7 @@ from aws_cdk import (
 )
 
 from xorack.cdk.acker import Acker
-from xorack.cdk.function import Network
+from xorack.cdk.functions import Network
 from xorack.cdk.settings import Settings
 
 from .templates import FUNCTIONS, Template

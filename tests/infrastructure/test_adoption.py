@@ -117,9 +117,6 @@ def test_an_imported_table_is_checked_by_those_that_write(here):
 KEYS = "due_shard (N), due_at (N)"
 # tests/functional/test_table_check.py has more of what can be wrong.
 WRONG = [
-    ({"partition_key": Attribute(name="tag", type=Type.BINARY)}, "key of", "tag (B)", "tag (S)"),
-    ({"due": ("by_age", "due_shard", NUMBER, "due_at", NUMBER)}, "indexes of", "by_age",
-     f"due, with the key {KEYS}"),
     ({"due": ("due", "shard", NUMBER, "due_at", STRING)}, "key of index due of",
      "shard (N), due_at (S)", KEYS),
     ({"time_to_live_attribute": "ttl"}, "time to live of", "ttl", "expires_at"),

@@ -13,6 +13,8 @@ from cdk_nag import AwsSolutionsChecks
 from infra.synth import ROOT, build
 from tools import judges
 
+pytestmark = pytest.mark.slow
+
 CFN_LINT = Path(sys.executable).with_name("cfn-lint")
 OUTSIDE = "CKV_", "W3005"
 """Beginnings of the rules of checkov and cfn-lint."""
@@ -43,7 +45,6 @@ def rules_of(report):
     return [violation.rule_name for violation in report.violations]
 
 
-@pytest.mark.thorough
 def test_cdk_nag_finds_what_is_answered_and_no_more(tmp_path):
     with patch.object(Validations, "acknowledge"):
         apps = judges.apps(tmp_path)
@@ -70,7 +71,6 @@ def test_cdk_nag_finds_what_is_answered_and_no_more(tmp_path):
     assert of_aws_solutions == {"L1", *(f"IAM5[Resource::{one}]" for one in wildcards)}
 
 
-@pytest.mark.thorough
 def test_the_constructs_acknowledge_the_findings_of_aws_solutions(tmp_path):
     for app in judges.apps(tmp_path):
         assert rules_of(AwsSolutionsChecks(app).validate_scope(app)) == []
@@ -87,7 +87,6 @@ def output(*command):
     return json.loads(run.stdout)
 
 
-@pytest.mark.slow
 def test_cfn_lint_sees_an_action_that_does_not_exist(tmp_path):
     statement = {"Effect": "Allow", "Action": "sqs:NoSuchAction", "Resource": "*"}
     document = {"Version": "2012-10-17", "Statement": [statement]}
@@ -98,7 +97,6 @@ def test_cfn_lint_sees_an_action_that_does_not_exist(tmp_path):
     assert "W3037" in {match["Rule"]["Id"] for match in found}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)  # the first time, it installs checkov
 def test_checkov_and_cfn_lint_find_what_is_answered_and_no_more(tmp_path):
     places = {}
@@ -123,7 +121,6 @@ def test_checkov_and_cfn_lint_find_what_is_answered_and_no_more(tmp_path):
     assert {check["file_path"] for check in failed["secrets"]} == {"/secret.json"}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)  # the first time, it installs checkov
 def test_the_judges_pass():
     subprocess.run(["make", "judges", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)

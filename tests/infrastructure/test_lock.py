@@ -83,3 +83,9 @@ def test_uv_makes_locks_for_the_oldest_python():
     oldest = "3.10"
     assert SpecifierSet(PROJECT["project"]["requires-python"]) == SpecifierSet(f">={oldest}")
     assert f"--python-version {oldest} " in (ROOT / "Makefile").read_text()
+
+
+def test_the_build_requires_the_versions_of_the_checkout():
+    build = PROJECT["build-system"]["requires"]
+    pins = (ROOT / MAIN).read_text()
+    assert [pin for pin in build if f"\n{pin.replace('_', '-')} " not in pins] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.synth import ROOT, main
+from infra.synth import ROOT
 
 from .templates import Template, run
 
@@ -73,23 +73,6 @@ def test_the_app_runs_without_network_and_node(machine, validation):
     assert "CDKMetadata" not in template.resources
 
 
-@pytest.mark.parametrize(
-    ("setting", "line"),
-    [
-        *((f"stack_name={name}", f"{name!r}, expected 1 to 128 letters, digits and hyphens")
-          for name in ("9lives", "a b", "")),
-        ("stack-name=a", "'a', expected a known name: did you mean `stack_name`?"),
-        ("batch_size=20000", "20000, expected a whole number from 1 to 10000 (messages)"),
-    ],
-)  # fmt: skip
-def test_the_app_ends_with_one_line_for_an_invalid_setting(tmp_path, capsys, setting, line):
-    assert main(["--out", str(tmp_path), "-c", setting]) == 2
-    out, error = capsys.readouterr()
-    assert error.startswith(f"error: setting {setting.partition('=')[0]}: {line}")
-    assert (out, error.count("\n")) == ("", 1)
-    assert not list(tmp_path.iterdir())
-
-
 def test_jsii_runs_the_node_of_the_wheel_or_of_the_user(machine):
     command = (sys.executable, "-c", "import infra, os; print(os.environ['JSII_NODE'])")
     assert Path(run(*command, **machine).stdout.strip()).is_relative_to(Path(sys.prefix))
@@ -108,3 +91,12 @@ def test_the_command_line_reports_to_nobody_shows_notices_and_is_pinned():
     assert {name: locked[f"node_modules/{name}"]["version"] for name in wanted} == wanted
     registry = "https://registry.npmjs.org/"
     assert all(one.get("resolved", registry).startswith(registry) for one in locked.values())
+
+
+def test_without_the_cdk_it_says_what_to_install():
+    code = "import sys; sys.modules['aws_cdk'] = sys.modules['constructs'] = None; "
+    code += "import xorack.cdk; print(xorack.cdk.Settings().batch_size); xorack.cdk.Acker"
+    ran = run(sys.executable, "-c", code, **os.environ)
+    assert (ran.returncode, ran.stdout) == (1, "1000\n")
+    line = "ModuleNotFoundError: xorack.cdk needs aws-cdk-lib: pip install 'xorack[cdk]'\n"
+    assert ran.stderr.endswith(line)

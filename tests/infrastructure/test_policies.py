@@ -18,7 +18,7 @@ from aws_cdk import (
 
 from xorack.aws.resume import SERVICES
 from xorack.cdk.acker import Acker
-from xorack.cdk.function import Network
+from xorack.cdk.functions import Network
 from xorack.cdk.resume import _ACTIONS, _ANY
 from xorack.cdk.settings import Settings
 

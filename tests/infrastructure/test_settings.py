@@ -82,6 +82,7 @@ INVALID = [
     ({"parameter_prefix": "xorack"}, "a path such as /xorack"),
     ({"max_concurency": "5"}, "did you mean `max_concurrency`?"),
     ({"batch-size": "5"}, "did you mean `batch_size`?"),
+    *(({"stack_name": name}, "1 to 128 letters, digits and hyphens") for name in ("9l", "a b", "")),
 ]  # fmt: skip
 
 

@@ -1,13 +1,10 @@
 """Set-up: environments are whole and up to date, and make passes its arguments on."""
 
-import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
 import threading
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,52 +16,6 @@ from tools import venv
 from .templates import run
 
 MAKE = shutil.which("make") or "make"
-
-
-def publish(registry: Path, name: str) -> str:
-    """Write an empty wheel of version 1 into a registry; return its lock."""
-    files = {
-        f"{name}.py": "",
-        f"{name}-1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
-        f"{name}-1.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n",
-    }
-    path = registry / name / f"{name}-1-py3-none-any.whl"
-    path.parent.mkdir(parents=True)
-    (path.parent / "index.html").write_text(f'<a href="{path.name}">{path.name}</a>')
-    with zipfile.ZipFile(path, "w") as archive:
-        for file, text in files.items():
-            archive.writestr(file, text)
-        archive.writestr(f"{name}-1.dist-info/RECORD", "".join(f"{file},,\n" for file in files))
-    return f"{name}==1 \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
-
-
-@pytest.mark.thorough
-def test_uv_installs_only_what_the_lock_names(tmp_path, monkeypatch, capfd):
-    """The real uv, and a registry of two packages."""
-    one, other = (publish(tmp_path / "registry", name) for name in ("one", "other"))
-    real = (ROOT / venv.LOCK).read_text()
-    uv = re.search(r"^uv==.*\n(?:\s.*\n)*", real, re.MULTILINE)[0]
-    (tmp_path / "tools").mkdir()
-    (tmp_path / ".venv-uv").symlink_to(ROOT / ".venv-uv")
-    (tmp_path / "requirements.txt").touch()
-    monkeypatch.setattr(venv, "ROOT", tmp_path)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "registry").as_uri())
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
-    (tmp_path / "pyproject.toml").write_text('[dependency-groups]\ndocs = ["one", "other"]\n')
-    wrong = re.sub("sha256:....", "sha256:beef", other)
-    for lock, problem in (
-        (wrong, "Hash mismatch for `other==1`"),
-        ("", "no trusted hash was provided for: `other`"),
-    ):
-        (tmp_path / "requirements.lock").write_text(uv + one + lock)
-        with pytest.raises(subprocess.CalledProcessError):
-            venv.environment("docs")
-        assert problem in capfd.readouterr().err
-    (tmp_path / "requirements.lock").write_text(uv + one + other)
-    venv.environment("docs")
-    (packages,) = (tmp_path / ".venv-docs").glob("lib/python3*/site-packages")
-    assert {"one.py", "other.py"} <= {path.name for path in packages.iterdir()}
 
 
 def test_pip_installs_the_locked_uv(tmp_path, monkeypatch):

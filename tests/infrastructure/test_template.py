@@ -101,7 +101,7 @@ def test_it_needs_neither_the_cdk_nor_another_file(made, template):
     assert packed_files == {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_cfn_lint_finds_no_error_and_nothing_to_warn_of(made, tmp_path):
     path = tmp_path / "xorack.template.json"
     path.write_text(json.dumps(made[0]))

@@ -9,8 +9,8 @@ seed is one schedule. Read in this order: `options`, `workload`, `world` (machin
 `invariants`, `services` (the calls into xorack), `senders`, `schedule` and `operator` (the
 machines). docs/simulation.md says more.
 
-The other harness for exactly once is `measure`: its plan and its verifier, which sees what a run
-leaves behind, judge a deployed stack, the embedded AWS (tests/e2e), and processes that are killed
-over other implementations of DynamoDB (tests/engines). Both know the same list of faults,
-`tests.support.fault_kinds`, and both must catch `mutants`.
+Where a seed cannot decide the order, `measure` has the plan, and its judge sees what a run leaves
+behind: of a deployed stack, of the embedded AWS (tests/e2e), and of processes that are killed over
+other implementations of DynamoDB (tests/engines). `measure.judge.check_event` judges the events of
+all of them, `tests.support.fault_kinds` lists all faults, and `mutants` breaks the code for all.
 """

@@ -19,20 +19,11 @@ from tests.simulation.options import RETENTION, Options
 from tests.simulation.oracle import Oracle
 from tests.simulation.table import KEY, Table, failure
 from tests.simulation.world import Crash, Machine, World
-from tests.support.fault_kinds import CRASHES, PUBLISHING
+from tests.support.fault_kinds import CRASHES, ERRORS, PUBLISHING
 from xorack.aws.client import CONFIG
 from xorack.core.budget import TimeOuts
 
 TABLE, QUEUE, DEAD_LETTERS, BUS = "table", "queue", "dead-letters", "bus"
-_ERRORS = {
-    "throttled service": ("ProvisionedThroughputExceededException", 400),
-    "throttled": ("ProvisionedThroughputExceededException", 400),
-    "conflict": ("TransactionConflictException", 400),
-    "denied": ("AccessDeniedException", 400),
-    "5xx": ("InternalServerError", 500),
-    "5xx applied": ("InternalServerError", 500),
-}
-"""Faults that return an error -> its code and HTTP status."""
 
 
 @dataclass(eq=False)
@@ -309,8 +300,8 @@ class Client:
             world.later(delay, lambda: _ignore_error(effect))
         elif fault in ("lost", "5xx applied", "crash after"):
             _ignore_error(effect)
-        if fault in _ERRORS:
-            code, status = _ERRORS[fault]
+        if fault in ERRORS:
+            code, status = ERRORS[fault]
             raise failure(code, operation, status)
         if fault in CRASHES:
             raise Crash

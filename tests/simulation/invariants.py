@@ -8,13 +8,12 @@ import json
 from operator import le
 from typing import NamedTuple
 
+from measure.judge import check_event
 from tests.simulation.model import Item, Model, binary, deadline_of, marks, number, text
 from tests.simulation.options import DEFAULT_TIMEOUT, MAX_INDEX_LAG, MAX_SKEW, RETENTION
 from tests.simulation.workload import Submission
 from xorack.aws.schema import COUNTERS, FORMAT
-from xorack.core.event import MAX_OUTSTANDING, rfc3339
 from xorack.core.marks import INLINE_MARKS
-from xorack.core.stamp import TRACED_LENGTHS
 
 _LONGEST_CALL = 30 * 60_000
 """Most milliseconds between reading the clock and the write that carries the time."""
@@ -59,6 +58,10 @@ class Write(NamedTuple):
     def check_exactly_once(self):
         """At most one request takes effect under an id."""
         return not self.model.repeated or self.model.repeated
+
+    def check_resume(self):
+        """No request takes effect whose `resume` the acker cannot serve."""
+        return not any(one and "lambda" in (one.request.resume or {}) for one in self.new)
 
     def check_format(self):
         """A chain of a newer format is left alone."""
@@ -178,8 +181,10 @@ class FinalWrite(NamedTuple):
     before: Item
     after: Item
     new: list[Submission | None]
-    by: str
     now: int
+    by: str
+
+    check_format = Write.check_format
 
     def check_token(self):
         """A token is in the item as long as its delivery is pending."""
@@ -190,10 +195,6 @@ class FinalWrite(NamedTuple):
         if "resume_failed" not in self.after or "resume_failed" in self.before:
             return True
         return self.now - number(self.after, "refused_at") >= 86_400_000 - 2 * MAX_SKEW
-
-    def check_format(self):
-        """A finished chain of a newer format is left alone."""
-        return self.by != "code" or (number(self.before, "format") or FORMAT) <= FORMAT
 
     def check_no_request(self):
         """No request takes effect in a finished chain."""
@@ -268,32 +269,15 @@ class Event(NamedTuple):
         return self.model.event in (None, self.detail) or f"{self.model.event}, {self.detail}"
 
     def check_content(self):
-        """An event has the values of the chain."""
-        model, item, create = self.model, self.model.final, self.model.create
-        expected = {
-            "tag": model.workload.tag,
-            "version": 1,
-            "status": text(item, "status"),
-            "reason": text(item, "reason"),
-            "ended_at": rfc3339(number(item, "ended_at")),
-            "started": model.counts[0],
-            "finished": model.counts[1],
-            "detail": (create and create.request.detail) or {},
-            "note": json.loads(model.note) if model.note and self.failed else None,
-        }
-        if create and not model.workload.foreign:
-            expected["created_at"] = rfc3339(number(item, "created_at"))
-        values = {name: self.detail.get(name) for name in expected}
-        return values == expected or f"{values}, expected {expected}"
-
-    @property
-    def failed(self):
-        return text(self.model.final, "status") == "failed"
+        """An event has the values of its chain; it names all outstanding units if it claims to."""
+        found = [*check_event(self.detail_type, self.detail, self.model.expected)]
+        return found == [] or found
 
     def check_noted_units(self):
         """Where the stamp names no unit, the event has those of the note, and is not complete."""
+        failed = text(self.model.final, "status") == "failed"
         noted = sorted(json.loads(self.model.note or "{}").get("missing", ()))
-        if not (self.failed and noted) or self.detail["outstanding_named"]:
+        if not (failed and noted) or self.detail["outstanding_named"]:
             return True
         return self.detail["outstanding"] == noted and not self.detail["outstanding_complete"]
 
@@ -303,19 +287,6 @@ class Event(NamedTuple):
         left = started - finished
         known = left if started and left >= any(binary(self.model.final, "stamp")) else None
         return self.detail.get("outstanding_units", known) == known
-
-    def check_detail_type(self):
-        """The detail-type of an event is the status of the chain."""
-        return self.detail_type == self.detail["status"]
-
-    def check_outstanding(self):
-        """An event names all outstanding units if it claims to; one of plain stamps does not."""
-        if not self.detail.get("outstanding_complete"):
-            return True
-        units = [f"{unit:016x}" for unit in sorted(self.model.outstanding)]
-        traced = len(binary(self.model.final, "stamp")) in TRACED_LENGTHS
-        named = (self.detail["outstanding"], self.detail["outstanding_named"])
-        return (traced and named == (units[:MAX_OUTSTANDING], len(units))) or named
 
 
 class Rejection(NamedTuple):

@@ -1,10 +1,14 @@
 """The model of a chain: the set of requests that took effect, and what follows from it."""
 
+import json
 from dataclasses import dataclass, field
 
+from measure.judge import Expected
 from tests.simulation.options import PENDING_TIMEOUT
 from tests.simulation.workload import ChainWorkload, Submission
+from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_BYTES, mark_of
+from xorack.core.stamp import TRACED_LENGTHS
 
 Item = dict[str, dict]
 UNMUTATED_MARK_OF = mark_of
@@ -127,6 +131,27 @@ class Model:
         if reason.startswith("timed out") and reason != "timed out":
             return "timed out: wrong counts"
         return "failed: two lengths of stamps" if self.contradicted else reason
+
+    @property
+    def expected(self) -> Expected:
+        """What the event of the ended chain must say."""
+        item, create = self.final, self.create
+        status = text(item, "status")
+        values = {
+            "tag": self.workload.tag,
+            "version": 1,
+            "status": status,
+            "reason": text(item, "reason"),
+            "ended_at": rfc3339(number(item, "ended_at")),
+            "started": self.counts[0],
+            "finished": self.counts[1],
+            "detail": (create and create.request.detail) or {},
+            "note": json.loads(self.note) if self.note and status == "failed" else None,
+        }
+        if create and not self.workload.foreign:
+            values["created_at"] = rfc3339(number(item, "created_at"))
+        traced = len(binary(item, "stamp")) in TRACED_LENGTHS
+        return Expected(values, self.outstanding, traced)
 
     def conflicts_with(self, one: Submission) -> str:
         """Return why a request that did not take effect must be rejected; "" if it need not be."""

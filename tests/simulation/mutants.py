@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +30,7 @@ from xorack.aws.eventbridge import EventBus
 from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import DeadLetterQueue
+from xorack.aws.sqs import send_rejected
 from xorack.aws.table import Table
 from xorack.core import event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
@@ -101,20 +102,20 @@ def _repeat_within_batch(apply, chain, requests, *, marks, spilled_marks=None, *
     return applied
 
 
-def _spill_later(put, store, *call):
-    store.later = call
+def _spill_later(put, *call):
+    call[0].later = partial(put, *call)
 
 
 def _write_then_spill(write, store, before, after):
     write(store, before, after)
     if "later" in vars(store):
-        store._marks.put(*vars(store).pop("later"))
+        vars(store).pop("later")()
 
 
 def _blind_retry(attempt, part, *call):
     if part.maybe_applied:
         if part.cached is None:
-            stored = part.store.read([part.tag]).get(part.tag)
+            stored = part.writer.store.read([part.tag]).get(part.tag)
             part.cached = CachedChain(stored, verified=True)
         if part.cached.chain is not None:
             part.cached = replace(part.cached, chain=_without(part.cached.chain, part.marks))
@@ -142,13 +143,16 @@ def _write_old_state(after_conflict, part, conflict):
     after_conflict(part, ConflictError(stored, maybe_ours=conflict.maybe_ours))
 
 
-def _overwrite(change, writer, chain, edit):
-    def edit_old(current):
-        old = replace(chain, version=current.version, stamp=current.stamp)
-        after = edit(old)
-        return current if after is old else after
+def _overwrite(expire, writer, chain):
+    def write(before, _):
+        old = replace(chain, version=before.version, stamp=before.stamp)
+        after = transitions.expire(old, writer.now())
+        if after is not old:
+            writer.store.write(before, after)
 
-    return change(writer, chain, edit_old)
+    other, store = copy(writer), copy(writer.store)
+    other.store, store.write = store, write
+    return expire(other, chain)
 
 
 def _ignore_returned_state(write, *call):
@@ -303,12 +307,12 @@ def _count_again(count, consumer, batch, tag, applied):
 def _count_own_write_again(count, writer, *call):
     def write(before, after):
         try:
-            writer._store.write(before, after)
+            writer.store.write(before, after)
         except ConflictError as conflict:
             raise ConflictError(conflict.chain) from conflict
 
     other = copy(writer)
-    other._store = SimpleNamespace(write=write)
+    other.store = SimpleNamespace(write=write)
     return count(other, *call)
 
 
@@ -346,8 +350,6 @@ _BY_DAY: tuple[_Row, ...] = (
     ("a chain is deleted at zero", DynamoDBStore.write, _delete_at_zero),
     ("a late request is applied to a finished chain", patch.dict(
         VERDICTS, dict.fromkeys(("acked", "failed", "never created"), VERDICTS["open"]))),
-    ("a due chain is failed though its deadline moved", transitions._is_late,
-     lambda _, chain, now: chain.effective_deadline is not None),
     ("a deadline that moves nearer is not noticed", transitions._scheduled, _miss_nearer_deadline),
     ("after a conflict the old state is written", _Part._after_conflict, _write_old_state),
     ("the state that a failed condition returns is ignored",
@@ -360,20 +362,12 @@ _BY_DAY: tuple[_Row, ...] = (
     ("a message is deleted though its chain was not written", _Batch.fail, lambda *_: None),
     ("a deletion takes whatever generation there is", DynamoDBStore.delete,
      lambda delete, store, tag, request_id=None: delete(store, tag)),
-    ("a late create is rejected without the chain's reason",
-     transitions.apply, _late_create_without_reason),
     ("a zero chain is acked though its counts differ", transitions._is_complete,
      lambda _, chain, now: transitions._is_zero(chain)),
-    ("a time-out at zero does not name the counts", transitions._is_late_at_zero,
+    ("a time-out at zero does not name the counts", transitions._is_overdue_at_zero,
      lambda *_: False),
-    ("a wrong length before the create takes the chain", transitions._invalid, _first_length),
-    ("two lengths of stamps do not fail the chain", transitions._fold_stamps,
-     lambda fold, *call: {n: value for n, value in fold(*call).items() if n != "failing"}),
     ("tombstones expire at once", item.encode,
      lambda encode, chain, key, retention_ms: encode(chain, key, 0)),
-    ("a newer format is read as this one", item.decode,
-     lambda decode, stored, key: decode(
-         {n: value for n, value in stored.items() if n != schema.FORMAT_NAME}, key)),
     ("calls take their time whatever is left", TimeOuts.within.__func__,
      lambda within, cls, seconds: cls(3.0, 10.0)),
     ("nothing is reserved for the last call", Budget.left,
@@ -395,6 +389,16 @@ _BY_DAY: tuple[_Row, ...] = (
      lambda init, batch, messages, oldest: init(batch, messages, 0)),
 )  # fmt: skip
 _AT_NIGHT: tuple[_Row, ...] = (
+    ("a due chain is failed though its deadline moved", transitions._is_overdue,
+     lambda _, chain, now: chain.effective_deadline is not None),
+    ("a wrong length before the create takes the chain", transitions._invalid, _first_length),
+    ("two lengths of stamps do not fail the chain", transitions._fold_stamps,
+     lambda fold, *call: {n: value for n, value in fold(*call).items() if n != "failing"}),
+    ("a newer format is read as this one", item.decode,
+     lambda decode, stored, key: decode(
+         {n: value for n, value in stored.items() if n != schema.FORMAT_NAME}, key)),
+    ("a late create is rejected without the chain's reason",
+     transitions.apply, _late_create_without_reason),
     ("the mark is written before the XOR", DynamoDBStore.write, _mark_before_xor),
     ("no event is pending, whoever ends the chain publishes it",
      transitions._run, _end_without_pending),
@@ -414,7 +418,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("the first refusal is the last", patch.object(transitions, "_GIVE_UP_MS", 0)),
     ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
     ("failed entries of PutEvents are ignored", EventBus._put_events, _trust_response),
-    ("an expiry overwrites what came in between", ChainWriter.change, _overwrite),
+    ("an expiry overwrites what came in between", ChainWriter.expire, _overwrite),
     ("the write's condition leaves the version out",
      dynamodb_store._condition_expression, _leave_out("version")),
     ("the write's condition leaves the stamp out",
@@ -433,7 +437,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("a lost response is retried blindly", _Part._attempt, _blind_retry),
     ("a fail is not sticky", transitions._fold,
      lambda fold, *call: {"failing": None, **fold(*call)}),
-    ("a dead letter that could not be sent is forgotten", DeadLetterQueue.send,
+    ("a dead letter that could not be sent is forgotten", send_rejected,
      lambda send, *call: send(*call) and []),
     ("our own write is taken for another's at the last attempt",
      _Part._after_conflict, _conflict_is_another),
@@ -474,7 +478,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("an event that was not accepted is marked as published", Outbox._deliver, _mark_not_accepted),
     ("a mark's checksum leaves out time-out and detail", marks._canonical, lambda *_: b""),
     ("pending events are forgotten after a sweep without time", Sweeper._report,
-     lambda report, sweeper, waiting, result: waiting.ranks.clear() or iter(())),
+     lambda report, sweeper, channel, ranks, result: ranks.clear() or iter(())),
 )  # fmt: skip
 
 BY_DAY = {name for name, *_ in _BY_DAY}

@@ -63,14 +63,14 @@ class Operator:
 
     def _begin_outages(self) -> None:
         """Let services answer badly for a while, and newer code hold chains."""
-        without = self.schedule.recipe.without
+        if self.schedule.recipe.faults is not None:
+            return
         self.world.outages = [
             outage._replace(begin=outage.begin + self.world.now, end=outage.end + self.world.now)
             for outage in draw_outages(self.random, self.options)
-            if outage.kind not in without
         ]
         for workload in self.schedule.workloads:
-            if self.random.random() < self.options.future and "future" not in without:
+            if self.random.random() < self.options.future:
                 after = self.random.randrange(self.options.span + 10_000)
                 self.world.later(after, lambda tag=workload.tag: self._hold(tag))
 

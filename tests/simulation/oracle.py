@@ -141,7 +141,7 @@ class Oracle:
                 ]
                 most = self._after_the_end(machine, model)
                 self.check(key, Counts(machine.counted[key], most=most))
-            self.check(key, FinalWrite(model, before, after, new, by, self.world.now))
+            self.check(key, FinalWrite(model, before, after, new, self.world.now, by))
             return
         for one in filter(None, new):
             model.apply(one)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -21,7 +21,7 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.senders import Senders
 from tests.simulation.services import Function, Sender, simulated_clock_and_ids
 from tests.simulation.workload import ChainWorkload, chain_workload
-from tests.simulation.world import EPOCH, Crash, Machine, Violation, World
+from tests.simulation.world import Crash, Machine, Violation, World
 from xorack.errors import UnavailableError
 
 
@@ -32,15 +32,13 @@ class Recipe:
     Attributes:
         salt: Selects another order and other faults for the same requests.
         requests: Requests to keep: [chain, position]; None: all.
-        faults: Draw numbers of the faults to keep; None: all.
-        without: Kinds of faults to leave out.
+        faults: Draw numbers of the faults to keep, without any outage; None: all.
     """
 
     seed: int
     salt: int = 0
     requests: list[list[int]] | None = None
     faults: list[int] | None = None
-    without: list[str] = field(default_factory=list)
 
     @staticmethod
     def parse(text: str) -> Recipe:
@@ -54,39 +52,16 @@ class Recipe:
         return json.dumps({"seed": self.seed, **values})
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result of a schedule.
+class Schedule:
+    """The machines of a schedule, and after `run` its result.
 
     Attributes:
         requests: Kept requests: [chain, position].
+        chains: The numbers of their chains.
         faults: Injected faults: kind -> number.
-        injected: Draw numbers of the injected faults.
+        violation: The invariant that does not hold, if any.
         ends: How chains ended: status or reason -> number.
         reused: Number of chains whose tag was used before.
-        days: Days that passed.
-        trace: Log lines, if requested.
-    """
-
-    recipe: Recipe
-    violation: Violation | None
-    requests: list[list[int]]
-    faults: Counter[str]
-    injected: list[int]
-    ends: Counter[str]
-    reused: int
-    days: float
-    trace: list[str] | None
-
-    @property
-    def chains(self) -> list[int]:
-        return sorted({chain for chain, _ in self.requests})
-
-
-class Schedule:
-    """The machines of a schedule.
-
-    Attributes:
         round: Number of the current round; senders begin with 0.
         sending: Number of senders that have not finished each round.
         finished: True when consumers and sweepers must stop.
@@ -96,7 +71,6 @@ class Schedule:
         self.recipe = recipe
         self.options = options = Options(recipe.seed)
         rates = draw_fault_rates(recipe.seed, recipe.salt)
-        rates = {kind: rate for kind, rate in rates.items() if kind not in recipe.without}
         name = f"{recipe.seed}/{recipe.salt}"
         self.world = world = World(name, rates, recipe.faults, trace)
         self.random = world.random
@@ -105,13 +79,20 @@ class Schedule:
             for number in range(options.chains)
             for position in range(len(chain_workload(recipe.seed, number).submissions))
         ]
-        self.workloads = [self._workload(chain) for chain in sorted({c for c, _ in self.requests})]
+        self.chains = sorted({chain for chain, _ in self.requests})
+        self.workloads = [self._workload(chain) for chain in self.chains]
         self.oracle = Oracle(world, self.workloads)
-        self.aws = AWS(world, options, self.oracle, refuses="refused" in rates)
+        self.aws = AWS(
+            world, options, self.oracle, refuses="refused" in rates and recipe.faults is None
+        )
         self.queue = self.aws.queue
         self.round = 0
         self.sending: Counter[int] = Counter()
         self.finished = False
+        self.faults = world.fault_counts
+        self.violation: Violation | None = None
+        self.ends: Counter[str] = Counter()
+        self.reused = 0
 
     def _workload(self, number: int) -> ChainWorkload:
         """Return what the recipe keeps of a chain's workload."""
@@ -194,7 +175,8 @@ class Schedule:
                 self.sending += Counter(range(self.options.rounds))
             self.world.start(machine, main, *([mine] if mine else []))
 
-    def run(self) -> Result:
+    def run(self) -> Schedule:
+        """Run to the end, or until an invariant does not hold."""
         options, world, senders = self.options, self.world, Senders(self)
         submissions = [one for workload in self.workloads for one in workload.submissions]
         submissions.sort(key=lambda one: one.after)
@@ -209,24 +191,15 @@ class Schedule:
         world.start(Machine(world, "operator"), Operator(self, senders).operate)
         with simulated_clock_and_ids(world, options.bucket_marks):
             world.run()
-        generations = [
-            [model.end for model in models if model.item is not None]
-            for models in self.oracle.generations.values()
-        ]
-        return Result(
-            self.recipe,
-            world.violation,
-            self.requests,
-            world.fault_counts,
-            world.injected,
-            ends=Counter(end for ends in generations for end in ends),
-            reused=sum(len(ends[1:]) for ends in generations),
-            days=(world.now - EPOCH) / 86_400_000,
-            trace=world.trace,
-        )
+        self.violation = world.violation
+        for models in self.oracle.generations.values():
+            ends = [model.end for model in models if model.item is not None]
+            self.ends.update(ends)
+            self.reused += len(ends[1:])
+        return self
 
 
-def run(recipe: Recipe | int, *, trace: bool = False) -> Result:
+def run(recipe: Recipe | int, *, trace: bool = False) -> Schedule:
     """Run one schedule, of a seed or a recipe."""
     if isinstance(recipe, int):
         recipe = Recipe(recipe)

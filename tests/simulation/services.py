@@ -71,7 +71,7 @@ class Function:
     def consume(self, batch: list[Message], seconds: float) -> Iterator[dict[str, str]]:
         """Consume a batch; yield the failed messages: id to reason."""
         with self._invocation(seconds) as invocation:
-            consumer = Consumer(invocation.writer, invocation.outbox, invocation.dead_letters)
+            consumer = Consumer(invocation.writer, invocation.outbox, invocation.send_rejected)
             messages = [ConsumedMessage(m.id, m.body, m.receives, m.sent_at) for m in batch]
             yield consumer.consume(messages).failed
 

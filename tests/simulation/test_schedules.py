@@ -30,12 +30,12 @@ def test_no_schedule_violates_an_invariant(seeds):
     failing = [f"seed {result.recipe.seed}: {result.violation}" for result in figures.failing]
     assert not failing, f"{failing}; python -m tests.simulation {figures.failing[0].recipe.seed}"
     # The result means little unless everything happened.
-    assert figures.schedules == len(seeds)
+    assert figures.figures["schedules"] == len(seeds)
     assert figures.largest == LARGE_CHAINS
     assert figures.faults.keys() == FAULTS.keys()
     assert figures.faults.total() > 20 * len(seeds)
-    assert figures.reused > len(seeds) / 10
-    assert figures.months > len(seeds) / 52
+    assert figures.figures["chains whose tag was used before"] > len(seeds) / 10
+    assert figures.figures["schedules in which more than 90 days pass"] > len(seeds) / 52
     ends = {"acked", "timed out", "never created", "it broke", "timed out: wrong counts"}
     assert ends | {"failed: two lengths of stamps"} <= figures.ends.keys()
 
@@ -43,13 +43,13 @@ def test_no_schedule_violates_an_invariant(seeds):
 @pytest.mark.parametrize("seed", range(10))
 def test_a_seed_replays(seed):
     first, second = run(seed, trace=True), run(seed, trace=True)
-    assert first.trace == second.trace
+    assert first.world.trace == second.world.trace
     assert first.faults == second.faults
 
 
 def test_another_seed_and_another_salt_give_other_schedules():
     first, *others = (run(recipe, trace=True) for recipe in (Recipe(1), Recipe(2), Recipe(1, 1)))
-    assert all(first.trace != other.trace for other in others)
+    assert all(first.world.trace != other.world.trace for other in others)
 
 
 def _shrink(seeds):

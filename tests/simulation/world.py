@@ -139,6 +139,11 @@ class World:
         self._numbers = count()
         self._hub = getcurrent()
 
+    @property
+    def days(self) -> float:
+        """Days that have passed."""
+        return (self.now - EPOCH) / 86_400_000
+
     # -- time ----------------------------------------------------------------------------------
 
     def later(self, milliseconds: int, event: Machine | Callable[[], object]) -> None:

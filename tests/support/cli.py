@@ -1,5 +1,6 @@
 """Chains in the table of a test, as operators find them."""
 
+from functools import partial
 from types import SimpleNamespace
 
 from botocore.exceptions import ClientError
@@ -9,7 +10,7 @@ from xorack import traced, unit_id
 from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
-from xorack.aws.sqs import DeadLetterQueue
+from xorack.aws.sqs import send_rejected
 from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import xor
@@ -58,7 +59,7 @@ def apply(aws, *requests):
         [Message(str(n), body) for n, body in enumerate(pack(requests))],
         store(aws),
         EventBus(aws.bus_name, aws.client("events")),
-        DeadLetterQueue(aws.dead_letter_queue_url, aws.client("sqs")),
+        partial(send_rejected, aws.dead_letter_queue_url, aws.client("sqs")),
         default_timeout_ms=86_400_000,
     )
     assert not result.failed
@@ -93,6 +94,15 @@ def commands_of(group, *, deep=True):
         yield (name,), command
         if deep and hasattr(command, "commands"):
             yield from (((name, *path), one) for path, one in commands_of(command))
+
+
+def named_lines(lines):
+    """Return what a command prints, by the name at the beginning of a line: a list of lines."""
+    values, name = {}, ""
+    for line in lines:
+        name = line[:12].strip() or name
+        values.setdefault(name, []).append(line[13:].strip())
+    return values
 
 
 def assert_error(result, status, start):

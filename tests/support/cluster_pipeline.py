@@ -13,14 +13,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
 
-from pipeline import count, data, scan, split
+from pipeline import count, scan, split
 from tests.support.cluster_job import ONE_CORE_AND_SPECULATION, kill_executor, once
+from tests.support.events import eventually
 
 MISHAPS = {0: "killed", 2: "hung"}
 """Failures by task number."""
@@ -29,28 +30,26 @@ BEFORE, AFTER = "two", "t w"
 
 
 def stumbling(folder: Path, database: Path) -> Callable[..., Any]:
-    """Wrap `scan_database` so that its tasks fail."""
-    original = data.scan_database
+    """Wrap `pipeline.scan._scan_parts`, which reads the files of a task, so that tasks fail."""
+    original = scan._scan_parts
 
-    def scan_database(*given: Any) -> Any:
-        frame = original(*given)
+    def scan_parts(parts: Iterable[Any], encoding: Any) -> Iterator[Any]:
+        parts = list(parts)
+        name = MISHAPS.get(TaskContext.get().partitionId())
+        if name is None or not once(folder, name):
+            # A copy that starts early must not read, and win with, the file as it was.
+            assert name is None or eventually((folder / f"{name}-changed").exists)
+            yield from original(parts, encoding)
+            return
+        yield from original(parts, encoding)
+        file = database / parts[0][0]
+        file.write_text(file.read_text().removesuffix(BEFORE) + AFTER)
+        (folder / f"{name}-changed").touch()
+        if name == "killed":
+            kill_executor()
+        time.sleep(120)  # Spark kills the overtaken task
 
-        def stumble(batches: Iterator[Any]) -> Iterator[Any]:
-            files = set()
-            for batch in batches:
-                files.update(batch.column(0).to_pylist())
-                yield batch
-            number = TaskContext.get().partitionId()
-            if number in MISHAPS and once(folder, MISHAPS[number]):
-                file = database / min(files)
-                file.write_text(file.read_text().removesuffix(BEFORE) + AFTER)
-                if MISHAPS[number] == "killed":
-                    kill_executor()
-                time.sleep(120)  # Spark kills the overtaken task
-
-        return frame.mapInArrow(stumble, frame.schema)
-
-    return scan_database
+    return scan_parts
 
 
 def main(master: str, database: str, out: str, queue_url: str, place: str) -> int:
@@ -58,7 +57,7 @@ def main(master: str, database: str, out: str, queue_url: str, place: str) -> in
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*given, "pyspark-shell"])
     os.environ["SPARK_MASTER"] = master
     scan._TASK_BYTES = 2 * scan._FILE_COSTS  # two files a task
-    data.scan_database = stumbling(Path(place), Path(database))
+    scan._scan_parts = stumbling(Path(place), Path(database))
     common = ["--queue-url", queue_url, "--run-id", "r", "--records", f"{out}/records"]
     words = ["--words", f"{out}/words"]
     return split.main(["--database", database, *words, *common]) or count.main(

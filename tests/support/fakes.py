@@ -34,7 +34,7 @@ class FakeDeadLetters:
         self.letters: list[Rejected] = []
         self.broken = False
 
-    def send(self, rejected: Sequence[Rejected]) -> list[int]:
+    def __call__(self, rejected: Sequence[Rejected]) -> list[int]:
         if self.broken:
             return list(range(len(rejected)))
         self.letters += rejected

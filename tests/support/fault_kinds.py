@@ -57,3 +57,12 @@ FAULTS: dict[str, Fault] = {
 }
 OUTAGES = ("slow service", "dead service", "throttled service")
 CRASHES = ("crash before", "crash after")
+ERRORS = {
+    "throttled service": ("ProvisionedThroughputExceededException", 400),
+    "throttled": ("ProvisionedThroughputExceededException", 400),
+    "conflict": ("TransactionConflictException", 400),
+    "denied": ("AccessDeniedException", 400),
+    "5xx": ("InternalServerError", 500),
+    "5xx applied": ("InternalServerError", 500),
+}
+"""Faults that return an error: its code and HTTP status."""

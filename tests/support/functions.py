@@ -7,12 +7,18 @@ from typing import Any
 
 from xorack.core.errors import BatchError
 from xorack.core.message import pack
+from xorack.core.request import Request
 
 
 def message(*requests) -> str:
     """Pack requests into one message."""
     (body,) = pack(requests, max_bytes=1_000_000)
     return body
+
+
+def acked(tag: str) -> tuple[Request, Request]:
+    """Return the requests of a chain that is acked at once."""
+    return Request.create(tag, "c", b"\1"), Request.stamp_(tag, "s", b"\1", finished=1)
 
 
 def receive_bodies(aws, queue_url: str) -> list[str]:

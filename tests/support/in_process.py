@@ -3,7 +3,6 @@
 moto's DynamoDB checks a condition, computes and writes without a lock: of concurrent updates it
 silently loses some. AWS loses none, so a test on bare moto fails without a fault of ours, or passes
 by luck. `locked_aws` puts a lock around each DynamoDB call and each operation on a queue.
-tests/functional/test_moto_lock.py fails without the lock.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
+from tests.support.subscriber import subscribe
 from xorack.aws import schema
-from xorack.local.deploy import subscribe
 from xorack.local.embedded import ClientCache
 from xorack.local.isolation import REGION, isolated
 
@@ -144,8 +143,8 @@ def receive_all(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def locked_aws(*, lock: bool = True) -> Iterator[ClientCache]:
-    """Start an empty moto in this process and hide the user's AWS; the lock makes it atomic."""
+def locked_aws() -> Iterator[ClientCache]:
+    """Start an empty moto in this process and hide the user's AWS; a lock makes it atomic."""
     import boto3
     from moto import mock_aws
 
@@ -154,9 +153,8 @@ def locked_aws(*, lock: bool = True) -> Iterator[ClientCache]:
         # One session for all tests: botocore reads its data once.
         stack.enter_context(patch.object(boto3, "DEFAULT_SESSION", _session()))
         stack.enter_context(mock_aws(config={"core": {"reset_boto3_session": False}}))
-        if lock:
-            _lock_dynamodb(stack)
-            _lock_sqs(stack)
+        _lock_dynamodb(stack)
+        _lock_sqs(stack)
         yield _clients()
 
 

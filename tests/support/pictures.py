@@ -27,10 +27,10 @@ from xorack.aws.item import encode
 from xorack.core.chain import Chain
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
+from xorack.ops.redrive import Redrive
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
-from xorack.web.dead_letter_page import read_sample, render_sample
-from xorack.web.page.site import Naming
+from xorack.web.dead_letter_page import render_survey
 from xorack.web.widget import Theme, render
 
 TARGET = Path(__file__).parents[2] / "docs" / "images"
@@ -137,10 +137,6 @@ def _ended_chain(status: str, name: str, ended_at: int) -> Chain:
     )
 
 
-def _names(status: ChainStatus) -> dict[int, str]:
-    return {child_id(unit_id(status.chain.tag), line): line for line in _LINES}
-
-
 def take(browser: Browser, name: str, shown: str, height: int, scheme: Theme = "light") -> None:
     """Take a picture of HTML or of an address, its last message open."""
     viewport = {"width": 1260, "height": height}
@@ -159,10 +155,10 @@ def take(browser: Browser, name: str, shown: str, height: int, scheme: Theme = "
 def main() -> None:
     """Make the pictures."""
     with browser_of() as browser, example() as aws:
-        letters = read_sample(aws.dead_letter_queue_url, aws.client("sqs"), 30 * 86_400_000)
+        letters = Redrive(aws.dead_letter_queue_url, "", aws.client("sqs")).survey(keep=9)
         take(browser, "widget-light", page(render(sample())), 745)
-        take(browser, "widget-dead-letters", page(render_sample(letters, 9)), 640)
-        with serving(aws, "stack orders", naming=Naming(_names)) as server:
+        take(browser, "widget-dead-letters", page(render_survey(letters)), 640)
+        with serving(aws, "stack orders", candidates=_LINES) as server:
             chain = urlencode({"tag": f"{_ORDERS}/18"})
             take(browser, "web-chains-light", server.url, 860)
             take(browser, "web-chains-dark", server.url, 860, "dark")

@@ -20,15 +20,10 @@ from typing import Any, NamedTuple
 import urllib3
 from botocore import xform_name
 
-from tests.support.fault_kinds import CALLS, FAULTS
+from tests.support.fault_kinds import CALLS, ERRORS, FAULTS
 from tests.support.http_server import Handler, Server
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "expect", "content-length"}
-_REJECTIONS = {
-    "throttled": (400, "ThrottlingException"),
-    "conflict": (400, "TransactionConflictException"),
-    "5xx": (500, "InternalServerError"),
-}
 _SLOW_SECONDS = 0.3
 RATES = {
     "dropped": 0.03,
@@ -96,19 +91,17 @@ class FaultProxy(Server):
             self.happened[action, fault] += 1
         if fault == "dropped":
             return None
-        if fault == "throttled" and service.startswith("DynamoDB"):
-            return _error(400, "ProvisionedThroughputExceededException")
-        if fault in _REJECTIONS:
-            return _error(*_REJECTIONS[fault])
         if fault == "entries failed":
             return self._forward_partly(call, chance)
         if fault == "slow":
             time.sleep(chance.random() * _SLOW_SECONDS)
-        if fault == "twice":
+        if fault in ("twice", "5xx applied"):
             self._forward(call)
+        if fault == "throttled" and not service.startswith("DynamoDB"):
+            return _error("ThrottlingException", 400)
+        if fault in ERRORS:
+            return _error(*ERRORS[fault])
         response = self._forward(call)
-        if fault == "5xx applied":
-            return _error(500, "InternalServerError")
         return None if fault == "lost" else response
 
     def _choose(self, chance: random.Random, action: str) -> str:
@@ -167,7 +160,7 @@ def _json_response(status: int, body: Mapping[str, Any], **headers: str) -> _Res
     return _Response(status, {**kind, **headers}, json.dumps(body).encode())
 
 
-def _error(status: int, name: str) -> _Response:
+def _error(name: str, status: int) -> _Response:
     body = {"__type": f"com.amazonaws#{name}", "message": "a fault of the test"}
     return _json_response(status, body, **{"x-amzn-errortype": name})
 

@@ -44,12 +44,12 @@ def apply_requests(
 
 
 def consume(messages, store, publisher, dead_letters, *, workers=8, **limits) -> BatchResult:
-    chains, threads = writer(store, **limits), Workers(workers)
-    outbox = Outbox(chains, channels(publisher), workers=threads)
-    return Consumer(chains, outbox, dead_letters, workers=threads).consume(messages)
+    chains = writer(store, **limits)
+    outbox = Outbox(chains, channels(publisher), workers=Workers(workers))
+    return Consumer(chains, outbox, dead_letters).consume(messages)
 
 
 def sweep(store, publisher, *, workers=8, **limits) -> SweepResult:
-    chains, threads = writer(store, **limits), Workers(workers)
-    outbox = Outbox(chains, channels(publisher), workers=threads)
-    return Sweeper(chains, outbox, workers=threads).sweep()
+    chains = writer(store, **limits)
+    outbox = Outbox(chains, channels(publisher), workers=Workers(workers))
+    return Sweeper(chains, outbox).sweep()

@@ -18,8 +18,9 @@ from tests.support.memory_store import MemoryStore
 from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
+from xorack.aws.client import budget_of
 from xorack.aws.retry import RetryPolicy
-from xorack.core.budget import TimeOuts
+from xorack.core.budget import UNLIMITED, TimeOuts
 from xorack.core.chain import EVENT
 from xorack.core.checks import RESUME_KINDS
 from xorack.core.errors import BatchError
@@ -62,6 +63,7 @@ class SlowStore(MemoryStore):
         self.clock = clock
         self.time_out = time_out
         self.dead = False
+        self.budget = UNLIMITED
         self.write_seconds = 0.005
         self.healthy = 1
         self.written = 0
@@ -87,7 +89,7 @@ class SlowStore(MemoryStore):
         self.written += 1
 
     def due_pages(self, now):
-        self._answer()
+        RetryPolicy(attempts=6).start(self.budget).call(self._answer)
         for tags in super().due_pages(now):
             for at in range(0, len(tags), 100):
                 self.clock.spend(0.02)
@@ -174,6 +176,7 @@ class SlowServices(lambda_src.environment.Services):
         return {name: CircuitBreaker(clock=lambda: self.clock.now) for name in channels}
 
     def store(self, client: Any) -> Any:
+        self.table.budget = budget_of(client)
         return client
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ FLOORS = [
 ]  # fmt: skip
 """The folders, lowest floor first. A folder imports only from lower floors, and from itself."""
 
+ROOMS = [one for floor in FLOORS for one in floor if one.startswith("xorack/")]
 FLOOR = {folder: number for number, folders in enumerate(FLOORS, 1) for folder in folders}
 PACKAGE_FLOOR = 6
 """Names of the package itself, such as ``xorack.traced``, come from the floor of its classes."""
@@ -69,6 +71,19 @@ def test_a_folder_imports_only_from_floors_below(folder):
     assert upwards == []
 
 
+@pytest.mark.parametrize(
+    "folder", ["lambda_src", *sorted({*ROOMS} - {"xorack/compare", "xorack/spark"})]
+)
+def test_the_modules_of_a_folder_import_each_other_in_no_circle(folder):
+    """Also not for types alone: data is below, verbs are on top."""
+    paths = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    graph = {module: paths.keys() & {*imports(path)} - {module} for module, path in paths.items()}
+    TopologicalSorter(graph).prepare()
+
+
 def test_every_folder_has_a_floor():
     listed = ["git", "ls-files", "*.py"]
     files = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True)
@@ -93,23 +108,30 @@ FUNCTION |= {"aws_lambda_powertools.utilities.data_classes"}
 ACKER = {f"xorack.acker.{name}" for name in ("chain_writer", "consumer", "outbox", "sweeper")}
 
 
-@pytest.mark.parametrize(
-    ("statement", "excluded"),
+IMPORTS = [
     [
         ("import xorack", AWS | SLOW | {"xxhash", "pyspark"}),
         ("from xorack import xor, traced, peel, unit_id", AWS | SLOW),
-        ("import xorack.acker.chain_writer", AWS | SLOW),
-        ("from xorack import fan_in, names_of", SLOW | {"aws_lambda_powertools"}),
         ("from xorack import names_of", AWS | SLOW),
-        ("import lambda_src.consumer", FUNCTION),
-        ("import lambda_src.sweeper", FUNCTION | {"xorack.acker.consumer"}),
-        ("import lambda_src.widget", FUNCTION | ACKER | {"aws_lambda_powertools"}),
+        ("import xorack.acker.chain_writer", AWS | SLOW),
+        ("from xorack import fan_in", SLOW | {"aws_lambda_powertools"}),
     ],
-)
-def test_an_import_does_not_load(statement, excluded):
-    code = f"import sys; {statement}; print(*sys.modules)"
+    [
+        ("import lambda_src.widget", FUNCTION | ACKER | {"aws_lambda_powertools"}),
+        ("import lambda_src.sweeper", FUNCTION | {"xorack.acker.consumer"}),
+        ("import lambda_src.consumer", FUNCTION),
+    ],
+]
+"""Imports of one process each, in their order, and what must not be loaded after each."""
+
+
+@pytest.mark.parametrize("statements", IMPORTS)
+def test_an_import_does_not_load(statements):
+    code = "import sys\n" + "".join(f"{one}\nprint(*sys.modules)\n" for one, _ in statements)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
-    assert not excluded & set(run.stdout.decode().split())
+    loaded = run.stdout.decode().splitlines()
+    for (statement, excluded), modules in zip(statements, loaded, strict=True):
+        assert not excluded & set(modules.split()), statement
 
 
 def test_the_core_imports_only_the_standard_library():
@@ -121,7 +143,7 @@ def test_the_core_imports_only_the_standard_library():
 def test_the_construct_shares_only_names_and_the_table_check_with_the_rest():
     ours = {module for module in imported_by("xorack/cdk") if module.startswith("xorack.")}
     core = ("xorack.core.budget", "xorack.core.errors")
-    allowed = ("xorack.cdk", "xorack.aws.schema", "xorack.aws.table_check", *core)
+    allowed = ("xorack._lazy", "xorack.cdk", "xorack.aws.schema", "xorack.aws.table_check", *core)
     assert [module for module in ours if not module.startswith(allowed)] == []
 
 

@@ -11,9 +11,9 @@ from xorack.acker.chain_writer import CachedChain
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
-from xorack.core.marks import mark_key
+from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key
 from xorack.core.request import Request
-from xorack.core.transitions import apply, expire
+from xorack.core.transitions import apply
 from xorack.errors import ConflictError, UnavailableError
 
 NOW = 1_700_000_000_000
@@ -280,11 +280,21 @@ def test_two_creates_in_one_millisecond_are_two_generations():
 
 
 @pytest.mark.parametrize(("wait", "reads"), [(0.004, 0), (0.4, 1)])
-def test_a_change_reads_again_only_after_a_long_wait(store, wait, reads):
+def test_an_expiry_reads_again_only_after_a_long_wait(store, wait, reads):
+    store.chains["t"] = replace(store.chains["t"], deadline=NOW)
     store.write_faults, store.reads = [stamp("x", b"\x04")], 0
     chains = writer(store, now=lambda: NOW, policy=policy(wait))
-    chains.change(store.chains["t"], lambda chain: replace(chain, version=chain.version + 1))
+    assert chains.expire(store.chains["t"]).final
     assert store.reads == reads
+
+
+def test_the_mark_that_is_too_many_spills_all_before_it():
+    store = MemoryStore()
+    for number in range(INLINE_MARKS + 1):
+        chain = run(store, stamp(f"s{number}")).chain
+        spilled = 0 if number < INLINE_MARKS else INLINE_MARKS
+        assert (chain.spilled, len(chain.marks)) == (spilled, (number + 1 - spilled) * MARK_BYTES)
+    assert {len(marks) for marks in store.marks.values()} == {INLINE_MARKS}
 
 
 def test_marks_are_spilled_before_the_write(store):
@@ -304,22 +314,17 @@ def test_marks_are_spilled_before_the_write(store):
     assert set(kinds(run(store, *first, *more))) == {"duplicate"}
 
 
-def test_a_change_is_repeated_until_it_is_stored(store):
-    def change(chain):
-        if chain.event_pending:
-            return chain
-        return replace(chain, version=chain.version + 1, event_pending=True)
-
+def test_an_expiry_is_repeated_until_it_is_stored(store):
+    late = store.chains["t"] = replace(store.chains["t"], deadline=NOW)
     store.write_faults = [stamp("x", b"\x04"), "drop", "lose"]
     chains = writer(store, policy=NO_WAIT)
-    assert chains.change(store.chains["t"], change).event_pending
-    assert store.chains["t"].event_pending
-    deleted = store.chains.pop("t")
-    changed = replace(deleted, version=deleted.version + 1)
-    assert chains.change(deleted, lambda chain: changed) is None
+    assert chains.expire(late) == store.chains["t"]
+    assert (store.chains["t"].status, store.write_faults) == ("failed", [])
+    del store.chains["t"]
+    assert chains.expire(late) is None
     store.write_faults = ["drop"]
     with pytest.raises(LostResponse):
-        writer(store, policy=policy(attempts=1)).change(deleted, lambda chain: changed)
+        writer(store, policy=policy(attempts=1)).expire(late)
 
 
 DAY = 86_400_000
@@ -368,10 +373,17 @@ def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
     apply_requests(store, "t", [create], now=lambda: NOW, **limits)
     assert store.kept == [NOW + (40 + 60) * DAY]
     late = writer(store, now=lambda: NOW + 80 * DAY)
-    ended = late.change(store.chains["t"], lambda chain: expire(chain, NOW + 80 * DAY))
+    ended = late.expire(store.chains["t"])
     assert store.kept[1:] == [NOW + (80 + 60) * DAY]
     assert store.chains["t"] == ended
     assert ended.marks_until == store.kept[-1]
+
+
+def test_marks_that_are_spilled_after_the_deadline_are_kept_from_then_on():
+    store, late = FaultyStore(), NOW + 10 * DAY
+    run(store, Request.create("t", "c", bytes(7) + b"\1", timeout=1), *stamps(63))
+    apply_requests(store, "t", stamps(70, "more"), now=lambda: late, policy=NO_WAIT)
+    assert store.chains["t"].marks_until >= late + RETENTION
 
 
 def test_late_requests_are_counted_on_the_same_chain_alone_and_at_most_once(store):

@@ -9,11 +9,12 @@ import pytest
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.stamp import traced, xor
-from xorack.ops.dead_letters import DeadMessage
+from xorack.ops.dead_letters import DeadMessage, add_to_groups
+from xorack.ops.redrive import Survey
 from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
-from xorack.web.dead_letter_page import Sample, render_sample
-from xorack.web.widget import ChainView, chain_table, render
+from xorack.web.dead_letter_page import render_survey
+from xorack.web.widget import chain_table, render
 
 NOW = 1_000_000_000
 MINUTE = 60_000
@@ -88,18 +89,22 @@ def letter(text, **attributes):
     )
 
 
+def dead_letter_page(*messages):
+    groups = add_to_groups({}, messages)
+    return render_survey(Survey(groups, len(messages), True, messages=[*messages], at=NOW))
+
+
 @pytest.mark.parametrize("text", POISON)
 def test_text_of_dead_letters_is_only_text(text):
-    samples = (Sample(NOW, (letter(one), letter(one)), 2) for one in ("text", text))
-    plain, poisoned = (Reader(render_sample(sample, 2)) for sample in samples)
+    plain, poisoned = (Reader(dead_letter_page(letter(one), letter(one))) for one in ("text", text))
     assert (poisoned.opened, poisoned.attributes) == (plain.opened, plain.attributes)
-    source = render_sample(Sample(NOW, (letter(text, ensure_ascii=False),), 1), 1)
+    source = dead_letter_page(letter(text, ensure_ascii=False))
     assert not any(c in source for c in "\u202e\x1b\0")
 
 
 def test_a_body_that_is_no_json_is_only_text():
     message = {"MessageId": "m", "ReceiptHandle": "r", "Body": "<b>\u202e" * 9999}
-    source = render_sample(Sample(NOW, (DeadMessage.read(message),), 1), 1)
+    source = dead_letter_page(DeadMessage.read(message))
     assert "<b>" not in source
     assert "&lt;b&gt;\\u202e" in source
     assert len(source) < 50_000
@@ -164,13 +169,12 @@ def test_ended_chains_have_their_reason_and_end():
     assert "b acked 100 % 2 of 2 55 s 5 s ago none" in source
 
 
-def test_units_are_named_and_chains_linked_where_a_view_says_so():
+def test_units_are_named_and_chains_linked_on_a_page_with_names():
     stamp = xor(*map(traced, (3, 5, 7)))
     status = ChainStatus(chain("a&b", stamp=stamp, started=3), NOW)
-    view = ChainView("End", link="chain?tag={}".format, names=lambda _: {7: "<rope>"})
-    source = chain_table([status], view)
-    assert '<a href="chain?tag=a&amp;b">a&amp;b</a>' in source
-    assert "End" in shown(source)
+    source = chain_table([status], lambda _: {7: "<rope>"})
+    assert '<a href="chain?tag=a%26b">a&amp;b</a>' in source
+    assert "Deadline or end" in shown(source)
     assert "<rope> 0000000000000003 0000000000000005" in shown(source)
 
 

@@ -5,17 +5,22 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import textwrap
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from demo.database import copy_standard_library, open_database
-from demo.errors import DemoFailed, InvalidDatabase
-from demo.run import SETTINGS, java_options, work_folder
+from demo.database import (
+    DemoFailed,
+    InvalidDatabase,
+    copy_standard_library,
+    open_database,
+)
+from demo.run import SETTINGS, interruptible, java_options, work_folder
 from tests.support.events import eventually
-from xorack.cdk.code import _modules
+from xorack.cdk.code import CHECKOUT
 from xorack.errors import LocalError
 from xorack.local import assembly
 from xorack.local.program import run_program
@@ -34,15 +39,7 @@ def files_of(database):
     return {str(path.relative_to(database.folder)): path.stat().st_size for path in found}
 
 
-def test_the_default_database_is_this_pythons_library(tmp_path):
-    database = copy_standard_library(tmp_path)
-    copies = files_of(database)
-    assert database.folder.name == f"python{sys.version_info.major}.{sys.version_info.minor}"
-    assert (len(copies), sum(copies.values())) == (database.files, database.size)
-    assert (database.folder / "os.py").read_bytes() == Path(os.__file__).read_bytes()
-
-
-def test_the_copy_has_valid_sources_only(tmp_path):
+def test_by_default_it_copies_the_valid_sources_of_this_pythons_library(tmp_path, monkeypatch):
     library, work = tmp_path / "lib", tmp_path / "work"
     write_files(
         library, "os.py", "json/decoder.py", "json/tests/bad.py", "test/test_os.py", "README",
@@ -51,7 +48,11 @@ def test_the_copy_has_valid_sources_only(tmp_path):
     )  # fmt: skip
     (library / "latin.py").write_bytes(b"# caf\xe9")
     (library / "link.py").symlink_to("nowhere.py")
-    assert files_of(copy_standard_library(work, library)).keys() == {"os.py", "json/decoder.py"}
+    monkeypatch.setattr(sysconfig, "get_path", {"stdlib": library}.get)
+    database = copy_standard_library(work)
+    assert files_of(database) == {"os.py": 1, "json/decoder.py": 1}
+    assert (database.files, database.size) == (2, 2)
+    assert database.folder.name == f"python{sys.version_info.major}.{sys.version_info.minor}"
     # A second copy replaces the first.
     (library / "os.py").unlink()
     assert files_of(copy_standard_library(work, library)).keys() == {"json/decoder.py"}
@@ -116,8 +117,8 @@ def test_a_changed_source_needs_a_new_synthesis(synthesised, changed, cached):
 
 
 def test_a_change_of_any_code_of_the_functions_needs_a_new_synthesis():
-    folders = {part for path in _modules(ROOT) for part in path.relative_to(ROOT).parts[:-1]}
-    assert not folders & assembly._NOT_DEPLOYED
+    deployed = {part for pattern in CHECKOUT for part in pattern.split("/")}
+    assert not deployed & assembly._NOT_DEPLOYED
 
 
 def python(code):
@@ -179,14 +180,20 @@ def test_a_childs_own_children_end_with_it(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_children_too(tmp_path, number):
-    # Under nohup the tests ignore SIGHUP, and so would the program.
+def test_a_signal_interrupts(number):
+    usual = signal.signal(number, signal.SIG_DFL)  # nohup ignores SIGHUP
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        signal.raise_signal(number)
+    signal.signal(number, usual)
+
+
+@pytest.mark.thorough
+def test_a_signal_ends_the_children_too(tmp_path):
     program = f"""
-        import signal, sys
+        import sys
         from pathlib import Path
         from demo.run import interruptible
         from xorack.local.program import run_program
-        signal.signal({int(number)}, signal.SIG_DFL)
         code = {textwrap.dedent(GRANDCHILD.format(seconds=600))!r}
         folder = Path({str(tmp_path)!r})
         try:
@@ -198,7 +205,7 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
     """
     parent = subprocess.Popen(python(program), cwd=ROOT)
     held = grandchild(tmp_path)
-    parent.send_signal(number)
+    parent.send_signal(signal.SIGTERM)
     assert parent.wait(timeout=60) == 130
     assert ends(held)
 

@@ -1,7 +1,6 @@
 """The demo's output, its view of the chains, and the repair of lost words."""
 
 import io
-import json
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +11,11 @@ import pytest
 from rich.console import Console
 
 from demo.chains import ChainMonitor, Progress, check_repair, why_unacked
+from demo.database import DemoFailed
 from demo.display import Display, Result, open_display, print_result
-from demo.errors import DemoFailed
 from demo.loss import LostWord, lose_words
 from xorack.cli.commands import run as run_command
 from xorack.core.chain import Chain
-from xorack.local.deploy import Usage
 
 ID = "00000000000000aa"
 
@@ -35,7 +33,7 @@ def result(*, words=12_345, repair=None, errors=0, **fields):
         count={"words": words, "distinct": 678, **(repair or {})},
         acked=3,
         unacked=[],
-        usage=Usage(messages=2, invocations=4, errors=errors, writes=9),
+        usage={"messages": 2, "invocations": 4, "errors": errors, "writes": 9},
         counts=Path.cwd() / ".demo" / "counts",
         commonest=[("self", 1000), ("is", 20)],
         seconds={"set up": 1.0, "split": 2.0, "count": 3.0, "all": 6.54},
@@ -125,21 +123,17 @@ def test_a_terminal_shows_steps_and_bars_and_where_it_stopped(monkeypatch, error
         assert shown in output
 
 
-class FakeQueue:
-    """Delivers each event once, and raises once it is broken."""
+class FakeStack:
+    """Gives each event once, and raises once it is broken."""
 
     def __init__(self, *events):
-        self.messages = [{"Body": json.dumps(event), "ReceiptHandle": "h"} for event in events]
+        self.all = events
         self.broken = False
 
-    def receive_message(self, **_):
+    def events(self, position):
         if self.broken:
-            raise ConnectionError("the queue is gone")
-        messages, self.messages = self.messages, []
-        return {"Messages": messages}
-
-    def delete_message_batch(self, **_):
-        pass
+            raise ConnectionError("the stack is gone")
+        return self.all[position:], len(self.all)
 
 
 EVENTS = {"a": "acked", "b": "failed"}
@@ -152,9 +146,9 @@ def event(tag, status):
 def test_the_monitor_counts_opened_and_ended_chains_once():
     ended = [Chain(tag, status=status, created_at=1) for tag, status in EVENTS.items()]
     table = FakeTable(*ended, Chain("c", status="open", created_at=1, started=9, finished=7))
-    queue = FakeQueue(*(event(*one) for one in EVENTS.items()), event("a", "acked"))
+    stack = FakeStack(*(event(*one) for one in EVENTS.items()), event("a", "acked"))
     shown = []
-    with ChainMonitor(table, "url", queue, 3, lambda *numbers: shown.append(numbers)) as monitor:
+    with ChainMonitor(stack, table, 3, lambda *numbers: shown.append(numbers)) as monitor:
         assert monitor.wait(60, outstanding=2)
         assert monitor.incomplete() == ["c"]
         assert shown[-1] == (monitor.progress, 3) == (Progress(3, 1, 1), 3)
@@ -163,8 +157,8 @@ def test_the_monitor_counts_opened_and_ended_chains_once():
         for chain in (Chain("a", status="acked", event_pending=True), Chain("d")):
             table.chains = [*ended, chain]
             assert not monitor.wait(0.01, outstanding=2)
-        queue.broken = True
-        with pytest.raises(ConnectionError, match="the queue is gone"):
+        stack.broken = True
+        with pytest.raises(ConnectionError, match="the stack is gone"):
             monitor.wait(60)
 
 

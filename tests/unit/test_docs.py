@@ -7,9 +7,9 @@ import click
 import pytest
 
 from tools import site
-from tools.transitions import PAGE, TRANSITIONS, updated
 from xorack.cli.commands import cli
 from xorack.core.chain import Chain
+from xorack.core.transitions import TRANSITIONS, VERDICTS
 
 ROOT = site.ROOT
 DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
@@ -97,7 +97,7 @@ def parse(line, complete):
     while True:
         try:
             context = command.make_context(path, list(arguments), parent=context)
-        except click.exceptions.Exit:  # --help
+        except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):  # --help, or a group
             return
         except (click.MissingParameter, click.BadOptionUsage):
             if complete:
@@ -124,18 +124,19 @@ def test_every_command_of_a_page_exists(page):
             pytest.fail(f"{line}: {error.format_message()}")
 
 
-def test_the_runbook_of_dead_letters_names_every_command():
-    text = (ROOT / "docs" / "dead-letters.md").read_text(encoding="utf-8")
-    lines = " ".join(line for line, complete in commands(text) if complete)
-    for command in ("list", "show", "delete"):
-        assert f"xorack dead-letters {command}" in lines
-    assert "xorack redrive" in lines
-    assert len(re.findall("xorack ", lines)) >= 10
-
-
 def test_the_page_of_the_protocol_shows_the_transitions_of_the_code():
-    page = PAGE.read_text(encoding="utf-8")
-    assert updated(page) == page
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    shown = page.partition("transitions: begin -->")[2].partition("<!-- transitions: end")[0]
+    reasons = [f" ({one.reason.partition(':')[0]})" if one.reason else "" for one in TRANSITIONS]
+    assert re.findall(r"^ +(\w+) --> (\w+): (.*)$", shown, re.MULTILINE) == [
+        (one.source, one.target, one.condition + reason)
+        for one, reason in zip(TRANSITIONS, reasons, strict=True)
+    ]
+    head, _, *rows = [
+        row.strip("| ").split(" | ") for row in re.findall(r"^\|.*", shown, re.MULTILINE)
+    ]
+    assert head == ["state", *(f"`{op}`" for op in VERDICTS["absent"])]
+    assert rows == [[state, *verdicts.values()] for state, verdicts in VERDICTS.items()]
     assert page.count("stateDiagram-v2") == 1
 
 

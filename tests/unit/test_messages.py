@@ -94,6 +94,7 @@ def test_packing_keeps_the_limit_and_the_order():
     assert len(bodies) == 10
     assert all(len(body.encode()) <= 50_000 for body in bodies)
     assert [request for body in bodies for request in parse(body).requests] == requests
+    assert max(map(len, pack([Request.fail("t", "i")] * 200, max_bytes=1024))) <= 1024
     assert list(pack([])) == []
     with pytest.raises(ArgumentError, match="max_bytes"):
         list(pack(requests, max_bytes=2_000_000))

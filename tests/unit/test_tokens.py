@@ -12,7 +12,7 @@ from xorack import Token, Tracker, fan_in, step_of, token_of
 from xorack.client.token import KEY_VARIABLE, Keys
 from xorack.core.errors import ArgumentError
 
-OLD, NEW, THEIRS = "old key of 16 bytes", b"new key of 16 bytes", "their key of 16 bytes"
+OLD, NEW, THEIRS = "old key 16 bytes", b"new key of 16 bytes", "their key of 16 bytes"
 
 
 class Queue:

@@ -8,7 +8,7 @@ import pytest
 from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import event_detail, rfc3339
-from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key, mark_of
+from xorack.core.marks import mark_of
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 from xorack.core.transitions import Limits, apply, expire, mark_delivered
@@ -107,6 +107,8 @@ LONG = extend(7200)
     [
         # A create without a timeout has the default one.
         ([[create()]], {"deadline": NOW + DAY}),
+        # The shortest is a millisecond.
+        ([[create(timeout=0.0001)]], {"deadline": NOW + 1}),
         # A chain is acked when it is created, its stamp is zero and its counts are equal.
         ([[create()], [FINISH]], {"status": "acked", "ended_at": NOW + 1000, "reason": None}),
         ([[create()], UNCOUNTED], {"status": "open", "stamp": b"\0"}),
@@ -149,21 +151,6 @@ def test_the_chain_after_valid_requests(batches, fields):
 def test_a_chain_without_time_outs_has_no_deadline():
     assert apply(None, [create()], now=NOW).chain.deadline is None
     assert apply(None, [FINISH], now=NOW).chain.effective_deadline is None
-
-
-def test_duplicates_have_no_effect():
-    s = stamp("s", b"\x06", started=2)
-    chain, kinds = run([create(), s, s], [s, create(), stamp("x", b"\x08"), s])
-    assert kinds == [
-        ["applied", "applied", "duplicate"],
-        ["duplicate", "duplicate", "applied", "duplicate"],
-    ]
-    assert (chain.stamp, chain.started) == (b"\x0f", 3)
-    assert run([s], chain=chain)[0] is chain
-    ended, _ = run([stamp("last", b"\x0f", finished=3)], chain=chain)
-    again, kinds = run([s, create(), stamp("last", b"\x0f", finished=3)], chain=ended)
-    assert kinds == [["duplicate"] * 3]
-    assert again is ended
 
 
 def test_a_used_id_with_other_content_is_rejected():
@@ -382,18 +369,6 @@ def test_a_published_event_is_not_pending():
     published = mark_delivered(chain, ["event"], now=NOW)
     assert (published.event_pending, published.due_at) == (False, None)
     assert published.version == chain.version + 1
-
-
-def test_many_marks_are_spilled():
-    chain = None
-    for number in range(INLINE_MARKS):
-        chain, _ = run([stamp(f"s{number}")], chain=chain)
-        assert chain.overflow(1) == (b"" if number < INLINE_MARKS - 1 else chain.marks)
-    spilled = chain.overflow(1)
-    assert spilled[:12] == mark_key("s0")
-    after = run([stamp("more")], chain=chain)[0].without_marks(spilled, 5)
-    assert (len(after.marks), after.spilled, after.marks_until) == (MARK_BYTES, INLINE_MARKS, 5)
-    assert after.without_marks(b"", 7).marks_until == 5
 
 
 def note(id="n", **found):

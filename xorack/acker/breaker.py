@@ -6,31 +6,19 @@ import threading
 import time
 from collections.abc import Callable
 
+_FAILURES = 3
+_PAUSE_SECONDS = 30.0
+
 
 class CircuitBreaker:
     """A circuit breaker. Threads may share one.
 
-    It is closed at first. Some failures in a row open it. While it is open, one call at a time
+    It is closed at first. Three failures in a row open it. While it is open, one call at a time
     may probe the service, the first after a pause; a success closes it.
     """
 
-    def __init__(
-        self,
-        *,
-        failures: int = 3,
-        pause_seconds: float = 30.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Start closed.
-
-        Args:
-            failures: Failed calls in a row that open it.
-            pause_seconds: Time from a failure to the next probe.
-            clock: Returns seconds.
-        """
-        self._limit = failures
-        self._pause_seconds = pause_seconds
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock  # seconds
         self._failures = 0
         self._next_probe = 0.0
         self._lock = threading.Lock()
@@ -38,16 +26,16 @@ class CircuitBreaker:
     def allows(self) -> bool:
         """Return True if a call may be made now."""
         with self._lock:
-            if self._failures < self._limit:
+            if self._failures < _FAILURES:
                 return True
             now = self._clock()
             if now < self._next_probe:
                 return False
-            self._next_probe = now + self._pause_seconds
+            self._next_probe = now + _PAUSE_SECONDS
             return True
 
     def record(self, *, success: bool) -> None:
         """Record the result of a call."""
         with self._lock:
             self._failures = 0 if success else self._failures + 1
-            self._next_probe = self._clock() + self._pause_seconds
+            self._next_probe = self._clock() + _PAUSE_SECONDS

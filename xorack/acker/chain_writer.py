@@ -12,14 +12,14 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from xorack.acker.reading import ChainReader
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import END_OF_TIME, Chain
 from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
-from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
+from xorack.core.marks import INLINE_MARKS, MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
 from xorack.core.ports import ChainStore
 from xorack.core.request import Request
 from xorack.core.transitions import (
@@ -33,14 +33,14 @@ from xorack.core.transitions import (
     order_of,
 )
 
-_STALE_AFTER = 0.005
-"""Seconds of a wait, about a round trip, after which a state that a conflict returned is read
+_STALE_AFTER_SECONDS = 0.005
+"""Length of a wait, about a round trip, after which a state that a conflict returned is read
 again. Many write when waits are long, and a read costs a fifth of a failed write."""
 
 _COUNT_ATTEMPTS = 3
 """Attempts to count what came after a chain's end: others may count, or mark its event."""
-_LATE_SWEEP = 86_400_000
-"""Milliseconds. A chain that is failed a day after its deadline need not prolong its marks."""
+_LATE_SWEEP_MS = 86_400_000
+"""How long after its deadline a chain may be failed without prolonging its marks."""
 
 
 @dataclass
@@ -80,10 +80,12 @@ class CachedChain:
     verified: bool
 
 
-class ChainWriter(ChainReader):
+class ChainWriter:
     """Applies requests and other changes to stored chains. Threads may share one.
 
     Attributes:
+        store: The chains.
+        now: Returns milliseconds since the epoch.
         stats: Statistics of all writes.
     """
 
@@ -96,14 +98,35 @@ class ChainWriter(ChainReader):
         budget: Budget = UNLIMITED,
         limits: Limits | None = None,
     ) -> None:
-        """Write within the times that all chains share; see `ChainReader`."""
-        super().__init__(store, clock, policy or RetryPolicy(), budget)
+        self.store = store
+        self.now = clock
+        self._policy = policy or RetryPolicy()
+        self._budget = budget
         self._limits = limits or Limits()
         self.stats = WriteStats()
 
+    def has_time(self) -> bool:
+        """Return True if a call may start."""
+        return self._budget.left() > 0
+
+    def read(self, tags: Sequence[str], *, attempts: int) -> dict[str, Chain]:
+        """Read chains, see `xorack.core.ports.ChainStore.read`, in so many attempts at most."""
+        retry = replace(self._policy, attempts=attempts).start(self._budget)
+        return retry.call(partial(self.store.read, tags))
+
+    def write(self, before: Chain | None, after: Chain) -> None:
+        """Write a chain in one attempt, and count it: see `xorack.core.ports.ChainStore.write`."""
+        assert after.version == (before.version if before else 0) + 1, "each write is counted"
+        self.stats.add(writes=1)
+        try:
+            self.store.write(before, after)
+        except ConflictError:
+            self.stats.add(conflicts=1)
+            raise
+
     def oldest(self) -> int:
         """Return the time before which a chain may have ended whose tombstone is gone."""
-        return self._clock() - self._limits.retention_ms
+        return self.now() - self._limits.retention_ms
 
     def apply(
         self,
@@ -132,7 +155,7 @@ class ChainWriter(ChainReader):
             TagNotFound: The chain must exist and does not.
             StaleLocalData: Others kept changing the chain until the retries were used up. If the
                 requests need several writes, some of them may have been applied.
-            Exception: What the store's call raised last, if that was the reason.
+            Exception: What the store's last call raised, if that was the reason.
         """
         order = order_of(requests)
         outcomes: dict[int, Outcome] = {}
@@ -146,19 +169,10 @@ class ChainWriter(ChainReader):
         assert len(outcomes) == len(requests), "each request has an outcome"
         return Applied(chain, [outcomes[index] for index in range(len(requests))])
 
-    def change(self, chain: Chain, change: Callable[[Chain], Chain]) -> Chain | None:
-        """Apply a change that is safe to repeat: an expiry, or that an event was published.
+    def expire(self, chain: Chain) -> Chain | None:
+        """End a chain, as it was read before, if it is complete or its deadline has passed.
 
-        Args:
-            chain: The chain as it was read.
-            change: Returns the chain to write; its argument if there is nothing to write.
-
-        Returns:
-            The chain as it was last read or written; None if it does not exist.
-
-        Raises:
-            StaleLocalData: Others kept changing the chain until the retries were used up.
-            Exception: What the store's call raised last, if that was the reason.
+        Returns the chain as last read or written, None if it does not exist. Raises as `apply`.
         """
         retry = self._policy.start(self._budget)
         current: Chain | None = chain
@@ -167,20 +181,17 @@ class ChainWriter(ChainReader):
             problem: Exception
             try:
                 if stale:
-                    current = self._store.read([chain.tag]).get(chain.tag)
+                    current = self.store.read([chain.tag]).get(chain.tag)
                     stale = False
                 if current is None:
                     return None
-                after = change(current)
+                after = expire(current, self.now())
                 if after is not current:
                     after = self.keep_marks(after)
-                    assert after.version == current.version + 1, "each write is counted"
-                    assert after.generation == current.generation, "a change keeps the generation"
-                    self.stats.add(writes=1)
-                    self._store.write(current, after)
+                    assert after.generation == current.generation, "an end keeps the generation"
+                    self.write(current, after)
                 return after
             except ConflictError as conflict:
-                self.stats.add(conflicts=1)
                 current = conflict.chain
                 problem = StaleLocalData(chain.tag, retry.attempt)
             except UnavailableError as unavailable:
@@ -188,26 +199,16 @@ class ChainWriter(ChainReader):
                 problem = unavailable.cause
             if not retry.again():
                 raise problem
-            stale = stale or retry.waited_seconds > _STALE_AFTER
-
-    def expire(self, chain: Chain) -> Chain | None:
-        """End a chain if it is complete or late; see `change`."""
-        return self.change(chain, lambda stored: expire(stored, self._clock()))
+            stale = stale or retry.waited_seconds > _STALE_AFTER_SECONDS
 
     def count_late(self, chain: Chain, repeated: int, late: int) -> Chain:
-        """Count what came after a chain's end; return the chain as last read or written.
-
-        Raises:
-            Exception: The write failed; the count is not worth another delivery.
-        """
+        """Count what came after a chain's end; return the chain as last read or written."""
         ended = chain.generation
         for _ in range(_COUNT_ATTEMPTS):
-            after = chain.with_late(repeated, late, self._clock())
-            self.stats.add(writes=1)
+            after = chain.with_late(repeated, late, self.now())
             try:
-                self._store.write(chain, after)
+                self.write(chain, after)
             except ConflictError as conflict:
-                self.stats.add(conflicts=1)
                 if conflict.chain is None or conflict.chain.generation != ended:
                     return chain
                 chain = conflict.chain
@@ -222,23 +223,13 @@ class ChainWriter(ChainReader):
     ) -> Chain:
         """Mark what became of the reports of a chain's end, in one attempt.
 
-        Args:
-            chain: The chain as it was read.
-            delivered: Channels, see `xorack.core.transitions.mark_delivered`.
-            refused: Other channels, with the reasons.
-
-        Returns:
-            The chain as it was written; the given one if another writer was quicker.
-
-        Raises:
-            Exception: The write failed. The reports are made once more.
+        Returns the chain as it was written; the given one if another writer was quicker. The
+        arguments are those of `xorack.core.transitions.mark_delivered`.
         """
-        after = mark_delivered(chain, delivered, now=self._clock(), refused=refused)
-        self.stats.add(writes=1)
+        after = mark_delivered(chain, delivered, now=self.now(), refused=refused)
         try:
-            self._store.write(chain, after)
+            self.write(chain, after)
         except ConflictError:
-            self.stats.add(conflicts=1)
             return chain
         return after
 
@@ -248,16 +239,12 @@ class ChainWriter(ChainReader):
         One without a deadline, as of the direct API, counts as ending now: each write prolongs its
         marks. Otherwise they would never expire.
         """
-        return self._clock() if chain.latest_end == END_OF_TIME else chain.latest_end
+        return self.now() if chain.latest_end == END_OF_TIME else chain.latest_end
 
     def keep_marks(self, after: Chain) -> Chain:
         """Prolong the life of spilled marks if a write moves the chain's end beyond it.
 
-        Args:
-            after: The chain that will be written.
-
-        Returns:
-            The chain to write instead.
+        Takes the chain that will be written; returns the chain to write instead.
         """
         needed = min(self.latest_end(after) + self._limits.retention_ms, END_OF_TIME)
         if after.marks_until is None or after.marks_until >= needed:
@@ -265,7 +252,7 @@ class ChainWriter(ChainReader):
         # Further than needed: a chain that is extended every minute does this once a retention.
         until = min(needed + self._limits.retention_ms, END_OF_TIME)
         assert until >= needed, "marks outlive the chain"
-        self._store.keep_spilled_marks(after, until)
+        self.store.keep_spilled_marks(after, until)
         return replace(after, marks_until=until)
 
 
@@ -280,7 +267,6 @@ class _Part:
         cached: CachedChain | None,
     ) -> None:
         self.writer = writer
-        self.store = writer._store
         self.tag = tag
         self.requests = requests
         self.cached = cached
@@ -291,7 +277,6 @@ class _Part:
         self.exhausted: Exception | None = None
 
     def write(self, must_exist: bool, fresh_ids: bool) -> Applied:
-        """Try until the requests are applied, or retries are used up."""
         while True:
             try:
                 applied = self._attempt(must_exist, fresh_ids)
@@ -309,7 +294,8 @@ class _Part:
         """Apply and write once; return None if the cached chain must be verified first."""
         self.in_flight = set()
         if self.cached is None:
-            self.cached = CachedChain(self.store.read([self.tag]).get(self.tag), verified=True)
+            stored = self.writer.store.read([self.tag]).get(self.tag)
+            self.cached = CachedChain(stored, verified=True)
         chain, verified = self.cached.chain, self.cached.verified
         if chain is None and must_exist:
             if verified:
@@ -320,7 +306,7 @@ class _Part:
         applied = apply(
             chain,
             self.requests,
-            now=self.writer._clock(),
+            now=self.writer.now(),
             spilled_marks=self._spilled_marks(chain, ours if fresh_ids else self.marks),
             limits=self.writer._limits,
             marks=self.marks,
@@ -332,17 +318,16 @@ class _Part:
             return Applied(chain, self._credited(applied.outcomes))
         if self.exhausted is not None:
             raise self.exhausted
-        after = self.writer.keep_marks(self._spill(chain, applied))
+        assert applied.chain is not None, "something was applied"
+        after = self.writer.keep_marks(self._spill(chain, applied.chain))
         if chain is None or chain.first_seen_at is None:
             after = replace(after, nonce=secrets.randbits(32))
         self.in_flight = {i for i, (_, kind, _) in enumerate(applied.outcomes) if kind == "applied"}
         _check_write(chain, after, len(self.in_flight))
-        self.writer.stats.add(writes=1)
-        self.store.write(chain, after)
+        self.writer.write(chain, after)
         return Applied(after, self._credited(applied.outcomes))
 
     def _after_conflict(self, conflict: ConflictError) -> None:
-        self.writer.stats.add(conflicts=1)
         if conflict.maybe_ours:
             self.maybe_applied |= self.in_flight
         guessed = self.cached is not None and not self.cached.verified
@@ -352,36 +337,41 @@ class _Part:
         if not self.retry.again():
             # The stored state may be our own write: apply once more, without a write.
             self.exhausted = StaleLocalData(self.tag, self.retry.attempt)
-        elif self.retry.waited_seconds > _STALE_AFTER:
+        elif self.retry.waited_seconds > _STALE_AFTER_SECONDS:
             self.cached = None
 
     def _spilled_marks(self, chain: Chain | None, marks: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Look up spilled marks under the keys of these marks."""
         if chain is None or not chain.spilled:
             return {}
         inline = split_marks(chain.marks)
         keys = dict.fromkeys(mark[:MARK_KEY_BYTES] for mark in marks)
         missing = [key for key in keys if key not in inline]
-        return self.store.get_spilled_marks(chain, missing) if missing else {}
+        return self.writer.store.get_spilled_marks(chain, missing) if missing else {}
 
-    def _spill(self, before: Chain | None, applied: Applied) -> Chain:
-        """Copy marks out of the chain if the write would make it too large."""
-        after = applied.chain
-        assert after is not None  # something was applied
-        if before is None:
+    def _spill(self, before: Chain | None, after: Chain) -> Chain:
+        """Copy the marks out of the chain if the write would make it too large.
+
+        All of them, not just the excess: the next time is then `INLINE_MARKS` requests away.
+        """
+        marks = before.marks if before else b""
+        if before is None or not marks or len(after.marks) <= MARK_BYTES * INLINE_MARKS:
             return after
-        new_marks = (len(after.marks) - len(before.marks)) // MARK_BYTES
-        marks = before.overflow(new_marks)
-        if not marks:
-            return after
+        assert len(marks) % MARK_BYTES == 0, "an item has whole marks"
+        assert after.marks.startswith(marks), "the oldest marks leave first"
         # Copies first, then the write without them: a crash between leaves a mark twice.
-        end = max(self.writer._clock(), self.writer.latest_end(after))
-        until = min(end + self.writer._limits.retention_ms + _LATE_SWEEP, END_OF_TIME)
+        end = max(self.writer.now(), self.writer.latest_end(after))
+        until = min(end + self.writer._limits.retention_ms + _LATE_SWEEP_MS, END_OF_TIME)
         # As long as the others: all buckets are prolonged if one of them must be.
         until = max(until, after.marks_until or 0)
-        self.store.put_spilled_marks(before, marks, until)
-        self.writer.stats.add(spilled=len(marks) // MARK_BYTES)
-        return after.without_marks(marks, until)
+        self.writer.store.put_spilled_marks(before, marks, until)
+        spilled = len(marks) // MARK_BYTES
+        self.writer.stats.add(spilled=spilled)
+        return replace(
+            after,
+            marks=after.marks[len(marks) :],
+            spilled=after.spilled + spilled,
+            marks_until=after.marks_until or until,
+        )
 
     def _credited(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Report a duplicate of a write of ours whose response was lost as applied."""
@@ -401,5 +391,4 @@ def _check_write(before: Chain | None, after: Chain, applied: int) -> None:
     added = len(after.marks) + MARK_BYTES * after.spilled
     added -= len(old.marks) + MARK_BYTES * old.spilled
     assert added == MARK_BYTES * applied > 0, "each request that takes effect adds its mark"
-    assert after.version == old.version + 1, "each write is counted"
     assert old.first_seen_at is None or after.generation == old.generation

@@ -14,9 +14,8 @@ written once (`xorack.acker.chain_writer`), and pending events are published
 from __future__ import annotations
 
 import logging
-import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import ChainMap, Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import ldexp
@@ -24,13 +23,12 @@ from typing import NamedTuple
 
 from xorack.acker.chain_writer import CachedChain, ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
-from xorack.acker.parallel import Workers
 from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
 from xorack.core.errors import ArgumentError, RequestIdReused
 from xorack.core.event import event_id
 from xorack.core.message import Rejected, parse, reject
-from xorack.core.ports import NO_TIME, DeadLetters
+from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
 from xorack.core.transitions import Applied, Outcome
 
@@ -105,20 +103,26 @@ class _Batch:
                 # The tombstone of its chain may be gone: nothing tells whether it was applied.
                 expected = "a time within the retention of finished chains"
                 reason = str(ArgumentError("sent_at", message.sent_at, expected))
-                self.rejected.append((Rejected(message.body, reason), index))
+                self.reject(index, [Rejected(message.body, reason)])
                 continue
             requests, rejected = parse(message.body)
             for request in requests:
-                tag = request.tag
-                self.requests[tag].append(request)
-                self.sources[tag].append(index)
-            if rejected:
-                self.rejected += [(entry, index) for entry in rejected]
+                self.requests[request.tag].append(request)
+                self.sources[request.tag].append(index)
+            self.reject(index, rejected)
             self.chain_counts[index] = len({request.tag for request in requests})
 
-    def receives(self, tag: str) -> int:
-        """Return how often a message that holds requests for a chain was delivered at most."""
-        return max(self.messages[index].receives for index in self.sources[tag])
+    def reject(self, index: int, entries: Iterable[Rejected]) -> None:
+        """Add rejected requests of a message."""
+        of = self.messages[index]
+        for entry in entries:
+            known = entry._replace(sent_at=of.sent_at, message_id=of.id, sender=of.sender)
+            self.rejected.append((known, index))
+
+    def is_new(self, tag: str) -> bool:
+        """Guess whether a chain does not exist: its create comes, in a message that is new."""
+        creates = any(request.op == "create" for request in self.requests[tag])
+        return creates and max(self.messages[i].receives for i in self.sources[tag]) == 1
 
     def rank(self, tag: str) -> float:
         """Return the rank of a chain in the order of writes, the lowest first.
@@ -141,33 +145,12 @@ class _Batch:
         return {"message_ids": " ".join(ids)}
 
     def log_failures(self) -> None:
-        """Log the chains that could not be read or written."""
-
         def describe(tags: Iterable[str]) -> dict[str, str]:
             return self.log_field(index for tag in tags for index in self.sources[tag])
 
         log_failures(logging.WARNING, "chains not read together", self.not_read)
         log_failures(logging.WARNING, "chains not written", self.not_written, describe)
         log_failures(logging.WARNING, "late requests not counted", self.not_counted)
-
-
-class _Slice:
-    """The stored states of some chains, read together when the first is needed."""
-
-    def __init__(
-        self, tags: Sequence[str], read: Callable[[Sequence[str]], dict[str, CachedChain]]
-    ) -> None:
-        self._tags = tags
-        self._read = read
-        self._chains: dict[str, CachedChain] | None = None
-        self._lock = threading.Lock()
-
-    def take(self, tag: str) -> CachedChain | None:
-        """Return the state of a chain and forget it; None if it could not be read."""
-        with self._lock:
-            if self._chains is None:
-                self._chains = self._read(self._tags)
-            return self._chains.pop(tag, None)
 
 
 class Consumer:
@@ -177,32 +160,19 @@ class Consumer:
         self,
         writer: ChainWriter,
         outbox: Outbox,
-        dead_letters: DeadLetters,
-        *,
-        workers: Workers | None = None,
+        send_rejected: Callable[[Sequence[Rejected]], list[int]],
     ) -> None:
-        """Use these services.
+        """Write within the budget of the writer, and publish within that of the outbox.
 
-        Args:
-            writer: Applies requests. Its budget bounds the writes.
-            outbox: Publishes events.
-            dead_letters: The channel for rejected requests.
-            workers: The threads of writes; by default one write after the other.
+        ``send_rejected`` sends rejected requests to the dead-letter queue, and returns the
+        positions of those that it could not send.
         """
         self.writer = writer
         self.outbox = outbox
-        self.dead_letters = dead_letters
-        self.workers = workers or Workers()
+        self.send_rejected = send_rejected
 
     def consume(self, messages: Sequence[Message]) -> BatchResult:
-        """Consume a batch.
-
-        Args:
-            messages: In any order; may contain duplicates and malformed bodies.
-
-        Returns:
-            The result. Messages that are not in ``failed`` may be deleted.
-        """
+        """Consume messages in any order. Those that are not in ``failed`` may be deleted then."""
         batch = _Batch(messages, self.writer.oldest())
         result = BatchResult(stats=self.writer.stats)
         result.outcomes["rejected"] += sum(entry.request_count for entry, _ in batch.rejected)
@@ -217,58 +187,46 @@ class Consumer:
     def _write_chains(self, batch: _Batch, result: BatchResult) -> list[Chain]:
         """Write all chains of a batch; return those whose event is pending."""
         tags = sorted(batch.requests, key=batch.rank)
-        slices = self._slices(batch, tags)
-
-        def write(tag: str) -> Applied | str:
-            applied = self._write(tag, batch.requests[tag], slices.get(tag))
-            return applied if isinstance(applied, str) else self._counted(batch, tag, applied)
-
         pending = []
-        for tag, applied in zip(tags, self.workers.map(write, tags), strict=True):
-            if isinstance(applied, str):
-                batch.fail(tag, applied)
-                continue
-            self._account(batch, tag, applied, result)
-            if applied.chain is not None and applied.chain.undelivered:
-                pending.append(applied.chain)
+        workers = self.outbox.workers
+        size = _SLICE * workers.count
+        for at in range(0, len(tags), size):
+            part = tags[at : at + size]
+            slices = [part[n : n + _SLICE] for n in range(0, len(part), _SLICE)]
+            read = workers.map(partial(self._read, batch), slices)
+            write = partial(self._write, batch, ChainMap(*read))
+            for tag, applied in zip(part, workers.map(write, part), strict=True):
+                if isinstance(applied, str):
+                    batch.fail(tag, applied)
+                    continue
+                self._account(batch, tag, applied, result)
+                if applied.chain is not None and applied.chain.undelivered:
+                    pending.append(applied.chain)
         batch.log_failures()
         return pending
 
-    def _slices(self, batch: _Batch, tags: Sequence[str]) -> dict[str, _Slice]:
-        """Divide the chains that must be read.
-
-        A chain to be created is guessed not to exist, unless its message was delivered before.
-        """
-
-        def is_new(tag: str) -> bool:
-            creates = "create" in [request.op for request in batch.requests[tag]]
-            return creates and batch.receives(tag) == 1
-
-        stored = [tag for tag in tags if not is_new(tag)]
-        slices = {}
-        for at in range(0, len(stored), _SLICE):
-            part = stored[at : at + _SLICE]
-            slices.update(dict.fromkeys(part, _Slice(part, partial(self._read, batch))))
-        return slices
-
     def _read(self, batch: _Batch, tags: Sequence[str]) -> dict[str, CachedChain]:
-        """Read chains in one go; return none of them if that fails."""
+        """Read the chains that are not new in one go; none of them if that fails."""
+        known = {tag: CachedChain(None, verified=False) for tag in tags if batch.is_new(tag)}
+        stored = [tag for tag in tags if tag not in known]
+        if not stored or not self.writer.has_time():
+            return known
         try:
-            chains = self.writer.read(tags, attempts=_READ_ATTEMPTS)
+            chains = self.writer.read(stored, attempts=_READ_ATTEMPTS)
         except Exception as error:  # noqa: BLE001 - each chain is read, and fails, by itself
-            batch.not_read.update(dict.fromkeys(tags, f"{type(error).__name__}: {error}"))
-            return {}
-        return {tag: CachedChain(chains.get(tag), verified=True) for tag in tags}
+            batch.not_read.update(dict.fromkeys(stored, f"{type(error).__name__}: {error}"))
+            return known
+        return known | {tag: CachedChain(chains.get(tag), verified=True) for tag in stored}
 
-    def _write(self, tag: str, requests: Sequence[Request], stored: _Slice | None) -> Applied | str:
+    def _write(self, batch: _Batch, known: Mapping[str, CachedChain], tag: str) -> Applied | str:
         """Apply one chain's requests; return the reason if that fails."""
         if not self.writer.has_time():
             return NO_TIME
         try:
-            cached = stored.take(tag) if stored else CachedChain(None, verified=False)
-            return self.writer.apply(tag, requests, cached)
+            applied = self.writer.apply(tag, batch.requests[tag], known.get(tag))
         except Exception as error:  # noqa: BLE001 - a failure affects only this chain
             return f"{type(error).__name__}: {error}"
+        return self._counted(batch, tag, applied)
 
     def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied:
         """Count what came after a chain's end, in one write at most.
@@ -323,7 +281,7 @@ class Consumer:
     def _send_rejected(self, batch: _Batch) -> None:
         """Send rejected requests, also those of messages that are delivered again."""
         for index, requests in batch.rejected_requests.items():
-            batch.rejected += [(entry, index) for entry in reject(requests)]
+            batch.reject(index, reject(requests))
         if not batch.rejected:
             return
         # A reason holds part of the invalid value; its dead-lettered message has all of it.
@@ -331,12 +289,7 @@ class Consumer:
         count = sum(entry.request_count for entry, _ in batch.rejected)
         messages = batch.log_field(index for _, index in batch.rejected)
         LOG.warning("requests rejected", extra={"failures": count, "why": kind, **messages})
-        sources = [(entry, batch.messages[index]) for entry, index in batch.rejected]
-        entries = [
-            entry._replace(sent_at=source.sent_at, message_id=source.id, sender=source.sender)
-            for entry, source in sources
-        ]
-        for position in self.dead_letters.send(entries):
+        for position in self.send_rejected([entry for entry, _ in batch.rejected]):
             reason = "its rejected requests could not be sent to the dead-letter queue"
             batch.failed.setdefault(batch.rejected[position][1], reason)
 

@@ -56,6 +56,10 @@ class Outbox:
 
     Attributes:
         writer: Marks what was delivered. Its budget bounds everything.
+        channels: The channels by name, as in `Chain.undelivered`. On others nothing is reported:
+            the command line cannot resume, and the sweeper can.
+        workers: The threads of calls, also for the consumer and the sweeper.
+        breakers: Hold calls of a channel back while it fails.
     """
 
     def __init__(
@@ -66,29 +70,12 @@ class Outbox:
         workers: Workers | None = None,
         breakers: Mapping[str, CircuitBreaker] | None = None,
     ) -> None:
-        """Report through channels.
-
-        Args:
-            writer: Marks what was delivered.
-            channels: The channels by name, as in `Chain.undelivered`. On others nothing is
-                reported: the command line cannot resume, and the sweeper can.
-            workers: The threads of calls; by default one call after the other.
-            breakers: Hold calls of a channel back while it fails.
-        """
         self.writer = writer
         self.channels = channels
         self.workers = workers or Workers()
         self.breakers = breakers or {name: CircuitBreaker() for name in channels}
         # Of all calls: the sweeper reports on one channel after the other.
         self._refused: dict[str, dict[str, str]] = defaultdict(dict)
-
-    def has_time(self) -> bool:
-        """Return True if a call may start."""
-        return self.writer.has_time()
-
-    def read(self, tags: Sequence[str], *, attempts: int) -> dict[str, Chain]:
-        """Read chains, see `xorack.acker.chain_writer.ChainWriter.read`."""
-        return self.writer.read(tags, attempts=attempts)
 
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> Reports:
         """Report ends and mark what was delivered, as long as there is time.
@@ -132,7 +119,7 @@ class Outbox:
     def _publish_batch(self, batch: tuple[str, Sequence[Chain]]) -> dict[str, str]:
         """Make one call of a channel; return the failures."""
         channel, chains = batch
-        if not self.has_time():
+        if not self.writer.has_time():
             return dict.fromkeys([chain.tag for chain in chains], NO_TIME)
         breaker = self.breakers[channel]
         if not breaker.allows():
@@ -151,7 +138,7 @@ class Outbox:
         """
 
         def mark(chain: Chain) -> Chain | str:
-            if not self.has_time():
+            if not self.writer.has_time():
                 return NO_TIME
             try:
                 delivered = reports.delivered.get(chain.tag, ())

@@ -12,19 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
+from typing import TypeAlias
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
-from xorack.acker.parallel import Workers
-from xorack.acker.reading import ChainReader, read_valid
+from xorack.acker.reading import read_valid
 from xorack.aws.log import log_chain, log_failures
-from xorack.core.chain import EVENT, Chain
+from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError, UnavailableError
 from xorack.core.event import event_id
 from xorack.core.ports import NO_TIME
 
 _READ_ATTEMPTS = 5
 """Attempts of a read in a row; after them the table counts as unavailable."""
+_CALLS = 10
+"""Calls of a channel after which what was delivered is marked."""
 _MAX_PENDING = 10_000
 """Most pending deliveries of a channel in a sweep: their tags stay in memory. The next sweep takes
 the rest."""
@@ -63,51 +65,18 @@ class SweepResult:
         self.pending_since = min(known, default=None)
 
 
-@dataclass
-class _Waiting:
-    """Chains with a pending delivery on one channel: no channel waits for another.
-
-    Attributes:
-        channel: `EVENT`, or a kind of callbacks.
-        slice: Chains that are read, reported and marked together. If time runs out before the
-            marks, they are reported again: a small slice bounds how many a slow service gets twice.
-        ranks: Tag to whether the delivery was refused before, whether the chain failed, and its
-            end: the lowest go first.
-    """
-
-    channel: str
-    slice: int
-    ranks: dict[str, tuple[bool, bool, int]] = field(default_factory=dict)
-
-    def holds(self, chain: Chain) -> bool:
-        """Return True if the chain's delivery on this channel is pending."""
-        return self.channel in chain.undelivered
-
-    def add(self, chain: Chain) -> bool:
-        """Add a chain; return False if there are too many."""
-        if chain.tag not in self.ranks and len(self.ranks) >= _MAX_PENDING:
-            return False
-        refused, failed = chain.refused_at is not None, chain.status == "failed"
-        self.ranks[chain.tag] = (refused, failed, chain.ended_at or 0)
-        return True
+Ranks: TypeAlias = dict[str, tuple[bool, bool, int]]
+"""Chains with a pending delivery on one channel. Tag to whether the delivery was refused before,
+whether the chain failed, and its end: the lowest go first."""
 
 
 class Sweeper:
     """Sweeps the table."""
 
-    def __init__(
-        self, writer: ChainWriter, outbox: Outbox, *, workers: Workers | None = None
-    ) -> None:
-        """Use these services.
-
-        Args:
-            writer: Writes chains. Its budget bounds the judging.
-            outbox: Publishes events. Its budget bounds the publishing.
-            workers: The threads of writes; by default one write after the other.
-        """
+    def __init__(self, writer: ChainWriter, outbox: Outbox) -> None:
+        """Judge within the budget of the writer, and publish within that of the outbox."""
         self.writer = writer
         self.outbox = outbox
-        self.workers = workers or Workers()
 
     def sweep(self) -> SweepResult:
         """Sweep all chains that are due: judge all deadlines, then publish pending events.
@@ -116,24 +85,23 @@ class Sweeper:
             Exception: The index or the table cannot be read.
         """
         result = SweepResult(stats=self.writer.stats)
-        # Ten calls each: an event shares its call with nine others.
-        sizes = {EVENT: 100}
-        lists = [_Waiting(channel, sizes.get(channel, 10)) for channel in self.outbox.channels]
+        # No channel waits for another.
+        waiting: dict[str, Ranks] = {channel: {} for channel in self.outbox.channels}
         try:
-            for tags in self.writer.due_pages(attempts=_READ_ATTEMPTS):
-                self._judge(tags, lists, result)
+            for tags in self.writer.store.due_pages(self.writer.now()):
+                self._judge(tags, waiting, result)
         except UnavailableError as error:
-            _stop(self.writer, error)
+            _raise_if_time_is_left(self.writer, error)
             result.complete = False
         # In turns, a slice each; each minute another end first, as a slice may take all the time.
-        turns = lists[:: 1 if self.writer.now() // 60_000 % 2 else -1]
-        for _ in zip_longest(*(self._report(waiting, result) for waiting in turns)):
+        turns = list(waiting)[:: 1 if self.writer.now() // 60_000 % 2 else -1]
+        for _ in zip_longest(*(self._report(one, waiting[one], result) for one in turns)):
             pass
-        for waiting in lists:
-            result.add_pending(*(ended_at for *_, ended_at in waiting.ranks.values()))
+        for ranks in waiting.values():
+            result.add_pending(*(ended_at for *_, ended_at in ranks.values()))
         return result
 
-    def _judge(self, tags: list[str], lists: Sequence[_Waiting], result: SweepResult) -> None:
+    def _judge(self, tags: list[str], waiting: dict[str, Ranks], result: SweepResult) -> None:
         """End the chains of a page that are complete or late; collect pending events."""
         if not self.writer.has_time():
             raise UnavailableError(TimeoutError(NO_TIME))
@@ -151,7 +119,7 @@ class Sweeper:
                 problems[chain.tag] = f"{type(error).__name__}: {error}"
                 return None
 
-        for before, after in zip(chains, self.workers.map(end, chains), strict=True):
+        for before, after in zip(chains, self.outbox.workers.map(end, chains), strict=True):
             if after is None:
                 continue
             if after.final and not before.final:
@@ -159,36 +127,41 @@ class Sweeper:
                 result.ended[reason] += 1
                 ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
                 log_chain(logging.INFO, "chain ended", after.tag, **ended)
-            for waiting in lists:
-                if waiting.holds(after) and not waiting.add(after):
-                    result.add_pending(after.ended_at or 0)
+            ended_at = after.ended_at or 0
+            rank = (after.refused_at is not None, after.status == "failed", ended_at)
+            for channel in waiting.keys() & after.undelivered:
+                ranks = waiting[channel]
+                if len(ranks) < _MAX_PENDING or after.tag in ranks:
+                    ranks[after.tag] = rank
+                else:
+                    result.add_pending(ended_at)
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not ended", problems)
 
-    def _report(self, waiting: _Waiting, result: SweepResult) -> Iterator[None]:
+    def _report(self, channel: str, ranks: Ranks, result: SweepResult) -> Iterator[None]:
         """Report ends slice by slice as long as the service answers; forget what is done."""
-        tags = sorted(waiting.ranks, key=waiting.ranks.__getitem__)
-        for at in range(0, len(tags), waiting.slice):
-            part = tags[at : at + waiting.slice]
+        tags = sorted(ranks, key=ranks.__getitem__)
+        # If time runs out before the marks, what is read together is reported again: not much.
+        size = _CALLS * self.outbox.channels[channel].batch_size
+        for at in range(0, len(tags), size):
+            part = tags[at : at + size]
             try:
-                read = self._read(self.outbox, part, result)
+                read = self._read(self.outbox.writer, part, result)
             except UnavailableError as error:
-                _stop(self.outbox, error)
+                _raise_if_time_is_left(self.outbox.writer, error)
                 return
-            chains = [chain for chain in read if waiting.holds(chain)]
-            reports = self.outbox.publish(chains, waiting.channel)
+            chains = [chain for chain in read if channel in chain.undelivered]
+            reports = self.outbox.publish(chains, channel)
             result.events += len(chains) - len(reports.pending) - len(reports.refused)
             result.refused += reports.alerts
             for tag in part:
                 if tag not in reports.pending:
-                    del waiting.ranks[tag]
+                    del ranks[tag]
             if chains and len(reports.pending) == len(chains):
                 return
             yield
 
-    def _read(
-        self, step: ChainReader | Outbox, tags: Sequence[str], result: SweepResult
-    ) -> list[Chain]:
+    def _read(self, step: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
         """Read the valid chains, with retries, within the time of a step."""
         problems: dict[str, str] = {}
 
@@ -201,7 +174,6 @@ class Sweeper:
         return chains
 
 
-def _stop(step: ChainReader | Outbox, error: UnavailableError) -> None:
-    """Raise the cause of an error unless it is that the step has no time left."""
+def _raise_if_time_is_left(step: ChainWriter, error: UnavailableError) -> None:
     if step.has_time():
         raise error.cause from error

@@ -54,7 +54,7 @@ class ScanPart(NamedTuple):
     after: str
 
 
-class DynamoDBStore:
+class DynamoDBStore(MarkBuckets):
     """A `xorack.core.ports.ChainStore` over a DynamoDB table."""
 
     def __init__(
@@ -71,9 +71,8 @@ class DynamoDBStore:
 
         Finished chains expire after ``retention_ms``. ``attributes`` may be `schema.SHOWN`.
         """
-        self.table = Table(table_name, partition_key, client, policy, attributes)
+        super().__init__(Table(table_name, partition_key, client, policy, attributes))
         self.retention_ms = retention_ms
-        self._marks = MarkBuckets(self.table)
 
     def whole(self) -> DynamoDBStore:
         """Return the same table with all attributes: what is written has to be read first."""
@@ -195,18 +194,6 @@ class DynamoDBStore:
             **conditions,
         )
         return _generation_of(response["Attributes"])
-
-    def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """See `xorack.core.ports.ChainStore.get_spilled_marks`."""
-        return self._marks.get(chain, keys)
-
-    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        """See `xorack.core.ports.ChainStore.put_spilled_marks`."""
-        self._marks.put(chain, marks, until)
-
-    def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        """See `xorack.core.ports.ChainStore.keep_spilled_marks`."""
-        self._marks.keep(chain, until)
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
         """See `xorack.core.ports.ChainStore.due_pages`. The sparse index lags behind the table.

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from xorack.aws import schema
 from xorack.aws.table import Item, ttl
 from xorack.core.chain import END_OF_TIME, Chain, Status
-from xorack.core.checks import JSON_CHECKS
+from xorack.core.checks import check_json
 from xorack.core.errors import NotAChainError, shown
 from xorack.core.marks import MARK_BYTES
 
@@ -114,7 +114,7 @@ def _is_readable(name: str, text: str) -> bool:
             parts = value if name == "note" else {name: value}
             for field, part in parts.items():
                 if part not in (None, []):
-                    JSON_CHECKS[field](field, part)
+                    check_json(field, part)
     except (KeyError, ValueError, RecursionError):
         return False
     return isinstance(value, dict)

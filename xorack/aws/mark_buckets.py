@@ -28,15 +28,15 @@ _NAMES = {"#marks": schema.SPILLED_MARKS, "#until": schema.EXPIRES_AT}
 
 
 class MarkBuckets:
-    """The spilled marks of all chains of a table."""
+    """The part of a `xorack.core.ports.ChainStore` that keeps spilled marks in a table."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table
+        self.table = table
 
-    def get(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """See `xorack.core.ports.ChainStore.get_spilled_marks`."""
+    def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """See `xorack.core.ports.ChainStore`."""
         buckets = {bucket for key in keys for bucket in buckets_of(chain.spilled, key)}
-        items = self._table.read([_key(chain, bucket) for bucket in sorted(buckets)])
+        items = self.table.read([_key(chain, bucket) for bucket in sorted(buckets)])
         marks = [bytes(mark) for item in items for mark in item[schema.SPILLED_MARKS]["BS"]]
         wanted = set(keys)
         return {
@@ -45,8 +45,8 @@ class MarkBuckets:
             if mark[:MARK_KEY_BYTES] in wanted
         }
 
-    def put(self, chain: Chain, marks: bytes, until: int) -> None:
-        """See `xorack.core.ports.ChainStore.put_spilled_marks`."""
+    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+        """See `xorack.core.ports.ChainStore`."""
         by_bucket: dict[Bucket, set[bytes]] = {}
         for at in range(0, len(marks), MARK_BYTES):
             mark = marks[at : at + MARK_BYTES]
@@ -60,8 +60,8 @@ class MarkBuckets:
                 del values[":until"]
                 self._update(chain, bucket, "ADD #marks :marks", None, values)
 
-    def keep(self, chain: Chain, until: int) -> None:
-        """See `xorack.core.ports.ChainStore.keep_spilled_marks`."""
+    def keep_spilled_marks(self, chain: Chain, until: int) -> None:
+        """See `xorack.core.ports.ChainStore`."""
         for bucket in all_buckets(chain.spilled):
             # The condition does not hold either for a bucket that does not exist.
             values = {":until": ttl(until)}
@@ -74,9 +74,9 @@ class MarkBuckets:
         text = f"{update} {condition or ''}"
         arguments: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
         try:
-            self._table.call(
+            self.table.call(
                 "update_item",
-                Key=self._table.key(_key(chain, bucket)),
+                Key=self.table.key(_key(chain, bucket)),
                 UpdateExpression=update,
                 ExpressionAttributeNames={n: _NAMES[n] for n in _NAMES if n in text},
                 ExpressionAttributeValues=values,

@@ -231,31 +231,27 @@ def _send_batch(
     return send_entries(dict(enumerate(batch)), call, policy, budget_of(client))
 
 
-class DeadLetterQueue:
-    """A `xorack.core.ports.DeadLetters` over an SQS queue."""
+def send_rejected(
+    queue_url: str, client: Any, rejected: Sequence[Rejected], policy: RetryPolicy | None = None
+) -> list[int]:
+    """Send rejected requests to the dead-letter queue; return the positions of those not sent.
 
-    def __init__(
-        self, queue_url: str, client: Any = None, *, policy: RetryPolicy | None = None
-    ) -> None:
-        self.queue_url = queue_url
-        self.client = make_client("sqs") if client is None else client
-        self.policy = policy or RetryPolicy(attempts=5)
-
-    def send(self, rejected: Sequence[Rejected]) -> list[int]:
-        """See `xorack.core.ports.DeadLetters.send`. What there is no time for is not sent."""
-        unsent: dict[int, str] = {}
-        begin = 0
-        for batch in _batches(map(_dead_letter, rejected)):
-            if budget_of(self.client).left() <= 0:
-                failures = dict.fromkeys(range(len(batch)), NO_TIME)
-            else:
-                failures = _send_batch(self.client, self.queue_url, batch, self.policy)
-            unsent.update({begin + number: reason for number, reason in failures.items()})
-            begin += len(batch)
-        if unsent:
-            extra = {"failures": len(unsent), "why": next(iter(unsent.values()))}
-            LOG.error("rejected requests not sent", extra=extra)
-        return sorted(unsent)
+    Never raises for a failed call. What there is no time for is not sent.
+    """
+    policy = policy or RetryPolicy(attempts=5)
+    unsent: dict[int, str] = {}
+    begin = 0
+    for batch in _batches(map(_dead_letter, rejected)):
+        if budget_of(client).left() <= 0:
+            failures = dict.fromkeys(range(len(batch)), NO_TIME)
+        else:
+            failures = _send_batch(client, queue_url, batch, policy)
+        unsent.update({begin + number: reason for number, reason in failures.items()})
+        begin += len(batch)
+    if unsent:
+        extra = {"failures": len(unsent), "why": next(iter(unsent.values()))}
+        LOG.error("rejected requests not sent", extra=extra)
+    return sorted(unsent)
 
 
 def _dead_letter(rejected: Rejected) -> Entry:

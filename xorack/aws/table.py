@@ -31,14 +31,10 @@ class Table:
         policy: RetryPolicy | None = None,
         attributes: Sequence[str] = (),
     ) -> None:
-        """Use a table.
+        """Use a table; without a client, by the default credential chain.
 
-        Args:
-            name: The name of the table.
-            partition_key: The name of its partition key.
-            client: A boto3 DynamoDB client; by default one of the default credential chain.
-            policy: The limits of retries of reads of many items.
-            attributes: Read only these, and the partition key; by default all.
+        ``policy`` limits the retries of reads of many items. ``attributes`` are all that is read,
+        besides the partition key; none for all.
 
         Raises:
             ArgumentError: The table name is empty, or the partition key is an attribute of chains.

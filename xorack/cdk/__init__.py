@@ -13,25 +13,23 @@ node to run.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xorack._lazy import lazy_names
 from xorack.cdk.settings import Settings
 
 if TYPE_CHECKING:
     from xorack.cdk.acker import Acker, AckerProps
-    from xorack.cdk.function import Network
+    from xorack.cdk.functions import Network
 
 __all__ = ["Acker", "AckerProps", "Network", "Settings"]
 
-_LAZY = {
-    "Acker": "xorack.cdk.acker",
-    "AckerProps": "xorack.cdk.acker",
-    "Network": "xorack.cdk.function",
-}
+_HOMES = dict.fromkeys(("Acker", "AckerProps"), "xorack.cdk.acker")
+_HOMES["Network"] = "xorack.cdk.functions"
+_load, __dir__ = lazy_names(__name__, _HOMES)
 
 
 def _point_jsii_at_node() -> None:
@@ -54,10 +52,8 @@ os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")
 
 def __getattr__(name: str) -> Any:
     # The first import of aws_cdk starts a node: only when something is used.
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        return _load(name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("aws_cdk", "constructs"):
             raise

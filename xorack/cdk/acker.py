@@ -27,8 +27,13 @@ from xorack.aws.schema import SHOWN
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
-from xorack.cdk.function import Network, Resources
-from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
+from xorack.cdk.functions import (
+    Network,
+    Resources,
+    create_consumer,
+    create_sweeper,
+    create_widget,
+)
 from xorack.cdk.permissions import (
     READ_WITH_KEY,
     SEND_WITH_KEY,

@@ -10,11 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aws_cdk import Duration, aws_cloudwatch, aws_cloudwatch_actions, aws_lambda, aws_sns
+from aws_cdk import (
+    Duration,
+    aws_cloudwatch,
+    aws_cloudwatch_actions,
+    aws_dynamodb,
+    aws_lambda,
+    aws_sns,
+)
 from constructs import Construct
 
 from xorack.aws.schema import DUE_INDEX, Metric
-from xorack.cdk.function import Resources
+from xorack.cdk.functions import Resources
 from xorack.cdk.queue import visibility_timeout_seconds
 from xorack.core.budget import Budget, TimeOuts
 
@@ -48,10 +55,9 @@ class _Row:
     """
 
     name: str
-    group: str
+    group: str = TICKET
     alone: bool = False
-    metric: aws_cloudwatch.Metric | str
-    metrics: Mapping[str, aws_cloudwatch.IMetric] | None = None
+    metric: aws_cloudwatch.Metric | aws_cloudwatch.MathExpression
     threshold: float = 0
     comparison: aws_cloudwatch.ComparisonOperator = _COMPARISON.GREATER_THAN_THRESHOLD
     period_minutes: int = 1
@@ -67,16 +73,12 @@ class _Row:
         return f"[{severity}] {self.problem} First: {self.first} Runbook: {runbook}"
 
     def measured(self) -> aws_cloudwatch.IMetric:
-        """Return the metric, or the expression, over the row's periods."""
-        period = Duration.minutes(self.period_minutes)
-        if isinstance(self.metric, str):
-            return aws_cloudwatch.MathExpression(
-                expression=self.metric,
-                using_metrics=self.metrics,
-                label=self.name,
-                period=period,
-            )
-        return self.metric.with_(period=period)
+        """Return the metric over the row's periods."""
+        # An alarm on a plain metric with a label would be one on an expression.
+        label = (
+            {"label": self.name} if isinstance(self.metric, aws_cloudwatch.MathExpression) else {}
+        )
+        return self.metric.with_(period=Duration.minutes(self.period_minutes), **label)
 
 
 def queue_age_threshold_seconds(resources: Resources) -> int:
@@ -99,6 +101,29 @@ def last_write_seconds(timeout_seconds: int) -> float:
     return Budget(lambda: timeout_seconds, TimeOuts.within(timeout_seconds), later_steps=2).left()
 
 
+def create_alarm(
+    scope: Construct,
+    name: str,
+    metric: aws_cloudwatch.IMetric,
+    description: str,
+    *,
+    out_of: tuple[int | None, int],
+    **options: Any,
+) -> aws_cloudwatch.Alarm:
+    """Create an alarm, by default for values above zero; missing data is no reason for it."""
+    defaults = {"threshold": 0, "comparison_operator": _COMPARISON.GREATER_THAN_THRESHOLD}
+    return aws_cloudwatch.Alarm(
+        scope,
+        name,
+        metric=metric,
+        alarm_description=description,
+        datapoints_to_alarm=out_of[0],
+        evaluation_periods=out_of[1],
+        treat_missing_data=aws_cloudwatch.TreatMissingData.NOT_BREACHING,
+        **{**defaults, **options},
+    )
+
+
 def create_alarms(
     scope: Construct,
     resources: Resources,
@@ -115,16 +140,14 @@ def create_alarms(
     if settings.monitoring == "minimal":
         rows = [row for row in rows if row.name in _MINIMAL]
     alarms: dict[str, aws_cloudwatch.AlarmBase] = {
-        row.name: aws_cloudwatch.Alarm(
+        row.name: create_alarm(
             scope,
             row.name,
-            metric=row.measured(),
-            alarm_description=row.description,
+            row.measured(),
+            row.description,
+            out_of=row.out_of,
             threshold=row.threshold,
             comparison_operator=row.comparison,
-            evaluation_periods=row.out_of[1],
-            datapoints_to_alarm=row.out_of[0],
-            treat_missing_data=aws_cloudwatch.TreatMissingData.NOT_BREACHING,
         )
         for row in rows
     }
@@ -177,29 +200,24 @@ def _create_composites(
 
 
 def _rows(resources: Resources, functions: _Functions) -> list[_Row]:
-    return [
-        *_rows_of_queue(resources),
-        *_rows_of_sweeper(resources, functions["Sweeper"]),
-        *_rows_of_dead_letters(resources),
-        *_rows_of_consumer(resources, functions["Consumer"]),
-        *_rows_of_capacity(resources, functions),
-    ]
-
-
-def _rows_of_queue(resources: Resources) -> list[_Row]:
-    settings, queue = resources.settings, resources.queue
+    """Return the table of the alarms."""
+    settings, queue, dead_letters = resources.settings, resources.queue, resources.dead_letters
+    consumer, sweeper = functions["Consumer"], functions["Sweeper"]
     # A batch that runs for long is received in one period and deleted in a later one.
     attempt = settings.function_timeout_seconds + settings.batch_window_seconds
     datapoints = 2 + -(-attempt // 300)
+    failures = settings.failed_chains_threshold
+    # The age counts from the arrival there, but a message expires by the time of its first send.
+    least_left_days = settings.dead_letter_retention_days - settings.queue_retention_days
     return [
         _Row(
             name="ConsumerFailing",
             group=PAGE,
-            metric="IF(received > 0, 100 * (1 - deleted / received))",
-            metrics={
-                "received": queue.metric_number_of_messages_received(),
-                "deleted": queue.metric_number_of_messages_deleted(),
-            },
+            metric=_expression(
+                "IF(received > 0, 100 * (1 - deleted / received))",
+                received=queue.metric_number_of_messages_received(),
+                deleted=queue.metric_number_of_messages_deleted(),
+            ),
             threshold=50,
             period_minutes=5,
             out_of=(datapoints, datapoints + 2),
@@ -210,35 +228,29 @@ def _rows_of_queue(resources: Resources) -> list[_Row]:
             name="QueueBehind",
             group=PAGE,
             # The age of one message that fails is no backlog: others do not wait for it.
-            metric="IF(waiting > received, age)",
-            metrics={
-                "waiting": queue.metric_approximate_number_of_messages_visible(),
-                "received": queue.metric_number_of_messages_received(),
-                "age": queue.metric_approximate_age_of_oldest_message(),
-            },
+            metric=_expression(
+                "IF(waiting > received, age)",
+                waiting=queue.metric_approximate_number_of_messages_visible(),
+                received=queue.metric_number_of_messages_received(),
+                age=queue.metric_approximate_age_of_oldest_message(),
+            ),
             threshold=queue_age_threshold_seconds(resources),
             out_of=(3, 5),
             problem="Messages wait for longer than an attempt and its repetition take: the "
             "consumer does not run or is too slow.",
             first="see whether the consumer is invoked, throttled, or at its maximum concurrency.",
         ),
-    ]
-
-
-def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> list[_Row]:
-    timeout = resources.settings.sweeper_timeout_seconds
-    return [
         _Row(
             name="SweeperSilent",
             group=PAGE,
             # Lambda polls the queue, so the queue always has data: where the sweeper has none, it
             # counts as 0. A new stack has data of neither, which is not breaching.
-            metric="IF(polled >= 0, FILL(sweeps, 0) - FILL(errors, 0))",
-            metrics={
-                "polled": resources.queue.metric_approximate_number_of_messages_visible(),
-                "sweeps": sweeper.metric_invocations(),
-                "errors": sweeper.metric_errors(),
-            },
+            metric=_expression(
+                "IF(polled >= 0, FILL(sweeps, 0) - FILL(errors, 0))",
+                polled=queue.metric_approximate_number_of_messages_visible(),
+                sweeps=sweeper.metric_invocations(),
+                errors=sweeper.metric_errors(),
+            ),
             threshold=1,
             comparison=_COMPARISON.LESS_THAN_THRESHOLD,
             out_of=(10, 10),
@@ -257,7 +269,6 @@ def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> lis
         ),
         _Row(
             name="DeliveriesRefused",
-            group=TICKET,
             alone=True,
             metric=resources.metric(Metric.DELIVERIES_REFUSED),  # a chain's first and last refusal
             out_of=(1, _EVENT_MINUTES),
@@ -267,7 +278,6 @@ def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> lis
         ),
         _Row(
             name="SweepProblems",
-            group=TICKET,
             metric=resources.metric(Metric.SWEEP_PROBLEMS, statistic="Maximum"),
             out_of=(10, 12),
             problem="The sweeper could not end some chains for ten minutes.",
@@ -275,58 +285,39 @@ def _rows_of_sweeper(resources: Resources, sweeper: aws_lambda.IFunction) -> lis
         ),
         _Row(
             name="SweeperNearTimeout",
-            group=TICKET,
             metric=sweeper.metric_duration(statistic="Maximum"),
-            threshold=1000 * last_write_seconds(timeout),
+            threshold=1000 * last_write_seconds(settings.sweeper_timeout_seconds),
             comparison=_COMPARISON.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             out_of=(10, 12),
             problem="Sweeps run out of time: chains end later than their deadlines.",
             first="raise `sweeper_timeout_seconds`, and see whether the table is throttled.",
         ),
-    ]
-
-
-def _rows_of_dead_letters(resources: Resources) -> list[_Row]:
-    settings, queue = resources.settings, resources.dead_letters
-    # The age counts from the arrival there, but a message expires by the time of its first send.
-    least_left = settings.dead_letter_retention_days - settings.queue_retention_days
-    return [
         _Row(
             name="DeadLettersNew",
-            group=TICKET,
             alone=True,
             # SQS counts no message as sent that it moves there itself, so the number has to grow.
             # A reader hides messages for a time. Before the first message there is no data.
-            metric="DIFF(FILL(FILL(visible + hidden, REPEAT), 0))",
-            metrics={
-                "visible": queue.metric_approximate_number_of_messages_visible(),
-                "hidden": queue.metric_approximate_number_of_messages_not_visible(),
-            },
+            metric=_expression(
+                "DIFF(FILL(FILL(visible + hidden, REPEAT), 0))",
+                visible=dead_letters.metric_approximate_number_of_messages_visible(),
+                hidden=dead_letters.metric_approximate_number_of_messages_not_visible(),
+            ),
             out_of=(1, _EVENT_MINUTES),
             problem="Messages came to the dead-letter queue within the last hour.",
             first="run `xorack redrive --look` for the reasons.",
         ),
         _Row(
             name="DeadLettersOld",
-            group=TICKET,
-            metric=queue.metric_approximate_age_of_oldest_message(),
-            threshold=least_left * _DAY // 2,
+            metric=dead_letters.metric_approximate_age_of_oldest_message(),
+            threshold=least_left_days * _DAY // 2,
             period_minutes=60,
             out_of=(1, 1),
             problem="Dead letters wait to be handled, and SQS deletes them when their retention "
             "ends.",
             first="run `xorack redrive --look`, then redrive or delete them.",
         ),
-    ]
-
-
-def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> list[_Row]:
-    settings = resources.settings
-    failures = settings.failed_chains_threshold
-    return [
         _Row(
             name="ChainsFailed",
-            group=TICKET,
             alone=True,
             metric=resources.metric(Metric.CHAINS_FAILED),
             threshold=failures,
@@ -337,7 +328,6 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
         ),
         _Row(
             name="ConsumerErrors",
-            group=TICKET,
             metric=consumer.metric_errors(),
             period_minutes=5,
             out_of=(3, 6),
@@ -346,7 +336,6 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
         ),
         _Row(
             name="ConsumerNearTimeout",
-            group=TICKET,
             metric=consumer.metric_duration(statistic="Maximum"),
             threshold=1000 * last_write_seconds(settings.function_timeout_seconds),
             comparison=_COMPARISON.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
@@ -355,12 +344,37 @@ def _rows_of_consumer(resources: Resources, consumer: aws_lambda.IFunction) -> l
             problem="The consumer runs out of time, and leaves messages for another attempt.",
             first="lower `batch_size` or raise `function_timeout_seconds`.",
         ),
+        _Row(
+            name="TableThrottled",
+            metric=_sum(_throttled(resources.table)),
+            out_of=(10, 15),
+            problem="DynamoDB keeps throttling the table or its index.",
+            first="see on the dashboard which of them, and whether one chain is hot.",
+        ),
+        _Row(
+            name="ConcurrencyThrottled",
+            metric=_sum({name.lower(): one.metric_throttles() for name, one in functions.items()}),
+            out_of=(10, 15),
+            problem="Lambda keeps throttling the functions: the concurrency is used up.",
+            first="see which functions of the account use it, and raise the quota.",
+        ),
     ]
 
 
-def _rows_of_capacity(resources: Resources, functions: _Functions) -> list[_Row]:
-    table, names = resources.table, {"TableName": resources.table.table_name}
-    throttled = {
+def _expression(
+    expression: str, **metrics: aws_cloudwatch.IMetric
+) -> aws_cloudwatch.MathExpression:
+    return aws_cloudwatch.MathExpression(expression=expression, using_metrics=metrics)
+
+
+def _sum(metrics: Mapping[str, aws_cloudwatch.IMetric]) -> aws_cloudwatch.MathExpression:
+    """Add metrics that have values only while they are not zero."""
+    return _expression(" + ".join(f"FILL({name}, 0)" for name in metrics), **metrics)
+
+
+def _throttled(table: aws_dynamodb.ITable) -> dict[str, aws_cloudwatch.IMetric]:
+    names = {"TableName": table.table_name}
+    return {
         f"{verb.lower()}{suffix}": table.metric(
             f"{verb}ThrottleEvents", dimensions_map=dimensions, statistic="Sum"
         )
@@ -369,25 +383,3 @@ def _rows_of_capacity(resources: Resources, functions: _Functions) -> list[_Row]
             ("_table", names), ("_index", {**names, "GlobalSecondaryIndexName": DUE_INDEX})
         )
     }  # fmt: skip
-    waiting = {name.lower(): function.metric_throttles() for name, function in functions.items()}
-    return [
-        _Row(
-            name="TableThrottled",
-            group=TICKET,
-            # These metrics have values only while something is throttled.
-            metric=" + ".join(f"FILL({name}, 0)" for name in throttled),
-            metrics=throttled,
-            out_of=(10, 15),
-            problem="DynamoDB keeps throttling the table or its index.",
-            first="see on the dashboard which of them, and whether one chain is hot.",
-        ),
-        _Row(
-            name="ConcurrencyThrottled",
-            group=TICKET,
-            metric=" + ".join(f"FILL({name}, 0)" for name in waiting),
-            metrics=waiting,
-            out_of=(10, 15),
-            problem="Lambda keeps throttling the functions: the concurrency is used up.",
-            first="see which functions of the account use it, and raise the quota.",
-        ),
-    ]

@@ -1,17 +1,15 @@
 """The functions' code: handlers, library, and the packages that Lambda's runtime does not have.
 
-A wheel holds the code as it goes to Lambda. A checkout gathers it: the handlers, the modules that
+A wheel holds the code as it goes to Lambda. A checkout gathers it: the handlers, the folders that
 they import, and the packages from where they are installed. ADR 10 in docs/adr/ gives the reasons.
 """
 
 from __future__ import annotations
 
-import ast
 import atexit
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterator
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +19,12 @@ from xorack.core.errors import StateError
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
 _IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # see setup.py
+CHECKOUT: Final = (
+    "lambda_src/*.py", "xorack/*.py",
+    *(f"xorack/{folder}/*.py" for folder in ("acker", "aws", "core", "ops", "web")),
+)  # fmt: skip
+"""The handlers, and the folders of the library that they import. A change elsewhere, such as in the
+command line, is no new code for Lambda."""
 _PACKAGES: Final = {
     "aws-lambda-powertools": (
         "3.37.0",
@@ -44,9 +48,6 @@ def assemble_code() -> Path:
     """Copy everything side by side into a folder, which is deleted when the process ends.
 
     A checkout and the wheel built from it give the same files, to the byte, on any machine.
-
-    Raises:
-        StateError: In a checkout, a package is missing, or is another release.
     """
     folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -55,44 +56,14 @@ def assemble_code() -> Path:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(shipped, folder, ignore=ignore, dirs_exist_ok=True)
         return folder
-    for source in _modules(_LIBRARY.parent):
-        target = folder / source.relative_to(_LIBRARY.parent)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+    for pattern in CHECKOUT:
+        for source in _LIBRARY.parent.glob(pattern):
+            target = folder / source.relative_to(_LIBRARY.parent)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
     for name in _PACKAGES:
         _copy_package(name, folder)
     return folder
-
-
-def _modules(root: Path) -> set[Path]:
-    """Return the handlers, and the modules below a folder that they import, at any place in them.
-
-    So a change in what no handler imports, such as the command line, is no new code for Lambda.
-    """
-    found: set[Path] = set()
-    left = sorted((root / "lambda_src").glob("*.py"))
-    while left:
-        path = left.pop()
-        if path not in found:
-            found.add(path)
-            for name in _imports(ast.parse(path.read_bytes())):
-                parts = name.split(".")
-                for length in range(1, len(parts) + 1):
-                    module = root.joinpath(*parts[:length])
-                    both = (module / "__init__.py", module.with_suffix(".py"))
-                    left += [one for one in both if one.is_file()]
-    return found
-
-
-def _imports(node: ast.AST) -> Iterator[str]:
-    """Yield the modules that code imports when it runs, and names that may be modules."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import):
-            yield from (one.name for one in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            yield from (f"{child.module}.{one.name}" for one in child.names)
-        elif not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
-            yield from _imports(child)
 
 
 def _copy_package(name: str, folder: Path) -> None:

@@ -10,7 +10,7 @@ from constructs import Construct
 
 from xorack.aws.schema import DUE_INDEX, Metric
 from xorack.cdk.alarms import queue_age_threshold_seconds
-from xorack.cdk.function import Resources
+from xorack.cdk.functions import Resources
 
 _WIDTH: Final = 24
 _MINUTE: Final = Duration.minutes(1)

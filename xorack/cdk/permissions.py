@@ -1,11 +1,11 @@
-"""Statements of IAM policies and key policies."""
+"""Statements of IAM policies and key policies, and answers to findings about them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aws_cdk import ArnFormat, Stack, aws_iam, aws_kms, aws_sns
+from aws_cdk import Acknowledgment, ArnFormat, Stack, Validations, aws_iam, aws_kms, aws_sns
 from constructs import Construct
 
 # Actions on a customer-managed key: to read a table or a queue, to send, to write.
@@ -112,3 +112,8 @@ def allow_logs_to_use(key: aws_kms.IKey, scope: Construct) -> None:
             conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": log_groups}},
         )
     )
+
+
+def acknowledge(scope: Construct, finding: str, reason: str) -> None:
+    """Acknowledge a finding of cdk-nag."""
+    Validations.of(scope).acknowledge(Acknowledgment(id=finding, reason=reason))

@@ -29,9 +29,6 @@ def create_queues(
 
     A supplied queue may name its dead-letter queue. The queues are standard ones: XOR needs no
     order, and request ids outlast the five minutes in which a FIFO queue drops duplicates.
-
-    Raises:
-        ValueError: A supplied queue cannot work with the other one or with the settings.
     """
     if queue is not None:
         dead_letters = _dead_letters_of(queue, dead_letters)

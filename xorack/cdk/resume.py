@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from aws_cdk import Acknowledgment, Annotations, Stack, Validations, aws_iam, aws_lambda
+from aws_cdk import Annotations, Stack, aws_iam, aws_lambda
 from constructs import Construct
 
 from xorack.aws.schema import RESUME_KINDS
-from xorack.cdk.permissions import allow, arn_of_all
+from xorack.cdk.permissions import acknowledge, allow, arn_of_all
 from xorack.cdk.settings import Settings
 from xorack.cdk.validation import is_known_to_differ
 
@@ -52,12 +52,7 @@ class ResumeAccess:
         self._name_kinds(function)
 
     def allow(self, waiting: Any) -> None:
-        """Let the functions resume executions of a state machine or a durable function.
-
-        Raises:
-            TypeError: It is neither.
-            ValueError: It is of another account or region: AWS takes no token from there.
-        """
+        """Let the functions resume executions of a state machine or a durable function."""
         kind = "step_functions" if hasattr(waiting, "state_machine_arn") else "lambda"
         arn = getattr(waiting, f"{_ANY[kind][2]}_arn", None)
         if arn is None:
@@ -83,9 +78,10 @@ class ResumeAccess:
     def _all(self, kind: str) -> str:
         service, resource, _ = _ANY[kind]
         arn = arn_of_all(self._scope, service, resource)
-        finding = f"AwsSolutions-IAM5[Resource::{_printed(arn)}]"
+        # cdk-nag prints ``${Token[AWS.Region.13]}`` as ``<AWS::Region>``.
+        printed = re.sub(r"\$\{Token\[AWS\.(\w+)\.\d+\]\}", r"<AWS::\1>", arn)
         reason = f"The setting resume asks for each {resource} of the account"
-        Validations.of(self._scope).acknowledge(Acknowledgment(id=finding, reason=reason))
+        acknowledge(self._scope, f"AwsSolutions-IAM5[Resource::{printed}]", reason)
         return arn
 
 
@@ -104,8 +100,3 @@ def _statement(kind: str, arn: str) -> aws_iam.PolicyStatement:
     if kind == "lambda" and not arn.endswith("*"):
         statement.add_resources(f"{arn}:*")  # a durable execution belongs to a version
     return statement
-
-
-def _printed(arn: str) -> str:
-    """Return an ARN as cdk-nag prints it: ``${Token[AWS.Region.13]}`` as ``<AWS::Region>``."""
-    return re.sub(r"\$\{Token\[AWS\.(\w+)\.\d+\]\}", r"<AWS::\1>", arn)

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from aws_cdk import (
-    Acknowledgment,
     Duration,
     Stack,
-    Validations,
     aws_cloudwatch,
     aws_codedeploy,
     aws_iam,
@@ -21,8 +19,9 @@ from aws_cdk import (
 from constructs import Construct
 
 from xorack.aws.schema import Metric
-from xorack.cdk.function import Resources, create_function
-from xorack.cdk.permissions import allow
+from xorack.cdk.alarms import create_alarm
+from xorack.cdk.functions import Resources, create_function
+from xorack.cdk.permissions import acknowledge, allow
 
 _CANARY: Final = aws_codedeploy.LambdaDeploymentConfig.CANARY_10_PERCENT_15_MINUTES
 
@@ -99,8 +98,7 @@ def _hook(
         function: Any = alias.lambda_.node.default_child
         arn = f"<{Stack.of(scope).get_logical_id(function)}.Arn>"
         reason = "The hook invokes each new version, and no other function"
-        finding = Acknowledgment(id=f"AwsSolutions-IAM5[Resource::{arn}:*]", reason=reason)
-        Validations.of(scope).acknowledge(finding)
+        acknowledge(scope, f"AwsSolutions-IAM5[Resource::{arn}:*]", reason)
     return hook
 
 
@@ -109,17 +107,9 @@ def _failed_messages(scope: Construct, resources: Resources) -> aws_cloudwatch.A
 
     A message of a sender's mistake does not: its request is rejected.
     """
-    return aws_cloudwatch.Alarm(
-        scope,
-        "MessagesFailing",
-        metric=resources.metric(Metric.MESSAGES_FAILED, period=Duration.minutes(1)),
-        alarm_description="Messages fail: the deployment of a new version is rolled back.",
-        threshold=0,
-        comparison_operator=aws_cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-        evaluation_periods=5,
-        datapoints_to_alarm=3,
-        treat_missing_data=aws_cloudwatch.TreatMissingData.NOT_BREACHING,
-    )
+    metric = resources.metric(Metric.MESSAGES_FAILED, period=Duration.minutes(1))
+    description = "Messages fail: the deployment of a new version is rolled back."
+    return create_alarm(scope, "MessagesFailing", metric, description, out_of=(3, 5))
 
 
 def _new_errors(scope: Construct, name: str, alias: aws_lambda.Alias) -> aws_cloudwatch.Alarm:
@@ -139,16 +129,8 @@ def _new_errors(scope: Construct, name: str, alias: aws_lambda.Alias) -> aws_clo
         period=Duration.minutes(1),
         statistic="Sum",
     )
-    return aws_cloudwatch.Alarm(
-        scope,
-        name,
-        metric=metric,
-        alarm_description="The new version failed: its deployment is rolled back.",
-        threshold=0,
-        comparison_operator=aws_cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-        evaluation_periods=1,
-        treat_missing_data=aws_cloudwatch.TreatMissingData.NOT_BREACHING,
-    )
+    description = "The new version failed: its deployment is rolled back."
+    return create_alarm(scope, name, metric, description, out_of=(None, 1))
 
 
 def _role(scope: Construct, aliases: Iterable[aws_lambda.Alias]) -> aws_iam.Role:
@@ -170,6 +152,5 @@ def _role(scope: Construct, aliases: Iterable[aws_lambda.Alias]) -> aws_iam.Role
         inline_policies={"Access": aws_iam.PolicyDocument(statements=[move, look])},
     )
     reason = "With a narrower resource, DescribeAlarms hides composite alarms; it reads only"
-    finding = Acknowledgment(id="AwsSolutions-IAM5[Resource::*]", reason=reason)
-    Validations.of(role).acknowledge(finding)
+    acknowledge(role, "AwsSolutions-IAM5[Resource::*]", reason)
     return role

@@ -63,11 +63,7 @@ def _warm(reads: int | None, writes: int | None) -> aws_dynamodb.WarmThroughput 
 def adopt_table(
     scope: Construct, settings: Settings, table: aws_dynamodb.ITable | None
 ) -> aws_dynamodb.ITable | None:
-    """Return the table that the user supplies, by construct or by name; None if there is none.
-
-    Raises:
-        ValueError: The table is known to be unable to hold chains.
-    """
+    """Return the table that the user supplies, by construct or by name; None if there is none."""
     if settings.table_name is None:
         if table is not None:
             _check(table, scope, settings.partition_key)
@@ -110,25 +106,9 @@ def _check(table: aws_dynamodb.ITable, scope: Construct, partition_key: str) -> 
 def _definition(table: aws_dynamodb.ITable) -> dict[str, Any] | None:
     """Return the properties of a table of this app as CloudFormation names them."""
     resource: Any = table.node.default_child
-    kinds = (aws_dynamodb.CfnTable, aws_dynamodb.CfnGlobalTable)
-    if not isinstance(resource, kinds):
+    if not isinstance(resource, (aws_dynamodb.CfnTable, aws_dynamodb.CfnGlobalTable)):
         return None
-    names = ["attribute_definitions", "global_secondary_indexes", "key_schema", "replicas",
-             "time_to_live_specification"]  # fmt: skip
-    properties = {name: getattr(resource, name, None) for name in names}
-    values = Stack.of(table).resolve(properties)
-    return {_cased(name): _with_cased_names(value) for name, value in values.items()}
-
-
-def _with_cased_names(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_cased(name): _with_cased_names(one) for name, one in value.items()}
-    return [_with_cased_names(one) for one in value] if isinstance(value, list) else value
-
-
-def _cased(name: str) -> str:
-    """Return `KeySchema` for `keySchema` and `key_schema`."""
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+    return dict(resource._render_properties(Stack.of(table).resolve(resource._cfn_properties)))
 
 
 def index_arn(table: aws_dynamodb.ITable) -> str:

@@ -34,12 +34,7 @@ def check_kind(name: str, value: object) -> None:
 
 
 def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
-    """Check the kinds and regions of an acker's arguments; None stands for the default.
-
-    Raises:
-        TypeError: An argument is unknown or of another kind.
-        ValueError: A resource is in another region, or the key is an alias.
-    """
+    """Check the kinds and regions of an acker's arguments; None stands for the default."""
     for name, value in arguments.items():
         if name not in _KINDS:
             raise TypeError(f"Acker has no argument {name!r}")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import click
 
-from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.aws.eventbridge import EventBus
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, explain
-from xorack.cli.options import Duration, Target, json_option, with_table, with_tags, yes_option
+from xorack.cli.options import (
+    Chains,
+    Duration,
+    Target,
+    json_option,
+    with_chains,
+    with_table,
+    yes_option,
+)
 from xorack.core.checks import MAX_TIMEOUT_SECONDS
 from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
@@ -20,9 +25,7 @@ from xorack.ops.run import Run
 from xorack.ops.text import plural, printable
 
 Op = Literal["fail", "extend"]
-
-
-_with_chains = with_tags("All unfinished chains whose tags begin with RUN/, instead of TAGs.")
+_with_chains = with_chains("All unfinished chains whose tags begin with RUN/, instead of TAGs.")
 
 
 @click.command(epilog='Example: xorack fail "database/file13" --reason "the file was withdrawn"')
@@ -67,32 +70,25 @@ def extend(timeout_seconds: float, **options: Any) -> int:
 
 
 def _change(
-    op: Op,
-    fields: dict[str, Any],
-    *,
-    tags: Sequence[str],
-    run: Run | None,
-    target: Target,
-    **flags: bool,
+    op: Op, fields: dict[str, Any], *, chains: Chains, target: Target, yes: bool, as_json: bool
 ) -> int:
     """Change the chains, and print a line for each; of a run, the numbers and the problems."""
-    yes, as_json = flags["yes"], flags["as_json"]
+    tags, run = chains
     if not tags and run is None:
         raise click.UsageError("Missing TAG or --run")
     if run and as_json and not yes:
         raise click.UsageError("--json with --run requires --yes")
-    store, bus = target.open()
-    problems = 0
+    store, problems = target.open(), 0
     if run:
-        tags, problems = _tags_of(store, run)
+        invalid: list[NotAChainError] = []
+        tags = tuple(unfinished_tags(store, run, invalid.append))
+        problems = screen.print_invalid(invalid)
         question = f"{op.capitalize()} {plural(len(tags), 'unfinished chain')} of run {run.name}?"
         if tags and not yes and not screen.ask(printable(question)):
             screen.say("nothing was changed")
             return 1
-    events = target.client("events") if bus else None
-    publisher = EventBus(bus, events, find_table=store.table.find_arn) if bus else None
     changed = 0
-    for result in change_chains(store, op, dict.fromkeys(tags), fields, publisher):
+    for result in change_chains(store, op, dict.fromkeys(tags), fields, target.open_bus(store)):
         problem = _problem(result, run)
         _print_result(op, result, problem, run, as_json=as_json)
         changed += result.changed
@@ -102,15 +98,6 @@ def _change(
         done = f"{plural(changed, 'chain')} of run {name}: {_DONE[op]}"
         screen.say(done if tags else f"no unfinished chains of run {name}")
     return int(problems > 0)
-
-
-def _tags_of(store: DynamoDBStore, run: Run) -> tuple[list[str], int]:
-    """Return a run's unfinished chains; print its items that are not chains, and count them."""
-    invalid: list[NotAChainError] = []
-    tags = unfinished_tags(store, run, invalid.append)
-    for error in invalid:
-        screen.say(f"error: {printable(str(error))}", error=True)
-    return tags, len(invalid)
 
 
 def _print_result(

@@ -19,8 +19,10 @@ from xorack.cli.error_messages import EXPECTED
 from xorack.cli.error_messages import explain as error_text
 from xorack.cli.local import local, local_environ, local_option
 from xorack.cli.options import (
+    Chains,
     Duration,
     Target,
+    interval_option,
     json_option,
     text_option,
     with_run,
@@ -32,7 +34,6 @@ from xorack.cli.watch import run_watch
 from xorack.cli.web import web
 from xorack.cli.windows import windows
 from xorack.core.errors import ArgumentError
-from xorack.ops.run import Run
 from xorack.ops.snapshot import MAX_CHAINS
 from xorack.ops.text import printable
 from xorack.ops.watch import ChainWatcher
@@ -84,6 +85,9 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
         return end.exit_code
     except SystemExit as end:  # click ends so after a shell's completion
         return end.code if isinstance(end.code, int) else int(bool(end.code))
+    except click.exceptions.NoArgsIsHelpError as error:
+        screen.say(error.format_message(), error=True)
+        return error.exit_code
     except click.ClickException as error:
         message = error.format_message()
         if isinstance(error, click.UsageError):
@@ -109,7 +113,6 @@ def _print_error(message: str) -> None:
         "max_content_width": 100,
         "show_default": True,
     },
-    invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
     epilog="""Examples, of a stack named orders:
 
@@ -134,13 +137,11 @@ def cli(context: click.Context, is_local: bool) -> None:
     """Know when everything that came out of a file has been processed."""
     if is_local and context.invoked_subcommand not in _NOT_LOCAL:
         context.with_resource(local_environ())
-    if context.invoked_subcommand is None:
-        screen.say(context.get_help(), error=True)
-        context.exit(2)
 
 
 @cli.command(epilog="Example: xorack watch order/17 order/18 && echo all done")
 @with_run
+@interval_option
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_CHAINS),
@@ -150,12 +151,7 @@ def cli(context: click.Context, is_local: bool) -> None:
 @json_option
 @with_table
 def watch(
-    tags: tuple[str, ...],
-    run: Run | None,
-    interval_seconds: float,
-    limit: int,
-    as_json: bool,
-    target: Target,
+    chains: Chains, interval_seconds: float, limit: int, as_json: bool, target: Target
 ) -> int:
     """Watch the progress of chains.
 
@@ -169,17 +165,18 @@ def watch(
     prints its counts. The exit status is 1 if a chain of the run failed. For --chains, see `xorack
     wait --help`.
     """
-    watcher = ChainWatcher(target.open()[0], tags, limit, run)
+    watcher = ChainWatcher(target.open(), chains.tags, limit, chains.run)
     try:
         return run_watch(watcher, interval_seconds, as_json=as_json)
     except KeyboardInterrupt:
-        if tags or run:
+        if any(chains):
             raise
         return 0
 
 
 @cli.command(epilog="Example: xorack wait --run 2026-01-31 --chains 5000 --timeout 3600")
 @with_run
+@interval_option
 @click.option(
     "--timeout",
     "timeout_seconds",
@@ -193,12 +190,7 @@ def watch(
 @json_option
 @with_table
 def wait(
-    tags: tuple[str, ...],
-    run: Run | None,
-    window: str | None,
-    as_json: bool,
-    target: Target,
-    **seconds: float,
+    chains: Chains, window: str | None, as_json: bool, target: Target, **seconds: float
 ) -> int:
     """Wait until chains have ended, then print their counts.
 
@@ -217,12 +209,12 @@ def wait(
     Exit status: 0 if all are acked; 1 if one failed, for missing rows, or for an error; 3 after the
     time-out.
     """
-    if bool(tags) + (run is not None) + (window is not None) != 1:
+    if bool(chains.tags) + (chains.run is not None) + (window is not None) != 1:
         raise click.UsageError("expected one of TAG, --run and --window")
     times = seconds["interval_seconds"], seconds["timeout_seconds"]
     if window is not None:
-        return run_window(target.open()[0], window, times, as_json=as_json)
-    watcher = ChainWatcher(target.open()[0], tags, limit=1, run=run)
+        return run_window(target.open(), window, times, as_json=as_json)
+    watcher = ChainWatcher(target.open(), chains.tags, limit=1, run=chains.run)
     return run_wait(watcher, *times, as_json=as_json)
 
 

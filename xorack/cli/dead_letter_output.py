@@ -14,13 +14,12 @@ from typing import Any
 import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from xorack.aws.clock import milliseconds
 from xorack.cli import screen
 from xorack.core.event import rfc3339
-from xorack.ops.body import body_lines, value_line
+from xorack.ops.body import body_lines
 from xorack.ops.dead_letters import KINDS, DeadMessage, Kind
 from xorack.ops.redrive import Redrive, Survey
-from xorack.ops.text import plural, printable, span
+from xorack.ops.text import plural, printable
 
 _DAY_MS = 86_400_000
 _MAX_REASONS = 20
@@ -34,7 +33,7 @@ _STAY = {
 }
 
 
-def to_json(survey: Survey, retention_ms: int, **others: Any) -> dict[str, Any]:
+def to_json(survey: Survey, retention_ms: int) -> dict[str, Any]:
     """Return a survey as a JSON object; the retention is in milliseconds."""
     return {
         "messages": survey.total,
@@ -42,14 +41,12 @@ def to_json(survey: Survey, retention_ms: int, **others: Any) -> dict[str, Any]:
         "complete": survey.complete,
         "groups": [asdict(group) for group in survey.groups],
         "retention_days": retention_ms / _DAY_MS,
-        **others,
     }
 
 
 def _print_none(survey: Survey) -> None:
     if survey.selects_nothing and survey.read:
-        read = plural(survey.read, "message")
-        screen.say(f"none of {read} matches", error=True)
+        screen.say(f"none of {plural(survey.read, 'message')} matches", error=True)
     else:
         screen.say("no dead-lettered messages")
 
@@ -83,50 +80,21 @@ def _print_incomplete(survey: Survey) -> None:
 
 def print_messages(survey: Survey, *, as_json: bool) -> None:
     """Print each message that the survey keeps."""
-    for number, message in enumerate(survey.messages):
-        if as_json:
+    if as_json:
+        for message in survey.messages:
             screen.print_json(message.to_json())
-            continue
+        return
+    for number, message in enumerate(survey.messages):
         if number:
             screen.say("")
-        screen.print_properties(_properties(message, milliseconds()))
-    if as_json:
-        return
+        body = enumerate(body_lines(message.body))
+        lines = (("" if place else "body", line) for place, line in body)
+        screen.print_properties([*message.facts(survey.at), *lines])
     if not survey.messages:
         _print_none(survey)
     elif (more := survey.seen - len(survey.messages)) or not survey.complete:
         count = f"{more:,} more" if survey.complete else "more"
         screen.say(f"there are {count}: --limit shows more messages", error=True)
-
-
-def _properties(message: DeadMessage, now: int) -> Iterator[tuple[str, str]]:
-    """Yield the names and values to print; further lines of a value have no name."""
-
-    def ago(time: int | None) -> str:
-        return "" if time is None else f"{rfc3339(time)}, {span(max(0, now - time))} ago"
-
-    yield "id", printable(message.id)
-    if message.message_id != message.id:
-        yield "original id", printable(message.message_id)
-    yield "kind", message.kind
-    yield "reason", printable(message.error or message.reason)
-    if message.offending:
-        yield "value", value_line(*message.offending)
-    for name, tag in zip(["tag", *[""] * _MAX_TAGS], message.tags[:_MAX_TAGS], strict=False):
-        yield name, printable(tag)
-    if more := message.tags[_MAX_TAGS:]:
-        yield "", f"and {plural(len(more), 'more tag')}"
-    if message.sender:
-        yield "sender", printable(message.sender)
-    yield "sent", ago(message.sent_at)
-    if message.rejected_at is not None:
-        yield "rejected", ago(message.rejected_at)
-    if message.receives is not None:
-        first = f", first {rfc3339(message.first_received_at)}" if message.first_received_at else ""
-        yield "received", plural(message.receives, "time") + first
-    first_line, *others = body_lines(message.body)
-    yield "body", first_line
-    yield from (("", line) for line in others)
 
 
 def run_redrive(
@@ -144,24 +112,22 @@ def run_redrive(
     """
     count = survey.count(*kinds)
     nothing_to_move = survey.complete and not count
-    status_of_look = int(survey.selects_nothing)
-    if look and as_json:
+    if as_json and look:
         print_messages(survey, as_json=True)
-        return status_of_look
-    if as_json:
+    elif as_json:
         moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
-        value = to_json(survey, redrive.retention_ms, moved=moved)
+        value = to_json(survey, redrive.retention_ms) | {"moved": moved}
         for group in value["groups"]:
             group["chosen"] = group["kind"] in kinds
         screen.print_json(value)
-        return status_of_look
-    print_groups(survey, kinds)
-    _print_stay(survey, kinds, redrive.retention_ms / _DAY_MS)
-    if look and survey.seen:
-        screen.say("")
-        print_messages(survey, as_json=False)
-    if look or not survey.seen:
-        return status_of_look
+    else:
+        print_groups(survey, kinds)
+        _print_stay(survey, kinds, redrive.retention_ms / _DAY_MS)
+        if look and survey.seen:
+            screen.say("")
+            print_messages(survey, as_json=False)
+    if as_json or look or not survey.seen:
+        return int(survey.selects_nothing)
     if nothing_to_move:
         screen.say("nothing to send back")
         return 0
@@ -188,28 +154,25 @@ def run_delete(
     redrive: Redrive, survey: Survey, *, save: Path | None, yes: bool, as_json: bool
 ) -> int:
     """Show the messages, ask, save and delete them; return the exit status."""
-    count = len(survey.ids)
+    count, deleted = len(survey.ids), 0
     if not as_json:
         _print_selected(survey)
-    if not count or (as_json and not yes):
-        if as_json:
-            screen.print_json({"selected": sorted(survey.ids), "deleted": 0})
-        return int(survey.selects_nothing)
-    if not yes and not screen.ask(f"Delete {plural(count, 'message')}?"):
-        screen.say("nothing was deleted")
-        return 1
-    with _copy_to(save) as copy, _progress("deleted", 0 if as_json else count) as progress:
-        result = redrive.delete(survey, copy, progress)
-    deleted = result.moved - result.undeleted
+        if count and not yes and not screen.ask(f"Delete {plural(count, 'message')}?"):
+            screen.say("nothing was deleted")
+            return 1
+    if wanted := 0 if as_json and not yes else count:
+        with _copy_to(save) as copy, _progress("deleted", 0 if as_json else count) as progress:
+            result = redrive.delete(survey, copy, progress)
+        deleted = result.moved - result.undeleted
     if as_json:
         screen.print_json({"selected": sorted(survey.ids), "deleted": deleted})
-    else:
+    elif count:
         copies = f"; copies in {printable(str(save))}" if save else ""
         of = f"{deleted:,} of " if deleted < count else ""
         screen.say(f"{of}{plural(count, 'message')} deleted{copies}")
         if deleted < count:
             screen.say("the others are gone, or another reader has them: try again", error=True)
-    return int(deleted < count)
+    return int(deleted < wanted or survey.selects_nothing)
 
 
 def _print_selected(survey: Survey) -> None:
@@ -222,7 +185,7 @@ def _print_selected(survey: Survey) -> None:
             "ID": printable(message.id),
             "KIND": message.kind,
             "SENT": rfc3339(message.sent_at) or "",
-            "TAG": printable(message.tag or ""),
+            "TAG": printable(message.tag),
             "REASON": printable(message.error or message.reason),
         }
         for message in survey.messages
@@ -263,7 +226,7 @@ def _copy_to(path: Path | None) -> Iterator[Callable[[Sequence[DeadMessage]], No
 
 
 @contextmanager
-def _progress(verb: str, total: int) -> Iterator[Callable[[int, int], None]]:
+def _progress(verb: str, total: int) -> Iterator[Callable[[int], None]]:
     """Draw a progress bar on a terminal, unless the total is 0."""
     out = screen.console()
     bar = Progress(
@@ -277,4 +240,4 @@ def _progress(verb: str, total: int) -> Iterator[Callable[[int, int], None]]:
     )
     with bar:
         task = bar.add_task("", total=total)
-        yield lambda done, expected: bar.update(task, completed=done, total=expected)
+        yield lambda done: bar.update(task, completed=done, total=max(done, total))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,95 +11,61 @@ import click
 from xorack.aws.sqs import send as send_requests
 from xorack.cli import dead_letter_output as output
 from xorack.cli import screen
-from xorack.cli.options import Target, json_option, run_option, text_option, with_stack, yes_option
+from xorack.cli.options import (
+    Target,
+    gathered,
+    json_option,
+    letters_options,
+    lines_of,
+    queue_option,
+    run_option,
+    text_option,
+    with_target,
+    yes_option,
+)
 from xorack.ops.dead_letters import KINDS, Kind, Selector, corrected
-from xorack.ops.redrive import MAX_READ, Redrive
+from xorack.ops.redrive import MAX_READ
 from xorack.ops.run import Run
 from xorack.ops.text import plural
 
-_DAY_MS = 86_400_000
 _SHOWN = 20
 
 
-@dataclass(frozen=True)
-class _Source:
-    """The dead-letter queue that the options name."""
-
-    target: Target
-    url: str | None
-    retention_days: int | None
-
-    def open(self, queue: str | None = None) -> Redrive:
-        """Open the queue, and the queue that its messages go back to."""
-        queues = self.target.dead_letters(self.url, queue)
-        if self.retention_days is not None:
-            queues.retention_ms = self.retention_days * _DAY_MS
-        return queues
-
-
-def _with_source(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the dead-letter queue to a command, as its argument ``source``."""
-
-    @text_option(
-        "--dead-letters", metavar="URL", help="The dead-letter queue, instead of the stack's."
-    )
-    @click.option(
-        "--retention-days",
-        type=click.IntRange(1, 3650),
-        help="Messages that were first sent longer ago are expired.  [default: the stack's "
-        "retention of chains, or 30]",
-    )
-    @with_stack
-    @functools.wraps(command)
-    def wrapped(
-        target: Target, dead_letters: str | None, retention_days: int | None, **arguments: Any
-    ) -> Any:
-        return command(source=_Source(target, dead_letters, retention_days), **arguments)
-
-    return wrapped
+def _selector(
+    ids: tuple[str, ...],
+    reason: str | None,
+    kinds: tuple[Kind, ...],
+    tag: str | None,
+    run: Run | None,
+) -> Selector:
+    prefix = run.prefix if run else ""
+    return Selector(frozenset(ids), frozenset(kinds or KINDS), reason or "", tag, prefix)
 
 
 def _with_selector(*kinds: Kind) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add the options that select messages to a command, as its argument ``selector``."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @click.argument("ids", nargs=-1, metavar="[ID]...")
-        @text_option("--reason", metavar="TEXT", help="Only messages with this text in the reason.")
-        @click.option(
+    return gathered(
+        "selector",
+        _selector,
+        click.argument("ids", nargs=-1, metavar="[ID]..."),
+        text_option("--reason", metavar="TEXT", help="Only messages with this text in the reason."),
+        click.option(
             "--kind",
-            "chosen",
+            "kinds",
             multiple=True,
             type=click.Choice(kinds),
             help="Only messages of this kind; may be given several times.",
-        )
-        @text_option("--tag", help="Only messages with a request for the chain of this tag.")
-        @run_option(help="Only messages with a request for a chain of this run.")
-        @functools.wraps(command)
-        def wrapped(
-            ids: tuple[str, ...], reason: str | None, chosen: tuple[Kind, ...], **arguments: Any
-        ) -> Any:
-            run: Run | None = arguments.pop("run")
-            selector = Selector(
-                frozenset(ids),
-                frozenset(chosen or KINDS),
-                reason or "",
-                arguments.pop("tag"),
-                run.prefix if run else "",
-            )
-            return command(selector=selector, **arguments)
-
-        return wrapped
-
-    return decorate
+        ),
+        text_option("--tag", help="Only messages with a request for the chain of this tag."),
+        run_option(help="Only messages with a request for a chain of this run."),
+    )
 
 
 @click.group(
     "dead-letters",
     short_help="List, show, delete and redrive dead-lettered messages.",
-    invoke_without_command=True,
 )
-@click.pass_context
-def dead_letters(context: click.Context) -> None:
+def dead_letters() -> None:
     """Inspect and clear the dead-letter queue.
 
     Its messages are of four kinds. failed: the consumer could not process the message at any
@@ -111,23 +75,20 @@ def dead_letters(context: click.Context) -> None:
     Every command reads the queue. That hides the messages from other readers for a short time,
     and SQS counts it as a receive.
     """
-    if context.invoked_subcommand is None:
-        screen.say(context.get_help(), error=True)
-        context.exit(2)
 
 
 @dead_letters.command("list", epilog="Example: xorack dead-letters list --run 2026-01-31")
 @_with_selector(*KINDS)
 @json_option
-@_with_source
-def list_(selector: Selector, as_json: bool, source: _Source) -> int:
+@with_target(*letters_options)
+def list_(selector: Selector, as_json: bool, target: Target) -> int:
     """Count the messages by reason.
 
     Without ID and options, reads about 1,000 messages; with them, up to 100,000. The exit status
     is 1 if no message matches.
     """
-    queues = source.open()
-    survey = queues.survey(selector, limit=_limit(selector))
+    queues = target.open_dead_letters()
+    survey = queues.survey(selector)
     if as_json:
         screen.print_json(output.to_json(survey, queues.retention_ms))
     else:
@@ -144,16 +105,16 @@ def list_(selector: Selector, as_json: bool, source: _Source) -> int:
     help="Maximum number of messages.",
 )
 @json_option
-@_with_source
-def show(selector: Selector, limit: int, as_json: bool, source: _Source) -> int:
+@with_target(*letters_options)
+def show(selector: Selector, limit: int, as_json: bool, target: Target) -> int:
     """Show messages with body, invalid value, reason, sender and times.
 
     Cuts long values. With --json, prints one object a line, with the whole body. The exit status
     is 1 if no message matches.
     """
-    # Any message may be among the last: read as many as it takes.
-    most = limit if selector == Selector() else MAX_READ
-    survey = source.open().survey(selector, limit=most, keep=limit)
+    # A selected message may be among the last: all are read then.
+    most = limit if selector == Selector() else None
+    survey = target.open_dead_letters().survey(selector, limit=most, keep=limit)
     output.print_messages(survey, as_json=as_json)
     return int(survey.selects_nothing)
 
@@ -169,8 +130,8 @@ def show(selector: Selector, limit: int, as_json: bool, source: _Source) -> int:
 )
 @yes_option
 @json_option
-@_with_source
-def delete(selector: Selector, source: _Source, **flags: Any) -> int:
+@with_target(*letters_options)
+def delete(selector: Selector, target: Target, **flags: Any) -> int:
     """Delete messages: these IDs, or those that meet all conditions.
 
     Shows the messages first, and asks. Deletes only what it showed: messages that arrive later
@@ -185,9 +146,8 @@ def delete(selector: Selector, source: _Source, **flags: Any) -> int:
             if every
             else "Missing ID, --reason, --kind, --tag or --run; --all deletes all messages"
         )
-    queues = source.open()
-    survey = queues.survey(selector, limit=MAX_READ, keep=_SHOWN)
-    return output.run_delete(queues, survey, **flags)
+    queues = target.open_dead_letters()
+    return output.run_delete(queues, queues.survey(selector, limit=MAX_READ, keep=_SHOWN), **flags)
 
 
 @click.command(epilog="Example: xorack redrive --stack orders --yes")
@@ -196,10 +156,9 @@ def delete(selector: Selector, source: _Source, **flags: Any) -> int:
 @click.option("--force", is_flag=True, help="Send all messages, malformed ones too.")
 @yes_option
 @click.option("--look", is_flag=True, help="Only show: the counts, then the first messages.")
-@text_option("--queue", metavar="URL", help="The queue to send to, instead of the stack's.")
 @json_option
-@_with_source
-def redrive(selector: Selector, queue: str | None, source: _Source, **flags: Any) -> int:
+@with_target(queue_option, *letters_options)
+def redrive(selector: Selector, target: Target, **flags: Any) -> int:
     """Send dead-lettered messages back to the queue.
 
     Run it once the cause is fixed. It shows the reasons first, and asks. Messages that failed at
@@ -216,47 +175,33 @@ def redrive(selector: Selector, queue: str | None, source: _Source, **flags: Any
     if named and (every or force):
         raise click.UsageError("--all and --force cannot be used with ID or --kind")
     kinds = KINDS[: 3 if force or named else 2 if every else 1]
-    if bool(source.url) != bool(queue):
+    if bool(target.dead_letters) != bool(target.queue):
         raise click.UsageError("--dead-letters and --queue must be used together")
-    queues = source.open(queue)
-    if queue:
-        _check(queues)
-    keep = _SHOWN if flags["look"] else 0
-    survey = queues.survey(selector, limit=_limit(selector), keep=keep)
+    queues = target.open_dead_letters()
+    if target.queue and queues.swapped():
+        problem = "--queue is the dead-letter queue of --dead-letters: are they swapped?"
+        raise click.UsageError(problem)
+    if queues.dead_letters_url == queues.queue_url:
+        raise click.UsageError("--queue and --dead-letters are the same queue")
+    survey = queues.survey(selector, keep=_SHOWN if flags["look"] else 0)
     return output.run_redrive(queues, survey, kinds, **flags)
 
 
 @dead_letters.command(epilog="Example: xorack dead-letters send corrected.json")
 @click.argument("file", type=click.File(encoding="utf-8"))
-@text_option("--queue", metavar="URL", help="The queue to send to, instead of the stack's.")
-@with_stack
-def send(file: TextIO, queue: str | None, target: Target) -> None:
+@with_target(queue_option)
+def send(file: TextIO, target: Target) -> None:
     """Send corrected messages, or say what is wrong with them.
 
     FILE has one JSON object a line; - is stdin. It is what `show --json` prints, with its ``body``
     corrected, or a body. If a request is invalid, nothing is sent. Then delete the dead letters.
     """
-    read, problems = corrected(file)
+    read, problems = corrected(lines_of(file))
     if problems:
         raise click.ClickException(f"nothing was sent: {'; '.join(problems)}")
-    url = queue or target.find_stack(", or the queue with --queue").queue_url
+    url = target.queue or target.find_stack(", or the queue with --queue").queue_url
     report = send_requests(url, read, target.client("sqs"))
     screen.say(f"{plural(report.requests, 'request')} sent")
 
 
 dead_letters.add_command(redrive)
-
-
-def _limit(selector: Selector) -> int:
-    """Return how many messages to read: for a selection, all."""
-    return 1000 if selector == Selector() else MAX_READ
-
-
-def _check(queues: Redrive) -> None:
-    """Reject queues in the wrong order: live messages would become dead-lettered."""
-    if queues.swapped():
-        raise click.UsageError(
-            "--queue is the dead-letter queue of --dead-letters: are they swapped?"
-        )
-    if queues.dead_letters_url == queues.queue_url:
-        raise click.UsageError("--queue and --dead-letters are the same queue")

@@ -71,9 +71,7 @@ def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int
     order: Order | None = options["order"]
     invalid: list[NotAChainError] = []
     limit, after = options["limit"] or None, options["after"] or ""
-    page = list_chains(
-        target.open()[0], chosen, invalid.append, order=order, limit=limit, after=after
-    )
+    page = list_chains(target.open(), chosen, invalid.append, order=order, limit=limit, after=after)
     if as_json:
         for status in page.chains:
             screen.print_json(status.to_json())
@@ -88,18 +86,16 @@ def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int
             f"--after {_quoted(position)}",
             error=True,
         )
-    for error in invalid:
-        screen.say(f"error: {printable(str(error))}", error=True)
-    return int(bool(invalid))
+    return int(screen.print_invalid(invalid) > 0)
 
 
 def _none(chosen: ChainFilter, run: Run | None) -> str:
     """Say that there are no such chains."""
     text = f"no chains of run {printable(run.name)}" if run else "no chains"
-    if chosen.statuses:
-        text += f" that are {' or '.join(chosen.statuses)}"
-    others = chosen.reason or chosen.older_than_ms or (chosen.prefix and not run)
-    return text + (" and meet all conditions" if others else "")
+    conditions = [f"are {' or '.join(chosen.statuses)}"] if chosen.statuses else []
+    if chosen.reason or chosen.older_than_ms or (chosen.prefix and not run):
+        conditions.append("meet all conditions")
+    return text + (f" that {' and '.join(conditions)}" if conditions else "")
 
 
 def _quoted(text: str) -> str:

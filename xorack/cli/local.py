@@ -49,19 +49,14 @@ local_option = click.option(
 @click.group(
     short_help="Run the stack on this machine, in the background.",
     subcommand_metavar="COMMAND [ARGS]...",
-    invoke_without_command=True,
     epilog='Example: xorack local start && eval "$(xorack local env)" && xorack list',
 )
-@click.pass_context
-def local(context: click.Context) -> None:
+def local() -> None:
     """Run AWS on this machine, in the background, with the stack in it.
 
     It listens on the loopback interface only, needs no account, docker or node, and forgets all
     when it stops.
     """
-    if context.invoked_subcommand is None:
-        screen.say(context.get_help(), error=True)
-        context.exit(2)
 
 
 def _settings(
@@ -128,7 +123,7 @@ def status(as_json: bool) -> int:
             raise
         screen.print_json({"running": False, "reason": str(error)})
         return 1
-    answers = running.answers()
+    answers = running.stack.aws.answers()
     if as_json:
         screen.print_json({"running": True, "responds": answers, **running.to_json()})
     else:

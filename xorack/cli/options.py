@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TextIO
 
 import click
 
 from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.eventbridge import EventBus
 from xorack.aws.stack import StackOutputs, find_stack, open_table
 from xorack.core.errors import ArgumentError, StateError, shown
 from xorack.ops.redrive import Redrive
 from xorack.ops.run import Run
+
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Number(click.FloatRange):
@@ -33,31 +37,38 @@ class Number(click.FloatRange):
 
 
 class Duration(Number):
-    """Seconds, or a number with its unit: ``90``, ``30m``, ``1.5h``."""
-
-    name = "duration"
+    """Seconds, or numbers with their units: ``90``, ``30m``, ``1h30m``."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return seconds."""
-        match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-        if match is not None:
-            value = str(float(match[1]) * _SECONDS[match[2]])
+        text = str(value)
+        parts = _DURATION_PART.findall(text)
+        if parts and not _DURATION_PART.sub("", text).strip():
+            value = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        else:
+            try:
+                value = float(text)
+            except ValueError:
+                self.fail(f"{shown(text)}, expected seconds, or 30m, 2h, 1d12h", param, ctx)
         return super().convert(value, param, ctx)
 
 
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(s|m|min|h|d)")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(min|[smhd])")
 
 
 @dataclass(frozen=True)
 class Target:
-    """The resources that the options name: the table, or else the stack."""
+    """The resources that the options name: the table or the queue, or else the stack's."""
 
     stack: str
-    table: str | None
     region: str | None
+    table: str | None = None
+    dead_letters: str | None = None
+    queue: str | None = None
+    retention_days: int | None = None
 
     def client(self, service: str) -> Any:
         """Create a boto3 client."""
@@ -73,24 +84,57 @@ class Target:
         except StateError as error:
             raise click.ClickException(f"{error}: name yours with --stack{alternative}") from error
 
-    def open(self) -> tuple[DynamoDBStore, str | None]:
-        """Open the table; return it and, unless --table names it, the event bus's name."""
+    def open(self) -> DynamoDBStore:
+        """Open the table."""
         if self.table is not None:
-            return open_table(self.table, self.client("dynamodb")), None
+            return open_table(self.table, self.client("dynamodb"))
         outputs = self.find_stack(", or its table with --table")
-        client = self.client("dynamodb")
-        return open_table(outputs.table_name, client, outputs.retention_ms), outputs.bus_name
+        return open_table(outputs.table_name, self.client("dynamodb"), outputs.retention_ms)
 
-    def dead_letters(self, url: str | None = None, queue_url: str | None = None) -> Redrive:
-        """Open a dead-letter queue, and the queue that its messages go back to.
+    def open_bus(self, store: DynamoDBStore) -> EventBus | None:
+        """Open the stack's event bus; None if --table names the table."""
+        if self.table is not None:
+            return None
+        bus, events = self.find_stack().bus_name, self.client("events")
+        return EventBus(bus, events, find_table=store.table.find_arn)
 
-        By default both are the stack's.
-        """
-        if url:
-            return Redrive(url, queue_url or "", self.client("sqs"))
-        outputs = self.find_stack()
-        urls = outputs.dead_letter_queue_url, outputs.queue_url
-        return Redrive(*urls, self.client("sqs"), outputs.retention_ms)
+    def open_dead_letters(self) -> Redrive:
+        """Open the dead-letter queue, and the queue that its messages go back to."""
+        sqs = self.client("sqs")
+        if self.dead_letters:
+            redrive = Redrive(self.dead_letters, self.queue or "", sqs)
+        else:
+            outputs = self.find_stack()
+            urls = outputs.dead_letter_queue_url, self.queue or outputs.queue_url
+            redrive = Redrive(*urls, sqs, outputs.retention_ms)
+        if self.retention_days is not None:
+            redrive.retention_ms = self.retention_days * 86_400_000
+        return redrive
+
+
+class Chains(NamedTuple):
+    """The chains that a command names: by their tags, or those of a run."""
+
+    tags: tuple[str, ...]
+    run: Run | None
+
+
+def _chains(tags: tuple[str, ...], run: Run | None, chains: int | None = None) -> Chains:
+    if tags and run:
+        raise click.UsageError("TAG and --run cannot be used together")
+    if chains is not None:
+        if run is None:
+            raise click.UsageError("--chains requires --run")
+        run = Run(run.name, chains)
+    return Chains(tags, run)
+
+
+def lines_of(file: TextIO | None) -> Iterator[str]:
+    """Yield the lines of a file that an option or argument names."""
+    try:
+        yield from file or ()
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{file and file.name}: expected UTF-8: {error}") from error
 
 
 def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -108,79 +152,83 @@ def _run(_: click.Context, __: click.Parameter, value: str | None) -> Run | None
         raise click.BadParameter(f"{shown(value)}, expected {error.expected}") from error
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-yes_option = click.option("--yes", "-y", is_flag=True, help="Skip the question.")
-among_option = functools.partial(click.option, "--among", type=click.File(encoding="utf-8"))
-root_option = click.option(
-    "--root", multiple=True, help="A part of the root unit's name.  [default: the tag]"
-)
-text_option = functools.partial(click.option, callback=_not_empty)
-run_option = functools.partial(click.option, "--run", metavar="RUN", callback=_run)
-
-
-def with_tags(run_help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add TAGs and --run to a command, which takes only one of them."""
+def gathered(name: str, make: Callable[..., Any], *options: _Decorator) -> _Decorator:
+    """Add options to a command, which gets what `make` makes of their values as one argument."""
+    parameters = inspect.signature(make).parameters
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @click.argument("tags", nargs=-1, metavar="[TAG]...")
-        @run_option(help=run_help)
         @functools.wraps(command)
-        def wrapped(tags: tuple[str, ...], run: Run | None, **arguments: Any) -> Any:
-            if tags and run:
-                raise click.UsageError("TAG and --run cannot be used together")
-            return command(tags=tags, run=run, **arguments)
+        def wrapped(**arguments: Any) -> Any:
+            own = {each: arguments.pop(each) for each in parameters if each in arguments}
+            return command(**{name: make(**own)}, **arguments)
 
-        return wrapped
+        made: Callable[..., Any] = wrapped
+        for option in reversed(options):
+            made = option(made)
+        return made
 
     return decorate
 
 
-def with_run(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add TAGs, --run, --chains and --interval to a command that polls."""
+text_option = functools.partial(click.option, callback=_not_empty)
+run_option = functools.partial(click.option, "--run", metavar="RUN", callback=_run)
+among_option = functools.partial(click.option, "--among", type=click.File(encoding="utf-8"))
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Skip the question.")
+root_option = click.option(
+    "--root", multiple=True, help="A part of the root unit's name.  [default: the tag]"
+)
+queue_option = text_option(
+    "--queue", metavar="URL", help="The queue to send to, instead of the stack's."
+)
+table_option = text_option(
+    "--table", envvar="XORACK_TABLE", help="The name of the table; replaces --stack."
+)
+letters_options = (
+    text_option(
+        "--dead-letters", metavar="URL", help="The dead-letter queue, instead of the stack's."
+    ),
+    click.option(
+        "--retention-days",
+        type=click.IntRange(1, 3650),
+        help="Messages that were first sent longer ago are expired.  [default: the stack's "
+        "retention of chains, or 30]",
+    ),
+)
+interval_option = click.option(
+    "--interval",
+    "interval_seconds",
+    type=Duration(min=0.1, max=3600),
+    default=2.0,
+    metavar="TIME",
+    help="Seconds between polls, or more if a poll takes long.",
+)
 
-    @with_tags("The chains whose tags begin with RUN/, instead of TAGs.")
-    @click.option(
-        "--chains",
-        type=click.IntRange(min=0),
-        help="The number of the run's chains.  [default: those that exist]",
-    )
-    @click.option(
-        "--interval",
-        "interval_seconds",
-        type=Duration(min=0.1, max=3600),
-        default=2.0,
-        metavar="TIME",
-        help="Seconds between polls, or more if a poll takes long.",
-    )
-    @functools.wraps(command)
-    def wrapped(run: Run | None, chains: int | None, **arguments: Any) -> Any:
-        if chains is not None:
-            if run is None:
-                raise click.UsageError("--chains requires --run")
-            run = Run(run.name, chains)
-        return command(run=run, **arguments)
 
-    return wrapped
-
-
-def with_stack(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --stack and --region to a command, as its argument ``target``."""
-
-    @text_option(
+def with_target(*options: _Decorator) -> _Decorator:
+    """Add --stack, --region and others to a command, as its argument ``target``."""
+    stack = text_option(
         "--stack",
         envvar="XORACK_STACK",
         default="xorack",
         help="The CloudFormation stack; or the prefix of its SSM parameters, or its queue's URL.",
     )
-    @text_option("--region", help="The AWS region.  [default: from your AWS configuration]")
-    @functools.wraps(command)
-    def wrapped(stack: str, region: str | None, table: str | None = None, **arguments: Any) -> Any:
-        return command(target=Target(stack, table, region), **arguments)
-
-    return wrapped
+    region = text_option("--region", help="The AWS region.  [default: from your AWS configuration]")
+    return gathered("target", Target, *options, stack, region)
 
 
-def with_table(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --stack, --table and --region to a command, as its argument ``target``."""
-    help_text = "The name of the table; replaces --stack."
-    return text_option("--table", envvar="XORACK_TABLE", help=help_text)(with_stack(command))
+def with_chains(run_help: str, *options: _Decorator) -> _Decorator:
+    """Add TAGs, --run and others to a command, as its argument ``chains``."""
+    tags = click.argument("tags", nargs=-1, metavar="[TAG]...")
+    return gathered("chains", _chains, tags, run_option(help=run_help), *options)
+
+
+with_table = with_target(table_option)
+with_run = with_chains(
+    "The chains whose tags begin with RUN/, instead of TAGs.",
+    click.option(
+        "--chains",
+        type=click.IntRange(min=0),
+        help="The number of the run's chains.  [default: those that exist]",
+    ),
+)

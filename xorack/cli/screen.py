@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import click
@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xorack.core.chain import Chain
+from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import printable, span
@@ -54,6 +55,13 @@ def ask(question: str) -> bool:
         raise click.ClickException(
             "stdin has no answer, so nothing was changed: --yes skips the question"
         ) from None
+
+
+def print_invalid(errors: Collection[NotAChainError]) -> int:
+    """Print the errors of items that are not chains, and return their number."""
+    for error in errors:
+        say(f"error: {printable(str(error))}", error=True)
+    return len(errors)
 
 
 def print_json(value: Any) -> None:

@@ -12,6 +12,7 @@ from xorack.cli.options import (
     Target,
     among_option,
     json_option,
+    lines_of,
     root_option,
     run_option,
     with_table,
@@ -19,7 +20,7 @@ from xorack.cli.options import (
 from xorack.client.names import Candidate
 from xorack.ops.among import candidates_in
 from xorack.ops.dead_letters import Selector
-from xorack.ops.explain import explain_run, names_in
+from xorack.ops.explain import explain_run, names_in, run_facts
 from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus, read_status
 
@@ -43,7 +44,7 @@ def show(
     """
     if root and among is None:
         raise click.UsageError("--root goes with --among")
-    _print(read_status(target.open()[0], tag), candidates_in(among or ()), root, as_json)
+    _print(read_status(target.open(), tag), candidates_in(lines_of(among)), root, as_json)
 
 
 @click.command(
@@ -67,9 +68,9 @@ def explain(
     """Say why a chain failed, or what the failed chains of a run have in common.
 
     Of a chain: what `xorack show` has, and its dead-lettered messages, if the stack is known. Of a
-    run: reasons, notes, names of outstanding
-    units, and what tells the failed chains from the others: parts of the tag, detail, size, time.
-    If none has failed, it explains the unfinished ones.
+    run: reasons, notes, names of outstanding units, and what tells the failed chains from the
+    others: parts of the tag, detail, size, time. If none has failed, it explains the unfinished
+    ones.
 
     Exit status: 1 if the run has no chain.
     """
@@ -77,15 +78,14 @@ def explain(
         raise click.UsageError("Missing TAG or --run" if run is None else "TAG excludes --run")
     if root and (among is None or run):
         raise click.UsageError("--root goes with TAG and --among")
-    store, _ = target.open()
-    candidates = list(candidates_in(among or ()))
+    store, candidates = target.open(), list(candidates_in(lines_of(among)))
     if run:
         found = explain_run(store, run, candidates)
         if as_json:
-            screen.print_json(found.to_json())
+            screen.print_json(found)
         else:
-            screen.print_properties(found.properties())
-        return int(not found.chains)
+            screen.print_properties(run_facts(found))
+        return int(not found["chains"])
     _print(read_status(store, str(tag)), candidates, root, as_json, _letters(target, str(tag)))
     return 0
 
@@ -112,5 +112,5 @@ def _letters(target: Target, tag: str) -> list[str]:
     """Describe the chain's dead-lettered messages; none if only the table is known."""
     if target.table is not None:
         return []
-    survey = target.dead_letters().survey(Selector(tag=tag), limit=_LETTERS)
+    survey = target.open_dead_letters().survey(Selector(tag=tag), limit=_LETTERS)
     return [f"{group.count:,} {group.kind}: {group.reason}" for group in survey.groups]

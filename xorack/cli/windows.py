@@ -33,7 +33,7 @@ def windows(
     `xorack wait --window` is for schedulers.
     """
     invalid: list[NotAChainError] = []
-    chains = target.open()[0].scan(invalid.append, prefix=run.prefix if run else "")
+    chains = target.open().scan(invalid.append, prefix=run.prefix if run else "")
     now = milliseconds()
     table = stage_table((ChainStatus(chain, now) for chain in chains), logs, limit)
     lines = []

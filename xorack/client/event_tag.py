@@ -70,12 +70,8 @@ def _shortened(tag: str) -> str:
 def layers(event: Mapping[str, Any], *, bodies: bool = True) -> Iterator[Mapping[str, Any]]:
     """Yield an event and what it wraps, outermost first.
 
-    A body that is no JSON object ends them, and so does an event of several records.
-
-    Args:
-        event: The event.
-        bodies: Go on into what the event's sender wrote: the body of a message of SQS or SNS, the
-            ``detail`` of an event.
+    With ``bodies``, also what the event's sender wrote: the body of a message of SQS or SNS, the
+    ``detail`` of an event. A body that is no JSON object ends them, and so do several records.
     """
     layer: Any = event
     for _ in range(_DEPTH):

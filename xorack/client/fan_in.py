@@ -222,16 +222,13 @@ def fan_in(
     return decorate
 
 
-def _records(event: Any) -> list[Any]:
-    records = event.get("Records") if isinstance(event, dict) else None
-    if not isinstance(records, list) or any(_source(one) != "aws:sqs" for one in records):
+def _records(event: Any) -> Any:
+    records: Any = event.get("Records") if isinstance(event, dict) else None
+    valid = isinstance(records, list) and all(isinstance(one, dict) for one in records)
+    if not valid or any(one.get("eventSource") != "aws:sqs" for one in records):
         # Other services ignore batchItemFailures: what failed would be lost.
         raise ArgumentError("event", event, "an SQS event with Records; use step_of for others")
     return records
-
-
-def _source(record: Any) -> Any:
-    return record.get("eventSource") if isinstance(record, dict) else None
 
 
 def _batch_processor() -> Any:

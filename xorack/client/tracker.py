@@ -49,7 +49,7 @@ def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) 
     return {"stamp": stamp, "started": len(starts), "finished": len(finishes)}
 
 
-def _told(name: str, value: Any) -> Any:
+def _cleaned(name: str, value: Any) -> Any:
     """Return a field of a fail or a note as the protocol takes it: no NUL, no surrogates."""
     if name == "missing":
         return tuple(value)
@@ -67,11 +67,6 @@ class _Collected:
     def __init__(self) -> None:
         self._requests: list[Request] | None = []
         self._lock = threading.Lock()
-
-    @property
-    def open(self) -> bool:
-        """False once the batch was sent."""
-        return self._requests is not None
 
     def add(self, requests: Sequence[Request]) -> bool:
         """Add requests; return False if the batch was sent."""
@@ -277,7 +272,7 @@ class Tracker:
         self, op: Op, token: AnyToken, fields: Mapping[str, Any], request_id: str | None
     ) -> None:
         token = self.keys.verified(token)
-        content = {name: _told(name, value) for name, value in fields.items()}
+        content = {name: _cleaned(name, value) for name, value in fields.items()}
         text = "\0".join(str(value) for value in content.values() if value not in (None, ()))
         digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         id = request_id or f"{op}-{token.unit:016x}-{digest}"
@@ -310,7 +305,7 @@ class Tracker:
             SendError: The queue did not accept some requests.
         """
         outer = _BATCHES.get()
-        if self in outer and outer[self].open:
+        if self in outer and outer[self].add([]):
             yield  # nested: the outer block sends
             return
         collected = _Collected()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import Any
 
 from xorack.acker.chain_writer import CachedChain, ChainWriter
@@ -24,9 +24,21 @@ class _Call:
     def __init__(self, request: Request, *, fresh: bool) -> None:
         self.request = request
         self.fresh = fresh  # its id was made for this call
-        self.turn = threading.Event()
         self.stamp: Stamp | None = None
         self.error: BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        """True if the request was applied or has failed."""
+        return self.stamp is not None or self.error is not None
+
+
+class _Queue:
+    """The calls that wait for a chain. Who holds the lock writes for all of them."""
+
+    def __init__(self) -> None:
+        self.calls: list[_Call] = []
+        self.lock = threading.Lock()
 
 
 class DynamoDBAcker:
@@ -85,7 +97,7 @@ class DynamoDBAcker:
         )
         # The state after our last write saves a read; the condition of the next write verifies it.
         self._cache: OrderedDict[str, tuple[int, Chain]] = OrderedDict()
-        self._queues: dict[tuple[str, bool], list[_Call]] = {}
+        self._queues: defaultdict[tuple[str, bool], _Queue] = defaultdict(_Queue)
         self._guard = threading.Lock()
 
     def create(
@@ -176,48 +188,35 @@ class DynamoDBAcker:
             raise ZeroBufferNoOp
         id = uuid.uuid4().hex if request_id is None else request_id
         call = _Call(Request(op, tag, id, stamp, **counts), fresh=request_id is None)
-        queue_key = (tag, op == "stamp")
+        must_exist = op == "stamp"
         with self._guard:
-            queue = self._queues.setdefault(queue_key, [])
-            queue.append(call)
-            if len(queue) == 1:
-                call.turn.set()
+            queue = self._queues[tag, must_exist]
+            queue.calls.append(call)
         try:
-            call.turn.wait()
-        except BaseException:  # an interrupt must not leave the queue without a writer
-            self._leave(queue_key, [call])
-            raise
-        if call.stamp is None and call.error is None:
-            # The first in the queue writes for all that are in it by now, in one write.
-            self._write_queue(queue_key)
+            with queue.lock:
+                while not call.done:
+                    self._write_queue(tag, must_exist, queue)
+        finally:
+            with self._guard:
+                queue.calls.remove(call)
+                if not queue.calls:
+                    del self._queues[tag, must_exist]
         if call.error is not None:
             raise call.error
-        assert call.stamp is not None  # written without an error
+        assert call.stamp is not None, "written without an error"
         return call.stamp
 
-    def _write_queue(self, queue_key: tuple[str, bool]) -> None:
+    def _write_queue(self, tag: str, must_exist: bool, queue: _Queue) -> None:
+        """Write the requests of all calls that wait by now, in one write."""
         with self._guard:
-            calls = self._queues[queue_key][:MAX_FOLD]
+            calls = [call for call in queue.calls if not call.done][:MAX_FOLD]
         try:
-            self._write(*queue_key, calls)
+            self._write(tag, must_exist, calls)
         except BaseException as error:
+            self._remember(tag, None)
             for call in calls:
                 call.error = error
             raise
-        finally:
-            self._leave(queue_key, calls)
-            for call in calls:
-                call.turn.set()
-
-    def _leave(self, queue_key: tuple[str, bool], calls: list[_Call]) -> None:
-        """Remove calls from their queue; the first that is left writes next."""
-        with self._guard:
-            left = [call for call in self._queues.get(queue_key, []) if call not in calls]
-            self._queues[queue_key] = left
-            if left:
-                left[0].turn.set()
-            else:
-                del self._queues[queue_key]
 
     def _write(self, tag: str, must_exist: bool, calls: list[_Call]) -> None:
         """Apply the requests of waiting calls; give each its result."""
@@ -229,17 +228,13 @@ class DynamoDBAcker:
         # A create expects no chain; a stamp without a cached chain reads it.
         cached = None if must_exist and last is None else CachedChain(last, verified=False)
         requests = [call.request for call in calls]
-        try:
-            chain, outcomes = self._writer.apply(
-                tag,
-                requests,
-                cached,
-                must_exist=must_exist,
-                fresh_ids=all(call.fresh for call in calls),
-            )
-        except Exception:
-            self._remember(tag, None)
-            raise
+        chain, outcomes = self._writer.apply(
+            tag,
+            requests,
+            cached,
+            must_exist=must_exist,
+            fresh_ids=all(call.fresh for call in calls),
+        )
         assert chain is not None  # every outcome implies a chain
         self._remember(tag, chain)
         # Each call gets the stamp as of its own request, as if applied one at a time. Only the

@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from xorack.core.marks import INLINE_MARKS, MARK_BYTES
-
 Status = Literal["pending", "open", "acked", "failed"]
 
 TIMED_OUT = "timed out"
@@ -140,26 +138,4 @@ class Chain:
             repeated=self.repeated + repeated,
             late=self.late + late,
             last_late_at=now,
-        )
-
-    def overflow(self, incoming: int) -> bytes:
-        """Return the marks to spill before ``incoming`` requests are applied; mostly none.
-
-        All inline marks are spilled, not just the excess: the next overflow is then
-        ``INLINE_MARKS`` requests away.
-        """
-        inline, rest = divmod(len(self.marks), MARK_BYTES)
-        assert not rest, "an item has whole marks"
-        assert incoming > 0, "a write of requests adds marks"
-        return self.marks if inline + incoming > INLINE_MARKS else b""
-
-    def without_marks(self, spilled: bytes, until: int) -> Chain:
-        """Return the chain without its oldest marks, which were spilled and are kept for a time."""
-        assert len(spilled) % MARK_BYTES == 0, "marks leave whole"
-        assert self.marks.startswith(spilled), "the oldest marks leave first"
-        return replace(
-            self,
-            marks=self.marks[len(spilled) :],
-            spilled=self.spilled + len(spilled) // MARK_BYTES,
-            marks_until=until if self.marks_until is None else min(until, self.marks_until),
         )

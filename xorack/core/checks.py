@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -59,16 +58,6 @@ def _stamp(field: str, value: Any) -> bytes:
     return stamp
 
 
-def _base64_stamp(field: str, value: Any) -> bytes:
-    if not isinstance(value, str):
-        raise ArgumentError(field, value, "a string of standard base64")
-    try:
-        stamp = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        raise ArgumentError(field, value, "standard base64 (RFC 4648, section 4)") from None
-    return _stamp(field, stamp)
-
-
 def _count(field: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
         raise ArgumentError(field, value, f"a whole number from 0 to {MAX_COUNT}")
@@ -76,7 +65,6 @@ def _count(field: str, value: Any) -> int:
 
 
 IDS = ("starts", "finishes")
-_HEX_ID = re.compile("[0-9a-f]{16}")
 
 
 def _ids(field: str, value: Any) -> tuple[int, ...]:
@@ -88,33 +76,16 @@ def _ids(field: str, value: Any) -> tuple[int, ...]:
             ids.append(check_unit(unit))
         except ArgumentError as error:
             raise ArgumentError(field, unit, f"ids, each {error.expected}") from None
-    return _distinct_ids(field, ids)
-
-
-def _hex_ids(field: str, value: Any) -> tuple[int, ...]:
-    expected = "16 lower-case hex digits, not all zero"
-    if not isinstance(value, list):
-        raise ArgumentError(field, value, f"a list of ids, each {expected}")
-    for id in value:
-        if not isinstance(id, str) or not _HEX_ID.fullmatch(id) or not int(id, 16):
-            raise ArgumentError(field, id, expected)
-    return _distinct_ids(field, [int(id, 16) for id in value])
-
-
-def _distinct_ids(field: str, ids: list[int]) -> tuple[int, ...]:
     if len(set(ids)) != len(ids):
         raise ArgumentError(field, ids, "each id once")
     return tuple(ids)
 
 
-def _few(check_ids: Check) -> Check:
-    def check(field: str, value: Any) -> tuple[int, ...]:
-        ids: tuple[int, ...] = check_ids(field, value)
-        if not 1 <= len(ids) <= MAX_MISSING:
-            raise ArgumentError(field, f"{len(ids)} ids", f"1 to {MAX_MISSING} ids")
-        return ids
-
-    return check
+def _few_ids(field: str, value: Any) -> tuple[int, ...]:
+    ids = _ids(field, value)
+    if not 1 <= len(ids) <= MAX_MISSING:
+        raise ArgumentError(field, f"{len(ids)} ids", f"1 to {MAX_MISSING} ids")
+    return ids
 
 
 def _cells(field: str, value: Any) -> int:
@@ -205,13 +176,43 @@ CHECKS: dict[str, Check] = {
     "resume": _resume,
     "reason": _text(0, MAX_REASON_BYTES),
     "text": _text(1, MAX_REASON_BYTES),
-    "missing": _few(_ids),
+    "missing": _few_ids,
     "missing_count": _count,
 }
-JSON_CHECKS: dict[str, Check] = {
-    **CHECKS,
-    "stamp": _base64_stamp,
-    "starts": _hex_ids,
-    "finishes": _hex_ids,
-    "missing": _few(_hex_ids),
+
+
+def _bytes_of(field: str, value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise ArgumentError(field, value, "a string of standard base64")
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError:
+        raise ArgumentError(field, value, "standard base64 (RFC 4648, section 4)") from None
+
+
+_HEX_ID = re.compile("(?!0{16})[0-9a-f]{16}")
+
+
+def _units_of(field: str, value: Any) -> list[int]:
+    expected = "16 lower-case hex digits, not all zero"
+    if not isinstance(value, list):
+        raise ArgumentError(field, value, f"a list of ids, each {expected}")
+    for id in value:
+        if not isinstance(id, str) or not _HEX_ID.fullmatch(id):
+            raise ArgumentError(field, id, expected)
+    return [int(id, 16) for id in value]
+
+
+_FROM_JSON: dict[str, Check] = {
+    "stamp": _bytes_of,
+    "starts": _units_of,
+    "finishes": _units_of,
+    "missing": _units_of,
 }
+
+
+def check_json(field: str, value: Any) -> Any:
+    """Return the value of a field as it stands in JSON; raise as `CHECKS` do."""
+    if field in _FROM_JSON:
+        value = _FROM_JSON[field](field, value)
+    return CHECKS[field](field, value)

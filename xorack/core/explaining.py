@@ -162,7 +162,6 @@ def _test(low: Any, high: Any) -> Callable[[Any], bool]:
 
 
 def _count(values: Counter[Any], low: Any, high: Any) -> int:
-    """Count the rows whose value meets a term."""
     test = _test(low, high)
     return sum(times for value, times in values.items() if test(value))
 

@@ -34,7 +34,6 @@ def _round(sum_: int, lane: int) -> int:
 
 
 def _pure_xxh64(data: bytes, seed: int) -> int:
-    """Compute XXH64 in pure Python."""
     words, rest = divmod(len(data), 8)
     lanes = [int.from_bytes(data[8 * n : 8 * n + 8], "little") for n in range(words)]
     striped = words // 4 * 4
@@ -67,15 +66,7 @@ except ImportError:  # pragma: no cover - Lambda functions have no compiled pack
 
 
 def xxh64_long(x: int, seed: int = SEED) -> int:
-    """Compute XXH64 of a 64-bit integer's 8 little-endian bytes: ``xxhash64`` of a long.
-
-    Args:
-        x: The integer, signed or unsigned, modulo 2**64.
-        seed: The seed, unsigned 64 bits.
-
-    Returns:
-        The hash, unsigned 64 bits.
-    """
+    """Compute XXH64 of an integer's 8 little-endian bytes, modulo 2**64: ``xxhash64`` of a long."""
     return int(_xxh64((x & MASK).to_bytes(8, "little"), seed))
 
 
@@ -83,15 +74,9 @@ _P2_INVERSE, _P3_INVERSE, _P1_INVERSE = (pow(prime, -1, 1 << 64) for prime in (P
 
 
 def xxh64_long_inverse(y: int) -> int:
-    """Return the 64-bit integer whose `xxh64_long` with the default seed is ``y``.
+    """Return the unsigned 64-bit integer whose `xxh64_long` with the default seed is ``y``.
 
     XXH64 of 8 bytes is a bijection: each of its steps is undone, in reverse order.
-
-    Args:
-        y: The hash, unsigned 64 bits.
-
-    Returns:
-        The integer, unsigned 64 bits.
     """
     h = y ^ y >> 32
     h = h * _P3_INVERSE & MASK
@@ -143,24 +128,18 @@ def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
 
 
 def child_id(parent: int, *parts: str | bytes | int | date | Decimal) -> int:
-    """Return the id of a unit's child: `unit_id` of the parent's id, signed, and the child's parts.
+    """Return the id of a unit's child: `unit_id` of the parent's id, signed, and the parts.
 
-    Args:
-        parent: The parent's id, signed or unsigned.
-        *parts: The child's name among the children of its parent.
+    The parts name the child among the children of its parent.
     """
     parent &= MASK
     return unit_id(parent - (1 << 64) if parent >> 63 else parent, *parts)
 
 
 def decimal_text(value: Decimal) -> str:
-    """Return a decimal in plain notation without trailing zeros.
+    """Return a finite decimal in plain notation, such as ``100`` or ``-0.25``, without rounding.
 
-    Args:
-        value: A finite number of any size: nothing is rounded.
-
-    Returns:
-        For example ``1.5``, ``100``, ``-0.25`` or ``0``.
+    It has no trailing zeros.
 
     Raises:
         ArgumentError: The value is infinite or not a number.

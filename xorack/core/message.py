@@ -91,8 +91,7 @@ def _integer(digits: str) -> int | Decimal:
         return Decimal(digits)
 
 
-_QUICK = json.JSONDecoder(object_pairs_hook=_distinct)
-_THOROUGH = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=_integer)
+_STRICT = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=_integer)
 _LENIENT = json.JSONDecoder(parse_int=_integer)
 """Decodes all JSON, to find where the requests of a message begin and end."""
 
@@ -125,13 +124,12 @@ def parse(body: str) -> Parsed:
         body: The body of an SQS message.
     """
     try:
-        return Parsed([Request.from_json(raw) for raw in _raw_requests(_QUICK, body)], [])
+        return Parsed([Request.from_json(raw) for raw in _raw_requests(_STRICT, body)], [])
     except ArgumentError:
         return _parse_each(body)
 
 
 def _parse_each(body: object) -> Parsed:
-    """Parse the requests of a message one by one."""
     try:
         _raw_requests(_LENIENT, body)
         texts = _request_texts(str(body))
@@ -141,7 +139,7 @@ def _parse_each(body: object) -> Parsed:
     invalid: list[tuple[str, str]] = []
     for index, text in enumerate(texts):
         try:
-            requests.append(Request.from_json(_decode(_THOROUGH.decode, text)))
+            requests.append(Request.from_json(_decode(_STRICT.decode, text)))
         except ArgumentError as error:
             invalid.append((_encodable(text), f"requests[{index}].{error}"))
     return Parsed(requests, _rejected(invalid))

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from xorack.core.chain import Chain
-from xorack.core.message import Rejected
 
 DEFAULT_RETENTION_MS = 30 * 86_400_000
 """Retention of marks and tombstones: longer than a message can stay in a queue (14 days) and then
@@ -65,14 +64,4 @@ class Publisher(Protocol):
 
         Never raises for a failed call. Returns the failures, tag to reason: `NO_TIME` if there was
         no call, a `Refusal` if the service is well and refuses this chain's event.
-        """
-
-
-class DeadLetters(Protocol):
-    """A channel for rejected requests."""
-
-    def send(self, rejected: Sequence[Rejected]) -> list[int]:
-        """Send rejected requests; return the positions of those that were not sent.
-
-        Never raises for a failed call. A message's attribute ``error`` holds the reason.
         """

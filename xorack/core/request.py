@@ -8,18 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from xorack.core.checks import (
-    CHECKS,
-    IDS,
-    JSON_CHECKS,
-    RESUME_KINDS,
-    Check,
-)
+from xorack.core.checks import CHECKS, IDS, RESUME_KINDS, Check, check_json
 from xorack.core.errors import ArgumentError, shown
 from xorack.core.stamp import (
     PLAIN_LENGTH,
@@ -53,7 +47,7 @@ class Fields(TypedDict, total=False):
 
 
 _MOST_PROBLEMS = 7
-"""Further fields of a request that an error tells."""
+"""Invalid fields that an error tells, besides the first."""
 _STAMP = frozenset(("tag", "id", "stamp", "started", "finished", "starts", "finishes", "cells"))
 _NOTE = frozenset(("tag", "id", "text", "missing", "missing_count"))
 _OPERATIONS: dict[str, frozenset[str]] = {
@@ -65,19 +59,44 @@ _OPERATIONS: dict[str, frozenset[str]] = {
 }
 
 
-def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> dict[str, Any]:
-    """Check the fields of a request.
+def _check(name: str, value: Any) -> Any:
+    return CHECKS[name](name, value)
 
-    Returns:
-        The fields, with stamps as bytes.
+
+def _validated(op: object, fields: Mapping[str, Any], check: Check = _check) -> dict[str, Any]:
+    """Check the fields of a request; return them with stamps as bytes.
 
     Raises:
         ArgumentError: The operation is unknown, or fields are invalid, unknown or missing: it says
-            what is wrong with each.
+            what is wrong with each. Its field is that of the first.
     """
     if not isinstance(op, str) or op not in _OPERATIONS:
         raise ArgumentError("op", op, "create, stamp, fail, extend or note")
-    values = {"op": op, **_checked(op, fields, JSON_CHECKS if json_ else CHECKS)}
+    allowed = _OPERATIONS[op]
+    values: dict[str, Any] = {"op": op}
+    problems: list[ArgumentError] = []
+    for name, value in fields.items():
+        try:
+            if name in allowed:
+                values[name] = check(name, value)
+            elif name != "op":
+                expected = f"no such field: {op} has {', '.join(sorted(('op', *allowed)))}"
+                what = "a token" if name in RESUME_KINDS else value  # a secret also here
+                raise ArgumentError(shown(name)[1:-1], what, expected)
+        except ArgumentError as error:
+            problems.append(error)
+    if problems:
+        first, *others = problems
+        if not others:
+            raise first
+        text = "; ".join(map(str, [first, *others[:_MOST_PROBLEMS]]))
+        raise ArgumentError(first.field, problem=text.removeprefix(f"{first.field}: "))
+    _complete(op, values)
+    return values
+
+
+def _complete(op: str, values: dict[str, Any]) -> None:
+    """Add what the ids of a request mean; raise ArgumentError if a field is missing."""
     required = ["tag", "id"]
     if not values.keys().isdisjoint((*IDS, "cells")):
         _read_ids(values)
@@ -89,39 +108,10 @@ def _validated(op: object, fields: Mapping[str, Any], json_: bool = False) -> di
     for name in required:
         if name not in values:
             raise ArgumentError(name, "missing", f"a value: {op} needs it")
-    return values
-
-
-def _checked(op: str, fields: Mapping[str, Any], checks: Mapping[str, Check]) -> dict[str, Any]:
-    """Check fields one by one, and raise one error for all that are invalid or unknown."""
-    values: dict[str, Any] = {}
-    problems: list[ArgumentError] = []
-    allowed = _OPERATIONS[op]
-    for name, value in fields.items():
-        try:
-            if name in allowed:
-                values[name] = checks[name](name, value)
-            elif name != "op":
-                expected = f"no such field: {op} has {', '.join(sorted(('op', *allowed)))}"
-                what = "a token" if name in RESUME_KINDS else value  # a secret also here
-                raise ArgumentError(shown(name)[1:-1], what, expected)
-        except ArgumentError as error:
-            problems.append(error)
-    if problems:
-        raise _all_of(problems)
-    return values
-
-
-def _all_of(problems: Sequence[ArgumentError]) -> ArgumentError:
-    """Return one error for several fields; its field is that of the first."""
-    first, *others = problems
-    text = str(first).removeprefix(f"{first.field}: ")
-    rest = "".join(f"; {other}" for other in others[:_MOST_PROBLEMS])
-    return ArgumentError(first.field, problem=f"{text}{rest}") if others else first
 
 
 def _read_ids(values: dict[str, Any]) -> None:
-    """Add what the ids of a request mean: its counts and, if it is small, its stamp."""
+    """Add the counts of a request that has ids and, if it is small, its stamp."""
     for name in ("stamp", "started", "finished"):
         if name in values:
             raise ArgumentError(name, values[name], "no such field beside ids")
@@ -144,10 +134,7 @@ def _read_ids(values: dict[str, Any]) -> None:
 
 
 class _SumOfIds:
-    """The stamp of a request that carries ids, for dataclass fields.
-
-    A large one is made when it is read: 1 MiB of ids stands for 600 MB of stamps.
-    """
+    """The stamp of ids, made when it is read: 1 MiB of ids stands for 600 MB of stamps."""
 
     def __get__(self, request: Request | None, owner: type) -> bytes | None:
         if request is None or not (request.starts or request.finishes):
@@ -284,7 +271,7 @@ class Request:
         if not isinstance(raw, dict):
             raise ArgumentError("request", raw, "a JSON object")
         request = cls.__new__(cls)
-        vars(request).update(_validated(raw.get("op"), raw, json_=True))
+        vars(request).update(_validated(raw.get("op"), raw, check_json))
         return request
 
     def to_json(self) -> dict[str, Any]:
@@ -294,13 +281,13 @@ class Request:
             for name, value in vars(self).items()
             if value != getattr(Request, name, None)
         }
-        if self.missing:
-            raw["missing"] = [f"{unit:016x}" for unit in self.missing]
+        for name in (*IDS, "missing"):
+            if name in raw:
+                raw[name] = [f"{unit:016x}" for unit in raw[name]]
         if self.starts or self.finishes:
-            ids = {name: [f"{unit:016x}" for unit in raw[name]] for name in IDS if name in raw}
-            meaning = ("stamp", "started", "finished")
-            return {**{n: v for n, v in raw.items() if n not in meaning}, **ids}
-        if self.stamp is not None:
+            for name in ("stamp", "started", "finished"):
+                raw.pop(name, None)
+        elif self.stamp is not None:
             raw["stamp"] = base64.b64encode(self.stamp).decode("ascii")
         return raw
 

@@ -107,14 +107,10 @@ def xor(*stamps: bytes) -> Stamp:
 
 
 def check_unit(unit: object, cells: int = 0) -> int:
-    """Return a unit's id, unsigned, if it has a stamp; Spark's longs may be negative.
-
-    Args:
-        unit: The id.
-        cells: The size of its stamp; 0 for a plain one.
+    """Return a unit's id, unsigned; Spark's longs may be negative. A plain stamp has 0 cells.
 
     Raises:
-        ArgumentError: The id is not a non-zero 64-bit integer, or hashes to 0.
+        ArgumentError: The id has no stamp: it is no non-zero 64-bit integer, or hashes to 0.
     """
     if isinstance(unit, bool) or not isinstance(unit, int):
         raise ArgumentError("unit", unit, "an int")
@@ -127,12 +123,7 @@ def check_unit(unit: object, cells: int = 0) -> int:
 
 
 def sum_of(units: Iterable[int], cells: int) -> Stamp:
-    """XOR the stamps of units: traced ones of this size, or plain ones for 0 cells.
-
-    Args:
-        units: Ids that `check_unit` returned.
-        cells: 0, 16, 64, 256 or 1,024.
-    """
+    """XOR the stamps of ids that `check_unit` returned: traced ones, or plain ones for 0 cells."""
     if not cells:
         return Stamp(reduce(xor_of_integers, units, 0).to_bytes(PLAIN_LENGTH, "little"))
     sums: dict[int, int] = {}

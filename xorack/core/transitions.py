@@ -1,8 +1,8 @@
 """The state machine of a chain. Pure: no I/O and no clock.
 
 Two tables define it: `VERDICTS` decides on requests by the chain's state, `TRANSITIONS` lists every
-change of state; `tools/transitions.py` writes both into docs/protocol.md. Three functions change a
-chain: `apply` by requests, `expire` by time, `mark_delivered` by what became of its reports.
+change of state; docs/protocol.md shows both. Three functions change a chain: `apply` by requests,
+`expire` by time, `mark_delivered` by what became of its reports.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def _is_complete(chain: Chain, _: int) -> bool:
     return _is_zero(chain) and chain.started == chain.finished
 
 
-def _is_late(chain: Chain, now: int) -> bool:
+def _is_overdue(chain: Chain, now: int) -> bool:
     deadline = chain.effective_deadline
     return deadline is not None and deadline <= now
 
 
-def _is_late_at_zero(chain: Chain, now: int) -> bool:
-    return _is_late(chain, now) and _is_zero(chain) and chain.started != chain.finished
+def _is_overdue_at_zero(chain: Chain, now: int) -> bool:
+    return _is_overdue(chain, now) and _is_zero(chain) and chain.started != chain.finished
 
 
 class Transition(NamedTuple):
@@ -93,12 +93,12 @@ TRANSITIONS: tuple[Transition, ...] = (
         "open",
         "sweep",
         "deadline passed, stamp zero, counts unequal",
-        _is_late_at_zero,
+        _is_overdue_at_zero,
         "failed",
         TIMED_OUT + _COUNTS,
     ),
-    Transition("open", "sweep", "deadline passed", _is_late, "failed", TIMED_OUT),
-    Transition("pending", "sweep", "deadline passed", _is_late, "failed", NEVER_CREATED),
+    Transition("open", "sweep", "deadline passed", _is_overdue, "failed", TIMED_OUT),
+    Transition("pending", "sweep", "deadline passed", _is_overdue, "failed", NEVER_CREATED),
 )
 """Every change of state. One pass from top to bottom runs all that are possible."""
 
@@ -280,7 +280,7 @@ def _fold(
         if request.op == "create":
             changes["created_at"] = now
             changes["pending_deadline"] = None
-            if not old.extended and not changes.get("extended"):
+            if not old.extended:
                 changes["deadline"] = deadline(request)
             changes["idle_timeout"] = _milliseconds(request.idle_timeout)
             for name, value in (("detail", request.detail), ("resume", request.resume)):

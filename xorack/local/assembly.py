@@ -11,7 +11,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -27,7 +27,7 @@ SETTINGS: Mapping[str, str] = {
 """The settings of the wheel's assembly, which setup.py makes."""
 _IN_WHEEL = Path(__file__).with_name("app")  # see setup.py
 _SOURCES = ("infra", "lambda_src", "xorack")
-_NOT_DEPLOYED = frozenset({"cli", "client", "compat", "local", "page", "spark"})
+_NOT_DEPLOYED = frozenset({"cli", "client", "compat", "local", "spark"})
 """Folders of the library that neither the synthesis nor the functions use."""
 
 
@@ -37,9 +37,6 @@ def find_template(
     """Return the template for some settings; synthesise it unless that was done before.
 
     The settings override `SETTINGS`. `notify` gets one line before a synthesis.
-
-    Raises:
-        LocalError: A setting is invalid, or the CDK is not installed.
     """
     settings = {**SETTINGS, **settings}
     if settings == SETTINGS and (shipped := _template_in(_IN_WHEEL / "assembly")):
@@ -57,9 +54,6 @@ def synthesise(
     """Synthesise a checkout's stack into a folder, and return the template.
 
     Does nothing if the folder has that of the same sources; else it empties the folder first.
-
-    Raises:
-        LocalError: The synthesis failed, or left no template.
     """
     fingerprint, made_of = _fingerprint(root, settings), folder / "made-of"
     is_same = made_of.is_file() and made_of.read_text() == fingerprint
@@ -91,19 +85,10 @@ def _fingerprint(root: Path, settings: Mapping[str, str]) -> str:
     names = ("aws-cdk-lib", "constructs", "xorack")
     # A checkout may be on the path twice: as the current folder and as it is installed.
     packages = {(one.name, one.version) for name in names for one in distributions(name=name)}
-    versions = sorted(packages)
-    digest = hashlib.sha256(repr((dict(settings), versions)).encode())
-    for path in _files(root):
-        digest.update(f"{path.relative_to(root)}\0".encode())
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    digest = hashlib.sha256(repr((settings, sorted(packages))).encode())
+    found = (path for name in _SOURCES for path in sorted((root / name).rglob("*.py")))
+    for path in (root / "cdk.json", *found):
+        relative = path.relative_to(root)
+        if not _NOT_DEPLOYED.intersection(relative.parts):
+            digest.update(f"{relative}\0{hashlib.sha256(path.read_bytes()).hexdigest()}".encode())
     return digest.hexdigest()
-
-
-def _files(root: Path) -> Iterator[Path]:
-    yield root / "cdk.json"
-    for name in _SOURCES:
-        for path in sorted((root / name).rglob("*")):
-            parts = path.relative_to(root).parts
-            deployed = name != "xorack" or not _NOT_DEPLOYED.intersection(parts)
-            if path.is_file() and deployed and "__pycache__" not in parts:
-                yield path

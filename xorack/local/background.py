@@ -16,15 +16,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from xorack.core.errors import LocalError, NotRunningError
-from xorack.core.event import SOURCE
 from xorack.local import assembly, environment
-from xorack.local.deploy import Stack, deploy
-from xorack.local.embedded import LOG, EmbeddedAWS, fetch
+from xorack.local.deploy import Stack, deploy, iso_time
+from xorack.local.embedded import LOG, EmbeddedAWS
 from xorack.local.isolation import isolated
 
 _STOP_SECONDS = 10.0
@@ -64,18 +62,9 @@ class Background:
         """The stack."""
         return Stack(EmbeddedAWS(self.port), self.name, self.outputs, self.functions)
 
-    def answers(self) -> bool:
-        """Return True if it responds within 2 seconds."""
-        try:
-            fetch(f"{self.stack.aws.endpoint_url}/_ministack/ready", timeout_seconds=2)
-        except OSError:
-            return False
-        return True
-
     def to_json(self) -> dict[str, Any]:
         """Return what programs need, as a JSON object."""
         stack = self.stack
-        started_at = datetime.fromtimestamp(self.started_at, timezone.utc)
         return {
             "endpoint_url": stack.aws.endpoint_url,
             "stack": stack.name,
@@ -85,13 +74,13 @@ class Background:
             "event_bus_name": stack.bus_name,
             "settings": self.settings,
             "pid": self.pid,
-            "started_at": started_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "started_at": iso_time(self.started_at),
             "log": str(self.log),
         }
 
     def environ(self) -> dict[str, str | None]:
         """Return the variables by which boto3 and the command line find it; None: to be unset."""
-        aws, stack = {**isolated(os.environ)}, self.stack
+        aws, stack = isolated(os.environ), self.stack
         others = {name for name in os.environ if name.startswith("AWS_") and name not in aws}
         return {
             **dict.fromkeys([*sorted(others), "XORACK_TABLE"]),
@@ -105,34 +94,12 @@ class Background:
         }
 
     def events(self, position: int = 0) -> tuple[list[dict[str, Any]], int]:
-        """Return the chains' events from a position on, and the position after them.
-
-        The events are as EventBridge delivers them. Position 0 is the start.
-        """
-        stack = self.stack
-        url = f"{stack.aws.endpoint_url}/_xorack/events/{position}"
+        """Return `Stack.events`, or raise LocalError if it has ended or does not respond."""
         try:
-            events = json.loads(fetch(url, timeout_seconds=30))
+            return self.stack.events(position)
         except OSError as error:
             find()
             raise LocalError(f"xorack local does not respond: {error}") from error
-        chains = [e for e in events if (e["EventBusName"], e["Source"]) == (stack.bus_name, SOURCE)]
-        return [_delivered(event) for event in chains], position + len(events)
-
-
-def _delivered(event: Mapping[str, Any]) -> dict[str, Any]:
-    time_ = datetime.fromtimestamp(event["Time"], timezone.utc)
-    return {
-        "version": "0",
-        "id": event["EventId"],
-        "detail-type": event["DetailType"],
-        "source": event["Source"],
-        "account": event["Account"],
-        "time": time_.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "region": event["Region"],
-        "resources": event["Resources"],
-        "detail": json.loads(event["Detail"]),
-    }
 
 
 @contextmanager
@@ -158,11 +125,7 @@ def _home() -> Path:
 
 @_explain_os_errors()
 def find() -> Background:
-    """Return the embedded AWS that runs in the background.
-
-    Raises:
-        NotRunningError: None runs; the message says what to do, and whether the last one crashed.
-    """
+    """Return the embedded AWS that runs in the background, or raise NotRunningError with advice."""
     home = _home()
     if _pid(home):
         with suppress(OSError, ValueError, TypeError):
@@ -228,18 +191,14 @@ def start(
 
 @_explain_os_errors()
 def stop(notify: Notify = lambda _: None) -> bool:
-    """Stop it, with its functions, and remove its files; return False if none was running.
-
-    Raises:
-        LocalError: Its process does not end, or its files cannot be removed.
-    """
+    """Stop it, with its functions, and remove its files; return False if none was running."""
     with _lock(notify):
         return _remove()
 
 
 def _check_same(running: Background, settings: Mapping[str, str] | None, port: int | None) -> None:
     requested = {**assembly.SETTINGS, **(settings or {})}
-    if not running.answers():
+    if not running.stack.aws.answers():
         raise LocalError(
             f"xorack local runs as process {running.pid} and does not respond: xorack local stop "
             f"ends it (log: {running.log})"

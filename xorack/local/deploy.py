@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from uuid import uuid4
 
 from xorack.core.errors import LocalError
-from xorack.local.embedded import Client, EmbeddedAWS, fetch
+from xorack.core.event import SOURCE
+from xorack.local.embedded import Client, EmbeddedAWS
 from xorack.local.isolation import ACCOUNT, REGION
 
 _PSEUDO_PARAMETERS = {"AccountId": ACCOUNT, "Region": REGION, "Partition": "aws"}
@@ -68,31 +68,58 @@ class Stack:
         """Return a boto3 client; see `ClientCache.client`."""
         return self.aws.client(service)
 
+    def events(self, position: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """Return the chains' events from a position on, and the position after them.
 
-@dataclass(frozen=True)
-class Usage:
-    """Counters of a stack, taken where calls arrive.
+        The events are as EventBridge delivers them. Position 0 is the start.
+        """
+        events = json.loads(self.aws.fetch(f"/_xorack/events/{position}"))
+        chains = [e for e in events if (e["EventBusName"], e["Source"]) == (self.bus_name, SOURCE)]
+        return [_delivered(event) for event in chains], position + len(events)
 
-    Attributes:
-        messages: Messages sent to the stack's queue.
-        invocations: Invocations of its functions, scheduled ones included.
-        errors: Invocations that failed or timed out.
-        writes: Items written to its table; rejected conditional writes do not count.
-    """
+    def usage(self) -> dict[str, int]:
+        """Return counters since the embedded AWS started, taken where calls arrive.
 
-    messages: int
-    invocations: int
-    errors: int
-    writes: int
+        `messages` to the stack's queue; `invocations` of its functions, scheduled ones included,
+        and `errors`, those that failed or timed out; `writes` of its table without rejected ones.
+        """
+        counters = json.loads(self.aws.fetch("/_xorack/usage"))
+        names = {
+            "messages": [self.queue_url.rpartition("/")[2]],
+            "invocations": self.functions.values(),
+            "errors": self.functions.values(),
+            "writes": [self.table_name],
+        }
+        return {
+            counter: sum(counters[counter].get(name, 0) for name in of)
+            for counter, of in names.items()
+        }
+
+
+def _delivered(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "version": "0",
+        "id": event["EventId"],
+        "detail-type": event["DetailType"],
+        "source": event["Source"],
+        "account": event["Account"],
+        "time": iso_time(event["Time"]),
+        "region": event["Region"],
+        "resources": event["Resources"],
+        "detail": json.loads(event["Detail"]),
+    }
+
+
+def iso_time(seconds: float) -> str:
+    """Format seconds since the epoch, in UTC."""
+    time_ = datetime.fromtimestamp(seconds, timezone.utc)
+    return time_.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def deploy(aws: EmbeddedAWS, template: Path, *, name: str = "xorack") -> Stack:
     """Deploy a synthesised template and wait until its resources exist.
 
     The template lies in a cloud assembly, with its `*.assets.json`.
-
-    Raises:
-        LocalError: The deployment failed; the message has the reasons from the stack's events.
     """
     try:
         content = json.loads(template.read_text(encoding="utf-8"))
@@ -101,8 +128,12 @@ def deploy(aws: EmbeddedAWS, template: Path, *, name: str = "xorack") -> Stack:
     bucket = _upload_assets(aws, template.parent)
     key = f"{name}.template.json"
     aws.client("s3").put_object(Bucket=bucket, Key=key, Body=template.read_bytes())
-    values = _put_parameters(aws, content.get("Parameters", {}))
-    stack = _create(aws, name, f"{aws.endpoint_url}/{bucket}/{key}", values)
+    for parameter in content.get("Parameters", {}).values():
+        if (path := str(parameter.get("Default"))).startswith(_BOOTSTRAP):
+            aws.client("ssm").put_parameter(
+                Name=path, Value=_BOOTSTRAP_VERSION, Type="String", Overwrite=True
+            )
+    stack = _create(aws, name, f"{aws.endpoint_url}/{bucket}/{key}")
     resources = aws.client("cloudformation").describe_stack_resources(StackName=name)
     physical: dict[str, dict[str, str]] = {}
     for one in resources["StackResources"]:
@@ -151,26 +182,7 @@ def _zip(folder: Path) -> bytes:
         return Path(shutil.make_archive(f"{target}/asset", "zip", folder)).read_bytes()
 
 
-def _put_parameters(aws: EmbeddedAWS, parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Put the template's SSM parameters and return their paths, by the template's names."""
-    paths = {}
-    for name, parameter in parameters.items():
-        if not parameter["Type"].startswith("AWS::SSM::Parameter::Value"):
-            continue
-        path = parameter.get("Default", "")
-        if not path.startswith(_BOOTSTRAP):
-            raise LocalError(f"the template names the SSM parameter {path}, which does not exist")
-        # Nobody but AWS may write below /aws.
-        paths[name] = f"/local{path}"
-        aws.client("ssm").put_parameter(
-            Name=paths[name], Value=_BOOTSTRAP_VERSION, Type="String", Overwrite=True
-        )
-    return paths
-
-
-def _create(
-    aws: EmbeddedAWS, name: str, template_url: str, values: Mapping[str, str]
-) -> Mapping[str, Any]:
+def _create(aws: EmbeddedAWS, name: str, template_url: str) -> Mapping[str, Any]:
     """Create a stack, wait for it and return its description."""
     from botocore.exceptions import ClientError, WaiterError
 
@@ -179,7 +191,6 @@ def _create(
         cloudformation.create_stack(
             StackName=name,
             TemplateURL=template_url,
-            Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in values.items()],
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
         )
         attempts = int(_CREATE_SECONDS / _POLL_SECONDS)
@@ -199,71 +210,3 @@ def _create(
         raise LocalError(f"stack {name} is {stack['StackStatus']}{reasons}") from error
     (created,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
     return dict(created)
-
-
-def subscribe(stack: Stack, detail_types: Sequence[str] = ("acked", "failed")) -> str:
-    """Subscribe to the stack's events as any other system would: with a rule and a queue.
-
-    Returns:
-        URL of the queue that gets the events from now on.
-    """
-    sqs, events = stack.client("sqs"), stack.client("events")
-    name = f"subscriber-{uuid4().hex[:8]}"
-    url = sqs.create_queue(QueueName=name, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
-    queue = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
-    events.put_rule(
-        Name=name,
-        EventBusName=stack.bus_name,
-        EventPattern=json.dumps({"source": ["xorack"], "detail-type": list(detail_types)}),
-    )
-    target = {"Id": "queue", "Arn": queue["QueueArn"]}
-    answer = events.put_targets(Rule=name, EventBusName=stack.bus_name, Targets=[target])
-    if answer.get("FailedEntryCount"):
-        raise LocalError(f"cannot subscribe: {answer['FailedEntries'][0]['ErrorMessage']}")
-    return str(url)
-
-
-def drain(
-    queue_url: str,
-    client: Client,
-    *,
-    wait_seconds: float = 0.0,
-    until: Callable[[], bool] = lambda: False,
-) -> Iterator[dict[str, Any]]:
-    """Receive events from a subscriber's queue, and delete each batch after its last event.
-
-    Ends after `wait_seconds` without an event, or once `until` returns True. `until` is called
-    before each poll, about once a second.
-
-    Yields:
-        The events as EventBridge delivers them: `detail-type`, `source`, `detail`, ...
-    """
-    deadline = time.monotonic() + wait_seconds
-    while not until():
-        answer = client.receive_message(
-            QueueUrl=queue_url, MaxNumberOfMessages=10, WaitTimeSeconds=1 if wait_seconds else 0
-        )
-        messages = answer.get("Messages", [])
-        for message in messages:
-            yield json.loads(message["Body"])
-        if messages:
-            entries = [
-                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
-                for number, message in enumerate(messages)
-            ]
-            client.delete_message_batch(QueueUrl=queue_url, Entries=entries)
-            deadline = time.monotonic() + wait_seconds
-        elif time.monotonic() >= deadline:
-            return
-
-
-def usage(stack: Stack) -> Usage:
-    """Return the stack's counters since the embedded AWS started."""
-    counters = json.loads(fetch(f"{stack.aws.endpoint_url}/_xorack/usage", timeout_seconds=30))
-    functions = stack.functions.values()
-    return Usage(
-        messages=counters["messages"].get(stack.queue_url.rpartition("/")[2], 0),
-        invocations=sum(counters["invocations"].get(name, 0) for name in functions),
-        errors=sum(counters["errors"].get(name, 0) for name in functions),
-        writes=counters["writes"].get(stack.table_name, 0),
-    )

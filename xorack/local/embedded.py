@@ -11,8 +11,8 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,7 +27,6 @@ LOG = "ministack.log"
 """Name of the log in the folder of its files."""
 _READY_SECONDS = 60.0
 _POLL_SECONDS = 0.1
-_ATTEMPTS = 3
 _TAIL_LINES = 15
 
 
@@ -69,7 +68,6 @@ class EmbeddedAWS(ClientCache):
         port: int | None = None,
         *,
         python: Path | None = None,
-        environ: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> None:
         """Store the options; nothing runs before `start`.
@@ -78,14 +76,12 @@ class EmbeddedAWS(ClientCache):
             port: The port to listen on; default: a free one.
             python: Python of an environment with ministack; default: the one that
                 `xorack.local.environment` makes.
-            environ: More variables for ministack and for the functions that it runs.
             folder: The folder to make for its files and its log; default: a temporary one.
         """
         super().__init__(self._make_client)
         self.port = port
         self._requested_port = port
         self._python = python
-        self._more_environ = dict(environ or {})
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
@@ -100,6 +96,20 @@ class EmbeddedAWS(ClientCache):
     def environ(self) -> dict[str, str]:
         """Return a whole environment in which boto3 finds this AWS and no other."""
         return {**isolated(os.environ), "AWS_ENDPOINT_URL": self.endpoint_url}
+
+    def fetch(self, path: str, timeout_seconds: float = 30) -> bytes:
+        """Get one of its own pages, past any proxy that the environment names."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(self.endpoint_url + path, timeout=timeout_seconds) as response:
+            return bytes(response.read())
+
+    def answers(self) -> bool:
+        """Return True if it responds within 2 seconds."""
+        try:
+            self.fetch("/_ministack/ready", timeout_seconds=2)
+        except OSError:
+            return False
+        return True
 
     def _make_client(self, service: str, **options: Any) -> Client:
         import botocore.config
@@ -128,26 +138,14 @@ class EmbeddedAWS(ClientCache):
                 requested port, or it ended or was not ready in time; the message ends with its
                 log's tail.
         """
-        if self._process is not None:
-            raise LocalError("the embedded AWS is running already")
         python = self._python or environment.ensure()
-        for attempt in range(1, _ATTEMPTS + 1):
-            self.port = _free_port(self._requested_port or 0)
-            try:
-                self._launch(python)
-                self._wait()
-                return self
-            except LocalError as error:
-                tail = self._log_tail()
-                self.stop()
-                # Another program may take the port between the check and the start.
-                if "address already in use" not in tail.lower() or attempt == _ATTEMPTS:
-                    end = f"the end of its log:\n{tail}" if tail else "its log is empty"
-                    raise LocalError(f"{error}; {end}") from error
-            except BaseException:
-                self.stop()
-                raise
-        raise AssertionError("unreachable")
+        self.port = _free_port(self._requested_port or 0)
+        with ExitStack() as failed:
+            failed.callback(self.stop)
+            self._launch(python)
+            self._wait()
+            failed.pop_all()
+        return self
 
     def _launch(self, python: Path) -> None:
         if self._folder is None:
@@ -180,7 +178,6 @@ class EmbeddedAWS(ClientCache):
             "IOT_MTLS_ENABLED": "0",
             # By default it looks for Docker, which it does not need.
             "DOCKER_HOST": f"unix://{directory}/no-docker",
-            **self._more_environ,
         }
         script = Path(__file__).with_name("ministack_process.py")
         with (directory / LOG).open("wb") as log:
@@ -196,21 +193,21 @@ class EmbeddedAWS(ClientCache):
 
     def _wait(self) -> None:
         assert self._process is not None
+        assert self._directory is not None
         deadline = time.monotonic() + _READY_SECONDS
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                status = self._process.returncode
-                raise LocalError(f"the embedded AWS ended with status {status}")
-            with suppress(OSError):
-                fetch(f"{self.endpoint_url}/_ministack/ready", timeout_seconds=2)
+        while self._process.poll() is None and time.monotonic() < deadline:
+            if self.answers():
                 return
             time.sleep(_POLL_SECONDS)
-        raise LocalError(f"the embedded AWS was not ready within {_READY_SECONDS:g} s")
-
-    def _log_tail(self) -> str:
-        assert self._directory is not None
-        lines = (self._directory / LOG).read_text(errors="replace").splitlines()
-        return "\n".join(lines[-_TAIL_LINES:])
+        status = self._process.returncode
+        lines = (self._directory / LOG).read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        problem = (
+            f"was not ready within {_READY_SECONDS:g} s"
+            if status is None
+            else f"ended with status {status}"
+        )
+        end = "\n".join(["the end of its log:", *lines]) if lines else "its log is empty"
+        raise LocalError(f"the embedded AWS {problem}; {end}")
 
     def detach(self) -> None:
         """Let it run on after this process, and after `stop`; it keeps its files then."""
@@ -228,15 +225,8 @@ class EmbeddedAWS(ClientCache):
         self._clients.clear()
         self.port = self._requested_port
         if process is not None:
-            assert process.stdin is not None
-            with suppress(OSError):
-                process.stdin.close()  # ministack_process.py ends the group then
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=10)
-            # The group outlives its leader while one of its workers runs.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            with process, suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # it, and its workers
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -245,13 +235,6 @@ class EmbeddedAWS(ClientCache):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def fetch(url: str, timeout_seconds: float) -> bytes:
-    """Get a page of this machine, past any proxy that the environment names."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=timeout_seconds) as response:
-        return bytes(response.read())
 
 
 def _free_port(port: int) -> int:
@@ -263,6 +246,4 @@ def _free_port(port: int) -> int:
             probe.bind((HOST, port))
         except OSError as error:
             raise LocalError(f"port {port} is taken: {error.strerror}") from error
-        except OverflowError as error:
-            raise LocalError(f"{port} is not a port: expected 1 to 65535") from error
         return int(probe.getsockname()[1])

@@ -22,7 +22,6 @@ from xorack.core.errors import LocalError
 REQUIREMENTS = Path(__file__).with_name("requirements.lock")
 """Exact versions and hashes of all packages; `make lock` makes it of requirements.txt."""
 _FINGERPRINT = "made-of"
-_INSTALL_SECONDS = 900
 _INHERITED = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
 """Variables of the caller's own environment that would change the new one."""
 
@@ -55,9 +54,6 @@ def ensure(
 
     The directory is `default_directory()` by default. `notify` gets one line before an
     installation starts.
-
-    Raises:
-        LocalError: The installation failed; the message has the installer's error line.
     """
     directory = directory or default_directory()
     python = directory / "bin" / "python"
@@ -99,19 +95,14 @@ def _is_complete(directory: Path, fingerprint: str) -> bool:
 
 
 def _run(command: Sequence[str]) -> None:
-    try:
-        done = subprocess.run(
-            command,
-            env={name: value for name, value in os.environ.items() if name not in _INHERITED},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        problem = f"`{' '.join(command)}` did not end within {_INSTALL_SECONDS} s"
-        raise LocalError(problem) from error
+    done = subprocess.run(
+        command,
+        env={name: value for name, value in os.environ.items() if name not in _INHERITED},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         last = next((line for line in lines if line.startswith("ERROR:")), (lines or ["?"])[-1])

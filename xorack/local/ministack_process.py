@@ -174,7 +174,7 @@ def _count_invocations(functions: Ministack) -> None:
 
 
 def _extend(app: App, events: Ministack) -> App:
-    async def counted(scope: Any, receive: Any, send: Any) -> None:
+    async def extended(scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
         headers = dict(scope.get("headers", ()))
         if path and _is_of_a_page(headers):
@@ -189,26 +189,23 @@ def _extend(app: App, events: Ministack) -> App:
             first = int(path.rpartition("/")[2])
             await _respond(send, json.dumps(events._events_log_list()[first:]))
             return
-        action = headers.get(b"x-amz-target", b"").decode("latin-1").rpartition(".")[2]
-        if not action.startswith(_COUNTED):
-            await app(scope, receive, send)
-            return
-        body = bytearray()
+        await app(scope, receive, send)
 
-        async def receive_and_keep() -> Any:
-            message = await receive()
-            body.extend(message.get("body", b""))
-            return message
+    return extended
 
-        async def count_and_send(message: Any) -> None:
-            # Counted before the response leaves: its receiver finds the call in the counters.
-            if message["type"] == "http.response.start" and message["status"] < 400:
-                _count(action, json.loads(body))
-            await send(message)
 
-        await app(scope, receive_and_keep, count_and_send)
+def _count_calls(service: Ministack) -> None:
+    """Count a service's successful calls, before the response leaves: its receiver relies on it."""
+    original = service.handle_request
 
-    return counted
+    async def handle(method: str, path: str, headers: Ministack, body: bytes, query: Any) -> Any:
+        answer = await original(method, path, headers, body, query)
+        action = headers.get("x-amz-target", "").rpartition(".")[2]
+        if answer[0] < 400 and action.startswith(_COUNTED):
+            _count(action, json.loads(body))
+        return answer
+
+    service.handle_request = handle
 
 
 def _count(action: str, request: dict[str, Any]) -> None:
@@ -254,6 +251,8 @@ def main() -> None:
     _accept_queries(provisioners)
     _read_numbers(provisioners)
     _count_invocations(functions)
+    _count_calls(sqs)
+    _count_calls(importlib.import_module("ministack.services.dynamodb"))
     _complete_alarms(cloudwatch, provisioners)
     ministack.app = _extend(ministack.app, events)
     ministack.main()

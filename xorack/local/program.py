@@ -18,10 +18,8 @@ _GRACE_SECONDS = 3.0
 def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
     """Run a program to its end and return its stdout; its stderr goes to the log.
 
-    Processes that it has started end with it, also after Ctrl-C.
-
-    Raises:
-        LocalError: The program failed; the message is the last line of its stderr.
+    Processes that it has started end with it, also after Ctrl-C. If it fails, the last line of its
+    stderr is a LocalError.
     """
     # Files and no pipes: a process that the program leaves running would hold a pipe open.
     with (

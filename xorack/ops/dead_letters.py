@@ -23,7 +23,8 @@ from typing import Any, Literal
 from xorack.core.event import rfc3339
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
-from xorack.ops.body import decode
+from xorack.ops.body import decode, value_line
+from xorack.ops.text import plural, span
 
 Kind = Literal["failed", "rejected", "malformed", "expired"]
 KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed", "expired")
@@ -39,6 +40,7 @@ _CUT = re.compile(r"""(?<=: )b?(?:'[^']{70,}|"[^"]{70,})\.\.\.(?=,)""")
 _INDEX = re.compile(r"^requests\[\d+\]")
 _FIELD = re.compile(r"(?:requests\[\d+\]\.)?(\w+): ")
 _LENGTHS = "Buffer lengths "
+_MAX_TAGS = 5
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,6 @@ class DeadMessage:
         message_id: The id of the message that the consumer got.
         sender: The id of the principal that sent that message, if known.
         rejected_at: Time when the consumer sent it to the dead-letter queue; None if SQS moved it.
-        first_received_at: Time of its first receive, if known.
         receives: How often it was received. Each look at the queue counts.
     """
 
@@ -129,14 +130,14 @@ class DeadMessage:
             # SQS itself keeps the sender of a message that it moves.
             sender=attributes.get("sender") or (system.get("SenderId") if error is None else None),
             rejected_at=None if error is None else queued_at,
-            first_received_at=_number(system.get("ApproximateFirstReceiveTimestamp")),
-            receives=_number(system.get("ApproximateReceiveCount")),
+            first_received_at=int(system.get("ApproximateFirstReceiveTimestamp", 0)) or None,
+            receives=int(system.get("ApproximateReceiveCount", 0)) or None,
         )
 
     @property
-    def tag(self) -> str | None:
-        """The first tag; None if there is none."""
-        return next(iter(self.tags), None)
+    def tag(self) -> str:
+        """The first tag; empty if there is none."""
+        return next(iter(self.tags), "")
 
     @cached_property
     def offending(self) -> tuple[str, Any] | None:
@@ -155,6 +156,30 @@ class DeadMessage:
             if isinstance(holder, dict) and field in holder:
                 return field, holder[field]
         return None
+
+    def facts(self, now: int) -> list[tuple[str, str]]:
+        """Return names and values for people, but not the body; a further value has no name."""
+
+        def ago(time: int | None) -> str:
+            return "" if time is None else f"{rfc3339(time)}, {span(max(0, now - time))} ago"
+
+        tags = [*self.tags[:_MAX_TAGS]]
+        if more := self.tags[_MAX_TAGS:]:
+            tags.append(f"and {plural(len(more), 'more tag')}")
+        first = f", first {rfc3339(self.first_received_at)}" if self.first_received_at else ""
+        facts = [
+            ("id", self.id),
+            ("original id", "" if self.message_id == self.id else self.message_id),
+            ("kind", self.kind),
+            ("reason", self.error or self.reason),
+            ("value", value_line(*self.offending) if self.offending else ""),
+            *(("" if place else "tag", tag) for place, tag in enumerate(tags)),
+            ("sender", self.sender or ""),
+            ("sent", ago(self.sent_at)),
+            ("rejected", ago(self.rejected_at)),
+            ("received", "" if self.receives is None else plural(self.receives, "time") + first),
+        ]
+        return [(name, value) for name, value in facts if value]
 
     def to_json(self) -> dict[str, Any]:
         """Return the message as a JSON object; ``body`` is its text, not parsed."""
@@ -181,12 +206,7 @@ class DeadMessage:
 class Selector:
     """A choice of dead-lettered messages: those that meet all conditions.
 
-    Attributes:
-        ids: Message ids; empty for any.
-        kinds: Kinds.
-        reason: A part of the error or of the reason.
-        tag: The tag of a request of the message; None for any.
-        prefix: The beginning of such a tag.
+    `reason` is a part of the error, and `prefix` the beginning of the tag of a request.
     """
 
     ids: frozenset[str] = frozenset()
@@ -224,7 +244,7 @@ def add_to_groups(
         key = (message.kind, message.reason)
         group = groups.setdefault(key, Group(*key))
         group.count += 1
-        group.example = group.example or message.tag
+        group.example = group.example or message.tag or None
     return sorted(groups.values(), key=lambda group: (-group.count, group.reason))
 
 
@@ -244,10 +264,6 @@ def corrected(lines: Iterable[str]) -> tuple[list[Request], list[str]]:
         requests += valid
         problems += (f"line {number}: {one.reason}" for one in invalid)
     return requests, problems
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
 
 
 def _tags(body: str) -> list[str]:

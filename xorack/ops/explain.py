@@ -13,8 +13,7 @@ from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.client.names import Candidate, names_of
 from xorack.core.chain import Chain
-from xorack.core.errors import NotAChainError
-from xorack.core.explaining import Explanation, explain
+from xorack.core.explaining import explain
 from xorack.core.hashing import unit_id
 from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus
@@ -31,145 +30,89 @@ _LEAST = 5
 """Failed chains that make a group: fewer are seen at a glance."""
 
 
-@dataclass(frozen=True)
-class RunExplanation:
-    """Why chains of a run failed, or are unfinished.
-
-    Attributes:
-        run: The run's name.
-        chains: How many chains it has.
-        state: What is explained: ``failed`` or, if none has failed, ``unfinished``.
-        count: How many chains that are.
-        explanation: What they have in common, and the others have not.
-        reasons: How many of them failed for a reason.
-        notes: How many of them have a note that says so.
-        outstanding: In how many of them units of a name are outstanding.
-        unnamed: How many of them have outstanding units without a name.
-        after_end: Requests that came after the end of any chain of the run.
-        tags: The first of them.
-    """
-
-    run: str
-    chains: int
-    state: str
-    count: int
-    explanation: Explanation
-    reasons: Counter[str]
-    notes: Counter[str]
-    outstanding: Counter[str]
-    unnamed: int
-    after_end: Counter[str]
-    tags: tuple[str, ...]
-
-    @property
-    def sentence(self) -> str:
-        """How many chains of the run have failed or are unfinished, in words."""
-        chains = plural(self.chains, "chain")
-        if not self.count:
-            return f"no chain of {chains} of run {self.run} has failed or is unfinished"
-        have = "has failed" if self.state == "failed" else "is unfinished"
-        if self.count > 1:
-            have = "have failed" if self.state == "failed" else "are unfinished"
-        return f"{self.count:,} of {chains} of run {self.run} {have}"
-
-    def properties(self) -> list[tuple[str, str]]:
-        """Return names and values for people, a line each."""
-        groups = {
-            "reasons": self.reasons,
-            "notes": self.notes,
-            "outstanding": self.outstanding,
-            "after end": self.after_end,
-        }
-        lines = [("run", self.sentence)]
-        if self.count:
-            lines.append(("why", self.explanation.sentence))
-            found = self.explanation.findings[1:_SHOWN]
-            lines += [("", f"{f.missing:.0%} have {f.what} ({f.all:.0%} of all)") for f in found]
-        for name, values in groups.items():
-            for place, (text, times) in enumerate(values.most_common(_SHOWN)):
-                lines.append(("" if place else name, f"{times:>6,}  {text}"))
-        if self.unnamed:
-            units = f"{self.unnamed:>6,}  units without a name: give --among"
-            lines.append(("" if self.outstanding else "outstanding", units))
-        lines += [("" if place else "tags", tag) for place, tag in enumerate(self.tags)]
-        return lines
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `xorack explain --run --json` prints."""
-        findings = self.explanation.findings
-        return {
-            "run": self.run,
-            "chains": self.chains,
-            "state": self.state,
-            "count": self.count,
-            "sentence": self.explanation.sentence,
-            "findings": [
-                {"what": f.what, "share": f.missing, "share_of_all": f.all, "lift": f.lift}
-                for f in findings
-            ],
-            "reasons": dict(self.reasons.most_common()),
-            "notes": dict(self.notes.most_common()),
-            "outstanding": dict(self.outstanding.most_common()),
-            "unnamed": self.unnamed,
-            "after_end": dict(self.after_end),
-            "tags": list(self.tags),
-        }
-
-
 def explain_run(
     store: DynamoDBStore, run: Run, candidates: Sequence[Candidate] = ()
-) -> RunExplanation:
+) -> dict[str, Any]:
     """Read the chains of a run, and find out what those that failed have in common.
 
     Reads the whole table. The candidates are names that the steps may have given to units: see
     `xorack.names_of`.
 
+    Returns:
+        What `xorack explain --run --json` prints. ``state`` says what is explained: ``failed`` or,
+        if none has failed, ``unfinished`` chains; ``count`` is their number. ``unnamed`` is the
+        number of their outstanding units without a name.
+
     Raises:
         UnavailableError: A retry may help.
     """
     now = milliseconds()
-    bad: list[ChainStatus] = []
-    rows: list[dict[str, Any]] = []
-    counts: Counter[str] = Counter()
-    after_end: Counter[str] = Counter()
-
-    def invalid(_: NotAChainError) -> None:
-        counts["invalid"] += 1
-
-    chains = [ChainStatus(chain, now) for chain in store.scan(invalid, prefix=run.prefix)]
-    counts.update(status.chain.status for status in chains)
-    state = "failed" if counts["failed"] else "unfinished"
-    wanted = ("failed",) if counts["failed"] else ("open", "pending")
-    missing = []
-    for status in chains:
-        chain = status.chain
-        after_end += Counter({"repeated creates": chain.repeated, "late requests": chain.late})
-        is_wanted = chain.status in wanted
-        if is_wanted:
-            bad.append(status)
-        if len(rows) < _MOST_CHAINS:
-            rows.append(_properties(chain, len(run.prefix)))
-            missing += rows[-1:] if is_wanted else []
-    reasons = Counter(status.reason or "" for status in bad) if state == "failed" else Counter()
-    notes = Counter(status.note_text for status in bad if status.note_text)
+    chains = [ChainStatus(one, now) for one in store.scan(lambda _: None, prefix=run.prefix)]
+    state, wanted = "failed", {"failed"}
+    if not any(status.chain.status == "failed" for status in chains):
+        state, wanted = "unfinished", {"open", "pending"}
+    bad = [status for status in chains if status.chain.status in wanted]
+    compared = [(_properties(one.chain, len(run.prefix)), one) for one in chains[:_MOST_CHAINS]]
+    why = explain(
+        [row for row, status in compared if status.chain.status in wanted],
+        [row for row, _ in compared],
+        len(bad),
+        len(chains),
+        f"{state} chain",
+    )
     outstanding, unnamed = _named(bad[:_MOST_NAMED], candidates)
-    return RunExplanation(
-        run.name, len(chains), state, len(bad),
-        explain(missing, rows, len(bad), len(chains), f"{state} chain"),
-        reasons, notes, outstanding, unnamed, after_end,
-        tuple(status.chain.tag for status in bad[:_SHOWN]),
-    )  # fmt: skip
+    reasons = Counter(status.reason or "" for status in bad if state == "failed")
+    after_end = {
+        "repeated creates": sum(status.chain.repeated for status in chains),
+        "late requests": sum(status.chain.late for status in chains),
+    }
+    return {
+        "run": run.name,
+        "chains": len(chains),
+        "state": state,
+        "count": len(bad),
+        "sentence": why.sentence,
+        "findings": [
+            {"what": f.what, "share": f.missing, "share_of_all": f.all, "lift": f.lift}
+            for f in why.findings
+        ],
+        "reasons": dict(reasons.most_common()),
+        "notes": dict(Counter(filter(None, (one.note_text for one in bad))).most_common()),
+        "outstanding": dict(outstanding.most_common()),
+        "unnamed": unnamed,
+        "after_end": {what: count for what, count in after_end.items() if count},
+        "tags": [status.chain.tag for status in bad[:_SHOWN]],
+    }
+
+
+def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return names and values of `explain_run` for people, a line each."""
+    chains, count = plural(found["chains"], "chain"), found["count"]
+    if not count:
+        return [("run", f"no chain of {chains} of run {found['run']} has failed or is unfinished")]
+    if found["state"] == "failed":
+        have = "has failed" if count == 1 else "have failed"
+    else:
+        have = "is unfinished" if count == 1 else "are unfinished"
+    facts = [("run", f"{count:,} of {chains} of run {found['run']} {have}")]
+    facts.append(("why", found["sentence"]))
+    facts += [
+        ("", f"{one['share']:.0%} have {one['what']} ({one['share_of_all']:.0%} of all)")
+        for one in found["findings"][1:_SHOWN]
+    ]
+    for name in ("reasons", "notes", "outstanding", "after_end"):
+        lines = [f"{times:>6,}  {text}" for text, times in found[name].items()][:_SHOWN]
+        if name == "outstanding" and found["unnamed"]:
+            lines.append(f"{found['unnamed']:>6,}  units without a name: give --among")
+        facts += [("" if n else name.replace("_", " "), line) for n, line in enumerate(lines)]
+    return facts + [("" if place else "tags", tag) for place, tag in enumerate(found["tags"])]
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Failed chains of one run, with one reason.
+    """Failed chains of one run with one reason, and what they have in common.
 
-    Attributes:
-        prefix: The run and a slash; empty for tags without one.
-        reason: The reason.
-        count: How many chains that are.
-        sentence: What they have in common, and others of the run have not.
+    The prefix is the run and a slash; empty for tags without one.
     """
 
     prefix: str
@@ -180,29 +123,21 @@ class Cause:
 
 def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
     """Group failed chains by run and reason; return the largest groups, of five chains or more."""
-    runs: dict[str, list[tuple[ChainStatus, dict[str, Any]]]] = defaultdict(list)
+    runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    failed: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for status in chains:
         head, slash, _ = status.chain.tag.partition("/")
         prefix = head + slash if slash else ""
-        runs[prefix].append((status, _properties(status.chain, len(prefix))))
-    counts = Counter(
-        (prefix, status.reason or "")
-        for prefix, some in runs.items()
-        for status, _ in some
-        if status.chain.status == "failed"
-    )
+        row = _properties(status.chain, len(prefix))
+        runs[prefix].append(row)
+        if status.chain.status == "failed":
+            failed[prefix, status.reason or ""].append(row)
     found = []
-    for (prefix, reason), count in counts.most_common(_SHOWN_CAUSES):
-        if count < _LEAST:
-            break
-        some = runs[prefix]
-        failed = [
-            row
-            for one, row in some
-            if one.chain.status == "failed" and (one.reason or "") == reason
-        ]
-        why = explain(failed, [row for _, row in some], count, len(some), "failed chain")
-        found.append(Cause(prefix, reason, count, why.sentence))
+    largest = sorted(failed.items(), key=lambda group: -len(group[1]))[:_SHOWN_CAUSES]
+    for (prefix, reason), some in largest:
+        if (count := len(some)) >= _LEAST:
+            why = explain(some, runs[prefix], count, len(runs[prefix]), "failed chain")
+            found.append(Cause(prefix, reason, count, why.sentence))
     return found
 
 

@@ -28,8 +28,9 @@ from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.dead_letters import KINDS, DeadMessage, Group, Kind, Selector, add_to_groups
 
 _Item = TypeVar("_Item")
-Progress = Callable[[int, int], None]
-"""A callback that gets the number of moved messages and the approximate total."""
+Progress = Callable[[int], None]
+"""A callback that gets the number of messages that were moved or deleted so far."""
+_Forward = Callable[[Sequence[DeadMessage]], None]
 
 MAX_READ = 100_000
 """Messages that one reader can hide at a time: SQS allows 120,000."""
@@ -51,10 +52,10 @@ class Survey:
         groups: The messages by reason, the most frequent first.
         total: Messages in the queue; SQS's approximate count if not all were read.
         complete: True if all selected messages were read.
-        selector: The selection.
         read: Messages that were read, selected or not.
-        ids: The ids of the messages.
-        messages: The first of the messages, as many as the caller asked for.
+        ids: The ids of the selected messages.
+        messages: The first of them, as many as the caller asked for.
+        at: Time of the reading, milliseconds since the epoch.
     """
 
     groups: list[Group]
@@ -64,6 +65,7 @@ class Survey:
     read: int = 0
     ids: set[str] = field(default_factory=set)
     messages: list[DeadMessage] = field(default_factory=list)
+    at: int = field(default_factory=milliseconds)
 
     def count(self, *kinds: Kind) -> int:
         """Count the messages of these kinds."""
@@ -76,7 +78,7 @@ class Survey:
 
     @property
     def seen(self) -> int:
-        """The number of messages read."""
+        """The number of selected messages."""
         return self.count(*KINDS)
 
     def expected(self, *kinds: Kind) -> int:
@@ -93,16 +95,6 @@ class MoveResult(NamedTuple):
     moved: int
     left: int = 0
     undeleted: int = 0
-
-
-class _Drain:
-    """The state of one pass over the dead-letter queue: message ids, and handles of held ones."""
-
-    def __init__(self, forward: Callable[[Sequence[DeadMessage]], None]) -> None:
-        self.forward = forward
-        self.held: dict[str, str] = {}
-        self.done: set[str] = set()
-        self.undeleted: set[str] = set()
 
 
 class Redrive:
@@ -141,22 +133,28 @@ class Redrive:
         return int(self._attribute(self.dead_letters_url, "ApproximateNumberOfMessages"))
 
     def survey(
-        self, selector: Selector | None = None, *, limit: int = 1000, keep: int = 0
+        self,
+        selector: Selector | None = None,
+        *,
+        limit: int | None = None,
+        keep: int = 0,
+        hide: bool = True,
     ) -> Survey:
         """Read the dead-letter queue and leave all messages in it.
 
-        Messages are hidden from other readers meanwhile.
-
         Args:
             selector: The messages to report; by default all.
-            limit: Stop after about this number of messages, selected or not.
+            limit: Stop after about this number of messages, selected or not; by default 1,000,
+                or `MAX_READ` for a selection.
             keep: Most messages to return as a whole.
+            hide: Hide messages from other readers meanwhile. Else only a sample is read.
         """
         survey = Survey([], 0, complete=True, selector=selector or Selector())
+        most = limit or (1000 if survey.selector == Selector() else MAX_READ)
         groups: dict[tuple[Kind, str], Group] = {}
         handles: dict[str, str] = {}
         try:
-            for messages in self._receive():
+            for messages in self._receive(*((_CALLS, _HOLD_SECONDS) if hide else (1, 0))):
                 new = [message for message in messages if message.id not in handles]
                 handles.update((message.id, message.handle) for message in messages)
                 chosen = [message for message in new if survey.selector.matches(message)]
@@ -167,21 +165,19 @@ class Redrive:
                 # Without new ones, those that were hidden first appear again.
                 if not new or survey.ids == survey.selector.ids:
                     break
-                if len(handles) >= limit:
+                if len(handles) >= most:
                     survey.complete = False
                     break
         finally:
-            self._release(list(handles.values()))
+            if hide:
+                self._release(list(handles.values()))
         survey.total = len(handles)
-        if not survey.complete:
+        if not (survey.complete and hide):
             survey.total = max(survey.total, self.count())
         return survey
 
     def move(
-        self,
-        kinds: Collection[Kind],
-        survey: Survey,
-        progress: Progress = lambda moved, total: None,
+        self, kinds: Collection[Kind], survey: Survey, progress: Progress = lambda moved: None
     ) -> MoveResult:
         """Send selected messages back to the queue, with the time of their first send.
 
@@ -200,85 +196,79 @@ class Redrive:
             in_time = message.kind in kinds and message.queued_at <= until
             return in_time and survey.selector.matches(message)
 
-        drain = _Drain(self._send)
-        total = survey.expected(*kinds)
-        return self._pass(drain, chosen, lambda moved: progress(moved, max(total, moved)))
+        return self._pass(chosen, self._send, progress)
 
     def delete(
         self,
         survey: Survey,
-        save: Callable[[Sequence[DeadMessage]], None] = lambda messages: None,
-        progress: Progress = lambda moved, total: None,
+        save: _Forward = lambda messages: None,
+        progress: Progress = lambda deleted: None,
     ) -> MoveResult:
         """Delete the messages of a survey, and no others.
 
         Calls `save` with at most ten messages before they are deleted, from several threads, and
         `progress` after each page of messages.
         """
-        total = len(survey.ids)
-        drain = _Drain(save)
-        return self._pass(
-            drain,
-            lambda message: message.id in survey.ids,
-            lambda deleted: progress(deleted, total),
-            total,
-        )
+        most = len(survey.ids)
+        return self._pass(lambda message: message.id in survey.ids, save, progress, most)
 
     def _pass(
         self,
-        drain: _Drain,
         chosen: Callable[[DeadMessage], bool],
-        progress: Callable[[int], None],
+        forward: _Forward,
+        progress: Progress,
         most: int | None = None,
     ) -> MoveResult:
         """Forward and delete the chosen messages of the queue, at most `most` of them."""
-        held, done = drain.held, drain.done
+        held: dict[str, str] = {}
+        done: set[str] = set()
+        undeleted: set[str] = set()
+
+        def pass_ten(messages: Sequence[DeadMessage]) -> None:
+            forward([message for message in messages if message.id not in done])
+            ids = [message.id for message in messages]
+            done.update(ids)
+            for id in ids:
+                del held[id]
+            handles = [message.handle for message in messages]
+            failed = self._call_for_ten(self._client.delete_message_batch, {}, handles)
+            undeleted.difference_update(ids)
+            undeleted.update(ids[position] for position in failed)
+
         try:
-            for messages in self._receive():
+            for messages in self._receive(_CALLS, _HOLD_SECONDS):
                 # A message that comes again stays, or was forwarded but not deleted.
                 part = [message for message in messages if message.id in done or chosen(message)]
                 if not part and all(message.id in held for message in messages):
                     break
                 held.update((message.id, message.handle) for message in messages)
-                _by_tens(partial(self._pass_ten, drain), part)
+                _by_tens(pass_ten, part)
                 progress(len(done))
                 if len(done) == most:
                     break
         finally:
             self._release(list(held.values()))
-        return MoveResult(len(done), len(held), len(drain.undeleted))
+        return MoveResult(len(done), len(held), len(undeleted))
 
-    def _receive(self) -> Iterator[list[DeadMessage]]:
-        """Receive pages of messages until all are hidden."""
+    def _receive(self, calls: int, hold_seconds: int) -> Iterator[list[DeadMessage]]:
+        """Receive pages of messages until none is left; each is hidden for a time."""
         oldest = self._server_time() - self.retention_ms
 
         def receive(_: int) -> list[dict[str, Any]]:
             response = self._client.receive_message(
                 QueueUrl=self.dead_letters_url,
                 MaxNumberOfMessages=10,
-                VisibilityTimeout=_HOLD_SECONDS,
+                VisibilityTimeout=hold_seconds,
                 WaitTimeSeconds=_WAIT_SECONDS,
                 MessageAttributeNames=["All"],
                 AttributeNames=["All"],
             )
             return list(response.get("Messages", []))
 
-        while any(pages := _WORKERS.map(receive, range(_CALLS))):
+        while any(pages := _WORKERS.map(receive, range(calls))):
             # Concurrent calls may get the same message twice.
             messages = {message["MessageId"]: message for page in pages for message in page}
             yield [DeadMessage.read(message, oldest) for message in messages.values()]
-
-    def _pass_ten(self, drain: _Drain, messages: Sequence[DeadMessage]) -> None:
-        """Forward ten messages, except those that are forwarded, and delete them."""
-        drain.forward([message for message in messages if message.id not in drain.done])
-        for message in messages:
-            drain.done.add(message.id)
-            del drain.held[message.id]
-        handles = [message.handle for message in messages]
-        failed = self._call_for_ten(self._client.delete_message_batch, {}, handles)
-        ids = {message.id for message in messages}
-        drain.undeleted -= ids
-        drain.undeleted |= {messages[position].id for position in failed}
 
     def _send(self, messages: Sequence[DeadMessage]) -> None:
         """Send messages back to the queue."""
@@ -313,15 +303,15 @@ class Redrive:
             region = self._client.meta.region_name
             raise StateError(f"queue {queue_url} does not exist in {region}") from error
 
-    def _attributes(self, queue_url: str, name: str) -> dict[str, Any]:
-        return dict(self._client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name]))
-
     def _attribute(self, queue_url: str, name: str) -> str:
-        return str(self._attributes(queue_url, name).get("Attributes", {}).get(name, ""))
+        call = self._client.get_queue_attributes
+        response = call(QueueUrl=queue_url, AttributeNames=[name])
+        return str(response.get("Attributes", {}).get(name, ""))
 
     def _server_time(self) -> int:
         """Return the time of SQS's clock, milliseconds since 1970, rounded up to a second."""
-        response = self._attributes(self.dead_letters_url, "QueueArn")
+        call = self._client.get_queue_attributes
+        response = call(QueueUrl=self.dead_letters_url, AttributeNames=["QueueArn"])
         try:
             date = response["ResponseMetadata"]["HTTPHeaders"]["date"]
             return int(parsedate_to_datetime(date).timestamp() + 1) * 1000

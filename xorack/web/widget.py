@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlencode
 
+from xorack.core.errors import NotAChainError
 from xorack.core.event import MAX_OUTSTANDING, rfc3339
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import SOON_MS, ChainStatus
 from xorack.ops.text import plural, printable, span
 
 Theme = Literal["light", "dark"]
+Names = Callable[[ChainStatus], Mapping[int, str]]
+"""Returns the names of a chain's outstanding units, by id, as far as they are known."""
 
 _TAG_CHARACTERS = 120
 _IDS_SHOWN = 2
@@ -70,38 +73,29 @@ _MOST_FINISHED = 97.0
 """Percentage of a failed chain's bar beyond which what is missing is not seen."""
 
 
-@dataclass(frozen=True)
-class ChainView:
-    """Options of a table of chains.
-
-    Attributes:
-        end: The head of the column of deadlines.
-        link: Returns the address of a chain's page; None for no links.
-        names: Returns the names of a chain's outstanding units, as far as they are known.
-    """
-
-    end: str = "Deadline"
-    link: Callable[[str], str] | None = None
-    names: Callable[[ChainStatus], Mapping[int, str]] = lambda _: {}
-
-
 def render(snapshot: Snapshot, theme: Theme = "light") -> str:
     """Render a snapshot as HTML to embed in a page, without scripts or links."""
     parts = [_summary(snapshot)]
     if snapshot.chains:
         parts.append(chain_table(snapshot.chains))
-    for error in snapshot.invalid:
-        tag, reason = escaped(str(error.tag), _TAG_CHARACTERS), escaped(error.reason, 200)
-        parts.append(f'<p class="late">{tag} cannot be read: {reason}</p>')
+    parts.append(unreadable(snapshot.invalid))
     return html_page("".join(parts), theme)
 
 
-def chain_table(chains: Iterable[ChainStatus], view: ChainView | None = None) -> str:
-    """Render chains as a table."""
-    shown = view or ChainView()
-    heads = ("Chain", "Progress", "Age", shown.end, "Outstanding units")
-    rows = "".join(_row(status, shown) for status in chains)
-    return table("chains", heads, rows)
+def unreadable(errors: Iterable[NotAChainError]) -> str:
+    """Render the errors of items that are not chains."""
+    return "".join(
+        f'<p class="late">{escaped(str(error.tag), _TAG_CHARACTERS)} cannot be read: '
+        f"{escaped(error.reason, 200)}</p>"
+        for error in errors
+    )
+
+
+def chain_table(chains: Iterable[ChainStatus], names: Names | None = None) -> str:
+    """Render chains as a table; with names of units, as on `xorack web`: each tag is a link."""
+    end = "Deadline" if names is None else "Deadline or end"
+    heads = ("Chain", "Progress", "Age", end, "Outstanding units")
+    return table("chains", heads, "".join(_row(status, names) for status in chains))
 
 
 def table(kind: str, heads: Iterable[str], rows: str) -> str:
@@ -156,29 +150,34 @@ def remarks(chains: Iterable[ChainStatus], event_pending: int) -> list[str]:
     return sentences
 
 
-def _row(status: ChainStatus, view: ChainView) -> str:
+def _row(status: ChainStatus, names: Names | None) -> str:
     age = "unknown" if status.age_ms is None else span(status.age_ms)
     cells = (
-        _name(status, view),
+        _name(status, is_link=names is not None),
         _progress(status),
         f'<span class="num">{age}</span>',
         _deadline(status),
-        outstanding_units(status, view.names(status)),
+        _outstanding(status, names(status) if names else {}),
     )
-    key = f' data-key="{escaped(status.chain.tag)}"' if view.link else ""
+    key = f' data-key="{escaped(status.chain.tag)}"' if names else ""
     return f"<tr{key}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
-def _name(status: ChainStatus, view: ChainView) -> str:
+def _name(status: ChainStatus, *, is_link: bool) -> str:
     chain = status.chain
     notes = [badge(status)]
     if chain.last_stamp_at is not None and not chain.final:
         notes.append(f"last stamp {span(max(0, status.now - chain.last_stamp_at))} ago")
     full, short = escaped(chain.tag), escaped(chain.tag, _TAG_CHARACTERS)
-    if view.link is not None:
-        short = f'<a href="{html.escape(view.link(chain.tag))}">{short}</a>'
+    if is_link:
+        short = f'<a href="{chain_address(chain.tag)}">{short}</a>'
     name = f'<div class="tag" title="{full}">{short}</div>'
     return f'{name}<div class="faint">{" ".join(filter(None, notes))}</div>'
+
+
+def chain_address(tag: str) -> str:
+    """Return the address of a chain's page, relative to the other pages."""
+    return escaped(f"chain?{urlencode({'tag': tag})}")
 
 
 def badge(status: ChainStatus) -> str:
@@ -225,7 +224,7 @@ def _deadline(status: ChainStatus) -> str:
     return f'<span class="num {status.urgency}" title="{title}">{text}</span>{used}'
 
 
-def outstanding_units(status: ChainStatus, names: Mapping[int, str]) -> str:
+def _outstanding(status: ChainStatus, names: Mapping[int, str]) -> str:
     """Render the outstanding units of a chain, those with a name by it; most are collapsed."""
     if status.chain.status == "acked":
         return '<span class="faint">none</span>'

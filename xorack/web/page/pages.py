@@ -6,22 +6,24 @@ All addresses are relative: the first part of a page's path is a secret of the s
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from string import Template
 from typing import Any
 from urllib.parse import urlencode
 
-from xorack.core.errors import NotAChainError
 from xorack.core.event import event_detail
 from xorack.ops.body import body_lines
 from xorack.ops.browse import GROUPS, ChainPage, Query
 from xorack.ops.dead_letters import DeadMessage
+from xorack.ops.redrive import Survey
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
-from xorack.web.dead_letter_page import Sample, render_messages
+from xorack.web.dead_letter_page import render_messages, sentence
 from xorack.web.widget import (
     COLOURS,
-    ChainView,
+    Names,
     badge,
     bar,
     chain_table,
@@ -30,22 +32,17 @@ from xorack.web.widget import (
     remarks,
     style,
     table,
+    unreadable,
 )
 
-Names = Callable[[ChainStatus], Mapping[int, str]]
-"""Returns the names of a chain's outstanding units, by id, as far as they are known."""
 _UNITS_SHOWN = 200
 _TITLES = {"./": "Chains", "windows": "Windows", "dead-letters": "Dead letters"}
+_PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What all pages have around their content.
-
-    Attributes:
-        name: What the pages show, for example ``stack orders``.
-        letters: The number of dead-lettered messages; None if it is unknown.
-    """
+    """What all pages have around their content: what they show, and how many dead letters wait."""
 
     name: str
     letters: int | None = None
@@ -61,23 +58,14 @@ class Frame:
             f"{count if address == 'dead-letters' else ''}</a>"
             for address, name in _TITLES.items()
         )
-        attributes = "".join(f' data-{name}="{escaped(str(v))}"' for name, v in data.items())
-        return (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-            f"<title>{title} · xorack</title>"
-            '<meta name="viewport" content="width=device-width,initial-scale=1">'
-            '<link rel="icon" href="page.svg"><link rel="stylesheet" href="page.css">'
-            '<script src="page.js" defer></script></head><body>'
-            '<header><a class="brand" href="./">'
-            '<img src="page.svg" alt="" width="20" height="20">xorack</a>'
-            f'<span class="target">{escaped(self.name, 80)}</span>'
-            f'<nav aria-label="Pages">{links}</nav>'
-            '<p id="connection"></p></header>'
-            f'<main id="main" class="xorack" tabindex="-1"{attributes}>{content}</main>'
-            '<p id="news" class="unseen" role="status"></p>'
-            '<dialog id="question"><form method="dialog"><p></p><button value="">Cancel</button> '
-            '<button value="yes" class="danger">Yes</button></form></dialog></body></html>'
-        ).encode("utf-8", "replace")
+        page = _PAGE.substitute(
+            title=title,
+            name=escaped(self.name, 80),
+            links=links,
+            attributes="".join(f' data-{name}="{escaped(str(v))}"' for name, v in data.items()),
+            content=content,
+        )
+        return page.encode("utf-8", "replace")
 
 
 def stylesheet(rules: str) -> str:
@@ -111,7 +99,6 @@ def chains_page(frame: Frame, page: ChainPage, names: Names) -> bytes:
         for group in ("", *GROUPS)
     )
     hidden = f'<input type="hidden" name="group" value="{query.group}">' if query.group else ""
-    view = ChainView("Deadline or end", lambda tag: f"chain?{urlencode({'tag': tag})}", names)
     parts = [
         '<h1 class="unseen">Chains</h1><div class="bar-of-tools">'
         f'<nav class="tabs" aria-label="Status">{tabs}</nav>'
@@ -120,8 +107,8 @@ def chains_page(frame: Frame, page: ChainPage, names: Names) -> bytes:
         "</div>",
         _findings(page),
         _causes(page),
-        _invalid(page.invalid),
-        chain_table(page.chains, view) if page.chains else _no_chains(query, page.more),
+        unreadable(page.invalid),
+        chain_table(page.chains, names) if page.chains else _no_chains(query, page.more),
         _pager(page),
     ]
     news = ", ".join(f"{page.counts[group]}{plus} {group}" for group in GROUPS)
@@ -157,14 +144,6 @@ def _causes(page: ChainPage) -> str:
     return f'<ul class="causes">{"".join(lines)}</ul>' if lines else ""
 
 
-def _invalid(errors: Iterable[NotAChainError]) -> str:
-    return "".join(
-        f'<p class="late">{escaped(str(error.tag), 120)} cannot be read: '
-        f"{escaped(error.reason, 200)}</p>"
-        for error in errors
-    )
-
-
 def _no_chains(query: Query, more: Query | None) -> str:
     where = " in this part of the table" if query.after or more else ""
     which = f" {query.group}" if query.group else ""
@@ -183,11 +162,8 @@ def _pager(page: ChainPage) -> str:
 
 
 def _address(query: Query) -> str:
-    values = {"group": query.group, "prefix": query.prefix, "after": query.after}
-    given = {name: value for name, value in values.items() if value}
-    if query.skip:
-        given["skip"] = str(query.skip)
-    return escaped(f"./?{urlencode(given)}" if given else "./")
+    given = urlencode({name: value for name, value in vars(query).items() if value})
+    return escaped(f"./?{given}" if given else "./")
 
 
 # -- one chain ---------------------------------------------------------------------------------
@@ -222,8 +198,7 @@ def chain_page(
 
 def _changes(status: ChainStatus, token: str) -> str:
     """Return the forms of a chain: names to try, a new deadline, a failure."""
-    tag = escaped(status.chain.tag)
-    forms = []
+    tag, forms = status.chain.tag, []
     if status.chain.status != "acked":
         among = '<textarea id="among" name="among" rows="3" required></textarea>'
         forms.append(("among", "Names to try, one a line", among, "names", "Find names", ""))
@@ -235,16 +210,28 @@ def _changes(status: ChainStatus, token: str) -> str:
         question = f"Fail {tag}? Its event goes out, and a failed chain stays failed."
         forms.append(("reason", "Reason", reason, "fail", "Fail", question))
     rendered = "".join(
-        f'<form class="actions change" method="post" action="chain" data-key="{action}">'
-        f'<input type="hidden" name="tag" value="{tag}">'
-        f'<input type="hidden" name="token" value="{token}">'
-        f'<label for="{name}">{label}</label>{control}<button name="action" value="{action}"'
-        + (f' data-question="{question}"' if question else "")
-        + (' class="danger"' if action == "fail" else "")
-        + f">{verb}</button></form>"
+        _form(
+            f'class="actions change" action="chain" data-key="{action}"',
+            [("tag", tag), ("token", token)],
+            f'<label for="{name}">{label}</label>{control}{_button(action, verb, question)}',
+        )
         for name, label, control, action, verb, question in forms
     )
     return f"<section><h2>Change</h2>{rendered}</section>" if rendered else ""
+
+
+def _form(attributes: str, hidden: Iterable[tuple[str, str]], controls: str) -> str:
+    fields = "".join(
+        f'<input type="hidden" name="{name}" value="{escaped(value)}">' for name, value in hidden
+    )
+    return f'<form method="post" {attributes}>{fields}{controls}</form>'
+
+
+def _button(action: str, text: str, question: str = "") -> str:
+    """Return a button of a form; one that destroys something is red."""
+    asks = f' data-question="{escaped(question)}"' if question else ""
+    danger = ' class="danger"' if action in ("fail", "delete") else ""
+    return f'<button name="action" value="{action}"{asks}{danger}>{text}</button>'
 
 
 def _facts(status: ChainStatus) -> str:
@@ -286,48 +273,30 @@ def _json(value: Any) -> str:
 # -- dead-lettered messages --------------------------------------------------------------------
 
 
-def letters_page(frame: Frame, sample: Sample, token: str, notice: str = "") -> bytes:
-    """Render a sample of the dead-lettered messages, with buttons; `notice` is what one has done.
+def letters_page(frame: Frame, survey: Survey, token: str, notice: str = "") -> bytes:
+    """Render some dead-lettered messages, with buttons; `notice` is what one has done.
 
     The server expects the token from a form.
     """
 
     def actions(messages: Sequence[DeadMessage]) -> str:
-        return _form(messages, token)
+        many = "" if len(messages) == 1 else f" {len(messages)}"
+        question = f"Delete {plural(len(messages), 'message')}? There is no copy."
+        buttons = [_button("delete", f"Delete{many}", question)]
+        if messages[0].kind != "expired":
+            buttons.insert(0, _button("retry", f"Retry{many}"))
+        ids = [("id", message.id) for message in messages]
+        attributes = 'class="actions" action="dead-letters"'
+        return _form(attributes, [*ids, ("token", token)], " ".join(buttons))
 
-    read = len(sample.messages)
-    kind = "findings" if read else "nothing"
+    kind = "findings" if survey.seen else "nothing"
     done = f'<p class="notice">{escaped(notice)}</p>' if notice else ""
     content = (
-        f'<h1 class="unseen">Dead letters</h1>{done}<p class="{kind}">{sample.sentence}</p>'
-        f"{render_messages(sample, read, actions)}"
+        f'<h1 class="unseen">Dead letters</h1>{done}<p class="{kind}">{sentence(survey)}</p>'
+        f"{render_messages(survey, actions)}"
     )
-    return frame.page(
-        "Dead letters",
-        content,
-        "dead-letters",
-        total=frame.letters,
-        news=notice or f"{read} messages",
-    )
-
-
-def _form(messages: Sequence[DeadMessage], token: str) -> str:
-    count = len(messages)
-    ids = "".join(f'<input type="hidden" name="id" value="{escaped(m.id)}">' for m in messages)
-    retry = "" if messages[0].kind == "expired" else (
-        f'<button name="action" value="retry">{_of("Retry", count)}</button> '
-    )  # fmt: skip
-    question = f"Delete {plural(count, 'message')}? There is no copy."
-    return (
-        f'<form class="actions" method="post" action="dead-letters">{ids}'
-        f'<input type="hidden" name="token" value="{token}">{retry}'
-        f'<button name="action" value="delete" class="danger" data-question="{question}">'
-        f"{_of('Delete', count)}</button></form>"
-    )
-
-
-def _of(verb: str, count: int) -> str:
-    return verb if count == 1 else f"{verb} {count}"
+    news = notice or f"{survey.seen} messages"
+    return frame.page("Dead letters", content, "dead-letters", total=frame.letters, news=news)
 
 
 def _current(is_current: bool) -> str:

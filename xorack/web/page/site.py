@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,17 +18,20 @@ from xorack.core.request import Request
 from xorack.ops.among import candidates_in
 from xorack.ops.browse import GROUPS, SEARCHED, Query, read_chains
 from xorack.ops.changes import change_chain
-from xorack.ops.dead_letters import Kind, Selector
-from xorack.ops.redrive import MAX_READ, Redrive
+from xorack.ops.dead_letters import Kind, Selector, add_to_groups
+from xorack.ops.explain import names_in
+from xorack.ops.redrive import MoveResult, Redrive, Survey
 from xorack.ops.status import ChainStatus, read_status
 from xorack.ops.text import plural
 from xorack.ops.windows import stage_table
-from xorack.web.dead_letter_page import Sample
 from xorack.web.page import pages
 from xorack.web.page.windows import windows_page
 
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
 """The kinds that can be sent back, if an operator names the messages."""
+_FEW = 10_000
+"""Most candidates that are tried for each chain of a list: 50 chains take 2 s once."""
+_CHAINS_KEPT = 1000
 MESSAGES = 100
 """Most messages of a page."""
 WINDOWS = 100
@@ -69,7 +72,7 @@ class DeadLetters:
                 self._lock.release()
         return self._count
 
-    def look(self) -> tuple[Sample, int]:
+    def look(self) -> tuple[Survey, int]:
         """Read the first messages; SQS counts it as a receive of each.
 
         Returns:
@@ -78,51 +81,53 @@ class DeadLetters:
         with self._lock:
             count = self._count = self._redrive.count()
             survey = self._redrive.survey(limit=MESSAGES, keep=MESSAGES)
-        return Sample(milliseconds(), tuple(survey.messages), survey.total), count
+        survey.groups = add_to_groups({}, survey.messages)
+        return survey, count
 
-    def retry(self, ids: Sequence[str]) -> str:
-        """Send messages back to the queue; return what was done.
+    def change(self, ids: Sequence[str], *, delete: bool) -> str:
+        """Send messages back to the queue, or delete them; return what was done.
 
         Raises:
             SendError: The queue rejects the messages.
         """
         with self._lock:
-            survey = self._redrive.survey(Selector(frozenset(ids)), limit=MAX_READ)
-            moved = self._redrive.move(_KINDS, survey).moved if survey.ids else 0
-        return _result("sent back", moved, len(ids))
-
-    def delete(self, ids: Sequence[str]) -> str:
-        """Delete messages; return what was done."""
-        with self._lock:
-            survey = self._redrive.survey(Selector(frozenset(ids)), limit=MAX_READ)
-            result = self._redrive.delete(survey)
-        return _result("deleted", result.moved - result.undeleted, len(ids))
-
-
-def _result(verb: str, done: int, wanted: int) -> str:
-    if done >= wanted:
-        return f"{plural(done, 'message')} {verb}."
-    rest = "The others are gone, expired, or another reader has them."
-    return f"{done:,} of {plural(wanted, 'message')} {verb}. {rest}"
+            survey = self._redrive.survey(Selector(frozenset(ids)))
+            if delete:
+                result = self._redrive.delete(survey)
+            else:
+                result = self._redrive.move(_KINDS, survey) if survey.ids else MoveResult(0)
+        verb = "deleted" if delete else "sent back"
+        done = result.moved - (result.undeleted if delete else 0)
+        if done >= len(ids):
+            return f"{plural(done, 'message')} {verb}."
+        rest = "The others are gone, expired, or another reader has them."
+        return f"{done:,} of {plural(len(ids), 'message')} {verb}. {rest}"
 
 
-def _no_names(_: ChainStatus) -> Mapping[int, str]:
-    return {}
-
-
-@dataclass(frozen=True)
 class Naming:
-    """How outstanding units get names.
+    """Names of outstanding units among candidates: those of a file, and those typed in."""
 
-    Attributes:
-        names: Names the units of a chain.
-        in_lists: Whether lists of chains have names too, not only the page of one chain.
-        candidates: What `names` tries: names that are typed are added.
-    """
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        self._candidates = list(candidates)
+        self._find = functools.lru_cache(maxsize=_CHAINS_KEPT)(self._look_up)
 
-    names: pages.Names = _no_names
-    in_lists: bool = True
-    candidates: list[Candidate] = field(default_factory=list)
+    def add(self, candidates: Iterable[Candidate]) -> None:
+        """Add candidates, for all chains."""
+        self._candidates += candidates
+        self._find.cache_clear()
+
+    def names(self, status: ChainStatus) -> Mapping[int, str]:
+        """Return the names of a chain's units, as far as they are found."""
+        if not self._candidates or status.chain.status == "acked":
+            return status.partitions
+        return self._find(status.chain.tag, tuple(status.outstanding)) | status.partitions
+
+    def names_in_list(self, status: ChainStatus) -> Mapping[int, str]:
+        """Return them for a chain of many: none if that takes long."""
+        return self.names(status) if len(self._candidates) <= _FEW else status.partitions
+
+    def _look_up(self, tag: str, units: tuple[int, ...]) -> dict[int, str]:
+        return names_in(units, self._candidates, tag)
 
 
 class Site:
@@ -138,16 +143,16 @@ class Site:
         store: DynamoDBStore,
         letters: DeadLetters | None = None,
         *,
-        naming: Naming | None = None,
+        candidates: Iterable[Candidate] = (),
         publisher: Publisher | None = None,
         explain: Callable[[Exception], str] = str,
     ) -> None:
         """Show a table, under a name, and perhaps a dead-letter queue.
 
-        `publisher` sends the event of a chain that is failed. `explain` describes an error of AWS
-        in one line.
+        `candidates` are names that units may have. `publisher` sends the event of a chain that is
+        failed. `explain` describes an error of AWS in one line.
         """
-        self._naming = naming or Naming()
+        self._naming = Naming(candidates)
         self._publisher = publisher
         self.token = secrets.token_urlsafe(24)
         self.explain = explain
@@ -182,11 +187,11 @@ class Site:
             return self._change(action, {name: texts[0] for name, texts in fields.items()})
         if path != "dead-letters" or self._letters is None or not 0 < len(ids) <= MESSAGES:
             return self.problem(400, "Not understood", "The form is not one of these pages.")
-        if action == "retry":
-            return self._dead_letters(notice=self._letters.retry(ids))
-        if action == "delete":
-            return self._dead_letters(notice=self._letters.delete(ids))
-        return self.problem(400, "Not understood", f"action: {action}, expected retry or delete")
+        if action not in ("retry", "delete"):
+            return self.problem(
+                400, "Not understood", f"action: {action}, expected retry or delete"
+            )
+        return self._dead_letters(notice=self._letters.change(ids, delete=action == "delete"))
 
     def problem(self, status: int, title: str, reason: str) -> Response:
         """Return a page that says what is wrong."""
@@ -213,8 +218,7 @@ class Site:
             raise ArgumentError("skip", skip, "a number of chains")
         query = Query(group, fields.get("prefix", ""), fields.get("after", ""), int(skip))
         page = read_chains(self._store, query)
-        names = self._naming.names if self._naming.in_lists else _no_names
-        return Response(200, pages.chains_page(self._frame(), page, names))
+        return Response(200, pages.chains_page(self._frame(), page, self._naming.names_in_list))
 
     def _windows(self, prefix: str) -> Response:
         invalid: list[NotAChainError] = []
@@ -235,7 +239,7 @@ class Site:
         tag = fields.get("tag", "")
         if action == "names":
             given = list(candidates_in(fields.get("among", "").splitlines()))
-            self._naming.candidates.extend(given)
+            self._naming.add(given)
             return self._chain(tag, f"{plural(len(given), 'name')} tried, and kept until the end.")
         if action not in ("extend", "fail"):
             return self.problem(400, "Not understood", f"action: {action}, expected extend or fail")
@@ -261,6 +265,6 @@ class Site:
         # A look counts as a receive, so what is up to date is not read again.
         if known is not None and known == str(self._letters.count()):
             return Response(204, b"")
-        sample, count = self._letters.look()
+        survey, count = self._letters.look()
         frame = pages.Frame(self._name, count)
-        return Response(200, pages.letters_page(frame, sample, self.token, notice))
+        return Response(200, pages.letters_page(frame, survey, self.token, notice))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from urllib.parse import urlencode
 
 from xorack.ops.windows import StageTable, StageWindow
 from xorack.web.page.pages import Frame
-from xorack.web.widget import bar, escaped, table
+from xorack.web.widget import bar, chain_address, escaped, table
 
 _COLOURS = {"whole": "done", "open": "ok", "late": "late", "missing": "late", "failed": "late"}
 
@@ -40,7 +39,7 @@ def _cell(window: StageWindow | None) -> str:
     if window is None:
         return '<span class="faint">not open</span>'
     state, percent = window.state, window.status.percent
-    link = escaped(f"chain?{urlencode({'tag': window.status.chain.tag})}")
+    link = chain_address(window.status.chain.tag)
     label = f'<a href="{link}" class="badge {_COLOURS[state]}">{state}</a>'
     if state == "whole":
         return label

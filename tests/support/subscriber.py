@@ -1,0 +1,69 @@
+"""A subscriber to a stack's events as any other system: a rule and a queue."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+from xorack.errors import LocalError
+from xorack.local.deploy import Stack
+from xorack.local.embedded import Client
+
+
+def subscribe(stack: Stack, detail_types: Sequence[str] = ("acked", "failed")) -> str:
+    """Subscribe to the stack's events as any other system would: with a rule and a queue.
+
+    Returns:
+        URL of the queue that gets the events from now on.
+    """
+    sqs, events = stack.client("sqs"), stack.client("events")
+    name = f"subscriber-{uuid4().hex[:8]}"
+    url = sqs.create_queue(QueueName=name, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
+    queue = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
+    events.put_rule(
+        Name=name,
+        EventBusName=stack.bus_name,
+        EventPattern=json.dumps({"source": ["xorack"], "detail-type": list(detail_types)}),
+    )
+    target = {"Id": "queue", "Arn": queue["QueueArn"]}
+    answer = events.put_targets(Rule=name, EventBusName=stack.bus_name, Targets=[target])
+    if answer.get("FailedEntryCount"):
+        raise LocalError(f"cannot subscribe: {answer['FailedEntries'][0]['ErrorMessage']}")
+    return str(url)
+
+
+def drain(
+    queue_url: str,
+    client: Client,
+    *,
+    wait_seconds: float = 0.0,
+    until: Callable[[], bool] = lambda: False,
+) -> Iterator[dict[str, Any]]:
+    """Receive events from a subscriber's queue, and delete each batch after its last event.
+
+    Ends after `wait_seconds` without an event, or once `until` returns True. `until` is called
+    before each poll, about once a second.
+
+    Yields:
+        The events as EventBridge delivers them: `detail-type`, `source`, `detail`, ...
+    """
+    deadline = time.monotonic() + wait_seconds
+    while not until():
+        answer = client.receive_message(
+            QueueUrl=queue_url, MaxNumberOfMessages=10, WaitTimeSeconds=1 if wait_seconds else 0
+        )
+        messages = answer.get("Messages", [])
+        for message in messages:
+            yield json.loads(message["Body"])
+        if messages:
+            entries = [
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+                for number, message in enumerate(messages)
+            ]
+            client.delete_message_batch(QueueUrl=queue_url, Entries=entries)
+            deadline = time.monotonic() + wait_seconds
+        elif time.monotonic() >= deadline:
+            return
