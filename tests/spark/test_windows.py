@@ -12,7 +12,7 @@ from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import as_set
 from tests.support.threads import in_threads
 from xorack.core.windows import partition_names
-from xorack.errors import ArgumentError, OutputDiffersError, StateError
+from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import Tracking, storage
 from xorack.spark.storage import read_texts, write_text
 
@@ -172,6 +172,11 @@ def test_a_batch_job_two_streams_and_late_rows(log):
 
 REFUSED = [
     (lambda log: log.open("a/b", {"t": {"0": 1}}), ArgumentError, "name: 'a/b', expected the"),
+    (lambda log: log.open("a\0", {"t": {"0": 9, "1": 9}}), ArgumentError, "name: 'a"),
+    (lambda log: log.open("a\ud800", {"t": {"0": 9, "1": 9}}), ArgumentError, "name: 'a"),
+    (lambda log: log.open("a" * 1024, {"t": {"0": 9, "1": 9}}), ArgumentError, "tag: 'r/orders/a"),
+    (lambda log: log.windows().batch(0, stream=""), ArgumentError, "stream: '', expected the na"),
+    (lambda log: log.batch(1, (0, [5]), checkpoint="/no"), ArgumentError, "with a file offsets/1"),
     (lambda log: log.open("w", {"t": {"0": 1}}), ArgumentError, "ends: no end of t/1, a par"),
     (lambda log: log.open("w", {"t": 1}), ArgumentError, r"ends: \('t', 1\), expected topic, p"),
     (lambda log: log.open("w", {}), ArgumentError, "ends: none, expected one of each partit"),
@@ -195,6 +200,49 @@ def test_what_is_refused(log):
         with pytest.raises(error, match=text):
             call(log)
         assert log.sent == []
+    assert log.open("w", {"t": {"0": 5, "1": 3}}).window.starts == {"t/0": 5, "t/1": 3}
+
+
+POSITIONS = [
+    ("'7 '", "position is no number, expected an integer, or a string of 1 to 64 digits"),
+    ("repeat('1', 65)", "position is no number"),
+    ("7.0BD", r"column position is decimal\(2,1\), expected an integer, or a string"),
+]
+
+
+@pytest.mark.parametrize(("position", "text"), POSITIONS)
+def test_a_position_that_is_no_number_is_refused(log, position, text):
+    windows = log.tracking.windows("orders", partition="shard", position="position")
+    rows = log.run.spark.sql(f"SELECT 's' AS shard, {position} AS position, 1 AS amount")
+    with pytest.raises(ColumnsError, match=text):
+        windows.batch(0).finish(read=rows, rows=rows)
+
+
+def test_positions_of_56_digits_and_a_partition_of_any_name(log):
+    """As Kinesis has them."""
+    windows = log.tracking.windows(
+        "orders", partition="shard", position="position", time="time", gaps="ignore"
+    )
+    first = 10**55
+    rows = log.run.spark.createDataFrame(
+        [("a/%", str(first + n), at(13)) for n in (0, 7, 99)],
+        "shard string, position string, time timestamp",
+    )
+    status = log.open("2026-09-14T14", {"a/%": first + 99}, {"a/%": first}, windows=windows)
+    assert status.lagging == {"a%2F%25": (first, first + 99)}
+    windows.batch(0).finish(read=rows, rows=rows)
+    log.hear()
+    assert log.statuses == {"r/orders/2026-09-14T14": "acked"}
+    assert windows.late("2026-09-14T14", rows).count() == 2
+
+
+def test_a_record_that_is_damaged_is_an_error(log):
+    log.open("h14", {"t": {"0": 5}})
+    (text,) = (log.run.root / "records").rglob("window=h14/part-*")
+    text.write_text('{"name": "h14"}\n')
+    text.with_name(f".{text.name}.crc").unlink()
+    with pytest.raises(StateError, match=r"window=\*: a record is damaged"):
+        log.windows().status("h14")
 
 
 def test_streams_read_records_while_one_writes_its_own(spark, tmp_path):

@@ -15,13 +15,13 @@ JOB, OPENS = code_blocks(PAGE, "python")[:2]
 SOLD = {"time": 1_789_393_000, "sku": "s"}
 
 
-def snippets(spark, root, queue_url):
+def snippets(spark, root, queue_url, source=LogSource, options=()):
     """Run the job's snippet; return its names and a stream of the log."""
-    spark.dataSource.register(LogSource)
+    spark.dataSource.register(source)
     names = {"spark": spark, "queue_url": queue_url}
     exec(compile(JOB.replace("s3://bucket", str(root)), "windows.md", "exec"), names)
-    options = {"path": f"{root}/log", "most": "100"}
-    return names, spark.readStream.format("log").options(**options).load()
+    options = {"path": f"{root}/log", "most": "100", **dict(options)}
+    return names, spark.readStream.format(source.name()).options(**options).load()
 
 
 def test_the_snippets(spark, queue, tmp_path, capsys):

@@ -1,7 +1,8 @@
-"""A log for streams of tests: a data source with the columns and offsets of Spark's Kafka source.
+"""Logs for streams of tests: data sources with the columns and offsets of Spark's Kafka source.
 
-A file ``TOPIC-PARTITION`` has a line of JSON a position: an object of values, or null for a
-position without a row. A batch has at most ``most`` positions of each partition.
+``log`` reads files: ``TOPIC-PARTITION`` has a line of JSON a position, an object of values, or null
+for a position without a row. ``broker`` reads a topic of a broker, whose values are items. A batch
+has at most ``most`` positions of each partition.
 """
 
 from __future__ import annotations
@@ -24,22 +25,31 @@ class LogSource(DataSource):
         )
 
     def simpleStreamReader(self, schema):
-        return Reader(Path(self.options["path"]), int(self.options["most"]))
+        return FileReader(self.options)
+
+
+class BrokerSource(LogSource):
+    @classmethod
+    def name(cls):
+        return "broker"
+
+    def simpleStreamReader(self, schema):
+        return BrokerReader(self.options)
 
 
 class Reader(SimpleDataSourceStreamReader):
-    def __init__(self, folder, most):
-        self.folder, self.most = folder, most
+    def __init__(self, options):
+        self.most, self.lossy = int(options["most"]), options.get("lossy")
 
     def initialOffset(self):
         return {}
 
     def read(self, start):
         end = {}
-        for file in sorted(self.folder.glob("*-*")):
-            topic, _, partition = file.name.rpartition("-")
+        for topic, partition, size in self.sizes():
             at = start.get(topic, {}).get(partition, 0)
-            size = len(file.read_text().splitlines())
+            if size < at and not self.lossy:  # as failOnDataLoss of Spark's source
+                raise ValueError(f"{topic}-{partition} ends at {size}, and was read up to {at}")
             end.setdefault(topic, {})[partition] = min(size, at + self.most)
         return self.readBetweenOffsets(start, end), end
 
@@ -47,13 +57,50 @@ class Reader(SimpleDataSourceStreamReader):
         rows = []
         for topic, ends in end.items():
             for partition, last in ends.items():
-                lines = (self.folder / f"{topic}-{partition}").read_text().splitlines()
-                for offset in range(start.get(topic, {}).get(partition, 0), last):
-                    value = json.loads(lines[offset])
-                    if value is not None:
-                        at = datetime.fromtimestamp(value["time"], timezone.utc)
-                        rows.append((topic, int(partition), offset, at, value["sku"], offset))
+                begin = start.get(topic, {}).get(partition, 0)
+                for offset, seconds, sku in self.records(topic, int(partition), begin, last):
+                    at = datetime.fromtimestamp(seconds, timezone.utc)
+                    rows.append((topic, int(partition), offset, at, sku, offset))
         return iter(rows)
+
+
+class FileReader(Reader):
+    def __init__(self, options):
+        super().__init__(options)
+        self.folder = Path(options["path"])
+
+    def sizes(self):
+        for file in sorted(self.folder.glob("*-*")):
+            topic, _, partition = file.name.rpartition("-")
+            yield topic, partition, len(file.read_text().splitlines())
+
+    def records(self, topic, partition, begin, end):
+        lines = (self.folder / f"{topic}-{partition}").read_text().splitlines()
+        for offset in range(begin, end):
+            if (value := json.loads(lines[offset])) is not None:
+                yield offset, value["time"], value["sku"]
+
+
+class BrokerReader(Reader):
+    def __init__(self, options):
+        super().__init__(options)
+        self.servers, self.topic = options["servers"], options["topic"]
+
+    def sizes(self):
+        from tests.support import broker
+
+        client = broker.consumer(self.servers)
+        for number, size in enumerate(broker.sizes(client, self.topic)):
+            yield self.topic, str(number), size
+        client.close()
+
+    def records(self, topic, partition, begin, end):
+        from tests.support import broker
+
+        client = broker.consumer(self.servers)
+        for message in broker.records(client, topic, partition, begin, end):
+            yield message.offset(), message.timestamp()[1] / 1000, message.value().decode()
+        client.close()
 
 
 def append(folder, topic, partition, values):

@@ -1,4 +1,4 @@
-"""Where windows end, by what a broker answers: `kafka_ends`."""
+"""Where windows end: what a broker answers, what a caller gives, and what is refused of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from xorack.errors import ArgumentError
+from xorack.core import windows
+from xorack.errors import ArgumentError, StateError
 from xorack.spark import kafka_ends
+from xorack.spark.windows_ends import positions_of
+from xorack.spark.windows_ledger import Proof, Range, find_window, open_window
 
 
 class Partition:
@@ -16,6 +19,7 @@ class Partition:
 
     def __init__(self, topic, partition, offset=-1001):
         self.topic, self.partition, self.offset = topic, partition, offset
+        self.error = None
 
 
 class Consumer:
@@ -62,3 +66,65 @@ def test_a_window_ends_at_the_first_record_of_a_time_or_at_the_end():
 def test_what_is_refused(topic, when, text):
     with pytest.raises(ArgumentError, match=text):
         kafka_ends(Consumer([]), topic, when)
+
+
+def test_a_partition_without_a_leader_has_no_end():
+    consumer = Consumer([1], [1])
+    real = consumer.offsets_for_times
+
+    def leaderless(asked, timeout):
+        asked[1].error = "no leader"
+        return real(asked, timeout)
+
+    consumer.offsets_for_times = leaderless
+    with pytest.raises(StateError, match="not tell all ends: orders/1: no leader"):
+        kafka_ends(consumer, "orders", "2024-09-14T15")
+
+
+@pytest.mark.parametrize("given", [{"t": {0: 5, "0": 3}}, {("t", 0): 5, "t": {"0": 5}}])
+def test_an_end_that_is_given_twice_is_refused(given):
+    with pytest.raises(ArgumentError, match="ends: t/0 is there twice, expected each once"):
+        positions_of(given, ["topic", "partition", "offset"], "ends")
+
+
+def test_names_of_partitions_leave_a_long_name_of_a_window_its_place():
+    keys = [f"topic-{n}/x" for n in range(230)]
+    request = windows.create("run/log/" + "w" * 700, {"window": "w" * 700, "ranges": "d"}, keys)
+    assert request.started == 230
+
+
+class Store:
+    """Windows, and one proof of one stream."""
+
+    def __init__(self, **ranges):
+        self.opened = []
+        self.kept = [Proof("s", 0, 0, {}, {k: [Range(0, n, n)] for k, n in ranges.items()})]
+
+    def windows(self):
+        return self.opened
+
+    def keep_window(self, window):
+        self.opened.append(window)
+
+    def proofs(self):
+        return self.kept
+
+    def open(self, name, **ends):
+        return open_window(self, find_window(self, name, ends, {}))
+
+
+def test_a_window_without_rows_is_whole_at_once():
+    store = Store(a=5)
+    assert store.open("one", a=5, b=0).whole
+    assert store.open("two", a=5, b=0).whole
+    assert not store.open("three", a=5, b=1).whole
+
+
+def test_a_topic_made_anew_is_refused_where_a_later_hour_ends_earlier():
+    """Else its hour would be whole by the rows of the old topic."""
+    store = Store(a=5)
+    store.open("2026-09-14T14", a=5)
+    with pytest.raises(ArgumentError, match="'2026-09-14T15' ends before window '2026-09-14T14'"):
+        store.open("2026-09-14T15", a=3)
+    assert store.open("2026-09-14T13", a=3).whole  # opened later, and earlier in the log
+    assert store.open("closed by hand", a=4).whole  # a name that is no time

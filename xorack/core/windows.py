@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby, islice
 from typing import Any
 
+from xorack.core.checks import MAX_DETAIL_BYTES
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 
 _CELLS = 16
-_NAMES_BYTES = 3_500
-"""A chain's detail has 4 KiB."""
 _MOST_NAMED = 10_000
 _NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]{0,8})", re.DOTALL)
 
@@ -24,9 +23,9 @@ def create(tag: str, detail: Mapping[str, Any], keys: Iterable[str], **times: An
     The detail has ``ranges``, a digest of the window's positions, which all units depend on.
     """
     units = [unit_id(tag, detail["ranges"], key) for key in keys]
-    names = _shortened(keys)
-    if len(json.dumps(names)) <= _NAMES_BYTES:
-        detail = {**detail, "partitions": names}
+    named = {**detail, "partitions": _shortened(keys)}
+    if len(json.dumps(named)) <= MAX_DETAIL_BYTES:
+        detail = named
     return Request.create(tag, "open", starts=units, cells=_CELLS, detail=detail, **times)
 
 

@@ -150,6 +150,17 @@ def read_texts(spark: SparkSession, pattern: str, *, constant: bool = False) -> 
     return lines
 
 
+def read_lines(spark: SparkSession, file: str) -> list[str] | None:
+    """Read the lines of one small file; None if there is no such file."""
+    if hasattr(spark, "_jvm"):
+        path, system = _hadoop(spark, file)
+        return _lines(system, path)
+    try:
+        return [row["value"] for row in spark.read.text(file).collect()]
+    except AnalysisException:
+        return None
+
+
 def _listed(system: Any, pattern: Any, constant: bool) -> list[str] | None:
     """Read the lines of files; None if one is gone, as those that were read may be older then."""
     lines: list[str] = []

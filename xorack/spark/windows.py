@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType, StringType
 
 from xorack.core import windows as requests
-from xorack.core.errors import ArgumentError, StateError
+from xorack.core.errors import ArgumentError, ColumnsError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.spark import windows_ledger as ledger
@@ -19,11 +20,12 @@ from xorack.spark.evidence import check_unchanged, open_output, proof_of, unit_o
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
+from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
 from xorack.spark.storage import GLOB, folders, names_of, read_texts, write_text
 from xorack.spark.units import column_named
-from xorack.spark.windows_ends import key_of, moment, offsets_of, positions_of
-from xorack.spark.windows_ledger import Passed, Proof, Proved, Range, Window, WindowStatus
+from xorack.spark.windows_ends import key_of, offsets_of, positions_of
+from xorack.spark.windows_ledger import Proof, Range, Window, WindowStatus, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Windows"]
 
+_TEXT = r"[^\0\ud800-\udfff]+"
 _DIGITS = 64
 """Positions that are strings are numbers of up to so many digits: those of Kinesis have 56."""
 
@@ -73,29 +76,28 @@ class Windows(Rows):
             StateError: The window is open with other ends.
             SendError: The queue did not accept all. Repeat the call.
         """
-        if not isinstance(name, str) or not name or "/" in name:
-            raise ArgumentError("name", name, "the name of a window, without '/'")
+        check_text("name", name, rf"(?!.*/){_TEXT}", "the name of a window, without '/'")
         fixed = positions_of(ends, self.unit, "ends")
         first = positions_of(starts or {}, self.unit, "starts")
         if not fixed:
             raise ArgumentError("ends", problem="none, expected one of each partition")
-        window, passed, proved = ledger.open_window(self._store, name, fixed, first)
-        detail = {
-            "log": self.name,
-            "window": name,
-            "positions": sum(window.ends.values()) - sum(window.starts.values()),
-            "ranges": window.digest,
-        }
+        window = ledger.find_window(self._store, name, fixed, first)
+        detail: dict[str, Any] = {"log": self.name, "window": name, "ranges": window.digest}
+        if self.gaps != "ignore":
+            detail["positions"] = sum(window.ends.values()) - sum(window.starts.values())
         times = {"timeout": self.tracking.timeout, "idle_timeout": self.tracking.idle_timeout}
+        # Before the window is kept: it refuses a name that makes the tag too long.
         create = requests.create(self.prefix + name, detail, window.ends, **times)
-        self._send([create, *self._finishes(passed, proved)])
-        return WindowStatus.of(window, proved)
+        status = ledger.open_window(self._store, window)
+        self._send([create, *self._finishes(status, window.ends.keys() - status.lagging.keys())])
+        return status
 
     def batch(self, batch_id: int, stream: str = "stream") -> Windows:
         """Return the windows for a micro-batch, inside ``foreachBatch``.
 
         Where several streams read parts of one log, each has a name.
         """
+        check_text("stream", stream, _TEXT, "the name of a stream")
         return replace(self, batch_id=check_batch(batch_id), stream=stream)
 
     def job(self, name: str) -> Windows:
@@ -143,19 +145,20 @@ class Windows(Rows):
         line = {"source": source, "folders": folders(names_of(frame))}
         proof = proof_of(self, line, written, observed, read)
         if proof.totals != totals:
-            found = find(self, proof, totals.count, frame)
-            error = output_differs(self, proof, totals.count, (rows, found))
+            missing = find(self, proof, totals.count, frame)
+            error = output_differs(self, proof, totals.count, (rows, missing))
             count = max(0, error.started - error.written)
             some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
             self._store.keep_loss(*batch)
             self._send(self._notes(seen, f"lacks {count} rows: {some}. {error.why}", count))
             raise error
         check_unchanged(spark, proof)
-        passed, proved = ledger.prove(self._store, batch, seen, bounds, gaps=self.gaps != "error")
+        found = ledger.prove(self._store, batch, seen, bounds, gaps=self.gaps != "error")
         again = "lacked rows, and was repeated with all"
         mended = self._notes(seen, again) if self._store.loses(*batch) else ()
-        sent = self._send([*mended, *self._finishes(passed, proved)])
-        chains = len({window.name for window, _ in passed})
+        finishes = (one for status, keys in found for one in self._finishes(status, keys))
+        sent = self._send([*mended, *finishes])
+        chains = sum(1 for _, keys in found if keys)
         return Report(proof.kind, chains, totals.count, 0, *sent, proof.stored)
 
     def status(self, name: str) -> WindowStatus:
@@ -172,7 +175,10 @@ class Windows(Rows):
         if self.time is None:
             raise ArgumentError("time", None, "the column of a row's time, in Tracking.windows")
         window, position = self._window(name), self._position(frame)
-        key = F.concat_ws("/", *(column_named(frame, one)[0].cast("string") for one in self.chain))
+        texts = [column_named(frame, one)[0].cast("string") for one in self.chain]
+        for plain, encoded in (("%", "%25"), ("/", "%2F")):  # as `key_of`
+            texts = [F.replace(text, F.lit(plain), F.lit(encoded)) for text in texts]
+        key = F.concat_ws("/", *texts)
 
         def edge(ends: Mapping[str, int]) -> Column:
             pairs = [F.lit(one) for k, n in ends.items() for one in (k, str(n).zfill(_DIGITS))]
@@ -194,7 +200,14 @@ class Windows(Rows):
 
     def _position(self, frame: DataFrame) -> Column:
         column, type_ = column_named(frame, self.position)
-        return F.lpad(column, _DIGITS, "0") if type_.simpleString() == "string" else column
+        expected = f"expected an integer, or a string of 1 to {_DIGITS} digits"
+        if isinstance(type_, StringType):
+            wrong = F.raise_error(F.lit(f"xorack: column {self.position} is no number, {expected}"))
+            digits = column.rlike(rf"\A[0-9]{{1,{_DIGITS}}}\z")
+            return F.when(digits, F.lpad(column, _DIGITS, "0")).otherwise(wrong)
+        if not isinstance(type_, IntegralType):
+            raise ColumnsError(f"column {self.position} is {type_.simpleString()}, {expected}")
+        return column
 
     def _seen(self, frame: DataFrame) -> tuple[Totals, dict[str, Range]]:
         """Fold a batch: what its units add up to, and where the rows of each partition lie."""
@@ -211,14 +224,13 @@ class Windows(Rows):
         }
         return sum((Totals(*(row[name] for name in SUMS)) for row in found), Totals()), seen
 
-    def _finishes(self, passed: Passed, proved: Proved) -> Iterator[Request]:
-        """Yield the requests of partitions that windows have passed, and notes on gaps before."""
-        for window in {window.name: window for window, _ in passed}.values():
-            gaps = WindowStatus.of(window, proved).gaps
-            if gaps and self.gaps == "count":
-                some = ", ".join(f"{count} of {key}" for key, count in [*gaps.items()][:10])
-                yield self._note(window, f"{sum(gaps.values())} positions without a row: {some}")
-        for window, key in passed:
+    def _finishes(self, status: WindowStatus, keys: Collection[str]) -> Iterator[Request]:
+        """Yield the requests of partitions that a window has passed, and before a note on gaps."""
+        window, gaps = status.window, status.gaps
+        if keys and gaps and self.gaps == "count":
+            some = ", ".join(f"{count} of {key}" for key, count in [*gaps.items()][:10])
+            yield self._note(window, f"{sum(gaps.values())} positions without a row: {some}")
+        for key in sorted(keys):
             yield requests.finish(self.prefix + window.name, window.digest, key)
 
     def _notes(
@@ -245,27 +257,31 @@ class _Folder:
         self._spark, self._folder = tracking.spark, folder
 
     def windows(self) -> list[Window]:
-        return [Window(**line) for line in self._read("window=*", constant=True)]
+        return self._read("window=*", lambda line: Window(**line), constant=True)
 
     def keep_window(self, window: Window) -> None:
         self._write(folder_part("window", window.name), window._asdict())
 
     def proofs(self) -> list[Proof]:
-        return [Proof.of(line) for line in self._read("stream=*/slot=*")]
+        return self._read("stream=*/slot=*", Proof.of)
 
     def keep_proof(self, proof: Proof) -> None:
         self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof._asdict())
 
     def loses(self, stream: str, batch: int) -> bool:
         """Tell whether the last batch of a stream that lacked rows is this one."""
-        return self._read(f"{folder_part('stream', stream)}/loss") == [batch]
+        return self._read(f"{folder_part('stream', stream)}/loss", int) == [batch]
 
     def keep_loss(self, stream: str, batch: int) -> None:
         self._write(f"{folder_part('stream', stream)}/loss", batch)
 
-    def _read(self, pattern: str, *, constant: bool = False) -> list[Any]:
+    def _read(self, pattern: str, of: Callable[[Any], Any], *, constant: bool = False) -> list[Any]:
         place = f"{self._folder.translate(GLOB)}/{pattern}"
-        return [json.loads(text) for text in read_texts(self._spark, place, constant=constant)]
+        texts = read_texts(self._spark, place, constant=constant)
+        try:
+            return [of(json.loads(text)) for text in texts]
+        except (ValueError, TypeError, KeyError) as error:
+            raise StateError(f"{place}: a record is damaged: {error}") from error
 
     def _write(self, place: str, value: Any) -> None:
         write_text(self._spark, f"{self._folder}/{place}", json.dumps(value))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from xorack.core.errors import ArgumentError
+from xorack.core.errors import ArgumentError, StateError
+from xorack.spark.storage import read_lines
+from xorack.spark.windows_ledger import moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["kafka_ends", "key_of", "moment", "offsets_of", "positions_of"]
+__all__ = ["kafka_ends", "key_of", "offsets_of", "positions_of"]
 
 
 def key_of(values: Sequence[object]) -> str:
@@ -21,20 +23,28 @@ def key_of(values: Sequence[object]) -> str:
     return "/".join(str(one).replace("%", "%25").replace("/", "%2F") for one in values)
 
 
-def positions_of(given: Any, columns: Sequence[str], option: str, *path: Any) -> dict[str, int]:
+def positions_of(given: Any, columns: Sequence[str], option: str) -> dict[str, int]:
     """Return positions by partition, of a dict in dicts or a frame with all of the columns."""
+    found: dict[str, int] = {}
+    for path, position in _leaves(given, columns):
+        if len(path) != len(columns) - 1 or not str(position).isdecimal():
+            expected = f"{', '.join(columns[:-1])}, and a position of 0 or more"
+            raise ArgumentError(option, problem=f"{(*path, position)}, expected {expected}")
+        if (key := key_of(path)) in found:
+            raise ArgumentError(option, problem=f"{key} is there twice, expected each once")
+        found[key] = int(position)
+    return found
+
+
+def _leaves(given: Any, columns: Sequence[str], *path: Any) -> Iterator[tuple[Any, Any]]:
     if hasattr(given, "collect"):
-        given = {tuple(row)[:-1]: row[-1] for row in given.select(*columns).collect()}
-    if isinstance(given, Mapping):
-        found: dict[str, int] = {}
+        yield from ((row[:-1], row[-1]) for row in given.select(*columns).collect())
+    elif isinstance(given, Mapping):
         for key, value in given.items():
             more = key if isinstance(key, tuple) else (key,)
-            found |= positions_of(value, columns, option, *path, *more)
-        return found
-    if len(path) != len(columns) - 1 or not str(given).isdecimal():
-        expected = f"{', '.join(columns[:-1])}, and a position of 0 or more"
-        raise ArgumentError(option, problem=f"{(*path, given)}, expected {expected}")
-    return {key_of(path): int(given)}
+            yield from _leaves(value, columns, *path, *more)
+    else:
+        yield path, given
 
 
 def offsets_of(
@@ -43,7 +53,10 @@ def offsets_of(
     """Return where a batch begins and ends, as the query's log of offsets says."""
 
     def read(batch: int) -> dict[str, int]:
-        lines = [row[0] for row in spark.read.text(f"{checkpoint}/offsets/{batch}").collect()]
+        lines = read_lines(spark, f"{checkpoint}/offsets/{batch}")
+        if lines is None:
+            expected = f"the folder of the query's checkpoint, with a file offsets/{batch}"
+            raise ArgumentError("checkpoint", str(checkpoint), expected)
         sources = [json.loads(line) for line in lines[2:] if line != "-"]
         return {
             k: n for one in sources for k, n in positions_of(one, columns, "checkpoint").items()
@@ -52,16 +65,6 @@ def offsets_of(
     until = read(batch_id)
     # A partition that is in no earlier batch is new, and is read from its beginning.
     return ({**dict.fromkeys(until, 0), **read(batch_id - 1)} if batch_id else {}), until
-
-
-def moment(when: datetime | str) -> float:
-    """Return seconds since 1970 of a time, or of its text in ISO 8601; UTC if it has no zone."""
-    if isinstance(when, str):
-        try:
-            when = datetime.fromisoformat(when.replace("Z", "+00:00"))
-        except ValueError:
-            raise ArgumentError("time", when, "ISO 8601, such as 2026-09-14T15") from None
-    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def kafka_ends(
@@ -77,6 +80,7 @@ def kafka_ends(
 
     Raises:
         ArgumentError: The time is to come, or there is no such topic.
+        StateError: The broker does not tell the end of a partition.
     """
     from confluent_kafka import TopicPartition
 
@@ -88,8 +92,9 @@ def kafka_ends(
     asked = [TopicPartition(topic, number, int(moment(when) * 1000)) for number in numbers]
     # Before the look-up: a record that arrives between is in one of both answers.
     marks = [consumer.get_watermark_offsets(one, timeout_seconds) for one in asked]
-    found = {
-        one.partition: one.offset for one in consumer.offsets_for_times(asked, timeout_seconds)
-    }
+    answers = consumer.offsets_for_times(asked, timeout_seconds)
+    if errors := [f"{topic}/{one.partition}: {one.error}" for one in answers if one.error]:
+        raise StateError(f"the broker does not tell all ends: {', '.join(errors)}")
+    found = {one.partition: one.offset for one in answers}
     ends = zip(numbers, marks, strict=True)
     return {topic: {n: found[n] if found[n] >= 0 else end for n, (_, end) in ends}}

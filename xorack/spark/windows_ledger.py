@@ -42,19 +42,19 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from xorack.core.errors import ArgumentError, StateError
 
-__all__ = ["Proof", "Range", "Window", "WindowStatus", "open_window", "overlaps", "prove"]
-__all__ += ["UNKNOWN", "Passed", "Proved", "proved_of"]
+__all__ = ["UNKNOWN", "Proof", "Range", "Window", "WindowStatus", "find_window", "open_window"]
+__all__ += ["moment", "overlaps", "prove", "proved_of"]
 
 _SEPARATE = 8
 """Ranges with gaps that a partition keeps apart, to tell which windows have them."""
 Ends = Mapping[str, int]
 UNKNOWN: tuple[Ends, Ends] = ({}, {})
-Passed = list[tuple["Window", str]]
-"""Windows, each with a partition of it that is covered."""
 
 
 class Range(NamedTuple):
@@ -88,7 +88,7 @@ class Window(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What a stream proved: in its last batch (``own``), and in all. One of two slots keeps it.
+    """What a stream proved up to a batch. One of two slots keeps it.
 
     The next batch begins ``at`` these positions of partitions.
     """
@@ -97,15 +97,13 @@ class Proof(NamedTuple):
     batch: int
     slot: int
     at: Ends
-    own: dict[str, Range]
     ranges: Proved
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> Proof:
         """Read it from JSON."""
-        own = {key: Range(*one) for key, one in raw["own"].items()}
         ranges = {key: [Range(*one) for one in some] for key, some in raw["ranges"].items()}
-        return cls(raw["stream"], raw["batch"], raw["slot"], raw["at"], own, ranges)
+        return cls(**{**raw, "ranges": ranges})
 
 
 class _Store(Protocol):
@@ -132,12 +130,11 @@ class WindowStatus:
     @classmethod
     def of(cls, window: Window, proved: Proved) -> WindowStatus:
         """Return the status by what is proved."""
-        near = {
-            key: [one for one in proved.get(key, ()) if overlaps(window, key, one)]
-            for key in window.ends
-        }
-        far = {key: prefix(some, window.starts[key]) for key, some in near.items()}
-        gaps = {key: sum(one.gaps for one in some) for key, some in near.items()}
+        far, gaps = {}, {}
+        for key, start in window.starts.items():
+            near = [one for one in proved.get(key, ()) if overlaps(window, key, one)]
+            far[key] = prefix(near, start)
+            gaps[key] = sum(one.gaps for one in near)
         return cls(window, far, {key: count for key, count in gaps.items() if count})
 
     @property
@@ -196,20 +193,10 @@ def _united(some: Iterable[Mapping[str, Iterable[Range]]]) -> Proved:
     return {key: _joined(key, ranges) for key, ranges in found.items()}
 
 
-def _batch(proof: Proof) -> int:
-    return proof.batch
-
-
 def proved_of(proofs: Iterable[Proof]) -> Proved:
     """Return what all streams proved, by partition."""
-    newest = {one.stream: one.ranges for one in sorted(proofs, key=_batch)}
+    newest = {one.stream: one.ranges for one in sorted(proofs, key=attrgetter("batch"))}
     return _united(newest.values())
-
-
-def _passed(window: Window, keys: Iterable[str], proved: Proved) -> Passed:
-    """Return those of some partitions of a window that are covered."""
-    far = {key: prefix(proved.get(key, ()), window.starts[key]) for key in sorted(keys)}
-    return [(window, key) for key, position in far.items() if position >= window.ends[key]]
 
 
 def prove(
@@ -219,7 +206,7 @@ def prove(
     bounds: tuple[Ends, Ends] = UNKNOWN,
     *,
     gaps: bool = True,
-) -> tuple[Passed, Proved]:
+) -> list[tuple[WindowStatus, list[str]]]:
     """Keep the proof of a batch. Call it once its output is durable and was compared.
 
     Args:
@@ -230,14 +217,15 @@ def prove(
         gaps: Whether positions may have no row.
 
     Returns:
-        The partitions of windows whose requests are to be sent, and all that is proved.
+        The windows that it has positions of, each with the partitions whose requests are to be
+        sent.
 
     Raises:
         StateError: The batch contradicts what was proved before. Nothing was kept.
     """
     stream, number = batch
-    proofs, none = store.proofs(), Proof(stream, -1, 1, {}, {}, {})
-    mine = [none, *sorted((one for one in proofs if one.stream == stream), key=_batch)]
+    proofs, none = store.proofs(), Proof(stream, -1, 1, {}, {})
+    mine = [none, *sorted((one for one in proofs if one.stream == stream), key=attrgetter("batch"))]
     last = mine[-1]
     before = mine[-2] if last.batch == number else last
     # Where a stream is after a batch that nobody proved is not known.
@@ -249,23 +237,24 @@ def prove(
                 f"{one.gaps} of the positions {one.begin} to {one.end - 1} of {key} have no row in "
                 "this batch, and gaps='error' refuses that"
             )
-    if last.batch > number or (last.batch == number and last.own != own):
+    ranges = _united([before.ranges, {key: [one] for key, one in own.items()}])
+    at = {**at, **{key: one.end for key, one in own.items()}}
+    proof = Proof(stream, number, 1 - before.slot, at, ranges)
+    if last.batch >= number and last != proof:
         raise StateError(
             f"stream {stream!r} has proved batch {last.batch}, and this is batch {number} with "
             "other rows: a checkpoint made anew needs another run_id"
         )
-    if last.batch < number:
-        ranges = _united([before.ranges, {key: [one] for key, one in own.items()}])
-        at = {**at, **{key: one.end for key, one in own.items()}}
-        proof = Proof(stream, number, 1 - before.slot, at, own, ranges)
+    if last != proof:
         proved_of([*(one for one in proofs if one.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
-    proved, passed = proved_of(store.proofs()), Passed()
+    proved, found = proved_of(store.proofs()), []
     for window in store.windows():
-        touched = (key for key, one in own.items() if overlaps(window, key, one))
-        passed += _passed(window, touched, proved)
-    return passed, proved
+        if touched := [key for key, one in own.items() if overlaps(window, key, one)]:
+            status = WindowStatus.of(window, proved)
+            found.append((status, sorted({*touched} - status.lagging.keys())))
+    return found
 
 
 def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends], at: Ends) -> dict[str, Range]:
@@ -287,14 +276,20 @@ def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends], at: Ends) -> dict
     return own
 
 
-def open_window(
-    store: _Store, name: str, ends: Ends, starts: Ends
-) -> tuple[Window, Passed, Proved]:
-    """Open a window, or find it open. It starts where the one before ends, or at 0.
+def moment(when: datetime | str) -> float:
+    """Return seconds since 1970 of a time, or of its text in ISO 8601; UTC if it has no zone."""
+    if isinstance(when, str):
+        try:
+            when = datetime.fromisoformat(when.replace("Z", "+00:00"))
+        except ValueError:
+            raise ArgumentError("time", when, "ISO 8601, such as 2026-09-14T15") from None
+    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
 
-    Returns:
-        The window, its partitions that are covered already, and all that is proved. Its `create`
-        and the requests of these partitions are to be sent.
+
+def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
+    """Return the open window of a name, or a new one, which `open_window` keeps.
+
+    A new one starts where the one before ends, or at 0.
 
     Raises:
         ArgumentError: The ends lack a partition, go back or cross another window's.
@@ -305,19 +300,27 @@ def open_window(
     if window is None:
         known = {key for one in windows for key in one.ends}
         known |= {key for one in store.proofs() for key in one.ranges}
-        window = _new_window(windows, known, name, ends, starts)
-        store.keep_window(window)
-    elif window.ends != ends or not starts.items() <= window.starts.items():
-        key, _ = min(
-            (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
-        )
+        return _new_window(windows, known, name, ends, starts)
+    if window.ends != ends or not starts.items() <= window.starts.items():
+        others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
+        key, _ = min(others)
         raise StateError(
             f"window {name!r} is open with {key} at {window.starts.get(key)} to "
             f"{window.ends.get(key)}, and now {starts.get(key, '')} to {ends.get(key)} are given"
         )
+    return window
+
+
+def open_window(store: _Store, window: Window) -> WindowStatus:
+    """Keep a window that `find_window` returned, unless it is open.
+
+    Returns:
+        Its status. Its `create` and the requests of the partitions that do not lag are to be sent.
+    """
+    if window not in store.windows():
+        store.keep_window(window)
     # Only now, as in `prove`.
-    proved = proved_of(store.proofs())
-    return window, _passed(window, window.ends, proved), proved
+    return WindowStatus.of(window, proved_of(store.proofs()))
 
 
 def _new_window(
@@ -333,10 +336,10 @@ def _new_window(
     for one in windows:
         behind = next((key for key, end in one.ends.items() if ends[key] < end), None)
         ahead = next((key for key, end in one.ends.items() if ends[key] > end), None)
-        if behind and ahead:
+        if behind and (ahead or _is_later(name, one.name)):
             problem = (
-                f"{name!r} ends before window {one.name!r} in {behind}, and after it in {ahead}: "
-                "windows do not cross; a topic made anew needs another run_id"
+                f"{name!r} ends before window {one.name!r} in {behind}, but its name or its end in "
+                f"{ahead or 'no partition'} is later: a topic made anew needs another run_id"
             )
             raise ArgumentError("ends", problem=problem)
         if not behind and sum(one.ends.values()) >= sum(last.values()):
@@ -346,3 +349,11 @@ def _new_window(
         if not 0 <= begins[key] <= end:
             raise ArgumentError("ends", problem=f"{key} ends at {end}, and starts at {begins[key]}")
     return Window(name, begins, dict(ends))
+
+
+def _is_later(name: str, other: str) -> bool:
+    """Tell whether two names are times, and the first one is later."""
+    try:
+        return moment(name) > moment(other)
+    except ArgumentError:
+        return False
