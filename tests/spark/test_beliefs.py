@@ -47,6 +47,11 @@ def by_day_or_night(names):
     return [pytest.param(name, marks=[pytest.mark.slow] * (name in SELDOM)) for name in names]
 
 
+def copied(run):
+    shutil.copytree(run.root / "lines", run.root / "copy", dirs_exist_ok=True)
+    return str(run.root / "copy")
+
+
 STARTED = {
     "the input's path": lambda run: str(run.root / "lines"),
     "the input, cached": lambda run: (cached(run.read()), str(run.root / "lines"))[1],
@@ -54,13 +59,16 @@ STARTED = {
     "the frame that was written": lambda run: run.bill(run.read()),
     "a view of it": lambda run: viewed(run, run.bill(run.read())),
     "one of several": lambda run: [str(run.root / "nothing"), run.read()],
+    "a copy of its files": copied,
+    "computed from a copy": lambda run: run.bill(run.spark.read.parquet(copied(run))),
 }
 
 
 @pytest.mark.parametrize("name", by_day_or_night(STARTED))
 def test_what_was_started_is_no_output(run, name):
     with pytest.raises(
-        ArgumentError, match=r"^written: it reads what was started, \S+/lines: give"
+        ArgumentError,
+        match=r"^written: it reads what was started or a copy of it, \S+/(lines|copy): give",
     ):
         run.rows.finish(STARTED[name](run))
     assert run.queue.bodies == []
@@ -75,16 +83,11 @@ def gone(run):
     return frame
 
 
-def copied(run):
-    shutil.copytree(run.root / "lines", run.root / "copy")
-    return run.read("copy")
-
-
 READ = {
     "cached, and its files are gone": gone,
     "a view of what is cached": lambda run: viewed(run, cached(run.bill(run.read()))),
     "rows on the driver": lambda run: run.spark.createDataFrame(run.read("billed").collect()),
-    "computed from a copy of the input": lambda run: run.bill(copied(run)),
+    "computed from rows like the input's": lambda run: run.bill(lines_of(run.spark)),
 }
 
 
@@ -99,9 +102,8 @@ def test_views_and_tables_of_what_is_stored(run):
     for output in (viewed(run, run.read("billed")), run.read("billed").where("amount > 0")):
         report = run.rows.finish(output)
         assert (report.proof, len(report.outputs)) == ("written", 1)
-    # A copy of the input is an output: its rows are there.
-    shutil.copytree(run.root / "lines", run.root / "copied")
-    assert run.rows.finish(str(run.root / "copied")).proof == "written"
+    # Rows that a job has copied are an output: they are there.
+    assert run.rows.finish(run.write(run.read(), "copied")).proof == "written"
     run.read("billed").write.saveAsTable("believed_table")
     try:
         assert run.rows.finish("believed_table").proof == "written"

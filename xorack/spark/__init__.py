@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from xorack.spark.auditing import Audit as Audit
     from xorack.spark.evidence import Observed as Observed
     from xorack.spark.missing import MissingRows as MissingRows
+    from xorack.spark.rows import FoundRows as FoundRows
     from xorack.spark.rows import Report as Report
     from xorack.spark.rows import TrackedRows as TrackedRows
-    from xorack.spark.run import FoundRows as FoundRows
     from xorack.spark.shipping import ship as ship
     from xorack.spark.tracking import Tracking as Tracking
     from xorack.spark.windows import Windows as Windows
@@ -35,7 +35,7 @@ _HOMES = {
     "Audit": "xorack.spark.auditing",
     "Counts": "xorack.compare.report",
     "Difference": "xorack.spark._diff.difference",
-    "FoundRows": "xorack.spark.run",
+    "FoundRows": "xorack.spark.rows",
     "MissingRows": "xorack.spark.missing",
     "Observed": "xorack.spark.evidence",
     "Report": "xorack.spark.rows",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
-    from xorack.spark.run import Rows
+    from xorack.spark.run import Names
 
 _VERDICTS = {
     "agree": "agree",
@@ -54,7 +54,7 @@ class Audit:
     found: int
     chains: dict[str, int]
     differing: DataFrame | None
-    _rows: Rows = field(repr=False)
+    _rows: Names = field(repr=False)
     _outputs: Sequence[DataFrame] = field(repr=False)
 
     @property
@@ -94,7 +94,7 @@ class Audit:
         return resolve(self._rows, frame, self._outputs, (self.started, self.found), by)
 
 
-def audit(rows: Rows, table: Output | Sequence[Output]) -> Audit:
+def audit(rows: Names, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
     given = as_list(table, "table")
     outputs = [open_output(rows.tracking.spark, one, "table") for one in given]

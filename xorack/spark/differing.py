@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from xorack.spark.evidence import Output, Proof
-    from xorack.spark.run import Rows
+    from xorack.spark.run import Names
 
 _NAMED = 100
 """Rows that an error names, and ids that a note may have."""
@@ -27,7 +27,7 @@ _WHY = 200
 """Characters of the reason that a note has: a note has 1,024 bytes."""
 
 
-def find(rows: Rows, proof: Proof, started: int, source: DataFrame) -> MissingRows | None:
+def find(rows: Names, proof: Proof, started: int, source: DataFrame) -> MissingRows | None:
     """Compare an output with what the job read; None if the output cannot be read.
 
     Raises:
@@ -44,7 +44,7 @@ def find(rows: Rows, proof: Proof, started: int, source: DataFrame) -> MissingRo
 
 
 def output_differs(
-    rows: Rows,
+    rows: Names,
     proof: Proof,
     started: int,
     source: tuple[Output, MissingRows | None],
@@ -85,7 +85,7 @@ def _unknown(problem: Exception) -> list[str]:
     return [f"which rows differ could not be found: {one_line(problem)}"]
 
 
-def _causes(rows: Rows, proof: Proof, found: MissingRows) -> Iterable[str]:
+def _causes(rows: Names, proof: Proof, found: MissingRows) -> Iterable[str]:
     """Say whose units an output may have that are as many as those that were started."""
     if rows.batch_id is not None or not proof.totals.count or found.missing or found.surplus:
         return
@@ -101,7 +101,7 @@ def _causes(rows: Rows, proof: Proof, found: MissingRows) -> Iterable[str]:
     )
 
 
-def _values(rows: Rows, row: dict[str, Any]) -> tuple[Any, ...]:
+def _values(rows: Names, row: dict[str, Any]) -> tuple[Any, ...]:
     """Return the unit of a row: the values of its columns, or else all that is shown of it."""
     names = {name.lower(): name for name in row}
     own = [names[name.lower()] for name in rows.unit if name.lower() in names]
@@ -149,7 +149,7 @@ def _hex(name: str) -> Column:
     return F.lower(F.lpad(F.hex(name), 16, "0"))
 
 
-def notes(rows: Rows, chains: DataFrame, why: str = "") -> DataFrame:
+def notes(rows: Names, chains: DataFrame, why: str = "") -> DataFrame:
     """Return the requests that note on chains what is missing, and why.
 
     Args:

@@ -12,14 +12,14 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
 from xorack.spark.messages import one_line, plain_errors
-from xorack.spark.storage import Stored, files_of, folders, names_of, reads_plainly
+from xorack.spark.storage import Stored, files_of, folders, names_of, reads_plainly, writes_in
 from xorack.spark.units import column_named, has_columns, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from xorack.spark.record import Line
-    from xorack.spark.run import Rows
+    from xorack.spark.run import Names
     from xorack.spark.storage import Files
 
 Output = DataFrame | str
@@ -136,7 +136,7 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
     return frame
 
 
-def unit_of(rows: Rows, frame: DataFrame) -> Column:
+def unit_of(rows: Names, frame: DataFrame) -> Column:
     """Return the unit of each row: the column that carries it, or one made of the unit columns.
 
     Raises:
@@ -152,7 +152,7 @@ def unit_of(rows: Rows, frame: DataFrame) -> Column:
     return F.when(column.isNull() | (column == 0), wrong).otherwise(column)
 
 
-def has_evidence(rows: Rows, frame: DataFrame) -> bool:
+def has_evidence(rows: Names, frame: DataFrame) -> bool:
     """Tell whether a frame has the columns of the evidence.
 
     Raises:
@@ -175,7 +175,7 @@ def has_evidence(rows: Rows, frame: DataFrame) -> bool:
     return bool(there)
 
 
-def evidence_of(rows: Rows, frame: DataFrame) -> list[Column]:
+def evidence_of(rows: Names, frame: DataFrame) -> list[Column]:
     """Return the sums of the units that a row of an output stands for."""
     if has_evidence(rows, frame):
         return [F.col(name).cast("long") for name in rows.evidence_names]
@@ -188,7 +188,7 @@ def evidence_of(rows: Rows, frame: DataFrame) -> list[Column]:
         ) from None
 
 
-def total(rows: Rows, outputs: Sequence[DataFrame]) -> Totals:
+def total(rows: Names, outputs: Sequence[DataFrame]) -> Totals:
     """Sum up the evidence of all outputs."""
     totals = Totals()
     for frame in outputs:
@@ -226,7 +226,7 @@ class Proof(NamedTuple):
 
 
 def proof_of(
-    rows: Rows,
+    rows: Names,
     line: Line,
     written: Output | Sequence[Output] | None,
     observed: Observed | None = None,
@@ -246,10 +246,11 @@ def proof_of(
     if written is None:
         return Proof("read", total(rows, frames), frames, output)
     files: Files = {}
-    stored = [_stored(one, frame, files) for one, frame in zip(outputs, frames, strict=True)]
+    reads = [*zip(outputs, frames, map(names_of, frames), strict=True)]
+    stored = [_stored(*one, files) for one in reads]
     kind = "written" if None not in stored else "read"
     kept = tuple(one for one in stored if one is not None)
-    problem = _started(line, outputs, frames)
+    problem = next(filter(None, (_started(line, one, names) for one, _, names in reads)), None)
     return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
 
 
@@ -261,24 +262,21 @@ def as_list(outputs: Any, option: str) -> list[Output]:
     return given
 
 
-def _started(
-    line: Line, outputs: Sequence[Output], frames: Sequence[DataFrame]
-) -> ArgumentError | None:
-    """Return an error if an output is what was started."""
-    for output, frame in zip(outputs, frames, strict=True):
-        places = folders(names_of(frame))
-        if output == line["source"] or set(places) & set(line["folders"]):
-            return ArgumentError(
-                "written",
-                problem=f"it reads what was started, {(*places, output)[0]}: give what this job "
-                "wrote, or read= to prove the reading alone",
-            )
-    return None
+def _started(line: Line, output: Output, names: Sequence[str]) -> ArgumentError | None:
+    """Return an error if an output, which reads these files, is what was started."""
+    places, copied = folders(names), {*writes_in(names)} & {*line.get("writes", ())}
+    if output != line["source"] and not copied and not {*places} & {*line["folders"]}:
+        return None
+    return ArgumentError(
+        "written",
+        problem=f"it reads what was started or a copy of it, {(*places, output)[0]}: give what "
+        "this job wrote, or read= to prove the reading alone",
+    )
 
 
-def _stored(output: Output, frame: DataFrame, files: Files) -> Stored | None:
+def _stored(output: Output, frame: DataFrame, names: Sequence[str], files: Files) -> Stored | None:
     """Add the files of an output; return them summed up, or None if it shows nothing stored."""
-    spark, names = frame.sparkSession, names_of(frame)
+    spark = frame.sparkSession
     found = files_of(spark, names) if names else {}
     files |= found
     is_table = (
@@ -312,7 +310,7 @@ def check_unchanged(spark: SparkSession, proof: Proof) -> None:
         )
 
 
-def per_chain(rows: Rows, outputs: Sequence[DataFrame]) -> list[DataFrame]:
+def per_chain(rows: Names, outputs: Sequence[DataFrame]) -> list[DataFrame]:
     """Fold the evidence of each output by chain; nothing if one lacks the columns of the chain."""
     if not all(has_columns(frame, rows.chain) for frame in outputs):
         return []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xorack.spark.evidence import Output, Proof
     from xorack.spark.record import Line
-    from xorack.spark.run import Rows
+    from xorack.spark.run import Names
 
 _EXAMPLES = 5
 
@@ -49,7 +49,7 @@ class Settled(NamedTuple):
 _Cache = Callable[["DataFrame"], "DataFrame"]
 
 
-def line_of(rows: Rows) -> Line:
+def line_of(rows: Names) -> Line:
     """Return the line of what was started: in a micro-batch, where there is none, an empty one.
 
     Raises:
@@ -69,7 +69,7 @@ def line_of(rows: Rows) -> Line:
 
 
 @contextmanager
-def settle(rows: Rows, line: Line, proof: Proof, given: Output | None) -> Iterator[Settled]:
+def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Iterator[Settled]:
     """Compare the evidence of an output with what was started; see `TrackedRows.finish`."""
     with ExitStack() as stack:
 
@@ -83,7 +83,7 @@ def settle(rows: Rows, line: Line, proof: Proof, given: Output | None) -> Iterat
             yield _settle_batch(rows, proof, given, cache)
 
 
-def _settle_batch(rows: Rows, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
+def _settle_batch(rows: Names, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     if given is None:
         raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
@@ -96,12 +96,12 @@ def _settle_batch(rows: Rows, proof: Proof, given: Output | None, cache: _Cache)
     return Settled(finished, summary.chains, summary.count)
 
 
-def _fold(rows: Rows, frame: DataFrame) -> DataFrame:
+def _fold(rows: Names, frame: DataFrame) -> DataFrame:
     return fold_units(frame, rows.chain, of_units(unit_of(rows, frame)), rows.prefix)
 
 
 def _settle_run(
-    rows: Rows, line: Line, proof: Proof, given: Output | None, cache: _Cache
+    rows: Names, line: Line, proof: Proof, given: Output | None, cache: _Cache
 ) -> Settled:
     """Compare an output with the record; if it differs, with what the job read, and by chain."""
     summary = summary_in(line)
@@ -113,15 +113,16 @@ def _settle_run(
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given)
-    held = per_chain(rows, proof.outputs)
-    found = find(rows, proof, summary.count, source) if held else None
+    found = find(rows, proof, summary.count, source)
     if found is not None and found._differing.has_tags:
+        held = per_chain(rows, proof.outputs)
         net = found._differing.groups.groupBy("tag").agg(F.sum("lack").alias("net"))
     else:
         # Nothing tells the output's chains apart: all of them are as they were read, or none.
         held = [cache(_fold(rows, source).join(started, "tag", "left_semi"))]
-        if proof.totals != summarize(held[0]).totals:
-            found = found or find(rows, proof, summary.count, source)
+        if (found and any(found._differing.sums.values())) or proof.totals != summarize(
+            held[0]
+        ).totals:
             error = output_differs(rows, proof, summary.count, (given, found))
             return _nothing_finishes(error, started)
         net = started.sparkSession.createDataFrame([], "tag string, net long")
@@ -161,7 +162,7 @@ def _nothing_finishes(error: OutputDiffersError, started: DataFrame) -> Settled:
     return Settled(started, 0, 0, 0, chains.join(known, "tag"), found.missing, error)
 
 
-def _gone(rows: Rows, line: Line, source: DataFrame) -> DataFrame:
+def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
     """Return the units that the record keeps, and that the input lacks."""
     there = source.select(unit_of(rows, source).alias("xorack_unit_"))
     kept = rows.record.units(line).toDF(*rows.chain, "xorack_unit_")
@@ -196,7 +197,7 @@ def _counts(chains: DataFrame) -> DataFrame:
 
 
 def finish(
-    rows: Rows, settled: Settled, step: str = "finish", started: DataFrame | None = None
+    rows: Names, settled: Settled, step: str = "finish", started: DataFrame | None = None
 ) -> DataFrame:
     """Return the requests that finish chains, and start other units of these in the same stamp.
 
@@ -219,7 +220,7 @@ def finish(
 
 
 def advance(
-    rows: Rows, line: Line, following: Rows, settled: Settled, written: Output
+    rows: Names, line: Line, following: Names, settled: Settled, written: Output
 ) -> DataFrame:
     """Return the requests that finish units and start others; see `TrackedRows.advance`.
 

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 SUMS = ("xor", "count", "sum")
 """The columns of sums in all frames: longs."""
-_FAST_MAP = "spark.sql.codegen.aggregate.fastHashMap.capacityBit"
-_FAST_BITS = 18
+_SETTINGS = {
+    "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "18",  # 2^18 groups, 2^16 by default
+    "spark.sql.adaptive.enabled": "true",  # tasks follow the chains, not the partitions
+}
+"""Settings of the session while it folds."""
 _PATIENCE_SECONDS = 60
 """How long an observation may take to arrive once its action has ended."""
 
@@ -89,17 +92,16 @@ def fold_units(
 
 @contextmanager
 def folding(spark: SparkSession) -> Iterator[None]:
-    """Let the actions inside fold quickly: Spark's map for aggregates holds 2^16 groups."""
-    before = spark.conf.get(_FAST_MAP, None)
-    spark.conf.set(_FAST_MAP, str(_FAST_BITS))
+    """Let the actions inside fold quickly."""
+    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
+        spark.conf.set(name, value)
     try:
         with plain_errors():
             yield
     finally:
-        if before is None:
-            spark.conf.unset(_FAST_MAP)
-        else:
-            spark.conf.set(_FAST_MAP, before)
+        for name, earlier in before.items():
+            spark.conf.unset(name) if earlier is None else spark.conf.set(name, earlier)
 
 
 def summary_columns() -> list[Column]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from xorack.spark.run import Rows
+    from xorack.spark.run import Names
 
 MOST_SOLVED = 2_000
 """Units of a group that are brought together in a task."""
@@ -110,7 +110,7 @@ def compare_chains(started: DataFrame, held: Sequence[DataFrame]) -> DataFrame:
 
 
 def compare(
-    rows: Rows, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str] | None
+    rows: Names, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str] | None
 ) -> Differing:
     """Compare by the columns that are given, or else by all that outputs and source share.
 
@@ -140,13 +140,13 @@ def compare(
     return result
 
 
-def _has_units(rows: Rows, frame: DataFrame) -> bool:
+def _has_units(rows: Names, frame: DataFrame) -> bool:
     if has_columns(frame, rows.evidence_names):
         return False
     return has_columns(frame, [rows.unit_name]) or has_columns(frame, rows.unit)
 
 
-def _started(rows: Rows, source: DataFrame) -> DataFrame:
+def _started(rows: Names, source: DataFrame) -> DataFrame:
     """Leave out the rows of chains that failed at their start: these units were not started."""
     if rows.batch_id is not None or not has_columns(source, rows.chain):
         return source
@@ -158,7 +158,7 @@ def _started(rows: Rows, source: DataFrame) -> DataFrame:
     return tagged.join(F.broadcast(failed), "xorack_tag_", "left_anti").drop("xorack_tag_")
 
 
-def _shared(rows: Rows, source: DataFrame, outputs: Sequence[DataFrame]) -> list[str]:
+def _shared(rows: Names, source: DataFrame, outputs: Sequence[DataFrame]) -> list[str]:
     """Return the columns that source and outputs share, with types that can be compared."""
     own = {name.lower() for name in (*rows.evidence_names, rows.unit_name)}
 
@@ -188,7 +188,7 @@ def _key(frame: DataFrame, by: Sequence[str]) -> Column:
 
 
 def _compare(
-    rows: Rows,
+    rows: Names,
     source: DataFrame,
     outputs: Sequence[DataFrame],
     by: Sequence[str] | None,

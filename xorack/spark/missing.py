@@ -26,7 +26,7 @@ from xorack.spark.units import has_columns, quoted
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from xorack.spark.run import Rows
+    from xorack.spark.run import Names
 
 _GROUPS = 2_000
 """Groups whose rows `MissingRows.look` brings to the driver."""
@@ -47,12 +47,14 @@ class Named(NamedTuple):
         doubled: Rows that the output has twice.
         replaced: Rows of groups that have as many as the source, but others.
         sample: Some of all rows.
+        units: The ids of `rows`, and the tags of their chains.
     """
 
     rows: list[dict[str, Any]]
     doubled: list[dict[str, Any]]
     replaced: list[dict[str, Any]]
     sample: list[dict[str, Any]]
+    units: list[tuple[int, str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,7 @@ class MissingRows:
     name: str
     absent: int
     total: int
-    _rows: Rows = field(repr=False)
+    _rows: Names = field(repr=False)
     _frame: DataFrame = field(repr=False)
     _differing: Differing = field(repr=False)
 
@@ -170,9 +172,11 @@ class MissingRows:
     @property
     def _units(self) -> DataFrame:
         """``xorack_unit_`` and ``xorack_tag_`` of the missing rows that are named."""
-        if self._proven is None:
-            return self._differing.units
-        return self._proven.select("xorack_unit_", "xorack_tag_")
+        columns, units = ("xorack_unit_", "xorack_tag_"), self.looked.units
+        if len(units) == self.missing == self.named:  # the source need not be read again
+            schema = self._differing.source.select(*columns).schema
+            return self._frame.sparkSession.createDataFrame(units, schema)
+        return self._differing.units if self._proven is None else self._proven.select(*columns)
 
     def reasons(self) -> DataFrame:
         """Return the findings of `explain` as a frame, the best first."""
@@ -210,7 +214,7 @@ class MissingRows:
         few = source.sparkSession.createDataFrame([tuple(g) for g in groups.values()], schema)
         share = _SAMPLE / max(self.total, 1)
         sampled = source.select(
-            *("xorack_key_", "xorack_unit_"),
+            *("xorack_key_", "xorack_unit_", "xorack_tag_"),
             F.struct(*(column.alias(name) for name, column in self._shown().items())).alias("_row"),
             (F.rand(1) < share).alias("_sampled"),
         ).join(F.broadcast(few), "xorack_key_", "left")
@@ -219,22 +223,25 @@ class MissingRows:
             f"coalesce(n <= {MOST_SOLVED} OR ({large}) OR xorack_unit_ = difference, false)"
         )
         asked = sampled.withColumn("_wanted", wanted).where("_sampled OR _wanted")
-        columns = ("xorack_key_", "xorack_unit_", "_row", "_sampled", "_wanted")
+        columns = ("xorack_key_", "xorack_unit_", "xorack_tag_", "_row", "_sampled", "_wanted")
         members: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-        sample = []
+        sample, tags = [], {}
         with plain_errors():
             read = asked.select(*columns).collect()
-        for key, unit, row, is_sampled, is_wanted in read:
+        for key, unit, tag, row, is_sampled, is_wanted in read:
             values = row.asDict()
             if is_sampled:
                 sample.append(values)
             if is_wanted:
-                members[key][unit] = values
+                members[key][unit], tags[unit] = values, tag
         named: dict[int, list[dict[str, Any]]] = {1: [], -1: [], 0: []}
+        units: list[tuple[int, str]] = []
         for key, group in groups.items():
             sign = (group["lack"] > 0) - (group["lack"] < 0)
-            named[sign] += (members[key][unit] for unit in _of_group(members[key], group))
-        return Named(named[1], named[-1], named[0], sample)
+            some = _of_group(members[key], group)
+            named[sign] += (members[key][unit] for unit in some)
+            units += ((unit, tags[unit]) for unit in some if sign > 0)
+        return Named(named[1], named[-1], named[0], sample, units)
 
     def _chosen(self) -> dict[int, Any]:
         """Return some groups that differ, those first whose missing rows can be named."""
@@ -302,7 +309,7 @@ def _with_one_value(
 
 
 def resolve(
-    rows: Rows,
+    rows: Names,
     source: DataFrame,
     outputs: Sequence[DataFrame],
     numbers: tuple[int, int],

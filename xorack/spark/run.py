@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
-from xorack.core.errors import ArgumentError, ColumnsError
+from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
 from xorack.core.stamp import plain
-from xorack.spark.evidence import Observed, has_evidence
-from xorack.spark.folding import together
-from xorack.spark.messages import plain_errors
 from xorack.spark.record import Record, folder_part
 from xorack.spark.sending import Queue
-from xorack.spark.units import has_columns, parse_id, signed, unit_column
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _MAX_RUN_BYTES = 200
 _RUN = "a name of the run: a string without '/', of at most 200 bytes"
@@ -98,22 +91,9 @@ def check_text(option: str, value: object, pattern: str, expected: str) -> None:
         raise ArgumentError(option, value, expected)
 
 
-class FoundRows(NamedTuple):
-    """The rows that ids stand for.
-
-    Attributes:
-        rows: The rows, with their units in the column ``xorack_{name}``. They are cached: call
-            ``rows.unpersist()`` when they are no longer needed.
-        unknown: The ids that no row has, unsigned.
-    """
-
-    rows: DataFrame
-    unknown: frozenset[int]
-
-
 @dataclass(frozen=True)
-class Rows:
-    """The rows of one name in one run, of whose units an output can have evidence.
+class Names:
+    """What the rows of one name in one run are called.
 
     Attributes:
         tracking: The run.
@@ -156,81 +136,3 @@ class Rows:
     def evidence_names(self) -> tuple[str, str, str]:
         """The columns of `evidence`: the XOR, the count and the sum."""
         return f"{self.unit_name}_xor", f"{self.unit_name}_count", f"{self.unit_name}_sum"
-
-    def with_unit(self, frame: DataFrame) -> DataFrame:
-        """Add the unit of each row, a long in the column ``xorack_{name}``.
-
-        The unit equals ``xorack.unit_id("{run_id}/{name}", *values)`` of the unit columns: rows of
-        another run or name have other units.
-
-        Raises:
-            ColumnsError: The frame lacks a unit column, or one has another type than an
-                integer, string, binary, boolean, date, timestamp or decimal. A null fails the
-                job, with a message that names the column.
-        """
-        return frame.withColumn(self.unit_name, unit_column(frame, self.salt, self.unit))
-
-    def evidence(self, frame: DataFrame | None = None) -> tuple[Column, Column, Column]:
-        """Return three aggregates of the rows of a group, for ``agg``: XOR, count and sum.
-
-        They go into the output: what was written then says which units are in it.
-
-        Args:
-            frame: The frame that is aggregated: it has the column that `with_unit` adds, or
-                evidence, which is added up then. By default the former.
-
-        Raises:
-            ColumnsError: The frame has neither.
-        """
-        if frame is not None and has_evidence(self, frame):
-            xor, count, sum_ = together(self.evidence_names, self.evidence_names)
-            return xor, count, sum_
-        if frame is not None and not has_columns(frame, [self.unit_name]):
-            raise ColumnsError(
-                f"the frame has no column {self.unit_name}: add it first, "
-                "with .transform(rows.with_unit)"
-            )
-        unit, names = F.col(self.unit_name), self.evidence_names
-        upper = F.sum(F.shiftright(unit, 32)).alias(names[2])
-        return F.bit_xor(unit).alias(names[0]), F.count(unit).alias(names[1]), upper
-
-    def observe(self, frame: DataFrame, write: Callable[[Any], object] | None = None) -> Observed:
-        """Write a frame, and observe its evidence in the tasks that write.
-
-        It proves what a write was handed that returned, and needs no columns in the output and no
-        reading back.
-
-        Args:
-            frame: A frame with the columns of `evidence`.
-            write: A function that writes the frame it is given, which lacks these columns:
-                ``lambda bills: bills.write.jdbc(url, "bills")``. Without it, run one action on
-                ``frame`` of the result: that proves no more than reading.
-
-        Returns:
-            What to give to `finish`.
-
-        Raises:
-            ArgumentError: The function did not write, or wrote twice.
-        """
-        observed = Observed.of(frame, self.evidence_names)
-        return observed if write is None else observed.write(write)
-
-    def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> FoundRows:
-        """Find the rows that ids stand for, such as the outstanding ids of a failed chain.
-
-        Args:
-            frame: Any frame with the unit columns.
-            ids: Integers, or 16 hex digits each as in events.
-
-        Raises:
-            ArgumentError: An id is invalid.
-            ColumnsError: See `with_unit`.
-        """
-        wanted = frozenset(map(parse_id, ids))
-        rows = [(signed(one),) for one in sorted(wanted)]
-        asked = frame.sparkSession.createDataFrame(rows, f"`{self.unit_name}` long")
-        units = self.with_unit(frame)
-        matches = units.join(F.broadcast(asked), self.unit_name, "left_semi").persist()
-        with plain_errors():
-            found = matches.select(self.unit_name).distinct().collect()
-        return FoundRows(matches, wanted - {row[0] % (1 << 64) for row in found})

@@ -14,7 +14,7 @@ from xorack.core.stamp import plain
 from xorack.spark.evidence import open_output, unit_of
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
 from xorack.spark.record import summary_in
-from xorack.spark.storage import folders, names_of
+from xorack.spark.storage import folders, names_of, writes_in
 from xorack.spark.units import chain_columns, column_named, has_columns, tag_column
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from xorack.spark.evidence import Output
     from xorack.spark.record import Line
-    from xorack.spark.run import Rows
+    from xorack.spark.run import Names
 
 
-def keep_start(rows: Rows, written: Output, chains: DataFrame | None) -> Line:
+def keep_start(rows: Names, written: Output, chains: DataFrame | None) -> Line:
     """Keep the record of a start; return its line, or that of this run's first start."""
     tracking = rows.tracking
     first, before = rows.record.read()
@@ -47,7 +47,7 @@ def keep_start(rows: Rows, written: Output, chains: DataFrame | None) -> Line:
 
 
 def keep_record(
-    rows: Rows, written: Output, line: Line, complete: Callable[[DataFrame], DataFrame]
+    rows: Names, written: Output, line: Line, complete: Callable[[DataFrame], DataFrame]
 ) -> Line:
     """Fold what was written and keep the record, or compare it with the record that is there.
 
@@ -68,11 +68,12 @@ def keep_record(
         units = None
         if tracking.keep_units:
             units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
-        types = dict(frame.dtypes)
+        types, names = dict(frame.dtypes), names_of(frame)
         source = {
             "run": tracking.run_id,
             "source": written if isinstance(written, str) else None,
-            "folders": folders(names_of(frame)),
+            "folders": folders(names),
+            "writes": writes_in(names),
             "keeps_units": tracking.keep_units,
             "unit": list(rows.unit),
             "types": [types.get(name) for name in rows.unit],
@@ -88,7 +89,7 @@ def keep_record(
     return line
 
 
-def _facts(rows: Rows, chains: DataFrame) -> DataFrame:
+def _facts(rows: Names, chains: DataFrame) -> DataFrame:
     """Return ``tag``, ``detail`` and ``failed`` of a frame of chains."""
     columns = chain_columns(chains, rows.chain)
     texts = [
@@ -128,7 +129,7 @@ def _detail(tag: str, text: str | None) -> str | None:
     return None if detail is None else json.dumps(detail)
 
 
-def _with_facts(rows: Rows, folded: DataFrame, facts: DataFrame | None) -> DataFrame:
+def _with_facts(rows: Names, folded: DataFrame, facts: DataFrame | None) -> DataFrame:
     """Add the facts about chains. A chain with nothing started has its root as its one unit."""
     if facts is None:
         null = F.lit(None).cast("string")
@@ -142,7 +143,7 @@ def _with_facts(rows: Rows, folded: DataFrame, facts: DataFrame | None) -> DataF
     return joined.select("tag", *sums, "detail", "failed")
 
 
-def creates(rows: Rows, line: Line) -> DataFrame:
+def creates(rows: Names, line: Line) -> DataFrame:
     """Return the requests that create the chains of a record, and end those without units."""
     step, number = request_id(rows, "start"), F.col("count")
     create, end = F.lit("create"), F.when(F.col("failed").isNull(), "stamp").otherwise("fail")
@@ -164,7 +165,7 @@ def creates(rows: Rows, line: Line) -> DataFrame:
     )
 
 
-def request_id(rows: Rows, step: str) -> str:
+def request_id(rows: Names, step: str) -> str:
     """Return the id of a step's requests: the same whenever the step is repeated."""
     batch = "" if rows.batch_id is None else f"/{rows.batch_id}"
     return f"{rows.name}/{step}{batch}"

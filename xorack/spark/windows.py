@@ -19,8 +19,8 @@ from xorack.spark.differing import find, output_differs
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, unit_of
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
 from xorack.spark.record import folder_part
-from xorack.spark.rows import Report, check_batch
-from xorack.spark.run import Rows, check_text
+from xorack.spark.rows import Report, Rows, check_batch
+from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
 from xorack.spark.storage import GLOB, folders, names_of, read_texts, write_text
 from xorack.spark.units import column_named
