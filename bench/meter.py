@@ -42,19 +42,20 @@ class ProcessTree:
 
     def __init__(self, without: Iterable[int] = ()) -> None:
         """Begin with the running processes, except some and their descendants."""
-        self.worker_mb = 0.0
+        self.worker_mb = self._looking = 0.0
         self._without = set(without)
         self._ticks: dict[tuple[int, str], int] = {}
         """By process and the time of its start: ids are used again."""
         self.sample()
 
     def cpu_seconds(self) -> float:
-        """Sum up the CPU of all processes ever seen."""
+        """Sum up the CPU of all processes ever seen, without that of looking at them."""
         self.sample()
-        return sum(self._ticks.values()) / _TICK
+        return sum(self._ticks.values()) / _TICK + time.process_time() - self._looking
 
     def sample(self) -> None:
         """Take the CPU of the processes, and the memory of the workers."""
+        begun = time.thread_time()
         parents, found = {}, {}
         for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
             with suppress(OSError):  # the process ended
@@ -65,7 +66,7 @@ class ProcessTree:
         tree = {os.getpid()} | {p for p, (key, _) in found.items() if key in self._ticks}
         while more := {p for p, parent in parents.items() if parent in tree} - tree - self._without:
             tree |= more
-        for process in tree & found.keys():
+        for process in (tree & found.keys()) - {os.getpid()}:
             key, ticks = found[process]
             self._ticks[key] = ticks
             with suppress(OSError):
@@ -73,6 +74,7 @@ class ProcessTree:
                 if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
                     resident = int((folder / "statm").read_text().split()[1]) * _PAGE / (1 << 20)
                     self.worker_mb = max(self.worker_mb, resident)
+        self._looking += time.thread_time() - begun
 
 
 class Meter:

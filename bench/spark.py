@@ -1,7 +1,8 @@
 """CPU of tracking on Spark: jobs as users write them, tracked and untracked, in turn.
 
 *Lines*: one job cleans TPC-H's lineitem and writes it, another sums it up by part. *Words*: the two
-jobs of `pipeline/`. One process with one Java runs all of them.
+jobs of `pipeline/`. The untracked jobs are the same code, with rows that track nothing. One process
+with one Java runs all of them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import random
 import shutil
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from pyspark.sql import functions as F
@@ -25,24 +26,71 @@ from pyspark.sql import functions as F
 from bench.harness import Figures, Goal, Table, accepting_server, goal_table
 from bench.meter import Meter, cpu, make_lines, ratios, run_variants, spread_goal
 from pipeline.count import count as count_words
-from pipeline.data import words_in, write_words
-from pipeline.folder import list_files
 from pipeline.reading import encoding_named
 from pipeline.scan import UNIT
 from pipeline.session import session
 from pipeline.split import split
 from xorack.local.isolation import isolated
-from xorack.spark import Tracking
+from xorack.spark import Report, Tracking
 
-VARIANTS = ("untracked", "tracked", "units kept")
+UNTRACKED, TRACKED, KEPT = "untracked", "tracked", "units kept"
+JOBS = ("job 1", "job 2")
 STEPS = ("job 1", "start", "job 2", "finish")
-SCALE, FILES_READ = 2.7, 3
-"""Scale factor of lineitem, and how many of its files are read: 6 million lines."""
-WORDS, FILES = 16_000_000, 200
-"""Words and files of the corpus."""
-TURNS = 3
-CASES = {"words": 1.3, "supplier": 1.12}
-"""The most CPU of both jobs, tracked, times that of the untracked ones."""
+FILES = 200
+"""Files of the corpus."""
+WARM = "warm"
+
+
+class Case(NamedTuple):
+    """A pair of jobs over lineitem, or over a corpus.
+
+    Attributes:
+        goal: The most CPU of both jobs, tracked, times that of the untracked ones; of the warm
+            case, the most CPU seconds of `start` and of `finish`.
+        chain: The chain of a line, in SQL.
+        where: The lines that are read, in SQL.
+        scale: The scale factor of lineitem; 1 is 6 million lines.
+        words: The words of the corpus.
+        variants: What runs in turn.
+        turns: How many turns count.
+    """
+
+    goal: float
+    chain: str = "l_suppkey"
+    where: str = "l_quantity > 0"
+    scale: float = 1
+    words: int = 0
+    variants: tuple[str, ...] = (UNTRACKED, TRACKED)
+    turns: int = 3
+
+
+_ALL = (UNTRACKED, TRACKED, KEPT)
+CASES = {
+    "words": Case(1.3, words=16_000_000, variants=_ALL),
+    "SF 1 by supplier": Case(1.12, variants=_ALL),
+    "SF 2.7 in 200,000 chains": Case(1.12, "l_orderkey % 200000", scale=2.7),
+    "SF 1 by order": Case(1.7, "l_orderkey"),
+    "4 M rows in 500 k chains": Case(1.6, "l_orderkey div 2", "l_orderkey <= 4000000"),
+    WARM: Case(0.5, "l_orderkey", "l_orderkey <= 1000", 0.01, variants=(TRACKED,), turns=9),
+}
+
+
+class Untracked:
+    """Rows of which nothing is tracked."""
+
+    def with_unit(self, frame: Any) -> Any:
+        """Return the frame as it is."""
+        return frame
+
+    def evidence(self, frame: Any = None) -> tuple[Any, ...]:
+        """Return no aggregates."""
+        return ()
+
+    def start(self, *_: Any, **__: Any) -> Report:
+        """Do nothing."""
+        return Report("read", 0, 0, 0, 0, 0, 0)
+
+    finish = start
 
 
 def make_corpus(folder: Path, words: int) -> None:
@@ -60,128 +108,122 @@ def make_corpus(folder: Path, words: int) -> None:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def run_lines(files: Sequence[str], tracking: Any, meter: Meter) -> tuple[Any, list[Figures]]:
-    """Clean the lines of suppliers, then bill them by part; track if there is a run.
+def run_lines(data: Path, case: Case, tracking: Any, meter: Meter) -> tuple[Any, list[Figures]]:
+    """Clean lines, then bill them by part; track if there is a run.
 
     Returns:
-        What the second job wrote, and the reports of both jobs if they are tracked.
+        What the second job wrote, and the reports of both jobs.
     """
     spark, path, billed = meter.spark, f"{meter.out}/lines", f"{meter.out}/billed"
-    unit = ["l_orderkey", "l_linenumber"]
-    lines = tracking and tracking.rows("lines", chain="chain", unit=unit)
-    changes = {"l_comment": F.expr("trim(l_comment)"), "chain": F.col("l_suppkey")}
-    reports = []
+    lines: Any = Untracked()
+    if tracking:
+        lines = tracking.rows("lines", chain="chain", unit=["l_orderkey", "l_linenumber"])
+    step = meter.step if tracking else lambda _: nullcontext()
+    changes = {"l_comment": F.expr("trim(l_comment)"), "chain": F.expr(case.chain)}
     with meter.step("job 1"):
-        read = spark.read.parquet(*files).where("l_quantity > 0")
+        read = spark.read.parquet(str(data / "lineitem")).where(case.where)
         read.withColumns(changes).write.parquet(path)
-    if lines:
-        with meter.step("start"):
-            reports.append(vars(lines.start(path)))
+    with step("start"):
+        reports = [vars(lines.start(path))]
     with meter.step("job 2"):
-        rows = spark.read.parquet(path)
-        sums = [F.expr("sum(l_extendedprice * (1 - l_discount)) AS revenue")]
-        if lines:
-            rows, sums = rows.transform(lines.with_unit), [*sums, *lines.evidence()]
-        rows.groupBy("l_partkey").agg(*sums).write.parquet(billed)
-    if lines:
-        with meter.step("finish"):
-            reports.append(vars(lines.finish(written=billed)))
+        rows = spark.read.parquet(path).transform(lines.with_unit).groupBy("l_partkey")
+        revenue = F.expr("sum(l_extendedprice * (1 - l_discount)) AS revenue")
+        rows.agg(revenue, *lines.evidence()).write.parquet(billed)
+    with step("finish"):
+        reports.append(vars(lines.finish(billed)))
     return spark.read.parquet(billed).select("l_partkey", "revenue"), reports
 
 
-def run_words(database: Path, tracking: Any, meter: Meter) -> tuple[Any, list[Figures]]:
+def run_words(data: Path, case: Case, tracking: Any, meter: Meter) -> tuple[Any, list[Figures]]:
     """Split a corpus into words and count them, as the pipeline does; see `run_lines`."""
     place, counts = f"{meter.out}/words", f"{meter.out}/counts"
+    words: Any = tracking.rows("words", chain="file", unit=UNIT) if tracking else Untracked()
+    chosen = {"glob": "*", "exclude": [], "hidden": False, "encoding": encoding_named("UTF-8")}
+    given = Namespace(database=str(data), words=place, counts=counts, run_id="bench", **chosen)
     reports = []
-    if tracking:
-        words = tracking.rows("words", chain="file", unit=UNIT)
-        common = {"run_id": tracking.run_id, "words": place}
-        chosen = {"glob": "*", "exclude": [], "hidden": False, "encoding": encoding_named("UTF-8")}
-        with meter.step("job 1"):
-            given = Namespace(database=str(database), **chosen, **common)
-            reports.append(split(meter.spark, words, given))
-        with meter.step("job 2"):
-            given = Namespace(counts=counts, **common)
-            reports.append(count_words(meter.spark, words, given))
-    else:
-        with meter.step("job 1"):
-            write_words(meter.spark, place, list_files(str(database)), encoding_named("UTF-8"))
-        with meter.step("job 2"):
-            groups = words_in(meter.spark, place).groupBy("word")
-            groups.agg(F.count("word").alias("count")).write.parquet(counts)
+    for name, job in zip(JOBS, (split, count_words), strict=True):
+        with meter.step(name):
+            reports.append(job(meter.spark, words, given))
     return meter.spark.read.parquet(counts).select("word", "count"), reports
 
 
 def run_case(
-    name: str, data: Path, queue_url: str, meter_in: Callable[[Path], Meter], turns: int, parts: int
+    case: Case, data: Path, queue_url: str, meter_in: Callable[[Path], Meter]
 ) -> dict[str, list[Figures]]:
-    """Run a pair of jobs in all variants; those of lines read some of the files."""
-    files = sorted(map(str, data.glob("lineitem/*.parquet")))[:parts]
+    """Run a pair of jobs in all variants."""
 
-    def run(variant: Any) -> tuple[Hashable, Figures]:
-        out = data / "out"
+    def run(variant: str) -> tuple[Hashable, Figures]:
+        out = data.parent / "out"
         meter, tracking = meter_in(out), None
-        if variant != "untracked":
-            tracking = Tracking(meter.spark, queue_url, "bench", f"{out}/records")
-            tracking = replace(tracking, keep_units=variant == VARIANTS[2])
-        if name == "words":
-            written, reports = run_words(data / "corpus", tracking, meter)
-        else:
-            written, reports = run_lines(files, tracking, meter)
+        if variant != UNTRACKED:
+            keep = variant == KEPT
+            tracking = Tracking(meter.spark, queue_url, "bench", f"{out}/records", keep_units=keep)
+        written, reports = (run_words if case.words else run_lines)(data, case, tracking, meter)
         figures = meter.figures()
-        if reports:
-            figures["chains"] = reports[1]["chains"]
-            figures["messages"] = sum(report["messages"] for report in reports)
-            figures["sent_bytes"] = sum(report["bytes"] for report in reports)
+        figures["chains"] = reports[1]["chains"]
+        figures["messages"] = sum(report["messages"] for report in reports)
+        figures["sent_bytes"] = sum(report["bytes"] for report in reports)
         summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns))).first()
         shutil.rmtree(out)
         return summary, figures
 
-    return run_variants({variant: variant for variant in VARIANTS}, run, turns)
+    run(TRACKED)  # Java compiles
+    return run_variants({variant: variant for variant in case.variants}, run, case.turns)
 
 
 def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
-    """Measure cases; each variant runs once before with one file of lineitem: Java compiles."""
-    scale, words, turns = (0.01, 100_000, 1) if quick else (SCALE, WORDS, TURNS)
+    """Measure cases; the tracked jobs of each run once before."""
     results = {}
     with (
         accepting_server() as (endpoint, server),
         patch.dict(os.environ, isolated(os.environ), clear=True),
         tempfile.TemporaryDirectory(prefix="xorack-bench-") as folder,
     ):
-        data, spark = Path(folder), session("xorack bench")
-        make_lines(data, scale)
-        make_corpus(data / "corpus", words)
+        spark = session("xorack bench")
         for name in names:
-            given = data, f"{endpoint}/123456789012/stamps", partial(Meter, spark, without=[server])
-            if not quick:
-                run_case(name, *given, turns=1, parts=1)
-            results[name] = run_case(name, *given, turns, FILES_READ)
+            data, case = Path(folder, "data"), CASES[name]
+            if quick:
+                case = case._replace(scale=0.01, words=min(case.words, 100_000), turns=1)
+            if case.words:
+                make_corpus(data, case.words)
+            else:
+                make_lines(data, case.scale)
+            url, meter_in = f"{endpoint}/123456789012/stamps", partial(Meter, spark)
+            results[name] = run_case(case, data, url, partial(meter_in, without=[server]))
+            shutil.rmtree(data)
         spark.stop()
-    return {"cores": os.cpu_count(), "turns": turns, "cases": results}
+    return {"cores": os.cpu_count(), "cases": results}
 
 
 def tables(figures: Figures) -> list[Table]:
     """Make the tables."""
     times = Table(["case", "variant", "CPU s", "ratio", "ratio of time", *STEPS])
     others = Table(
-        ["case", "variant", "messages", "bytes a chain sent", "in the record", "KB to the driver",
-         "MB shuffled", "MB of the largest worker"],
+        ["case", "variant", "chains", "messages", "bytes a chain sent", "in the record",
+         "KB to the driver", "MB shuffled", "MB of the largest worker"],
     )  # fmt: skip
     goals: list[Goal] = []
     for name, case in figures["cases"].items():
-        chains = next(run["chains"] for runs in case.values() for run in runs if "chains" in run)
-        found = ratios(case, "tracked", "untracked")
-        goals.append(spread_goal(f"{name}: CPU of both jobs, tracked", found, CASES[name]))
+        bound = CASES[name].goal
+        if name == WARM:
+            for step in ("start", "finish"):
+                spent = sorted(cpu(run, [step]) for run in case[TRACKED])
+                goals.append(spread_goal(f"{name}: CPU s of {step}", spent, bound))
+        else:
+            found = ratios(case, TRACKED, UNTRACKED)
+            goals.append(spread_goal(f"{name}: CPU of both jobs, tracked", found, bound))
         for variant, runs in case.items():
-            ratio = median(ratios(case, variant, "untracked"))
-            wall = median(ratios(case, variant, "untracked", itemgetter("wall")))
+            both = [None, None]
+            if UNTRACKED in case:
+                both = [
+                    median(ratios(case, variant, UNTRACKED, of)) for of in (cpu, itemgetter("wall"))
+                ]
             spent = (median(cpu(run, [step]) for run in runs) or None for step in STEPS)
-            times.add(name, variant, median(map(cpu, runs)), ratio, wall, *spent)
+            times.add(name, variant, median(map(cpu, runs)), *both, *spent)
             last = runs[-1]
-            sent, kept = (last.get(key, 0) / chains for key in ("sent_bytes", "record_bytes"))
-            # The untracked jobs of lines have no workers; what is there is idle.
-            memory = last["worker_mb"] if variant != "untracked" or name == "words" else None
-            cells = (last["result_bytes"] / 1e3, last["shuffle_mb"], memory)
-            others.add(name, variant, last.get("messages"), sent or None, kept or None, *cells)
+            if variant != UNTRACKED:
+                chains = last["chains"]
+                sent, kept = last["sent_bytes"] / chains, last["record_bytes"] / chains
+                cells = (last["result_bytes"] / 1e3, last["shuffle_mb"], last["worker_mb"])
+                others.add(name, variant, chains, last["messages"], sent, kept, *cells)
     return [times, others, goal_table(goals)]
