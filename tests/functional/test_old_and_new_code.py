@@ -26,6 +26,12 @@ FORMATS = sorted((Path(__file__).parents[1] / "data").glob("format-*.json"))
 HOUR = 3_600_000
 
 
+@pytest.fixture(autouse=True)
+def _all_shards(monkeypatch):
+    """Stored items lie in all partitions of the index; the other tests over moto have three."""
+    monkeypatch.setattr(schema, "DUE_SHARDS", 40)
+
+
 def value_of(kind, stored):
     """A value of a file as boto3 takes it."""
     if kind == "BS":

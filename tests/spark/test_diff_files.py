@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from tests.spark.diff_model import Columns
 from tests.spark.diff_tables import CASE, FRACTIONS, LEAVES, Cases, judge, schemas
-from xorack.compare import engine
-from xorack.compare.engine import Comparison, diff_files
+from xorack.compare import comparison
+from xorack.compare.comparison import Comparison
+from xorack.compare.engine import diff_files
 from xorack.compare.inputs import ReadOptions
 from xorack.compare.options import CompareOptions, connect
+from xorack.compare.texts import quoted
 from xorack.errors import StateError
 
 PROOF = settings(
@@ -30,8 +32,7 @@ def write(cases, side, path):
     """Write the rows of a side as Parquet."""
     columns = [(CASE, "int"), *((c.name, c.kind.types[side]) for c in cases.columns[side])]
     described = ", ".join(
-        f"{engine.quoted(name)} {TYPES.get(type_, type_.partition(' ')[0])}"
-        for name, type_ in columns
+        f"{quoted(name)} {TYPES.get(type_, type_.partition(' ')[0])}" for name, type_ in columns
     )
     marks = ", ".join("?" * len(columns))
     with duckdb.connect() as con:
@@ -88,12 +89,20 @@ def prove_many(make, examples, kinds=LEAVES, tolerance=None):
         schema=schemas(keys=LEAVES, values=kinds),
         seed=st.integers(0, 2**32),
         unique=st.booleans(),
-        way=st.sampled_from([{}, {"_SAMPLED_FROM_ROWS": -1}, {"_MANY": -1}, {"_KEPT_ROWS": -1}]),
+        way=st.sampled_from(
+            [
+                {},
+                {"_SAMPLED_FROM_ROWS": -1},
+                {"_MANY": -1},
+                {"_KEPT_ROWS": -1},
+                {"_KEPT_ROWS": -1, "_SAMPLE_ROWS": 1},
+            ]
+        ),
     )
     def run(schema, seed, unique, way):
         with pytest.MonkeyPatch.context() as patch:
             for name, value in way.items():
-                patch.setattr(engine, name, value)
+                patch.setattr(comparison, name, value)
             cases = Cases(schema, seed, cases=20, unique=unique or tolerance is not None)
             prove(make("files"), schema, cases, tolerance)
 

@@ -71,9 +71,7 @@ def test_a_folder_imports_only_from_floors_below(folder):
     assert upwards == []
 
 
-@pytest.mark.parametrize(
-    "folder", ["lambda_src", *sorted({*ROOMS} - {"xorack/compare", "xorack/spark"})]
-)
+@pytest.mark.parametrize("folder", ["lambda_src", *sorted({*ROOMS} - {"xorack/spark"})])
 def test_the_modules_of_a_folder_import_each_other_in_no_circle(folder):
     """Also not for types alone: data is below, verbs are on top."""
     paths = {

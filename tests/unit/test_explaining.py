@@ -53,6 +53,16 @@ def test_what_missing_rows_have_in_common(lost, sentence):
     )
 
 
+def test_few_chains_that_one_value_tells_apart():
+    """What all of them have, and none of the others: no others' share is like it by chance."""
+    chains = [{"region": "eu" if n < 7 else "us", "units": n % 3, "made": n} for n in range(12)]
+    failed = chains[:7]
+    sentence = explain(failed, chains, 7, 12, "failed chain").sentence
+    assert sentence.startswith("All 7 failed chains have region = 'eu' (58.3 % of all chains, all")
+    other = [chains[n] for n in (0, 1, 2, 3, 8, 9, 10)]
+    assert explain(other, chains, 7, 12).sentence.startswith("Nothing tells the 7 missing rows")
+
+
 def test_samples_and_other_words():
     missing = _RANDOM.sample([row for row in ROWS if row["line"] == 7], 100)
     text = explain(missing, ROWS, 7_000, 50_000, "doubled row").sentence

@@ -6,29 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
+from xorack.compare.comparison import Comparison, Found
 from xorack.compare.forms import TIMES, is_nested
 from xorack.compare.report import KINDS, DiffReport
 from xorack.compare.texts import quoted
 
-if TYPE_CHECKING:
-    from xorack.compare.engine import Comparison
-
-__all__ = ["FileDifference", "Found"]
-
-
-class Found(NamedTuple):
-    """What a comparison found, and how."""
-
-    missing: int
-    extra: int
-    changed: int
-    duplicates: tuple[int, ...]
-    columns: dict[str, int]
-    unique: bool
-    condition: str
-    is_kept: bool
+__all__ = ["FileDifference"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +34,7 @@ class FileDifference(DiffReport):
         of, rows = self._comparison, {kind: [] for kind in KINDS}  # type: ignore[var-annotated]
         if not (self._limit and self.different):
             return rows
-        relation = "kept"
-        if not self._found.is_kept:
-            hashed = of.hash_of([f"keys.k{i}" for i in range(len(of.keys))], of.keys)
-            of.con.execute(
-                f"CREATE OR REPLACE TEMP TABLE chosen AS SELECT {hashed} AS h, "
-                f"keys.k0 AS k0 FROM (SELECT unnest(keys) AS keys FROM found)"
-            )
-            condition = "WHERE {hash} IN (SELECT h FROM chosen)" + self._first_keys()
-            relation = f"({of.pairs(condition, unique=self._found.unique)})"
+        relation = "kept" if self._found.is_kept else of.some_pairs(self._found, self._limit)
         order = ", ".join([*(f"k{i}" for i in range(len(of.keys))), "n"])
         columns = [
             f"{_shown(f'{side}w.{quoted(name)}', type_)}"
@@ -65,12 +42,11 @@ class FileDifference(DiffReport):
             for name, type_ in types.items()
         ]
         flags = [f"c{i}" for i in range(len(of.values))]
-        chosen_keys = (
-            f"SEMI JOIN (SELECT unnest(keys) AS k FROM found) ON ({_same_keys(len(of.keys))})"
-        )
+        firsts = of.first_keys(relation, self._limit)
         sql = (
-            f"SELECT l, r, {', '.join([*columns, *flags])} FROM {relation} AS p {chosen_keys} "
-            f"WHERE differs ORDER BY {order}"
+            f"SELECT l, r, {', '.join([*columns, *flags])} FROM {relation} AS p "
+            f"SEMI JOIN ({firsts}) AS k ON ({of.same_keys('p', 'k')}) WHERE differs "
+            f"ORDER BY {order}"
         )
         unseen = set(self.changed_columns)
         for has_left, has_right, *values in of.all(sql):
@@ -90,15 +66,6 @@ class FileDifference(DiffReport):
                 pair = {name: [left[name], right[other]] for name, other in names}
                 rows["changed"].append({"key": shown_key, "columns": pair})
         return rows
-
-    def _first_keys(self) -> str:
-        """Return a condition on the first column of the key that lets DuckDB skip row groups."""
-        value, types = self._comparison.keys[0], {str(of) for of in self._key_types(0)}
-        if not types <= {"INTEGER", "BIGINT"} or len({*value.names}) > 1:
-            return ""
-        found = {row[0] for row in self._comparison.all("SELECT k0 FROM chosen")}
-        column = quoted(value.names[0])
-        return "" if None in found else f" AND {column} IN ({', '.join(map(str, found))})"
 
     def _key_types(self, i: int) -> list[Any]:
         of = self._comparison
@@ -155,10 +122,6 @@ class FileDifference(DiffReport):
             one, other = self._key_types(i)
             found[value.names[0]] = both if one == other else f"k{i}"
         return found
-
-
-def _same_keys(count: int) -> str:
-    return " AND ".join(f"p.k{i} IS NOT DISTINCT FROM k.k{i}" for i in range(count))
 
 
 def _free(name: str, taken: dict[str, str]) -> str:

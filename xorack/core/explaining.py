@@ -43,6 +43,7 @@ class Finding:
         all: Share of all rows that meet it.
         lift: The first share by the second.
         terms: What a row must meet, all of it.
+        others: Share of the rows that are not missing.
     """
 
     what: str
@@ -50,6 +51,7 @@ class Finding:
     all: float
     lift: float
     terms: tuple[Term, ...] = field(repr=False)
+    others: float = field(repr=False)
 
     def meets(self, row: Row) -> bool:
         """Tell whether a row meets the condition."""
@@ -60,8 +62,7 @@ class Finding:
         """How much a missing row tells for the condition: relative entropy, in nats."""
         if self.missing <= self.all:
             return 0.0
-        parts = ((self.missing, self.all), (1 - self.missing, 1 - self.all))
-        return sum(p * math.log(p / max(q, 1e-12)) for p, q in parts if p > 0)
+        return _entropy(self.missing, self.all)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def explain(
         word: What these rows are, for the sentence: an adjective and a noun.
 
     Returns:
-        What chance alone explains with a probability of at most one in ten thousand.
+        What chance alone explains with a probability of at most 1 %.
     """
     if not count:
         return Explanation("", ())
@@ -113,15 +114,22 @@ def explain(
         for name, own, other in counted
         for what, *ends in _conditions(name, own, other)
     ]
-    limit = math.log((1 + len(singles) ** 2) / _CHANCE) / max(len(missing) - 1, 0.5)
-    ranked = _ranked(finding for finding in singles if finding.nats > limit)
+    strict, plain = (
+        math.log((1 + tried) / _CHANCE) / max(len(missing) - 1, 0.5)
+        for tried in (len(singles) ** 2, len(singles))
+    )
+    ranked = _ranked(
+        one
+        for one in singles
+        if one.nats > strict or (one.missing >= 1 and _with_others(one, sizes[2]) > plain)
+    )
     pairs = (
         _both(one, other, missing, rows, sizes)
         for one, other in combinations(ranked[:_MOST_PAIRED], 2)
         if one.terms[0][0] != other.terms[0][0]
     )
     best = ranked[0].nats if ranked else 0.0
-    better = [pair for pair in pairs if pair.nats > max(limit, best * _GAIN)]
+    better = [pair for pair in pairs if pair.nats > max(strict, best * _GAIN)]
     findings = tuple(_ranked([*ranked, *better])[:_MOST_VALUES])
     return Explanation(sentence_of(findings, len(missing), count, total, word), findings)
 
@@ -140,7 +148,22 @@ def _finding(
     share = times[0] / looked
     # A sample may have none of these rows, though they are among all.
     of_all = min(max(times[1] / sampled, share * least, 0.5 / sampled), 1.0)
-    return Finding(what, share, of_all, share / of_all, terms)
+    others = (of_all - share * least) / (1 - least) if least < 1 else of_all
+    return Finding(what, share, of_all, share / of_all, terms, max(others, 0.0))
+
+
+def _entropy(share: float, of_all: float) -> float:
+    """Return the relative entropy of two shares, in nats."""
+    parts = ((share, of_all), (1 - share, 1 - of_all))
+    return sum(p * math.log(p / max(q, 1e-12)) for p, q in parts if p > 0)
+
+
+def _with_others(finding: Finding, least: float) -> float:
+    """Return how much a missing row tells if the rows that are not missing are looked at too.
+
+    Source: Dunning, "Accurate methods for the statistics of surprise and coincidence" (1993).
+    """
+    return finding.nats + (1 / least - 1) * _entropy(finding.others, finding.all)
 
 
 def _both(

@@ -1,0 +1,336 @@
+"""The comparison of two views on DuckDB: digests where few rows differ, else a join of both sides.
+
+A sample of rows says which. A bucket's digest is the number of its rows and the sums of the two
+halves of their hashes: docs/adr/0049-files-on-duckdb.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from xorack.compare.columns import Limit, balanced
+from xorack.compare.inputs import Input
+from xorack.compare.texts import quoted
+from xorack.core.errors import StateError
+
+__all__ = ["Comparison", "Found", "Value"]
+
+_BUCKETS = 1 << 16
+_SAMPLE_ROWS = 2048
+_DIGEST_KEYS = 0.3
+"""Digests are worth it while the keys that differ are at most this share of the buckets."""
+_SAMPLED_FROM_ROWS = 100_000
+_KEPT_ROWS = 500_000
+"""Rows of both sides that are kept as a table of pairs; more are read again for what is shown."""
+_ROWS_OF_KEY = ("lefts", "rights")
+_KINDS = {"missing": "r IS NULL", "extra": "l IS NULL", "changed": "l AND r AND differs"}
+_MANY = 0.5
+"""The share of rows in buckets that differ from which all rows are joined."""
+
+
+class Value(NamedTuple):
+    """A compared column: its names and forms on both sides, and its tolerance."""
+
+    names: tuple[str, str]
+    forms: tuple[str, str]
+    has_weak_hash: bool = False
+    limit: Limit | None = None
+    is_date: bool = False
+
+
+class Found(NamedTuple):
+    """What a comparison found, and how."""
+
+    missing: int
+    extra: int
+    changed: int
+    duplicates: tuple[int, ...]
+    columns: dict[str, int]
+    unique: bool
+    condition: str
+    is_kept: bool
+
+
+def _or(parts: Sequence[str]) -> str:
+    return str(balanced("({} OR {})".format, parts, "false"))
+
+
+@dataclass
+class Comparison:
+    """Both sides as the views `side0` and `side1`, and the columns that are compared."""
+
+    con: Any
+    inputs: Sequence[Input]
+    types: Sequence[dict[str, Any]]
+    keys: Sequence[Value]
+    values: Sequence[Value]
+
+    def all(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+        return self.con.execute(sql).fetchall()  # type: ignore[no-any-return]
+
+    def hash(self, side: int, values: Sequence[Value]) -> str:
+        """Return SQL of the hash of columns of a side."""
+        return self.hash_of([v.forms[side] for v in values], values)
+
+    @staticmethod
+    def hash_of(forms: Sequence[str], values: Sequence[Value]) -> str:
+        """Return SQL of the hash of forms of these columns."""
+        texts_of = [
+            f"to_json({form})" if v.has_weak_hash else form
+            for form, v in zip(forms, values, strict=True)
+        ]
+        return f"hash({', '.join(texts_of)})"
+
+    def compare(self) -> tuple[list[int], Found]:
+        """Return the numbers of all rows of both sides, and what differs."""
+        totals, within, condition = self._choose()
+        unique = bool(self.values) and self._is_unique(within, condition)
+        found = self._count(within, condition, unique=unique)
+        missing, extra = found.missing, found.extra
+        if min(missing, extra) < 0 or missing - extra != totals[0] - totals[1]:
+            raise StateError("the inputs gave other rows when they were read again")
+        return totals, found
+
+    def _choose(self) -> tuple[list[int], list[int], str]:
+        """Return the numbers of all rows, of those that may differ, and a condition on these."""
+        is_typed = all(one.format != "csv" for one in self.inputs)
+        if is_typed:
+            totals = [self.all(f"SELECT count(*) FROM side{i}")[0][0] for i in (0, 1)]
+            if (
+                totals[0] > _SAMPLED_FROM_ROWS
+                and self._sampled() * totals[0] > _DIGEST_KEYS * _BUCKETS
+            ):
+                return totals, totals, ""
+        for side in (0, 1):
+            row = f"hash({self.hash(side, [*self.keys, *self.values])})"
+            rows = f"SELECT {self._bucket(side)} AS b, {row} AS h FROM side{side}"
+            sums = "count(*) AS n, sum((h >> 1)::BIGINT) AS s"  # a HUGEINT: it does not overflow
+            digests = f"SELECT b, {sums} FROM ({rows}) GROUP BY b"
+            self._keep(f"digests{side}", digests)
+        differ = " OR ".join(f"l.{of} IS DISTINCT FROM r.{of}" for of in ("n", "s"))
+        self._keep(
+            "buckets",
+            "SELECT b, coalesce(l.n, 0) AS n0, "
+            f"coalesce(r.n, 0) AS n1 FROM digests0 l FULL JOIN digests1 r USING (b) WHERE {differ}",
+        )
+        totals = [
+            self.all(f"SELECT coalesce(sum(n), 0)::BIGINT FROM digests{i}")[0][0] for i in (0, 1)
+        ]
+        ((*within,),) = self.all("SELECT coalesce(sum(n0), 0), coalesce(sum(n1), 0) FROM buckets")
+        if not sum(within):
+            return totals, [0, 0], "WHERE false"
+        if sum(within) > _MANY * sum(totals):
+            return totals, totals, ""
+        return totals, within, "WHERE {bucket} IN (SELECT b FROM buckets)"
+
+    def _bucket(self, side: int) -> str:
+        return f"({self.hash(side, self.keys)} & {_BUCKETS - 1})::INTEGER"
+
+    def _sampled(self) -> float:
+        """Return the share of the left side's first rows that the right side has not."""
+        sample, right = self._side(0, f"LIMIT {_SAMPLE_ROWS}"), self._side(1)
+        same = self.same_keys("l", "r", "=")  # = lets DuckDB skip row groups
+        differs = _or(self._differences("l.", "r."))
+        sql = f"FROM ({sample}) l JOIN ({right}) r ON {same} WHERE NOT {differs}"
+        return float(1 - self.all(f"SELECT count(*) {sql}")[0][0] / _SAMPLE_ROWS)
+
+    def _side(self, side: int, condition: str = "", *, wide: bool = False) -> str:
+        """Return SQL of a side's rows: their keys' and values' forms; whole rows, too, if wide."""
+        columns = [f"{v.forms[side]} AS k{i}" for i, v in enumerate(self.keys)]
+        columns += [f"{v.forms[side]} AS v{i}" for i, v in enumerate(self.values)]
+        columns += [
+            f"{quoted(v.names[side])} AS t{i}" for i, v in enumerate(self.values) if v.limit
+        ]
+        if wide:
+            held = ", ".join(
+                f"{quoted(c.name)} := {quoted(c.name)}" for c in self.inputs[side].columns
+            )
+            columns.append(f"struct_pack({held}) AS w")
+        condition = condition.replace("{bucket}", self._bucket(side))
+        return f"SELECT true AS p, {', '.join(columns)} FROM side{side} {condition}"
+
+    def _differences(self, left: str, right: str) -> list[str]:
+        """Return SQL for each value that is true where two rows differ in it."""
+        return [self._differs(i, v, left, right) for i, v in enumerate(self.values)]
+
+    def _differs(self, i: int, value: Value, left: str, right: str) -> str:
+        differs = f"{left}v{i} IS DISTINCT FROM {right}v{i}"
+        if value.limit is None:
+            return differs
+        kind, amount = value.limit
+        a, b = f"{left}t{i}", f"{right}t{i}"
+        if kind == "seconds":
+            micros = [f"epoch_us(({of})::TIMESTAMP)" for of in (a, b)]
+            within = f"abs({micros[0]} - {micros[1]}) <= {amount * 1e6!r}"
+        elif kind == "relative":
+            a, b = f"({a})::DOUBLE", f"({b})::DOUBLE"
+            most = f"{amount!r} * greatest(abs({a}), abs({b}))"
+            within = f"isfinite({a}) AND isfinite({b}) AND abs({a} - {b}) <= {most}"
+        else:
+            within = f"TRY(abs({a} - {b}))::DOUBLE <= {amount!r}"
+        return f"({differs} AND NOT coalesce({within}, false))"
+
+    def _joined(self, left: str, right: str, kind: str = "FULL", *, wide: bool = False) -> str:
+        """Return SQL of pairs of rows by a join: for keys that are unique."""
+        keys = [f"coalesce(l.k{i}, r.k{i}) AS k{i}" for i in range(len(self.keys))]
+        on, differences = self.same_keys("l", "r"), self._differences("l.", "r.")
+        columns = [f"{differs} AS c{i}" for i, differs in enumerate(differences)]
+        changed = _or([f"c{i}" for i in range(len(columns))])
+        rows = ["l.w AS lw, r.w AS rw"] * wide
+        more = ["(l.p)::INTEGER AS lefts, (r.p)::INTEGER AS rights, 1 AS n"] * wide
+        chosen = ", ".join([*keys, *columns, *rows, *more])
+        return (
+            f"SELECT *, l IS NULL OR r IS NULL OR {changed} AS differs FROM (SELECT l.p AS l, "
+            f"r.p AS r, {chosen} FROM ({left}) l {kind} JOIN ({right}) r ON {on})"
+        )
+
+    def _numbered(self, left: str, right: str, *, wide: bool = False) -> str:
+        """Return SQL of pairs of rows, whose keys may have several: equal ones cancel out first."""
+        keys = [f"k{i}" for i in range(len(self.keys))]
+        values = [f"v{i}" for i in range(len(self.values))]
+        # Columns with a tolerance come last: the others tell which rows belong together.
+        order = sorted(range(len(values)), key=lambda i: self.values[i].limit is not None)
+        by_value = f"ORDER BY {', '.join(f'v{i}' for i in order)}" if values else ""
+        k, kv = ", ".join(keys), ", ".join([*keys, *values])
+        raw = [f"t{i}" for i, value in enumerate(self.values) if value.limit]
+        sides = []
+        for side, rows in enumerate((left, right)):
+            own = [f"{t} AS {'lr'[side]}{t}, NULL AS {'rl'[side]}{t}" for t in raw]
+            own += [f"w AS {'lr'[side]}w, NULL AS {'rl'[side]}w"] * wide
+            sides.append(f"SELECT {', '.join([f'{side} AS s', kv, *own])} FROM ({rows})")
+        copies = (
+            f"SELECT *, row_number() OVER (PARTITION BY {kv}, s) AS copy, "
+            f"count(*) FILTER (s = 0) OVER (PARTITION BY {k}) AS lefts, "
+            f"count(*) FILTER (s = 1) OVER (PARTITION BY {k}) AS rights "
+            f"FROM ({' UNION ALL BY NAME '.join(sides)})"
+        )
+        same = f"SELECT *, count(*) OVER (PARTITION BY {kv}, copy) > 1 AS same FROM ({copies})"
+        numbered = (
+            f"SELECT *, row_number() OVER (PARTITION BY {k}, same, s {by_value}) AS n FROM ({same})"
+        )
+        firsts = [
+            f"any_value({of}) FILTER (s = {s}) AS {'lr'[s]}{of}" for s in (0, 1) for of in values
+        ]
+        firsts += [f"any_value({a}{of}) AS {a}{of}" for a in "lr" for of in [*raw, *["w"] * wide]]
+        grouped = (
+            f"SELECT {', '.join([k, *firsts])}, n, any_value(lefts) AS lefts, any_value(rights) AS "
+            "rights, bool_or(s = 0) OR NULL AS l, bool_or(s = 1) OR NULL AS r "
+            f"FROM ({numbered}) GROUP BY {k}, same, n"
+        )
+        differences = [f"{d} AS c{i}" for i, d in enumerate(self._differences("l", "r"))]
+        changed = _or([f"c{i}" for i in range(len(values))])
+        kept = ", ".join([k, "n", "lefts", "rights", "l", "r", *differences, *["lw, rw"] * wide])
+        return (
+            f"SELECT *, l IS NULL OR r IS NULL OR {changed} AS differs FROM (SELECT {kept} FROM "
+            f"({grouped}))"
+        )
+
+    def _is_unique(self, within: Sequence[int], condition: str) -> bool:
+        """Return true if no side has a key twice.
+
+        Equal keys have one hash, so it is proven; two keys of one hash only make it slower.
+        """
+        key = self.hash_of([f"k{i}" for i in range(len(self.keys))], self.keys)
+        counts = [
+            f"(SELECT count(DISTINCT {key}) FROM ({self._side(side, condition)}))"
+            for side in (0, 1)
+        ]
+        return self.all(f"SELECT {', '.join(counts)}")[0] == (*within,)
+
+    def _count(self, within: Sequence[int], condition: str, *, unique: bool) -> Found:
+        """Count pairs of rows by their kinds."""
+        relation = f"({self.pairs(condition, unique=unique, wide=False, kind='INNER')})"
+        if sum(within) <= _KEPT_ROWS:
+            whole = self.pairs(condition, unique=unique)
+            self._keep("kept", whole)
+            relation = "kept"
+        flags = ["differs", *(f"c{i}" for i in range(len(self.values)))]
+        if unique:  # an inner join is cheaper, and the rows without a partner are the others
+            numbers = ["count(*)", *(f"count(nullif({flag}, false))" for flag in flags)]
+            sql = f"SELECT {', '.join(numbers)} FROM {relation} WHERE l AND r"
+            pairs, changed, *columns = self.all(sql)[0]
+            missing, extra, duplicates = within[0] - pairs, within[1] - pairs, [0, 0]
+        else:
+            numbers = [f"count(*) FILTER ({_KINDS[kind]})" for kind in ("missing", "extra")]
+            numbers += [
+                f"count(DISTINCT {self._key}) FILTER (differs AND {of} > 1)" for of in _ROWS_OF_KEY
+            ]
+            numbers += [f"count(*) FILTER (l AND r AND {flag})" for flag in flags]
+            sql = f"SELECT {', '.join(numbers)} FROM {relation}"
+            missing, extra, *duplicates = (row := self.all(sql)[0])[:4]
+            changed, *columns = row[4:]
+        names = [value.names[0] for value in self.values]
+        return Found(
+            missing, extra, changed, tuple(duplicates), dict(zip(names, columns, strict=True)),
+            unique, condition, relation == "kept",
+        )  # fmt: skip
+
+    @property
+    def _key(self) -> str:
+        return f"struct_pack({', '.join(f'k{i} := k{i}' for i in range(len(self.keys)))})"
+
+    def same_keys(self, left: str, right: str, by: str = "IS NOT DISTINCT FROM") -> str:
+        """Return SQL that is true where two rows have one key."""
+        return " AND ".join(f"{left}.k{i} {by} {right}.k{i}" for i in range(len(self.keys)))
+
+    def first_keys(self, relation: str, limit: int) -> str:
+        """Return SQL of the first keys of each kind and column among pairs of rows."""
+        firsts = [f"min({self._key}, {limit}) FILTER ({of})" for of in _KINDS.values()]
+        firsts += [f"[min({self._key}) FILTER (l AND r AND c{i})]" for i in range(len(self.values))]
+        keys = f"flatten([{', '.join(f'coalesce({of}, [])' for of in firsts)}])"
+        return f"SELECT unnest({keys}, max_depth := 2) FROM {relation}"
+
+    def some_pairs(self, found: Found, limit: int) -> str:
+        """Return a table of pairs with enough rows of each kind, and one for each column.
+
+        The first rows of both sides mostly suffice: else the columns still needed are joined again.
+        """
+        known = " AND ".join(f"k{i} IS NOT NULL" for i in range(len(self.keys)))
+        for side, values in ((0, self.values), (1, [])):  # the right has only extra rows to add
+            rows = f"FROM ({self._side(side, found.condition)}) WHERE {known} LIMIT {_SAMPLE_ROWS}"
+            self._keep(f"sample{side}", rows)
+            part = replace(self, values=values)
+            keys = part.first_keys(f"({part._pairs_of(f'sample{side}', found)})", limit)
+            self._keep(f"chosen{side}", keys + " EXCEPT FROM chosen0" * side)
+        # In two parts, as the keys of each side's first rows are near to each other.
+        parts = (self._pairs_of(f"chosen{side}", found, wide=True) for side in (0, 1))
+        self._keep("near", " UNION ALL ".join(parts))
+        flags = [f"coalesce(bool_or(l AND r AND c{i}), false)" for i in range(len(self.values))]
+        numbers = [*(f"count(*) FILTER ({of})" for of in _KINDS.values()), *flags]
+        counts = self.all(f"SELECT {', '.join(numbers)} FROM near")[0]
+        few = [n < min(limit, of) for n, of in zip(counts[:3], found[:3], strict=True)]
+        unseen = [
+            value
+            for value, seen in zip(self.values, counts[3:], strict=True)
+            if found.columns[value.names[0]] and not seen
+        ]
+        if any(few) or unseen:
+            values = unseen if found.unique and not few[2] else self.values
+            part = replace(self, values=values)
+            pairs = part.pairs(found.condition, unique=found.unique, wide=False)
+            more = part.first_keys(f"({pairs})", limit)
+            self._keep("chosen", f"{more} UNION FROM chosen0 UNION FROM chosen1")
+            self._keep("near", self._pairs_of("chosen", found, "IS NOT DISTINCT FROM", wide=True))
+        return "near"
+
+    def _keep(self, name: str, sql: str) -> None:
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+
+    def _pairs_of(self, keys: str, found: Found, by: str = "=", *, wide: bool = False) -> str:
+        """Return SQL of all pairs of some keys; `=` lets DuckDB skip row groups, but no null."""
+        left, right = (
+            f"SELECT * FROM ({self._side(side, found.condition, wide=wide)}) AS p "
+            f"SEMI JOIN {keys} AS k ON ({self.same_keys('p', 'k', by)})"
+            for side in (0, 1)
+        )
+        return (self._joined if found.unique else self._numbered)(left, right, wide=wide)
+
+    def pairs(self, condition: str, *, unique: bool, wide: bool = True, kind: str = "FULL") -> str:
+        """Return SQL of pairs of rows, whole ones if wide."""
+        left, right = (self._side(i, condition, wide=wide) for i in (0, 1))
+        if unique:
+            return self._joined(left, right, kind, wide=wide)
+        return self._numbered(left, right, wide=wide)
