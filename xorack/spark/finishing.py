@@ -128,7 +128,8 @@ def _settle_run(
         net = started.sparkSession.createDataFrame([], "tag string, net long")
     chains = cache(_judged(compare_chains(started, held), net))
     with folding(rows.tracking.spark):
-        counts = {row["state"]: row for row in _counts(chains).collect()}
+        sums = map(F.expr, ("count(1) AS chains", "sum(n) AS n", "sum(lack) AS lack"))
+        counts = {row["state"]: row for row in chains.groupBy("state").agg(*sums).collect()}
     units: list[DataFrame] = []
     error_: OutputDiffersError | None = None
     if differs := counts.get("differs"):
@@ -189,11 +190,6 @@ def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
     )
     due = F.expr("least(n, found + coalesce(net, 0)) AS due")
     return chains.join(net, "tag", "left").select("*", state.alias("state"), due)
-
-
-def _counts(chains: DataFrame) -> DataFrame:
-    sums = [F.sum(name).alias(name) for name in ("n", "lack")]
-    return chains.groupBy("state").agg(F.count(F.lit(1)).alias("chains"), *sums)
 
 
 def finish(

@@ -61,7 +61,5 @@ def plain_errors(other: type[XorAckError] = ColumnsError) -> Iterator[None]:
         match = _OURS.search(str(error))
         if match is None:
             raise
-        raise _CLASSES.get(match["error"] or "", other)(match["text"]) from None
-
-
-_CLASSES: dict[str, type[XorAckError]] = {"ColumnsError": ColumnsError}
+        kind = ColumnsError if match["error"] == "ColumnsError" else other
+        raise kind(match["text"]) from None
