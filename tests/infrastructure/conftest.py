@@ -4,6 +4,10 @@ import json
 from typing import Any
 
 import pytest
+
+import infra  # noqa: F401 - tells jsii which node to run, before aws_cdk starts one
+
+# isort: split
 from aws_cdk import App, Stack
 
 from infra.synth import synth
