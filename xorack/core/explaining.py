@@ -43,7 +43,6 @@ class Finding:
         all: Share of all rows that meet it.
         lift: The first share by the second.
         terms: What a row must meet, all of it.
-        others: Share of the rows that are not missing.
     """
 
     what: str
@@ -51,7 +50,6 @@ class Finding:
     all: float
     lift: float
     terms: tuple[Term, ...] = field(repr=False)
-    others: float = field(repr=False)
 
     def meets(self, row: Row) -> bool:
         """Tell whether a row meets the condition."""
@@ -148,8 +146,7 @@ def _finding(
     share = times[0] / looked
     # A sample may have none of these rows, though they are among all.
     of_all = min(max(times[1] / sampled, share * least, 0.5 / sampled), 1.0)
-    others = (of_all - share * least) / (1 - least) if least < 1 else of_all
-    return Finding(what, share, of_all, share / of_all, terms, max(others, 0.0))
+    return Finding(what, share, of_all, share / of_all, terms)
 
 
 def _entropy(share: float, of_all: float) -> float:
@@ -163,7 +160,10 @@ def _with_others(finding: Finding, least: float) -> float:
 
     Source: Dunning, "Accurate methods for the statistics of surprise and coincidence" (1993).
     """
-    return finding.nats + (1 / least - 1) * _entropy(finding.others, finding.all)
+    if least >= 1:
+        return finding.nats
+    others = max((finding.all - finding.missing * least) / (1 - least), 0.0)
+    return finding.nats + (1 / least - 1) * _entropy(others, finding.all)
 
 
 def _both(
