@@ -34,11 +34,13 @@ class Observed(NamedTuple):
     Attributes:
         frame: The frame without the columns of the evidence.
         observation: Spark's observation of the first action on it.
+        source: The frame with these columns.
         is_written: Whether `TrackedRows.observe` ran that action, a write that returned.
     """
 
     frame: DataFrame
     observation: Observation
+    source: DataFrame
     is_written: bool = False
 
     @classmethod
@@ -48,7 +50,7 @@ class Observed(NamedTuple):
             column_named(frame, name)
         observation = Observation()
         observed = frame.observe(observation, *together(names, SUMS))
-        return cls(observed.drop(*names), observation)
+        return cls(observed.drop(*names), observation, frame)
 
     def write(self, write: Callable[[Any], object]) -> Observed:
         """Let a function write the frame, once.

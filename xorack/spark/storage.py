@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CONSTANT: dict[str, list[str]] = {}
 """Lines of texts that are written once, by path, size and time."""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
-_STATUS = re.compile(r"path=([^;]+);.*?length=(\d+);.*?modification_time=(\d+)")
+_STATUS = re.compile(r"path=(.+?); isDirectory=.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
 """Lines of a plan that reads what is stored, and no more."""
 _PARTITION = re.compile(r"[^/=]+=[^/]*")
@@ -145,7 +145,7 @@ def read_texts(spark: SparkSession, pattern: str, *, constant: bool = False) -> 
                 return []
             raise
     path, system = _hadoop(spark, f"{pattern}/part-*")
-    while (lines := _listed(system, path, constant)) is None:
+    while (lines := _listed(spark, system, system.globStatus(path), constant)) is None:
         pass
     return lines
 
@@ -161,18 +161,18 @@ def read_lines(spark: SparkSession, file: str) -> list[str] | None:
         return None
 
 
-def _listed(system: Any, pattern: Any, constant: bool) -> list[str] | None:
+def _listed(spark: Any, system: Any, found: Any, constant: bool) -> list[str] | None:
     """Read the lines of files; None if one is gone, as those that were read may be older then."""
     lines: list[str] = []
-    for status in system.globStatus(pattern) or ():
-        name = f"{status.getPath()} {status.getLen()} {status.getModificationTime()}"
-        text = _CONSTANT.get(name) if constant else None
+    statuses = spark._jvm.org.apache.commons.lang3.ArrayUtils.toString(found)
+    for match in _STATUS.finditer(statuses):  # in one call: each takes a quarter of a millisecond
+        text = _CONSTANT.get(match[0]) if constant else None
         if text is None:
-            text = _lines(system, status.getPath())
+            text = _lines(system, spark._jvm.org.apache.hadoop.fs.Path(match[1]))
             if text is None:
                 return None
             if constant:
-                _CONSTANT[name] = text
+                _CONSTANT[match[0]] = text
         lines += text
     return lines
 

@@ -32,8 +32,8 @@ read: the source's own offsets (``since``, ``until``); and the order of batches,
 partition on from where it was. The latter counts only since the last batch that nobody proved,
 which leaves a hole. A partition's first rows begin at themselves.
 
-Two calls that open a window with other ends at once do not see each other: units depend on the
-ends, so such a chain is never acked.
+Two calls that open a window with other ends at once do not see each other. Units depend on the
+ends: if the chain is that of one call and the record that of the other, it is never acked.
 """
 
 from __future__ import annotations
