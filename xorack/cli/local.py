@@ -62,7 +62,6 @@ def local() -> None:
 def _settings(
     _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
 ) -> dict[str, str] | None:
-    """Read NAME=VALUE pairs."""
     for pair in pairs:
         if "=" not in pair:
             raise click.BadParameter(f"{pair!r}, expected NAME=VALUE")
