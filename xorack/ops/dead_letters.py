@@ -136,7 +136,6 @@ class DeadMessage:
 
     @property
     def tag(self) -> str:
-        """The first tag; empty if there is none."""
         return next(iter(self.tags), "")
 
     @cached_property
@@ -216,7 +215,6 @@ class Selector:
     prefix: str = ""
 
     def matches(self, message: DeadMessage) -> bool:
-        """Return True if the message meets all conditions."""
         return (
             message.kind in self.kinds
             and (not self.ids or message.id in self.ids)

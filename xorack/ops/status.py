@@ -101,7 +101,6 @@ class ChainStatus:
 
     @property
     def note_text(self) -> str:
-        """The note as one text; empty without one."""
         note = self.note or {}
         count = note.get("missing_count")
         found = (note.get("text"), None if count is None else f"{plural(count, 'unit')} missing")
@@ -114,7 +113,6 @@ class ChainStatus:
 
     @property
     def outstanding_complete(self) -> bool:
-        """True if `outstanding` has all outstanding units."""
         return self._peeled.complete and bool(self._peeled.ids or not noted_units(self.chain))
 
     @property
@@ -162,7 +160,6 @@ class ChainStatus:
         return [fact for fact in facts if fact[1]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `xorack show --json` prints."""
         chain = self.chain
         return {
             "tag": chain.tag,
@@ -194,14 +191,7 @@ class ChainStatus:
 
 
 def read_status(store: ChainStore, tag: str) -> ChainStatus:
-    """Read the status of one chain, consistently.
-
-    Raises:
-        ArgumentError: The tag is invalid.
-        NotAChainError: The item under this tag is not a chain.
-        TagNotFound: The chain does not exist.
-        UnavailableError: Try again.
-    """
+    """Read the status of one chain, consistently; raise TagNotFound if there is none."""
     chain = store.read([validate_tag(tag)]).get(tag)
     if chain is None:
         raise TagNotFound(tag)
