@@ -41,9 +41,7 @@ class Parameter:
     """A parameter of the template, in place of a setting.
 
     Attributes:
-        setting: The setting.
-        value: A value of it that shows nowhere else.
-        description: Its meaning.
+        value: A value of the setting that shows nowhere else.
         limits: Further properties of the parameter, such as `MinValue`.
         factor: The parameter is the setting's multiple, as in seconds of a day.
     """
@@ -56,11 +54,9 @@ class Parameter:
 
     @property
     def shown(self) -> str:
-        """The text by which the value shows in the template."""
         return str(self.value * self.factor)
 
     def declared(self, default: Any) -> dict[str, Any]:
-        """Return the declaration."""
         kind = "String" if isinstance(self.value, str) else "Number"
         default = default if isinstance(default, str) else default * self.factor
         return {"Type": kind, "Default": default, "Description": self.description, **self.limits}
@@ -100,10 +96,8 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
 def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str) -> dict[str, Any]:
     """Return the template of a synthesised one, with parameters and without the CDK's parts.
 
-    Args:
-        synthesised: The template that was synthesised with `sentinels`.
-        settings: The settings; those of `PARAMETERS` are the defaults.
-        key: The default of the code's key.
+    It was synthesised with `sentinels`. `settings` has the parameters' defaults, and `key` is that
+    of the code's key.
     """
     body = _replaced(synthesised)
     resources = {
@@ -197,7 +191,6 @@ def _replaced(value: Any) -> Any:
 
 
 def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
-    """Write the template and the zip into a folder; return their paths."""
     settings = StackSettings.from_context(context)
     for name, expected in _FIXED.items():
         if getattr(settings, name) != expected:

@@ -69,7 +69,6 @@ def outstanding_of(chain: Chain) -> Outstanding:
 
 
 def noted_units(chain: Chain) -> list[int]:
-    """Return the ids that the chain's note names, in order."""
     return sorted(int(id, 16) for id in json.loads(chain.note or "{}").get("missing", ()))
 
 

@@ -52,7 +52,6 @@ class Finding:
     terms: tuple[Term, ...] = field(repr=False)
 
     def meets(self, row: Row) -> bool:
-        """Tell whether a row meets the condition."""
         return all(_test(low, high)(row.get(name)) for name, low, high in self.terms)
 
     @property
@@ -65,12 +64,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why rows are missing.
-
-    Attributes:
-        sentence: The best finding in words.
-        findings: All of them, the best first.
-    """
+    """Why rows are missing: the best finding in words, and all of them, the best first."""
 
     sentence: str
     findings: tuple[Finding, ...]
@@ -150,7 +144,6 @@ def _finding(
 
 
 def _entropy(share: float, of_all: float) -> float:
-    """Return the relative entropy of two shares, in nats."""
     parts = ((share, of_all), (1 - share, 1 - of_all))
     return sum(p * math.log(p / max(q, 1e-12)) for p, q in parts if p > 0)
 
@@ -178,7 +171,6 @@ def _both(
 
 
 def _test(low: Any, high: Any) -> Callable[[Any], bool]:
-    """Return the test of a value that a term stands for."""
     if low is high:
         return partial(eq, low)
     return lambda value: value is not None and bool(low <= value <= high)

@@ -46,26 +46,21 @@ class Stack:
 
     @property
     def table_name(self) -> str:
-        """Name of the chains' table."""
         return self.outputs["TableName"]
 
     @property
     def queue_url(self) -> str:
-        """URL of the queue of requests."""
         return self.outputs["QueueUrl"]
 
     @property
     def dead_letter_queue_url(self) -> str:
-        """URL of the dead-letter queue."""
         return self.outputs["DeadLetterQueueUrl"]
 
     @property
     def bus_name(self) -> str:
-        """Name of the event bus."""
         return self.outputs["EventBusName"]
 
     def client(self, service: str) -> Client:
-        """Return a boto3 client; see `ClientCache.client`."""
         return self.aws.client(service)
 
     def events(self, position: int = 0) -> tuple[list[dict[str, Any]], int]:
@@ -183,7 +178,6 @@ def _zip(folder: Path) -> bytes:
 
 
 def _create(aws: EmbeddedAWS, name: str, template_url: str) -> Mapping[str, Any]:
-    """Create a stack, wait for it and return its description."""
     from botocore.exceptions import ClientError, WaiterError
 
     cloudformation = aws.client("cloudformation")
