@@ -157,7 +157,7 @@ class Redrive:
                 survey.ids.update(message.id for message in chosen)
                 survey.messages += chosen[: max(0, keep - len(survey.messages))]
                 # Without new ones, those that were hidden first appear again.
-                if not new or survey.ids == survey.selector.ids:
+                if not new or (chosen and survey.ids == {*survey.selector.ids}):
                     break
                 if len(handles) >= most:
                     survey.complete = False

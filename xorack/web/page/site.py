@@ -83,7 +83,7 @@ class DeadLetters:
     def change(self, ids: Sequence[str], *, delete: bool) -> str:
         """Send messages back to the queue, or delete them; return what was done."""
         with self._lock:
-            survey = self._redrive.survey(Selector(frozenset(ids)))
+            survey = self._redrive.survey(Selector(ids))
             if delete:
                 result = self._redrive.delete(survey)
             else:
