@@ -8,11 +8,9 @@ shows: the synthesis gets values that occur nowhere else, and each is replaced.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 import sys
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any, Final
 from infra.settings import StackSettings
 from infra.synth import main, synth
 from xorack.core.errors import ArgumentError
+from xorack.local.deploy import zip_folder
 
 _NAME: Final = "XorackStackName"
 _TOPIC: Final = "arn:aws:sns:eu-west-1:123456789012:XorackAlarmTopic"
@@ -209,18 +208,6 @@ def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
     body = standalone(synthesised, settings, target.name)
     template.write_text(json.dumps(body, separators=(",", ":")) + "\n", encoding="utf-8")
     return [template, target]
-
-
-def zip_folder(folder: Path) -> bytes:
-    """Pack a folder; the same files make the same bytes."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
-                entry.external_attr = 0o644 << 16  # Lambda's user is another than the file's
-                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return packed.getvalue()
 
 
 if __name__ == "__main__":

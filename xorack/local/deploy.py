@@ -6,14 +6,14 @@ CloudFormation creates its resources.
 
 from __future__ import annotations
 
+import io
 import json
-import shutil
+import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from xorack.core.errors import LocalError
@@ -157,7 +157,7 @@ def _upload_assets(aws: EmbeddedAWS, assembly: Path) -> str:
             source = assembly / file["source"]["path"]
             if not source.exists():
                 raise LocalError(f"the asset {source} is missing")
-            content = _zip(source) if file["source"]["packaging"] == "zip" else source.read_bytes()
+            content = zip_folder(source) if source.is_dir() else source.read_bytes()
             for destination in file["destinations"].values():
                 bucket = _resolve(destination["bucketName"])
                 with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
@@ -172,9 +172,16 @@ def _resolve(text: str) -> str:
     return text
 
 
-def _zip(folder: Path) -> bytes:
-    with TemporaryDirectory() as target:
-        return Path(shutil.make_archive(f"{target}/asset", "zip", folder)).read_bytes()
+def zip_folder(folder: Path) -> bytes:
+    """Pack a folder; the same files make the same bytes."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
+                entry.external_attr = 0o644 << 16  # Lambda's user is another than the file's
+                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
 
 
 def _create(aws: EmbeddedAWS, name: str, template_url: str) -> Mapping[str, Any]:
