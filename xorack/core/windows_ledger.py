@@ -249,11 +249,15 @@ def prove(
         proved_of([*(one for one in proofs if one.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
-    proved, found = proved_of(store.proofs()), []
-    for window in store.windows():
-        if touched := [key for key, one in own.items() if overlaps(window, key, one)]:
-            status = WindowStatus.of(window, proved)
-            found.append((status, sorted({*touched} - status.lagging.keys())))
+    touched = [
+        (window, keys)
+        for window in store.windows()
+        if (keys := {key for key, one in own.items() if overlaps(window, key, one)})
+    ]
+    proved, found = proved_of(store.proofs() if touched else ()), []
+    for window, keys in touched:
+        status = WindowStatus.of(window, proved)
+        found.append((status, sorted(keys - status.lagging.keys())))
     return found
 
 

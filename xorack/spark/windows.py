@@ -151,9 +151,10 @@ class Windows(Rows):
                     "twice, and hide others"
                 )
         check_unchanged(self.tracking.spark, proof)
-        found = ledger.prove(self._store, batch, seen, bounds, gaps=self.gaps != "error")
+        store = self._store
+        found = ledger.prove(store, batch, seen, bounds, gaps=self.gaps != "error")
         again = "lacked rows, and was repeated with all"
-        mended = self._notes(seen, again) if self._store.loses(*batch) else ()
+        mended = self._notes(seen, again) if batch in store.losses else ()
         finishes = (one for status, keys in found for one in self._finishes(status, keys))
         sent = self._send([*mended, *finishes])
         chains = sum(1 for _, keys in found if keys)
@@ -269,11 +270,19 @@ class Windows(Rows):
         return send_few(self.tracking.spark, some, self.tracking.queue)
 
 
+def _proof_or_loss(line: Any) -> ledger.Proof | tuple[str, int]:
+    return ledger.Proof.of(line) if isinstance(line, dict) else tuple(line)
+
+
 class _Folder:
-    """Windows and proofs in a folder of records: a line of JSON each."""
+    """Windows and proofs in a folder of records: a line of JSON each.
+
+    Attributes:
+        losses: The last batch of each stream that lacked rows, when proofs were last read.
+    """
 
     def __init__(self, tracking: Run, folder: str) -> None:
-        self._spark, self._folder = tracking.spark, folder
+        self._spark, self._folder, self.losses = tracking.spark, folder, list[tuple[str, int]]()
 
     def windows(self) -> list[Window]:
         return self._read("window=*", lambda line: Window(**line), constant=True)
@@ -282,17 +291,15 @@ class _Folder:
         self._write(folder_part("window", window.name), window._asdict())
 
     def proofs(self) -> list[ledger.Proof]:
-        return self._read("stream=*/slot=*", ledger.Proof.of)
+        found = self._read("stream=*/{slot=*,loss}", _proof_or_loss)
+        self.losses = [one for one in found if not isinstance(one, ledger.Proof)]
+        return [one for one in found if isinstance(one, ledger.Proof)]
 
     def keep_proof(self, proof: ledger.Proof) -> None:
         self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof._asdict())
 
-    def loses(self, stream: str, batch: int) -> bool:
-        """Tell whether the last batch of a stream that lacked rows is this one."""
-        return self._read(f"{folder_part('stream', stream)}/loss", int) == [batch]
-
     def keep_loss(self, stream: str, batch: int | None) -> None:
-        self._write(f"{folder_part('stream', stream)}/loss", batch)
+        self._write(f"{folder_part('stream', stream)}/loss", [stream, batch])
 
     def _read(self, pattern: str, of: Callable[[Any], Any], *, constant: bool = False) -> list[Any]:
         place = f"{self._folder.translate(GLOB)}/{pattern}"

@@ -15,7 +15,7 @@ from xorack.core.hashing import MASK, P1, P2, P3, P4, P5, unit_id
 from xorack.core.windows_ledger import Range, moment
 from xorack.spark.folding import Totals
 from xorack.spark.storage import read_lines
-from xorack.spark.units import column_named
+from xorack.spark.units import field_named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,7 +100,7 @@ def of_all_positions(
     ranges = {k: Range(since.get(k, -1), end, end - since.get(k, -1)) for k, end in until.items()}
     counts = [one.rows for one in ranges.values()]
     known = all(one.end >= one.begin >= 0 for one in ranges.values())
-    kinds = [column_named(frame, name)[1] for name in rows.unit]
+    kinds = [field_named(frame, name).dataType for name in rows.unit]
     if not until or not known or sum(counts) != count or not isinstance(kinds[-1], IntegralType):
         return None, {}
     totals = Totals()
