@@ -14,8 +14,8 @@ from xorack.spark.evidence import open_output, per_chain, unit_of
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.grouping import compare_chains
 from xorack.spark.record import summary_in
-from xorack.spark.starting import keep_record, request_id
-from xorack.spark.units import tag_column
+from xorack.spark.starting import NO_FACTS, keep_record, request_id
+from xorack.spark.units import with_tag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -168,8 +168,8 @@ def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
     there = source.select(unit_of(rows, source).alias("xorack_unit_"))
     kept = rows.record.units(line).toDF(*rows.chain, "xorack_unit_")
     gone = kept.join(there, "xorack_unit_", "left_anti")
-    tag = tag_column(gone, rows.prefix, rows.chain)
-    return gone.select("xorack_unit_", tag.alias("xorack_tag_"))
+    tagged = with_tag(gone, rows.prefix, rows.chain, "xorack_tag_")
+    return tagged.select("xorack_unit_", "xorack_tag_")
 
 
 def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
@@ -203,16 +203,13 @@ def finish(
         step: The step that the requests' ids name.
         started: ``tag`` and the columns `SUMS` of the units that start.
     """
-    chains, others = settled.finished, [F.lit(None).cast("long").alias("started")]
-    stamp = F.col("xor")
+    chains, others = settled.finished, ("xor", "bigint(NULL) AS started")
     if started is not None:
         starts = started.selectExpr("tag", "xor AS other", "count AS started")
-        chains, others = chains.join(starts, "tag", "left"), [F.col("started")]
-        stamp = stamp.bitwiseXOR(F.coalesce("other", F.lit(0).cast("long")))
-    id = F.lit(request_id(rows, step)).alias("id")
-    finished = F.col("count").alias("finished")
-    op = F.lit("stamp").alias("op")
-    return chains.select(op, "tag", id, stamp.alias("xor"), finished, *others)
+        chains = chains.join(starts, "tag", "left")
+        others = ("xor ^ coalesce(other, 0L) AS xor", "started")
+    id = f"'{request_id(rows, step)}' AS id"
+    return chains.selectExpr("'stamp' AS op", "tag", id, "count AS finished", *others)
 
 
 def advance(
@@ -230,9 +227,8 @@ def advance(
 
     def of_known(folded: DataFrame) -> DataFrame:
         tag = F.when(F.col("known"), F.col("tag")).otherwise(stranger)
-        null = F.lit(None).cast("string")
         joined = folded.join(known, "tag", "left").withColumn("tag", tag).drop("known")
-        return joined.withColumns({"detail": null, "failed": null})
+        return joined.selectExpr("*", *NO_FACTS)
 
     _, before = following.record.read()
     kept = keep_record(following, written, before or {"starts": False}, of_known)

@@ -15,7 +15,7 @@ from xorack.spark.evidence import evidence_of, unit_of
 from xorack.spark.folding import SUMS, named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED, missing_units
-from xorack.spark.units import column_named, has_columns, tag_column
+from xorack.spark.units import column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,8 +153,7 @@ def _started(rows: Names, source: DataFrame) -> DataFrame:
     failed = rows.record.chains().where("count = 0").select(F.col("tag").alias("xorack_tag_"))
     if not failed.take(1):
         return source
-    tag = tag_column(source, rows.prefix, rows.chain)
-    tagged = source.withColumn("xorack_tag_", tag)
+    tagged = with_tag(source, rows.prefix, rows.chain, "xorack_tag_")
     return tagged.join(F.broadcast(failed), "xorack_tag_", "left_anti").drop("xorack_tag_")
 
 
@@ -196,12 +195,12 @@ def _compare(
 ) -> Differing:
     """Compare by columns and, if all have them, by those of the chain; or unit by unit."""
 
-    def keyed(frame: DataFrame, with_tag: bool) -> DataFrame:
+    def keyed(frame: DataFrame, is_tagged: bool) -> DataFrame:
         key = unit_of(rows, frame) if by is None else _key(frame, by)
-        tag = tag_column(frame, rows.prefix, rows.chain) if with_tag else F.lit("")
-        return frame.withColumns({"xorack_key_": key, "xorack_tag_": tag})
+        keyed = frame.withColumns({"xorack_key_": key, "xorack_tag_": F.lit("")})
+        return with_tag(keyed, rows.prefix, rows.chain, "xorack_tag_") if is_tagged else keyed
 
-    tagged = keyed(source, with_tag=has_columns(source, rows.chain))
+    tagged = keyed(source, has_columns(source, rows.chain))
     tagged = tagged.withColumn("xorack_unit_", unit_of(rows, source))
     tag = F.col("xorack_tag_") if has_tags else F.lit("")
     key = ("xorack_key_", tag.alias("tag"))
