@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
 from xorack.spark.differing import find, named_units, output_differs, with_ids
-from xorack.spark.evidence import open_output, per_chain, unit_of
+from xorack.spark.evidence import open_output, per_chain, source_of, unit_of
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.grouping import compare_chains
 from xorack.spark.record import summary_in
@@ -49,15 +49,18 @@ class Settled(NamedTuple):
 _Cache = Callable[["DataFrame"], "DataFrame"]
 
 
-def line_of(rows: Names) -> Line:
-    """Return the line of what was started: in a micro-batch, where there is none, an empty one.
+def line_of(rows: Names, given: Output | None = None) -> Line:
+    """Return the line of what was started: in a micro-batch, of the rows that are given.
 
     Raises:
+        ArgumentError: They are not given.
         StateError: Nothing was started, or with other unit columns.
     """
-    _, line = rows.record.read()
     if rows.batch_id is not None:
-        return {"source": None, "folders": ()}
+        if given is None:
+            raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
+        return source_of(given, open_output(rows.tracking.spark, given, "rows"))
+    _, line = rows.record.read()
     if line is None:
         raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
     if line["unit"] != list(rows.unit):
@@ -77,16 +80,14 @@ def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Itera
             stack.callback(frame.unpersist)
             return frame.persist()
 
-        if rows.batch_id is None:
-            yield _settle_run(rows, line, proof, given, cache)
-        else:
+        if given is not None and rows.batch_id is not None:
             yield _settle_batch(rows, proof, given, cache)
+        else:
+            yield _settle_run(rows, line, proof, given, cache)
 
 
-def _settle_batch(rows: Names, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
+def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Settled:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
-    if given is None:
-        raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
     frame = open_output(rows.tracking.spark, given)
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)

@@ -11,10 +11,9 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ColumnsError, StateError
 from xorack.core.request import Request
 from xorack.core.stamp import plain
-from xorack.spark.evidence import open_output, unit_of
+from xorack.spark.evidence import open_output, source_of, unit_of
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
 from xorack.spark.record import summary_in
-from xorack.spark.storage import folders, names_of, writes_in
 from xorack.spark.units import chain_columns, column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
@@ -70,12 +69,10 @@ def keep_record(
         units = None
         if tracking.keep_units:
             units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
-        types, names = dict(frame.dtypes), names_of(frame)
+        types = dict(frame.dtypes)
         source = {
+            **source_of(written, frame),
             "run": tracking.run_id,
-            "source": written if isinstance(written, str) else None,
-            "folders": folders(names),
-            "writes": writes_in(names),
             "keeps_units": tracking.keep_units,
             "unit": list(rows.unit),
             "types": [types.get(name) for name in rows.unit],
