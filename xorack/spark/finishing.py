@@ -184,13 +184,12 @@ def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
     Returns:
         The chains; ``due`` is what the job had to write.
     """
-    state = (
-        F.when(F.expr("verdict = 'agree'"), "whole")
-        .when(F.expr("net IS NULL AND verdict IN ('missing', 'short')"), "lacking")
-        .otherwise("differs")
-    )
-    due = F.expr("least(n, found + coalesce(net, 0)) AS due")
-    return chains.join(net, "tag", "left").select("*", state.alias("state"), due)
+    state = """
+        CASE WHEN verdict = 'agree' THEN 'whole'
+        WHEN net IS NULL AND verdict IN ('missing', 'short') THEN 'lacking'
+        ELSE 'differs' END AS state"""
+    due = "least(n, found + coalesce(net, 0)) AS due"
+    return chains.join(net, "tag", "left").selectExpr("*", state, due)
 
 
 def finish(
