@@ -134,16 +134,16 @@ def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[C
         raise ColumnsError(f"a {role} needs at least one column")
     parts = []
     for name in names:
-        column, type_ = column_named(frame, name)
-        shown = type_.simpleString()
+        shown = column_named(frame, name)[1].simpleString()
         forms = _FORMS.get(shown.split("(")[0])
         if forms is None:
             raise ColumnsError(
                 f"{role} column {name} is of the type {shown}: cast it; suitable are {_SUITABLE}"
             )
         # xxhash64 skips a null: without the check, two rows would have one id.
-        message = f"xorack: {role} column {name} is null; a {role} needs a value"
-        parts.append((F.coalesce(column, F.raise_error(F.lit(message))), forms))
+        message = f"xorack: {role} column {name} is null; a {role} needs a value".encode().hex()
+        checked = F.expr(f"coalesce({quoted(name)}, raise_error(string(X'{message}')))")
+        parts.append((checked, forms))
     return parts
 
 
