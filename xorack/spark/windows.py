@@ -17,13 +17,13 @@ from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.core.windows_ledger import Range, Window, WindowStatus, moment
 from xorack.spark.differing import find, output_differs
-from xorack.spark.evidence import check_unchanged, open_output, proof_of, unit_of
+from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_of
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
-from xorack.spark.storage import GLOB, folders, names_of, read_texts, write_text
+from xorack.spark.storage import GLOB, read_texts, write_text
 from xorack.spark.units import column_named
 from xorack.spark.windows_ends import key_of, of_all_positions, offsets_of, positions_of
 
@@ -135,10 +135,7 @@ class Windows(Rows):
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
         batch, bounds = (self.stream, self.batch_id), self._bounds(checkpoint)
         frame = open_output(self.tracking.spark, rows, "rows")
-        line: dict[str, Any] = {}
-        if written is not None:
-            source = rows if isinstance(rows, str) else None
-            line = {"source": source, "folders": folders(names_of(frame))}
+        line = {} if written is None else source_of(rows, frame)
         proof = proof_of(self, line, written, observed, read)
         expected, seen = of_all_positions(self, frame, bounds, proof.totals.count)
         if proof.totals != expected:
