@@ -262,9 +262,16 @@ def as_list(outputs: Any, option: str) -> list[Output]:
     return given
 
 
+def source_of(given: Output, frame: DataFrame) -> Line:
+    """Return where rows lie that were started, or that a micro-batch reads: see `_started`."""
+    names = names_of(frame)
+    path = given if isinstance(given, str) else None
+    return {"source": path, "folders": folders(names), "writes": writes_in(names)}
+
+
 def _started(line: Line, output: Output, names: Sequence[str]) -> ArgumentError | None:
     """Return an error if an output, which reads these files, is what was started."""
-    places, copied = folders(names), {*writes_in(names)} & {*line.get("writes", ())}
+    places, copied = folders(names), {*writes_in(names)} & {*line["writes"]}
     if output != line["source"] and not copied and not {*places} & {*line["folders"]}:
         return None
     return ArgumentError(

@@ -236,7 +236,7 @@ class TrackedRows(Rows):
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
-        line = line_of(self)
+        line = line_of(self, rows)
         proof = proof_of(self, line, written, observed, read)
         with settle(self, line, proof, rows) as settled:
             return self._send(proof, settled, finish(self, settled))
@@ -281,7 +281,7 @@ class TrackedRows(Rows):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
-        line = line_of(self)
+        line = line_of(self, rows)
         proof = proof_of(self, line, written)
         with settle(self, line, proof, rows) as settled:
             if settled.error is not None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _CHAINS_A_TASK = 2_000
 """A message's worth: without a limit, a task and a message for each small file of a record."""
-_OMIT_NULLS = {"ignoreNullFields": "true"}
 
 
 class Queue(NamedTuple):
@@ -114,16 +113,13 @@ def _text(requests: DataFrame) -> Column:
 
     The stamp is in ``xor``, and ``detail`` is JSON already.
     """
-    names = [name for name in requests.columns if name not in ("xor", "detail")]
-    fields = [F.col(name) for name in names]
+    fields = [name for name in requests.columns if name not in ("xor", "detail")]
     if "xor" in requests.columns:
-        digits = F.lpad(F.hex("xor"), 16, "0")
         # A stamp is little-endian, and Spark has no function that turns bytes around.
-        turned = F.regexp_replace(digits, "(..)" * 8, "$8$7$6$5$4$3$2$1")
-        fields.append(F.base64(F.unhex(turned)).alias("stamp"))
-    text = F.to_json(F.struct(*fields), _OMIT_NULLS)
-    if "detail" not in requests.columns:
-        return text
-    head = text.substr(F.lit(1), F.length(text) - 1)
-    detailed = F.concat(head, F.lit(',"detail":'), F.col("detail"), F.lit("}"))
-    return F.coalesce(detailed, text)
+        turned = "'(..)(..)(..)(..)(..)(..)(..)(..)', '$8$7$6$5$4$3$2$1'"
+        fields.append(f"base64(unhex(regexp_replace(lpad(hex(xor), 16, '0'), {turned}))) AS stamp")
+    text = f"to_json(struct({', '.join(fields)}), map('ignoreNullFields', 'true'))"
+    if "detail" in requests.columns:
+        head = f"left({text}, length({text}) - 1)"
+        text = f"if(detail IS NULL, {text}, concat({head}, ',\"detail\":', detail, '}}'))"
+    return F.expr(text)

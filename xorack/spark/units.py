@@ -23,11 +23,17 @@ if TYPE_CHECKING:
     Expression = Callable[[Column], Column]
     Forms = tuple[Expression, Expression]
 
-_CUT_CHARACTERS = 240
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _ISO = "%sT%02d:%02d:%02d.%06d"
 _ENCODED = {"%": "%25", "/": "%2F"}
+_TAG = f"""
+CASE WHEN contains({{tag}}, chr(0))
+    THEN raise_error('xorack: a value of a chain column holds NUL; a tag cannot')
+WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
+    THEN concat(substring({{tag}}, 1, 240), '...', lower(lpad(
+        hex(xxhash64({{tag}}) | bigint(xxhash64({{tag}}) = 0)), 16, '0')))
+ELSE {{tag}} END"""
 _HEX_ID = re.compile("[0-9a-fA-F]{16}")
 _SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
 
@@ -84,8 +90,8 @@ def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
     return [column.alias(f"c{i}") for i, (column, _) in enumerate(parts)]
 
 
-def tag_column(frame: DataFrame, prefix: str, names: Sequence[str]) -> Column:
-    """Return the tag of each chain: the prefix and the columns' values, joined by ``/``.
+def with_tag(frame: DataFrame, prefix: str, names: Sequence[str], to: str = "tag") -> DataFrame:
+    """Add the tag of each chain: the prefix and the columns' values, joined by ``/``.
 
     In all values but the last, ``%`` and ``/`` are percent-encoded. A tag above 1,024 UTF-8 bytes
     is cut: 240 characters, ``...``, and 16 hex digits of the hash of the whole tag. The job fails
@@ -98,12 +104,8 @@ def tag_column(frame: DataFrame, prefix: str, names: Sequence[str]) -> Column:
     texts = [text(column) for column, (_, text) in parts]
     for plain, encoded in _ENCODED.items():
         texts[:-1] = [F.replace(text, F.lit(plain), F.lit(encoded)) for text in texts[:-1]]
-    tag = F.concat(F.lit(prefix), F.concat_ws("/", *texts))
-    digits = F.lower(F.lpad(F.hex(_never_zero(F.xxhash64(tag))), 16, "0"))
-    cut = F.concat(F.substring(tag, 1, _CUT_CHARACTERS), F.lit("..."), digits)
-    valid = F.when(F.octet_length(tag) > MAX_TAG_BYTES, cut).otherwise(tag)
-    nul = F.raise_error(F.lit("xorack: a value of a chain column holds NUL; a tag cannot"))
-    return F.when(tag.contains("\0"), nul).otherwise(valid)
+    whole = frame.withColumn(to, F.concat(F.lit(prefix), F.concat_ws("/", *texts)))
+    return whole.withColumn(to, F.expr(_TAG.format(tag=to)))
 
 
 def parse_id(given: int | str) -> int:
@@ -132,16 +134,16 @@ def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[C
         raise ColumnsError(f"a {role} needs at least one column")
     parts = []
     for name in names:
-        column, type_ = column_named(frame, name)
-        shown = type_.simpleString()
+        shown = column_named(frame, name)[1].simpleString()
         forms = _FORMS.get(shown.split("(")[0])
         if forms is None:
             raise ColumnsError(
                 f"{role} column {name} is of the type {shown}: cast it; suitable are {_SUITABLE}"
             )
         # xxhash64 skips a null: without the check, two rows would have one id.
-        message = f"xorack: {role} column {name} is null; a {role} needs a value"
-        parts.append((F.coalesce(column, F.raise_error(F.lit(message))), forms))
+        message = f"xorack: {role} column {name} is null; a {role} needs a value".encode().hex()
+        checked = F.expr(f"coalesce({quoted(name)}, raise_error(string(X'{message}')))")
+        parts.append((checked, forms))
     return parts
 
 

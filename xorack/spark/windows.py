@@ -16,13 +16,13 @@ from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.spark import windows_ledger as ledger
 from xorack.spark.differing import find, output_differs
-from xorack.spark.evidence import check_unchanged, open_output, proof_of, unit_of
+from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_of
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
-from xorack.spark.storage import GLOB, folders, names_of, read_texts, write_text
+from xorack.spark.storage import GLOB, read_texts, write_text
 from xorack.spark.units import column_named
 from xorack.spark.windows_ends import key_of, offsets_of, positions_of
 from xorack.spark.windows_ledger import Proof, Range, Window, WindowStatus, moment
@@ -141,9 +141,7 @@ class Windows(Rows):
             bounds = offsets_of(spark, checkpoint, self.batch_id, self.unit)
         frame = open_output(spark, rows, "rows")
         totals, seen = self._seen(frame)
-        source = rows if isinstance(rows, str) else None
-        line = {"source": source, "folders": folders(names_of(frame))}
-        proof = proof_of(self, line, written, observed, read)
+        proof = proof_of(self, source_of(rows, frame), written, observed, read)
         if proof.totals != totals:
             missing = find(self, proof, totals.count, frame)
             error = output_differs(self, proof, totals.count, (rows, missing))
