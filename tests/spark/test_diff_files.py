@@ -67,7 +67,8 @@ def prove(folder, schema, cases, tolerance=None):
     with connect() as con:
         options = CompareOptions(key, **chosen, tolerance=tolerance)
         found = diff_files(con, paths, [ReadOptions()] * 2, options)
-        first = found.first()
+        first, changes = found.first(), found.changes()
+        found.explain()
         found.write(f"{folder}/found")
     frames = {
         name: by_case(
@@ -79,6 +80,11 @@ def prove(folder, schema, cases, tolerance=None):
     for kind in ("missing", "extra", "changed"):
         assert len(first[kind]) >= min(10, getattr(found.counts, kind))
     assert {name for row in first["changed"] for name in row["columns"]} == {*found.changed_columns}
+    changed = [row for rows in frames["changed"].values() for row in rows]
+    for name, change in changes.items():
+        rows = [row for row in changed if name in row["?columns"]]
+        nulls = [sum(row[side][name] is None for row in rows) for side in ("?left", "?right")]
+        assert list(change[:3]) == [len(rows), *nulls]
 
 
 def prove_many(make, examples, kinds=LEAVES, tolerance=None):

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from xorack.compare.columns import Limit, balanced
 from xorack.compare.inputs import Input
+from xorack.compare.report import Change
 from xorack.compare.texts import quoted
 from xorack.core.errors import StateError
 
-__all__ = ["Comparison", "Found", "Value"]
+__all__ = ["KIND_SQL", "Comparison", "Found", "Value"]
 
 _BUCKETS = 1 << 16
 _SAMPLE_ROWS = 2048
@@ -25,19 +26,22 @@ _SAMPLED_FROM_ROWS = 100_000
 _KEPT_ROWS = 500_000
 """Rows of both sides that are kept as a table of pairs; more are read again for what is shown."""
 _ROWS_OF_KEY = ("lefts", "rights")
-_KINDS = {"missing": "r IS NULL", "extra": "l IS NULL", "changed": "l AND r AND differs"}
+KIND_SQL = {"missing": "r IS NULL", "extra": "l IS NULL", "changed": "l AND r AND differs"}
 _MANY = 0.5
 """The share of rows in buckets that differ from which all rows are joined."""
 
 
 class Value(NamedTuple):
-    """A compared column: its names and forms on both sides, and its tolerance."""
+    """A compared column: its names and forms on both sides, and its tolerance.
+
+    ``unit`` is ``s`` for times, empty for numbers, and None if values have no distance.
+    """
 
     names: tuple[str, str]
     forms: tuple[str, str]
     has_weak_hash: bool = False
     limit: Limit | None = None
-    is_date: bool = False
+    unit: str | None = None
 
 
 class Found(NamedTuple):
@@ -47,7 +51,7 @@ class Found(NamedTuple):
     extra: int
     changed: int
     duplicates: tuple[int, ...]
-    columns: dict[str, int]
+    columns: dict[str, Change]
     unique: bool
     condition: str
     is_kept: bool
@@ -109,9 +113,9 @@ class Comparison:
             rows = f"SELECT {self._bucket(side)} AS b, {row} AS h FROM side{side}"
             sums = "count(*) AS n, sum((h >> 1)::BIGINT) AS s"  # a HUGEINT: it does not overflow
             digests = f"SELECT b, {sums} FROM ({rows}) GROUP BY b"
-            self._keep(f"digests{side}", digests)
+            self.keep(f"digests{side}", digests)
         differ = " OR ".join(f"l.{of} IS DISTINCT FROM r.{of}" for of in ("n", "s"))
-        self._keep(
+        self.keep(
             "buckets",
             "SELECT b, coalesce(l.n, 0) AS n0, "
             f"coalesce(r.n, 0) AS n1 FROM digests0 l FULL JOIN digests1 r USING (b) WHERE {differ}",
@@ -150,6 +154,7 @@ class Comparison:
             )
             columns.append(f"struct_pack({held}) AS w")
         condition = condition.replace("{bucket}", self._bucket(side))
+        condition = condition.replace("{hash}", self.hash(side, self.keys))
         return f"SELECT true AS p, {', '.join(columns)} FROM side{side} {condition}"
 
     def _differences(self, left: str, right: str) -> list[str]:
@@ -173,12 +178,31 @@ class Comparison:
             within = f"TRY(abs({a} - {b}))::DOUBLE <= {amount!r}"
         return f"({differs} AND NOT coalesce({within}, false))"
 
+    def _details(self, left: str, right: str) -> list[str]:
+        """Return SQL of what is told of values that differ: is one null, and their distance."""
+        details = []
+        for i, value in enumerate(self.values):
+            a, b = f"{left}v{i}", f"{right}v{i}"
+            told = {"a": f"{a} IS NULL", "b": f"{b} IS NULL"}
+            if value.unit is not None:
+                a, b = (
+                    f"epoch_us(({of})::TIMESTAMP) / 1e6"
+                    if value.unit
+                    else f"TRY_CAST({of} AS DOUBLE)"
+                    for of in (a, b)
+                )
+                distance = f"TRY(abs({a} - {b}))"
+                told["g"] = f"CASE WHEN isfinite({distance}) THEN {distance} END"
+            details += [f"CASE WHEN c{i} THEN {of} END AS {name}{i}" for name, of in told.items()]
+        return details
+
     def _joined(self, left: str, right: str, kind: str = "FULL", *, wide: bool = False) -> str:
         """Return SQL of pairs of rows by a join: for keys that are unique."""
         keys = [f"coalesce(l.k{i}, r.k{i}) AS k{i}" for i in range(len(self.keys))]
         on, differences = self.same_keys("l", "r"), self._differences("l.", "r.")
         columns = [f"{differs} AS c{i}" for i, differs in enumerate(differences)]
         changed = _or([f"c{i}" for i in range(len(columns))])
+        columns += self._details("l.", "r.")
         rows = ["l.w AS lw, r.w AS rw"] * wide
         more = ["(l.p)::INTEGER AS lefts, (r.p)::INTEGER AS rights, 1 AS n"] * wide
         chosen = ", ".join([*keys, *columns, *rows, *more])
@@ -222,7 +246,8 @@ class Comparison:
         )
         differences = [f"{d} AS c{i}" for i, d in enumerate(self._differences("l", "r"))]
         changed = _or([f"c{i}" for i in range(len(values))])
-        kept = ", ".join([k, "n", "lefts", "rights", "l", "r", *differences, *["lw, rw"] * wide])
+        told = [*differences, *self._details("l", "r"), *["lw, rw"] * wide]
+        kept = ", ".join([k, "n", "lefts", "rights", "l", "r", *told])
         return (
             f"SELECT *, l IS NULL OR r IS NULL OR {changed} AS differs FROM (SELECT {kept} FROM "
             f"({grouped}))"
@@ -245,31 +270,51 @@ class Comparison:
         relation = f"({self.pairs(condition, unique=unique, wide=False, kind='INNER')})"
         if sum(within) <= _KEPT_ROWS:
             whole = self.pairs(condition, unique=unique)
-            self._keep("kept", whole)
+            self.keep("kept", whole)
             relation = "kept"
-        flags = ["differs", *(f"c{i}" for i in range(len(self.values)))]
+        of_values = [
+            f"{name}{i}"
+            for i, value in enumerate(self.values)
+            for name in ("c", "a", "b", *["g"] * (value.unit is not None))
+        ]
         if unique:  # an inner join is cheaper, and the rows without a partner are the others
-            numbers = ["count(*)", *(f"count(nullif({flag}, false))" for flag in flags)]
-            sql = f"SELECT {', '.join(numbers)} FROM {relation} WHERE l AND r"
-            pairs, changed, *columns = self.all(sql)[0]
+            numbers = [
+                f"max({of})" if of[0] == "g" else f"count(nullif({of}, false))"
+                for of in ("differs", *of_values)
+            ]
+            sql = f"SELECT count(*), {', '.join(numbers)} FROM {relation} WHERE l AND r"
+            pairs, changed, *told = self.all(sql)[0]
             missing, extra, duplicates = within[0] - pairs, within[1] - pairs, [0, 0]
         else:
-            numbers = [f"count(*) FILTER ({_KINDS[kind]})" for kind in ("missing", "extra")]
+            numbers = [f"count(*) FILTER ({KIND_SQL[kind]})" for kind in ("missing", "extra")]
             numbers += [
-                f"count(DISTINCT {self._key}) FILTER (differs AND {of} > 1)" for of in _ROWS_OF_KEY
+                f"count(DISTINCT {self.key}) FILTER (differs AND {of} > 1)" for of in _ROWS_OF_KEY
             ]
-            numbers += [f"count(*) FILTER (l AND r AND {flag})" for flag in flags]
+            numbers += [
+                f"max({of}) FILTER (l AND r)"
+                if of[0] == "g"
+                else f"count(*) FILTER (l AND r AND {of})"
+                for of in ("differs", *of_values)
+            ]
             sql = f"SELECT {', '.join(numbers)} FROM {relation}"
             missing, extra, *duplicates = (row := self.all(sql)[0])[:4]
-            changed, *columns = row[4:]
-        names = [value.names[0] for value in self.values]
+            changed, *told = row[4:]
+        rest = iter(told)
+        columns = {
+            v.names[0]: Change(
+                next(rest), next(rest), next(rest), next(rest) if v.unit is not None else None,
+                v.unit or "",
+            )
+            for v in self.values
+        }  # fmt: skip
         return Found(
-            missing, extra, changed, tuple(duplicates), dict(zip(names, columns, strict=True)),
-            unique, condition, relation == "kept",
+            missing, extra, changed, tuple(duplicates), columns, unique, condition,
+            relation == "kept",
         )  # fmt: skip
 
     @property
-    def _key(self) -> str:
+    def key(self) -> str:
+        """SQL of the forms of a key in one value."""
         return f"struct_pack({', '.join(f'k{i} := k{i}' for i in range(len(self.keys)))})"
 
     def same_keys(self, left: str, right: str, by: str = "IS NOT DISTINCT FROM") -> str:
@@ -278,8 +323,8 @@ class Comparison:
 
     def first_keys(self, relation: str, limit: int) -> str:
         """Return SQL of the first keys of each kind and column among pairs of rows."""
-        firsts = [f"min({self._key}, {limit}) FILTER ({of})" for of in _KINDS.values()]
-        firsts += [f"[min({self._key}) FILTER (l AND r AND c{i})]" for i in range(len(self.values))]
+        firsts = [f"min({self.key}, {limit}) FILTER ({of})" for of in KIND_SQL.values()]
+        firsts += [f"[min({self.key}) FILTER (l AND r AND c{i})]" for i in range(len(self.values))]
         keys = f"flatten([{', '.join(f'coalesce({of}, [])' for of in firsts)}])"
         return f"SELECT unnest({keys}, max_depth := 2) FROM {relation}"
 
@@ -291,32 +336,33 @@ class Comparison:
         known = " AND ".join(f"k{i} IS NOT NULL" for i in range(len(self.keys)))
         for side, values in ((0, self.values), (1, [])):  # the right has only extra rows to add
             rows = f"FROM ({self._side(side, found.condition)}) WHERE {known} LIMIT {_SAMPLE_ROWS}"
-            self._keep(f"sample{side}", rows)
+            self.keep(f"sample{side}", rows)
             part = replace(self, values=values)
             keys = part.first_keys(f"({part._pairs_of(f'sample{side}', found)})", limit)
-            self._keep(f"chosen{side}", keys + " EXCEPT FROM chosen0" * side)
+            self.keep(f"chosen{side}", keys + " EXCEPT FROM chosen0" * side)
         # In two parts, as the keys of each side's first rows are near to each other.
         parts = (self._pairs_of(f"chosen{side}", found, wide=True) for side in (0, 1))
-        self._keep("near", " UNION ALL ".join(parts))
+        self.keep("near", " UNION ALL ".join(parts))
         flags = [f"coalesce(bool_or(l AND r AND c{i}), false)" for i in range(len(self.values))]
-        numbers = [*(f"count(*) FILTER ({of})" for of in _KINDS.values()), *flags]
+        numbers = [*(f"count(*) FILTER ({of})" for of in KIND_SQL.values()), *flags]
         counts = self.all(f"SELECT {', '.join(numbers)} FROM near")[0]
         few = [n < min(limit, of) for n, of in zip(counts[:3], found[:3], strict=True)]
         unseen = [
             value
             for value, seen in zip(self.values, counts[3:], strict=True)
-            if found.columns[value.names[0]] and not seen
+            if found.columns[value.names[0]].rows and not seen
         ]
         if any(few) or unseen:
             values = unseen if found.unique and not few[2] else self.values
             part = replace(self, values=values)
             pairs = part.pairs(found.condition, unique=found.unique, wide=False)
             more = part.first_keys(f"({pairs})", limit)
-            self._keep("chosen", f"{more} UNION FROM chosen0 UNION FROM chosen1")
-            self._keep("near", self._pairs_of("chosen", found, "IS NOT DISTINCT FROM", wide=True))
+            self.keep("chosen", f"{more} UNION FROM chosen0 UNION FROM chosen1")
+            self.keep("near", self._pairs_of("chosen", found, "IS NOT DISTINCT FROM", wide=True))
         return "near"
 
-    def _keep(self, name: str, sql: str) -> None:
+    def keep(self, name: str, sql: str) -> None:
+        """Keep rows as a table."""
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
 
     def _pairs_of(self, keys: str, found: Found, by: str = "=", *, wide: bool = False) -> str:
