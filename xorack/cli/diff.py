@@ -35,8 +35,7 @@ _LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(%|rows?)?")
 _ENCODINGS = ("utf-8", "utf-16", "latin-1")
 _ON_SPARK = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
 """Variables of a session of Spark that exists, which reads files, too."""
-
-
+_BY_ORDER = "rows of one key are paired by their order, not by nearest values, on Spark"
 _OF_RUN = ("as_json", "html", "tables", "limit", "out", "engine", "memory", "remote", "verbose")
 """Parameters that are given once for all tables of a file."""
 
@@ -328,7 +327,9 @@ class _Engines(ExitStack):
             if out is not None:
                 phase(f"writing {out}")
                 write_frames(found, out, is_local=is_local)
-            return Result(names, found, changes, why, rows, [], out)
+            has_several = found.counts.duplicate_keys_left or found.counts.duplicate_keys_right
+            remarks = [_BY_ORDER] if options["tolerance"] and has_several else []
+            return Result(names, found, changes, why, rows, remarks, out)
 
 
 def _compare_files(phase: _Phase, names: tuple[str, str], options: dict[str, Any]) -> Result:

@@ -43,6 +43,14 @@ class Value(NamedTuple):
     limit: Limit | None = None
     unit: str | None = None
 
+    def number(self, form: str) -> str:
+        """Return SQL of a form as a double: of times, seconds."""
+        if self.unit == "s":
+            return f"epoch_us(({form})::TIMESTAMP) / 1e6"
+        number = f"TRY_CAST({form} AS DOUBLE)"
+        is_time = self.limit is not None and self.limit.kind == "seconds"
+        return f"({number} / 1e9)" if is_time else number  # nanoseconds
+
 
 class Found(NamedTuple):
     """What a comparison found, and how."""
@@ -185,13 +193,7 @@ class Comparison:
             a, b = f"{left}v{i}", f"{right}v{i}"
             told = {"a": f"{a} IS NULL", "b": f"{b} IS NULL"}
             if value.unit is not None:
-                a, b = (
-                    f"epoch_us(({of})::TIMESTAMP) / 1e6"
-                    if value.unit
-                    else f"TRY_CAST({of} AS DOUBLE)"
-                    for of in (a, b)
-                )
-                distance = f"TRY(abs({a} - {b}))"
+                distance = f"TRY(abs({value.number(a)} - {value.number(b)}))"
                 told["g"] = f"CASE WHEN isfinite({distance}) THEN {distance} END"
             details += [f"CASE WHEN c{i} THEN {of} END AS {name}{i}" for name, of in told.items()]
         return details
@@ -215,9 +217,6 @@ class Comparison:
         """Return SQL of pairs of rows, whose keys may have several: equal ones cancel out first."""
         keys = [f"k{i}" for i in range(len(self.keys))]
         values = [f"v{i}" for i in range(len(self.values))]
-        # Columns with a tolerance come last: the others tell which rows belong together.
-        order = sorted(range(len(values)), key=lambda i: self.values[i].limit is not None)
-        by_value = f"ORDER BY {', '.join(f'v{i}' for i in order)}" if values else ""
         k, kv = ", ".join(keys), ", ".join([*keys, *values])
         raw = [f"t{i}" for i, value in enumerate(self.values) if value.limit]
         sides = []
@@ -232,8 +231,11 @@ class Comparison:
             f"FROM ({' UNION ALL BY NAME '.join(sides)})"
         )
         same = f"SELECT *, count(*) OVER (PARTITION BY {kv}, copy) > 1 AS same FROM ({copies})"
+        near, order = self._near(same, keys)
+        place = ", ".join([*keys, "same", *["near"] * (near != same)])
+        by_value = f"ORDER BY {', '.join(order)}" if order else ""
         numbered = (
-            f"SELECT *, row_number() OVER (PARTITION BY {k}, same, s {by_value}) AS n FROM ({same})"
+            f"SELECT *, row_number() OVER (PARTITION BY {place}, s {by_value}) AS n FROM ({near})"
         )
         firsts = [
             f"any_value({of}) FILTER (s = {s}) AS {'lr'[s]}{of}" for s in (0, 1) for of in values
@@ -242,7 +244,7 @@ class Comparison:
         grouped = (
             f"SELECT {', '.join([k, *firsts])}, n, any_value(lefts) AS lefts, any_value(rights) AS "
             "rights, bool_or(s = 0) OR NULL AS l, bool_or(s = 1) OR NULL AS r "
-            f"FROM ({numbered}) GROUP BY {k}, same, n"
+            f"FROM ({numbered}) GROUP BY {place}, n"
         )
         differences = [f"{d} AS c{i}" for i, d in enumerate(self._differences("l", "r"))]
         changed = _or([f"c{i}" for i in range(len(values))])
@@ -252,6 +254,35 @@ class Comparison:
             f"SELECT *, l IS NULL OR r IS NULL OR {changed} AS differs FROM (SELECT {kept} FROM "
             f"({grouped}))"
         )
+
+    def _near(self, rows: str, keys: Sequence[str]) -> tuple[str, list[str]]:
+        """Return SQL that tells which rows have a near one on the other side; and how to sort them.
+
+        Without limits, it is the SQL that is given. Rows of one key whose values with a limit are
+        not further from each other than it, one after another, are a group: in it, rows of both
+        sides are near by their rank.
+        """
+        limited = {i: value.limit for i, value in enumerate(self.values) if value.limit}
+        order = [f"v{i}" for i in range(len(self.values)) if i not in limited]
+        place = [*keys, "same", *order]
+        for i, limit in limited.items():
+            x = self.values[i].number(f"v{i}")
+            most = f"{limit.amount * (1 + 1e-9) + 1e-12!r}"  # the values are compared exactly later
+            if limit.kind == "relative":
+                most += " * greatest(abs(x), abs(before))"
+            part = f"OVER (PARTITION BY {', '.join(place)} ORDER BY x)"
+            rows = f"SELECT *, lag(x) {part} AS before FROM (SELECT *, {x} AS x FROM ({rows}))"
+            gap = f"x IS DISTINCT FROM before AND NOT coalesce(abs(x - before) <= {most}, false)"
+            group = f"count(*) FILTER ({gap}) {part} AS near{i}"
+            rows = f"SELECT * EXCLUDE (x, before), {group} FROM ({rows})"
+            place.append(f"near{i}")
+        if not limited:
+            return rows, order
+        order += [f"near{i}" for i in limited] + [f"v{i}" for i in limited]
+        part = ", ".join(place)
+        rank = f"row_number() OVER (PARTITION BY {part}, s ORDER BY {', '.join(order)}) AS place"
+        near = f"count(*) OVER (PARTITION BY {part}, place) > 1 AS near"
+        return f"SELECT *, {near} FROM (SELECT *, {rank} FROM ({rows}))", order
 
     def _is_unique(self, within: Sequence[int], condition: str) -> bool:
         """Return true if no side has a key twice.

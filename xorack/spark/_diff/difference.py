@@ -115,7 +115,7 @@ class Difference(DiffReport):
 
     def changes(self) -> dict[str, Change]:
         """Return of each changed column how many rows have nulls, and the greatest difference."""
-        return changes_of(self._values, self._pairs, self.changed_columns)
+        return changes_of(self._values, self.changed, self.changed_columns)
 
     def explain(self) -> dict[str, Explanation]:
         """Say why rows differ: what those of a kind have in common, and all others do not.

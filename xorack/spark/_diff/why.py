@@ -57,29 +57,32 @@ def looked_at(frame: DataFrame, side: int, pairs: DataFrame, counts: Counts) -> 
 
 
 def changes_of(
-    values: Sequence[Pair], pairs: DataFrame, changed: Mapping[str, int]
+    values: Sequence[Pair], rows: DataFrame, changed: Mapping[str, int]
 ) -> dict[str, Change]:
     """Count the nulls of columns that differ, and find the greatest differences.
 
     Only of the first 60 columns, as Spark takes minutes to plan sums of a thousand.
+
+    Args:
+        values: The compared columns.
+        rows: The changed rows, as `Difference.changed` has them.
+        changed: In how many rows a column differs.
     """
+    found = {name: Change(number) for name, number in changed.items()}
+    names, *sides = (F.col(quoted(name)) for name in rows.columns[-3:])
     chosen = [pair for pair in values if pair.name in changed][:COLUMNS]
-    sums: list[Column] = []
-    units: list[str] = []
+    units, sums = [], []
     for pair in chosen:
-        differs = F.array_contains("columns", pair.name)
-        left, right = pair.column(0, "l"), pair.column(1, "r")
-        distance, unit = _distance(pair, left, right)
+        differs = F.array_contains(names, pair.name)
+        pair_of = [F.when(differs, side.getField(pair.name)) for side in sides]
+        distance, unit = _distance(pair, *pair_of)
+        sums += [F.count_if(differs & value.isNull()) for value in pair_of]
+        sums.append(F.max(F.when(distance < float("inf"), distance)))
         units.append(unit)
-        finite = F.when(differs & (distance < float("inf")), distance)
-        sums += [F.count_if(differs & left.isNull()), F.count_if(differs & right.isNull())]
-        sums.append(F.max(finite))
-    found = {name: Change(rows) for name, rows in changed.items()}
-    if chosen:
-        row = pairs.where("kind = 'changed'").agg(*sums).collect()[0]
-        for i, pair in enumerate(chosen):
-            lefts, rights, most = row[3 * i : 3 * i + 3]
-            found[pair.name] = Change(changed[pair.name], lefts, rights, most, units[i])
+    told = rows.agg(*sums).collect()[0] if chosen else ()
+    for i, pair in enumerate(chosen):
+        lefts, rights, most = told[3 * i : 3 * i + 3]
+        found[pair.name] = Change(changed[pair.name], lefts, rights, most, units[i])
     return found
 
 
