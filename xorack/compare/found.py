@@ -138,7 +138,7 @@ class FileDifference(DiffReport):
             f"QUALIFY bool_or(differs) OVER (PARTITION BY {keys})")  # fmt: skip
         of.con.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS SELECT * FROM ({pairs}) {chosen}")
         names = self._key_names()
-        key = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in names.items())
+        own_key = ", ".join(f"lw.{quoted(name)} AS {quoted(name)}" for name in names)
         free = [quoted(_free(name, names)) for name in
                 ("columns", "left", "right", "left_count", "right_count")]  # fmt: skip
         flags = [f"CASE WHEN c{i} THEN {_text(v.names[0])} END" for i, v in enumerate(of.values)]
@@ -157,7 +157,7 @@ class FileDifference(DiffReport):
         queries = {
             "missing": "SELECT unnest(lw) FROM pairs WHERE r IS NULL",
             "extra": "SELECT unnest(rw) FROM pairs WHERE l IS NULL",
-            "changed": f"SELECT {key}, {columns} AS {free[0]}, {sides[0]} AS {free[1]}, {sides[1]} "
+            "changed": f"SELECT {own_key}, {columns} AS {free[0]}, {sides[0]} AS {free[1]}, {sides[1]} "
             f"AS {free[2]} FROM pairs WHERE l AND r AND differs",
             "duplicates": f"SELECT {firsts}, {several} FROM (SELECT * REPLACE ({counts}) FROM "
             f"pairs) AS p WHERE p.lefts > 1 OR p.rights > 1 GROUP BY {own}",
@@ -172,12 +172,20 @@ class FileDifference(DiffReport):
             )
 
     def _key_names(self) -> dict[str, str]:
-        """Return SQL of the columns of the key: of the left row if there is one."""
+        """Return SQL of the columns of the key: of the left row if there is one.
+
+        Columns of two types have their common form, times a text.
+        """
         found = {}
         for i, value in enumerate(self._comparison.keys):
-            both = f"coalesce(lw.{quoted(value.names[0])}, rw.{quoted(value.names[1])})"
             one, other = self._key_types(i)
-            found[value.names[0]] = both if one == other else f"k{i}"
+            cast = "" if one == other else "::VARCHAR"
+            own = (
+                f"{side}w.{quoted(name)}{cast}"
+                for side, name in zip("lr", value.names, strict=True)
+            )
+            is_own = one == other or one.id in TIMES
+            found[value.names[0]] = f"coalesce({', '.join(own)})" if is_own else f"k{i}"
         return found
 
 
