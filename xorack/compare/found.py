@@ -157,8 +157,8 @@ class FileDifference(DiffReport):
         queries = {
             "missing": "SELECT unnest(lw) FROM pairs WHERE r IS NULL",
             "extra": "SELECT unnest(rw) FROM pairs WHERE l IS NULL",
-            "changed": f"SELECT {own_key}, {columns} AS {free[0]}, {sides[0]} AS {free[1]}, {sides[1]} "
-            f"AS {free[2]} FROM pairs WHERE l AND r AND differs",
+            "changed": f"SELECT {own_key}, {columns} AS {free[0]}, {sides[0]} AS {free[1]}, "
+            f"{sides[1]} AS {free[2]} FROM pairs WHERE l AND r AND differs",
             "duplicates": f"SELECT {firsts}, {several} FROM (SELECT * REPLACE ({counts}) FROM "
             f"pairs) AS p WHERE p.lefts > 1 OR p.rights > 1 GROUP BY {own}",
             "repair": "SELECT unnest(lw) FROM pairs WHERE l",
