@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import xorack
-from infra.template import write, zip_folder
+from infra.template import write
 from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
 from tests.support.events import eventually
 from tests.support.in_process import receive_all
@@ -19,7 +19,7 @@ from tests.support.subscriber import drain, subscribe
 from xorack.aws.sqs import send
 from xorack.aws.stack import find_stack
 from xorack.core.request import Request
-from xorack.local.deploy import Stack, deploy
+from xorack.local.deploy import Stack, deploy, zip_folder
 from xorack.local.embedded import EmbeddedAWS
 
 pytestmark = pytest.mark.embedded

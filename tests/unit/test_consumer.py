@@ -492,19 +492,3 @@ def test_a_chain_that_cannot_be_swept_does_not_hold_up_the_others(late):
     late.fail("write", delete, ConflictError(None))
     result = late.sweep()
     assert (result.ended, result.problems, result.chains) == ({"timed out": 18}, 1, 20)
-
-
-def test_a_sweep_without_time_is_continued_by_the_next(late):
-    due_pages = late.store.due_pages
-
-    def small_pages(now):
-        for page in due_pages(now):
-            yield from (page[at : at + 2] for at in range(0, len(page), 2))
-
-    late.store.due_pages = small_pages
-    first, second = late.sweep(hurried(8)), late.sweep()
-    assert (first.complete, first.ended) == (False, {"timed out": 5})
-    assert (second.complete, second.ended) == (True, {"timed out": 15})
-    late.now += 60_000
-    late.sweep()
-    assert sorted(late.tags()) == sorted(late.store.chains)

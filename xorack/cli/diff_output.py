@@ -108,7 +108,7 @@ def _line(name: str, one: Outcome) -> dict[str, str]:
 
 def _print_result(result: Result) -> None:
     """Print the counts, why rows differ, and a line for each value that differs."""
-    lines = result.report.describe(result.changes).splitlines()
+    lines = result.report.describe(result.changes)
     for line in [*lines, *(f"  why: {why.sentence}" for why in result.why.values())]:
         screen.say(printable(line))
     if cells := list(_cells(result.rows, result.report.key)):

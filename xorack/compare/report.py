@@ -114,9 +114,9 @@ class DiffReport:
         }
 
     def __str__(self) -> str:
-        return self.describe({})
+        return "\n".join(self.describe({}))
 
-    def describe(self, changes: Mapping[str, Change]) -> str:
+    def describe(self, changes: Mapping[str, Change]) -> list[str]:
         """Return the counts and the columns in words, a line each."""
         counts = asdict(self.counts)
         width = max(len(f"{count:,}") for count in counts.values())
@@ -132,7 +132,7 @@ class DiffReport:
             "other types": [f"{n} ({a}, {b})" for n, (a, b) in self.changed_types.items()],
         }
         lines += [f"  {label}: {', '.join(names)}" for label, names in named.items() if names]
-        return "\n".join(lines)
+        return lines
 
 
 LABELS = {

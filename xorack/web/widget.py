@@ -83,7 +83,6 @@ def render(snapshot: Snapshot, theme: Theme = "light") -> str:
 
 
 def unreadable(errors: Iterable[NotAChainError]) -> str:
-    """Render the errors of items that are not chains."""
     return "".join(
         f'<p class="late">{escaped(str(error.tag), _TAG_CHARACTERS)} cannot be read: '
         f"{escaped(error.reason, 200)}</p>"
@@ -184,7 +183,6 @@ def _name(status: ChainStatus, *, is_link: bool) -> str:
 
 
 def chain_address(tag: str) -> str:
-    """Return the address of a chain's page, relative to the other pages."""
     return escaped(f"chain?{urlencode({'tag': tag})}")
 
 
