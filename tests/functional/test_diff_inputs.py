@@ -351,6 +351,9 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path, monkeypatch, name):
 
 
 NEAR = [
+    ("5,a|5,b", "6,a|7,b", {"x": 1}, (1, 0, 0, 1)),
+    ("9223372036854775807,a", "-9223372036854775808,a", {"x": "1"}, (0, 0, 0, 1)),
+    ("9007199254740993,a", "9007199254740992,a", {"x": 1}, (1, 0, 0, 0)),
     ("1.5,a|5,a|9.5,a", "5.01,a|9.51,a", "0.02", (2, 1, 0, 0)),
     ("1.5,a|5,a|9.5,a", "9.51,a|0,a|5.01,a", "0.02", (2, 0, 0, 1)),
     ("1.5,a|1.5,b", "1.51,b|1.51,c", "0.02", (1, 0, 0, 1)),  # others tell rows apart first
@@ -373,3 +376,14 @@ def test_a_tolerance_beside_keys_with_several_rows(tmp_path, left, right, tolera
         options = CompareOptions(["id"], tolerance=tolerance)
         found = diff_files(con, paths, [ReadOptions()] * 2, options).counts
     assert (found.equal, found.missing, found.extra, found.changed) == expected
+
+
+def test_a_tolerance_of_unsigned_integers(tmp_path):
+    sides = two(tmp_path, b"", b"", "parquet")
+    for number, path in zip((3, 5), sides, strict=True):
+        duckdb.sql(f"SELECT 1 AS id, {number}::UBIGINT AS x").write_parquet(str(path))
+    with connect() as con:
+        for limit, changed in ((1, 1), (2, 0)):
+            options = CompareOptions(["id"], tolerance={"x": limit})
+            found = diff_files(con, list(map(str, sides)), [ReadOptions()] * 2, options)
+            assert found.counts.changed == changed

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from xorack.compare.columns import Limit, balanced
+from xorack.compare.columns import balanced
+from xorack.compare.compared import Value
 from xorack.compare.inputs import Input
 from xorack.compare.report import Change
 from xorack.compare.texts import quoted
 from xorack.core.errors import StateError
 
-__all__ = ["KIND_SQL", "Comparison", "Found", "Value"]
+__all__ = ["KIND_SQL", "Comparison", "Found"]
 
 _BUCKETS = 1 << 16
 _SAMPLE_ROWS = 2048
@@ -29,27 +30,6 @@ _ROWS_OF_KEY = ("lefts", "rights")
 KIND_SQL = {"missing": "r IS NULL", "extra": "l IS NULL", "changed": "l AND r AND differs"}
 _MANY = 0.5
 """The share of rows in buckets that differ from which all rows are joined."""
-
-
-class Value(NamedTuple):
-    """A compared column: its names and forms on both sides, and its tolerance.
-
-    ``unit`` is ``s`` for times, empty for numbers, and None if values have no distance.
-    """
-
-    names: tuple[str, str]
-    forms: tuple[str, str]
-    has_weak_hash: bool = False
-    limit: Limit | None = None
-    unit: str | None = None
-
-    def number(self, form: str) -> str:
-        """Return SQL of a form as a double: of times, seconds."""
-        if self.unit == "s":
-            return f"epoch_us(({form})::TIMESTAMP) / 1e6"
-        number = f"TRY_CAST({form} AS DOUBLE)"
-        is_time = self.limit is not None and self.limit.kind == "seconds"
-        return f"({number} / 1e9)" if is_time else number  # nanoseconds
 
 
 class Found(NamedTuple):
@@ -154,7 +134,10 @@ class Comparison:
         columns = [f"{v.forms[side]} AS k{i}" for i, v in enumerate(self.keys)]
         columns += [f"{v.forms[side]} AS v{i}" for i, v in enumerate(self.values)]
         columns += [
-            f"{quoted(v.names[side])} AS t{i}" for i, v in enumerate(self.values) if v.limit
+            # The difference of two unsigned integers may be none.
+            f"{quoted(v.names[side])}{'::HUGEINT' * v.is_integer} AS t{i}"
+            for i, v in enumerate(self.values)
+            if v.limit
         ]
         if wide:
             held = ", ".join(
@@ -167,36 +150,15 @@ class Comparison:
 
     def _differences(self, left: str, right: str) -> list[str]:
         """Return SQL for each value that is true where two rows differ in it."""
-        return [self._differs(i, v, left, right) for i, v in enumerate(self.values)]
-
-    def _differs(self, i: int, value: Value, left: str, right: str) -> str:
-        differs = f"{left}v{i} IS DISTINCT FROM {right}v{i}"
-        if value.limit is None:
-            return differs
-        kind, amount = value.limit
-        a, b = f"{left}t{i}", f"{right}t{i}"
-        if kind == "seconds":
-            micros = [f"epoch_us(({of})::TIMESTAMP)" for of in (a, b)]
-            within = f"abs({micros[0]} - {micros[1]}) <= {amount * 1e6!r}"
-        elif kind == "relative":
-            a, b = f"({a})::DOUBLE", f"({b})::DOUBLE"
-            most = f"{amount!r} * greatest(abs({a}), abs({b}))"
-            within = f"isfinite({a}) AND isfinite({b}) AND abs({a} - {b}) <= {most}"
-        else:
-            within = f"TRY(abs({a} - {b}))::DOUBLE <= {amount!r}"
-        return f"({differs} AND NOT coalesce({within}, false))"
+        return [value.differs(i, left, right) for i, value in enumerate(self.values)]
 
     def _details(self, left: str, right: str) -> list[str]:
-        """Return SQL of what is told of values that differ: is one null, and their distance."""
-        details = []
-        for i, value in enumerate(self.values):
-            a, b = f"{left}v{i}", f"{right}v{i}"
-            told = {"a": f"{a} IS NULL", "b": f"{b} IS NULL"}
-            if value.unit is not None:
-                distance = f"TRY(abs({value.number(a)} - {value.number(b)}))"
-                told["g"] = f"CASE WHEN isfinite({distance}) THEN {distance} END"
-            details += [f"CASE WHEN c{i} THEN {of} END AS {name}{i}" for name, of in told.items()]
-        return details
+        """Return SQL of what is told of values that differ, as columns."""
+        return [
+            f"CASE WHEN c{i} THEN {sql} END AS {name}{i}"
+            for i, value in enumerate(self.values)
+            for name, sql in value.details(f"{left}v{i}", f"{right}v{i}").items()
+        ]
 
     def _joined(self, left: str, right: str, kind: str = "FULL", *, wide: bool = False) -> str:
         """Return SQL of pairs of rows by a join: for keys that are unique."""

@@ -7,8 +7,17 @@ from typing import Any
 
 from xorack.compare import texts
 from xorack.compare.columns import Side, limits, match
-from xorack.compare.comparison import Comparison, Value
-from xorack.compare.forms import FLOATS, TIMES, canonical_forms, digits, has_weak_hash, shown
+from xorack.compare.compared import Value
+from xorack.compare.comparison import Comparison
+from xorack.compare.forms import (
+    FLOATS,
+    INTEGERS,
+    TIMES,
+    canonical_forms,
+    digits,
+    has_weak_hash,
+    shown,
+)  # fmt: skip
 from xorack.compare.found import FileDifference
 from xorack.compare.inputs import Input, ReadOptions, open_inputs
 from xorack.compare.messages import one_line, reading
@@ -48,7 +57,11 @@ def diff_files(
     count = len(matched.keys)
     given = limits(sides[0], matched.values, options.tolerance, _kind_of(pairs, types))
     values = [
-        one._replace(limit=given.get(one.names[0]), unit=_unit(of))
+        one._replace(
+            limit=given.get(one.names[0]),
+            unit=_unit(of),
+            is_integer=all(type_.id in INTEGERS for type_ in of),
+        )
         for one, of in zip(compared[count:], types[count:], strict=True)
     ]
     changed_types = {
@@ -146,9 +159,10 @@ def _kind_of(pairs: Sequence[Any], types: Sequence[tuple[Any, Any]]) -> Callable
 
     def kind_of(pair: tuple[Column, Column]) -> str:
         ids = {of.id for of in of_column[pair[0].name]}
-        is_number = ids & (FLOATS | {"decimal"})
-        return (
-            "number" if is_number else "time" if ids <= TIMES else shown(of_column[pair[0].name][0])
-        )
+        if ids & (FLOATS | {"decimal"}):
+            return "number"
+        known = {"integer": INTEGERS, "time": TIMES}
+        other = shown(of_column[pair[0].name][0])
+        return next((kind for kind, of in known.items() if ids <= of), other)
 
     return kind_of
