@@ -200,7 +200,9 @@ class Comparison:
             f"SELECT *, row_number() OVER (PARTITION BY {place}, s {by_value}) AS n FROM ({near})"
         )
         firsts = [
-            f"any_value({of}) FILTER (s = {s}) AS {'lr'[s]}{of}" for s in (0, 1) for of in values
+            f"any_value(CASE WHEN s = {s} THEN {of} END) AS {'lr'[s]}{of}"
+            for s in (0, 1)
+            for of in values
         ]
         firsts += [f"any_value({a}{of}) AS {a}{of}" for a in "lr" for of in [*raw, *["w"] * wide]]
         grouped = (
@@ -284,9 +286,9 @@ class Comparison:
                 f"count(DISTINCT {self.key}) FILTER (differs AND {of} > 1)" for of in _ROWS_OF_KEY
             ]
             numbers += [
-                f"max({of}) FILTER (l AND r)"
+                f"max(CASE WHEN l AND r THEN {of} END)"
                 if of[0] == "g"
-                else f"count(*) FILTER (l AND r AND {of})"
+                else f"count(CASE WHEN l AND r AND {of} THEN 1 END)"
                 for of in ("differs", *of_values)
             ]
             sql = f"SELECT {', '.join(numbers)} FROM {relation}"
@@ -317,7 +319,11 @@ class Comparison:
     def first_keys(self, relation: str, limit: int) -> str:
         """Return SQL of the first keys of each kind and column among pairs of rows."""
         firsts = [f"min({self.key}, {limit}) FILTER ({of})" for of in KIND_SQL.values()]
-        firsts += [f"[min({self.key}) FILTER (l AND r AND c{i})]" for i in range(len(self.values))]
+        # With FILTER, the time to plan it grows with the square of the number of columns.
+        firsts += [
+            f"[min(CASE WHEN l AND r AND c{i} THEN {self.key} END)]"
+            for i in range(len(self.values))
+        ]
         keys = f"flatten([{', '.join(f'coalesce({of}, [])' for of in firsts)}])"
         return f"SELECT unnest({keys}, max_depth := 2) FROM {relation}"
 

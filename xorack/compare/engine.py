@@ -28,9 +28,6 @@ from xorack.core.errors import ArgumentError, StateError
 
 __all__ = ["diff_files"]
 
-_COLUMNS_AT_ONCE = 100
-"""Columns of text that are looked at in one pass: the time to plan it grows with their square."""
-
 
 def diff_files(
     con: Any, names: Sequence[str], read: Sequence[ReadOptions], options: CompareOptions
@@ -95,12 +92,11 @@ def _make_views(
         columns = [pair[side] for pair in pairs if pair[side].is_soft]
         empty_is_null = any(other.empty_is_null for other in inputs)
         found: dict[str, texts.Values] = {}
-        for start in range(0, len(columns), _COLUMNS_AT_ONCE):
-            some = columns[start : start + _COLUMNS_AT_ONCE]
+        if columns:
             with reading(one.name, one.files):
-                sql = texts.kinds_sql(some, one.relation, empty_is_null=empty_is_null)
+                sql = texts.kinds_sql(columns, one.relation, empty_is_null=empty_is_null)
                 row = con.execute(sql).fetchone()
-            found |= {c.name: texts.Values(*row[3 * i : 3 * i + 3]) for i, c in enumerate(some)}
+            found = {c.name: texts.Values(*row[3 * i : 3 * i + 3]) for i, c in enumerate(columns)}
         scanned.append(found)
     keep, remarks = {name.lower() for name in options.text}, []
     expressions: list[dict[str, str]] = [{}, {}]
