@@ -78,7 +78,7 @@ class Services:
     """
 
     def __init__(self, variables: dict[str, str | None]) -> None:
-        self.variables = variables
+        self._variables = variables
         self.clients: dict[str, Any] = {}
         self._connecting = threading.Lock()
         self._time_outs: TimeOuts | None = None
@@ -86,13 +86,13 @@ class Services:
         self.table_checked = variables.get("CHECK_TABLE") != "true"
 
     def text(self, name: str) -> str:
-        value = self.variables[name]
+        value = self._variables[name]
         if not value:
             raise ArgumentError(name, value, "a value: it is an environment variable")
         return value
 
     def _milliseconds(self, name: str, default: int) -> int:
-        value = self.variables[name] or str(default)
+        value = self._variables[name] or str(default)
         valid = value.isascii() and value.isdigit() and len(value) <= 9
         if not valid or not 0 < int(value) <= MAX_TIMEOUT_SECONDS:
             expected = f"a whole number of seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}"
@@ -111,13 +111,13 @@ class Services:
     def find_table(self, store: DynamoDBStore) -> str:
         """Find the ARN of the table: the stack's output, or DynamoDB's."""
         if self._table_arn is None:
-            self._table_arn = self.variables["TABLE_ARN"] or store.table.find_arn()
+            self._table_arn = self._variables["TABLE_ARN"] or store.table.find_arn()
         return self._table_arn
 
     @cached_property
     def resumes(self) -> frozenset[str]:
         """The kinds of waiting executions that the functions may resume."""
-        kinds = frozenset(filter(None, (self.variables["RESUME"] or "").split(",")))
+        kinds = frozenset(filter(None, (self._variables["RESUME"] or "").split(",")))
         if unknown := kinds - RESUME_KINDS.keys():
             expected = f"some of {', '.join(RESUME_KINDS)}, separated by commas"
             raise ArgumentError("RESUME", min(unknown), expected)
@@ -162,12 +162,20 @@ class Services:
     @cached_property
     def tracer(self) -> Tracer | None:
         """Traces the clients' calls; None unless the stack has `tracing`."""
-        daemon = self.variables["AWS_XRAY_DAEMON_ADDRESS"]  # set by Lambda
-        if not self.variables["TRACING"] or not daemon:
+        daemon = self._variables["AWS_XRAY_DAEMON_ADDRESS"]  # set by Lambda
+        if not self._variables["TRACING"] or not daemon:
             return None
         from lambda_src.tracing import Tracer
 
         return Tracer(daemon)
+
+    def store(self, client: Any) -> DynamoDBStore:
+        return DynamoDBStore(
+            self.text("TABLE_NAME"),
+            self._variables["PARTITION_KEY"] or schema.TAG,
+            client,
+            retention_ms=self.limits.retention_ms,
+        )
 
 
 class Invocation:
@@ -189,13 +197,7 @@ class Invocation:
 
     def store(self, budget: Budget | None = None) -> DynamoDBStore:
         """Return the table for a step, by default for the last."""
-        services = self._services
-        return DynamoDBStore(
-            services.text("TABLE_NAME"),
-            services.variables["PARTITION_KEY"] or schema.TAG,
-            self.client("dynamodb", budget),
-            retention_ms=services.limits.retention_ms,
-        )
+        return self._services.store(self.client("dynamodb", budget))
 
     @cached_property
     def writer(self) -> ChainWriter:
