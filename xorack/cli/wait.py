@@ -125,7 +125,9 @@ def _wait_for_window(
         if as_json:
             screen.print_json({**status.to_json(), "lagging": shown.lagging})
         else:
-            which = "whole" if shown.state == "whole" else f"{shown.lag()} lag"
+            failed = status.reason if status.chain.status == "failed" else ""
+            parts = failed, shown.lag() and f"{shown.lag()} lag"
+            which = "whole" if shown.state == "whole" else ", ".join(filter(None, parts))
             screen.say(printable(f"{tags[0]}: {which}"))
             if status.note_text:
                 screen.say(printable(status.note_text), error=True)

@@ -77,11 +77,15 @@ def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
 
 
 def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
-    """Send requests that the driver has from a task, as `send` does."""
-    rows = [(json.dumps(one.to_json(), separators=(",", ":")),) for one in requests]
-    if not rows:
+    """Send requests that the driver has: it does so itself, or has a task do it on Connect."""
+    texts = [json.dumps(one.to_json(), separators=(",", ":")) for one in requests]
+    if not texts:
         return SendReport()
-    return _send(spark.createDataFrame(rows, "request string"), queue, len(rows))
+    if hasattr(spark, "_jvm"):
+        from xorack.aws import sqs
+
+        return sqs.send(queue.url, texts, queue.client(), group=queue.run_id)
+    return _send(spark.createDataFrame(zip(texts), "request string"), queue, len(texts))
 
 
 def _send(requests: DataFrame, queue: Queue, number: int) -> SendReport:
