@@ -12,8 +12,9 @@ import pytest
 
 import xorack
 from infra.template import write
-from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
+from tests.e2e.conftest import ROOT, assert_acked, events_of
 from tests.support.events import eventually
+from tests.support.functions import chain
 from tests.support.in_process import receive_all
 from tests.support.subscriber import drain, subscribe
 from xorack.aws.sqs import send

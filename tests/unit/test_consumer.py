@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.functions import message
 from tests.support.memory_store import MemoryStore
 from tests.support.services import Message, consume, sweep
 from xorack.aws.client import BoundedClient
@@ -66,11 +67,6 @@ def hurried(attempts):
     """Return a budget that is used up after a number of attempts."""
     left = iter([9.0] * attempts)
     return Budget(lambda: next(left, -1))
-
-
-def message(*requests):
-    (body,) = pack(requests)
-    return body
 
 
 def create(tag, unit=1, **options):
