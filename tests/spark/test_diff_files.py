@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.spark.diff_model import Columns
 from tests.spark.diff_tables import CASE, FRACTIONS, LEAVES, Cases, judge, schemas
 from xorack.compare import comparison
+from xorack.compare.compared import Value
 from xorack.compare.comparison import Comparison
 from xorack.compare.engine import diff_files
 from xorack.compare.inputs import ReadOptions
@@ -68,7 +69,8 @@ def prove(folder, schema, cases, tolerance=None):
     with connect() as con:
         options = CompareOptions(key, **chosen, tolerance=tolerance)
         found = diff_files(con, paths, [ReadOptions()] * 2, options)
-        first = found.first()
+        first, changes = found.first(), found.changes()
+        found.explain()
         found.write(f"{folder}/found")
     frames = {
         name: by_case(
@@ -84,6 +86,11 @@ def prove(folder, schema, cases, tolerance=None):
     for kind in ("missing", "extra", "changed"):
         assert len(first[kind]) >= min(10, getattr(found.counts, kind))
     assert {name for row in first["changed"] for name in row["columns"]} == {*found.changed_columns}
+    changed = [row for rows in frames["changed"].values() for row in rows]
+    for name, change in changes.items():
+        rows = [row for row in changed if name in row["?columns"]]
+        nulls = [sum(row[side][name] is None for row in rows) for side in ("?left", "?right")]
+        assert list(change[:3]) == [len(rows), *nulls]
 
 
 def prove_many(make, examples, kinds=LEAVES, tolerance=None):
@@ -124,9 +131,9 @@ def test_tolerance(tmp_path_factory, examples):
     prove_many(tmp_path_factory.mktemp, examples, FRACTIONS, 0.5)
 
 
-def changed(name, *pairs):
+def changed(name, *pairs, of=Comparison):
     """Return a method whose SQL has other words in the place of some."""
-    real = getattr(Comparison, name)
+    real = getattr(of, name)
 
     def broken(*given, **options):
         sql = real(*given, **options)
@@ -135,11 +142,11 @@ def changed(name, *pairs):
             sql = sql.replace(one, other)
         return sql
 
-    return Comparison, name, broken
+    return of, name, broken
 
 
 MUTANTS = {
-    "equal nulls differ": changed("_differs", ("IS DISTINCT FROM", "<>")),
+    "equal nulls differ": changed("differs", ("IS DISTINCT FROM", "<>"), of=Value),
     "null keys do not match": changed("_joined", ("IS NOT DISTINCT FROM", "=")),
     "rows of one side cancel out": changed("_numbered", (", s) AS copy", ") AS copy")),
     "rows that differ are numbered with equal ones": changed("_numbered", (", same, s ", ", s ")),

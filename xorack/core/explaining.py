@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from functools import partial
 from itertools import combinations
-from operator import eq
+from operator import and_
 from typing import Any, NamedTuple
 
 _MOST_VALUES = 20
@@ -51,8 +50,10 @@ class Finding:
     lift: float
     terms: tuple[Term, ...] = field(repr=False)
 
-    def meets(self, row: Row) -> bool:
-        return all(_test(low, high)(row.get(name)) for name, low, high in self.terms)
+    def of(self, rows: Iterable[Row]) -> list[bool]:
+        """Tell which rows meet the condition."""
+        tests = [(name, _test(low, high)) for name, low, high in self.terms]
+        return [all(test(_known(row.get(name))) for name, test in tests) for row in rows]
 
     @property
     def nats(self) -> float:
@@ -97,7 +98,7 @@ def explain(
     if not missing or not rows:
         return Explanation(f"None of the {count:,} {word}s could be named to be compared", ())
     counted = [
-        (name, Counter(row.get(name) for row in missing), Counter(row.get(name) for row in rows))
+        (name, _counter(name, missing), _counter(name, rows))
         for name in dict.fromkeys(name for row in missing for name in row)
     ]
     compared = _Compared(missing, rows, count / max(total, count))
@@ -115,10 +116,11 @@ def explain(
         for one in singles
         if one.nats > strict or (one.missing >= 1 and compared.with_others(one) > plain)
     )
+    paired = [(one, one.of(missing), one.of(rows)) for one in ranked[:_MOST_PAIRED]]
     pairs = (
         compared.both(one, other)
-        for one, other in combinations(ranked[:_MOST_PAIRED], 2)
-        if one.terms[0][0] != other.terms[0][0]
+        for one, other in combinations(paired, 2)
+        if one[0].terms[0][0] != other[0].terms[0][0]
     )
     best = ranked[0].nats if ranked else 0.0
     better = [pair for pair in pairs if pair.nats > max(strict, best * _GAIN)]
@@ -131,6 +133,10 @@ def _ranked(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(
         findings, key=lambda one: (-round(one.nats, 9), len(one.terms), " = " not in one.what)
     )
+
+
+_Met = tuple[Finding, list[bool], list[bool]]
+"""A finding, and which of the missing rows and of all rows meet it."""
 
 
 class _Compared(NamedTuple):
@@ -149,13 +155,11 @@ class _Compared(NamedTuple):
         of_all = min(max(times / sampled, share * self.share, 0.5 / sampled), 1.0)
         return Finding(what, share, of_all, share / of_all, terms)
 
-    def both(self, one: Finding, other: Finding) -> Finding:
+    def both(self, one: _Met, other: _Met) -> Finding:
         """Return the finding of two conditions together."""
-        times = [
-            sum(one.meets(row) and other.meets(row) for row in some)
-            for some in (self.missing, self.rows)
-        ]
-        return self.finding(one.terms + other.terms, f"{one.what} and {other.what}", *times)
+        times = (sum(map(and_, *some)) for some in zip(one[1:], other[1:], strict=True))
+        terms, what = one[0].terms + other[0].terms, f"{one[0].what} and {other[0].what}"
+        return self.finding(terms, what, *times)
 
     def with_others(self, finding: Finding) -> float:
         """Return how much a missing row tells if the rows that are not missing are looked at too.
@@ -173,9 +177,18 @@ def _entropy(share: float, of_all: float) -> float:
     return sum(p * math.log(p / max(q, 1e-12)) for p, q in parts if p > 0)
 
 
+def _counter(name: str, rows: Sequence[Row]) -> Counter[Any]:
+    return Counter(_known(row.get(name)) for row in rows)
+
+
+def _known(value: Any) -> Any:
+    """Return one NaN for all: as a key, it equals itself."""
+    return math.nan if isinstance(value, (float, Decimal)) and math.isnan(value) else value
+
+
 def _test(low: Any, high: Any) -> Callable[[Any], bool]:
     if low is high:
-        return partial(eq, low)
+        return lambda value: value is low or value == low
     return lambda value: value is not None and bool(low <= value <= high)
 
 
@@ -191,11 +204,11 @@ def _conditions(
     for value, times in own.most_common(_MOST_VALUES):
         if times > 1:
             yield f"{name} is null" if value is None else f"{name} = {_text(value)}", value, value
-    known = [value for value in own if value is not None]
+    known = [value for value in own if value not in (None, math.nan)]
     if len(known) < 2 or not isinstance(known[0], (int, float, Decimal, date)):
         return
     low, high = min(known), max(known)
-    everything = [*known, *(value for value in other if value is not None)]
+    everything = [*known, *(value for value in other if value not in (None, math.nan))]
     first, last = low == min(everything), high == max(everything)
     if not first or not last:
         what = f"from {_text(low)} to {_text(high)}"

@@ -28,6 +28,8 @@ _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _ISO = "%sT%02d:%02d:%02d.%06d"
 _ENCODED = {"%": "%25", "/": "%2F"}
+_COMPARABLE = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string",
+               "boolean", "date", "timestamp", "timestamp_ntz"}  # fmt: skip
 _TAG = f"""
 CASE WHEN contains({{tag}}, chr(0))
     THEN raise_error('xorack: a value of a chain column holds NUL; a tag cannot')
@@ -44,6 +46,18 @@ _SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz a
 def quoted(name: str) -> str:
     """Return a column's name in backticks: `F.col` takes dots and spaces in it as they are."""
     return f"`{name.replace('`', '``')}`"
+
+
+def comparable(frame: DataFrame) -> dict[str, Column]:
+    """Return the columns whose values Python can compare, and the sizes of arrays and maps."""
+    shown: dict[str, Column] = {}
+    for field in frame.schema.fields:
+        column, type_ = F.col(quoted(field.name)), field.dataType.simpleString()
+        if type_.startswith(("array", "map")):
+            shown[f"size of {field.name}"] = F.size(column)
+        elif type_.split("(", maxsplit=1)[0] in _COMPARABLE and field.name[:7] != "xorack_":
+            shown[field.name] = column
+    return shown
 
 
 def field_named(frame: DataFrame, name: str) -> StructField:

@@ -119,6 +119,14 @@ def style(colours: Mapping[str, str]) -> str:
     return _STYLE.format(**colours)
 
 
+def variables() -> str:
+    """Return the colours as variables of CSS, for both themes; `style` may name them."""
+    light, dark = (
+        "".join(f"--{name}:{value};" for name, value in COLOURS[theme].items()) for theme in COLOURS
+    )
+    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
 def _summary(snapshot: Snapshot) -> str:
     chains = snapshot.chains
     count = plural(len(chains), "unfinished chain")

@@ -36,6 +36,7 @@ from xorack.web.widget import (
     style,
     table,
     unreadable,
+    variables,
 )
 
 _UNITS_SHOWN = 200
@@ -73,13 +74,8 @@ class Frame:
 
 def stylesheet(rules: str) -> str:
     """Return the style of the pages: the rules after those of the shared renderer."""
-    themes = [
-        "".join(f"--{name}:{value};" for name, value in COLOURS[theme].items())
-        for theme in ("light", "dark")
-    ]
     shared = style({name: f"var(--{name})" for name in COLOURS["light"]})
-    light, dark = themes
-    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}{shared}{rules}"
+    return f"{variables()}{shared}{rules}"
 
 
 def error_page(frame: Frame, title: str, reason: str) -> bytes:
