@@ -33,7 +33,7 @@ class Change(NamedTuple):
 
     @property
     def distance(self) -> str:
-        """The greatest difference in words, of times in the largest unit; empty if there is none."""
+        """The greatest difference in words, of times in the largest unit; empty if none is."""
         if self.greatest is None:
             return ""
         if not self.unit:
