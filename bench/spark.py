@@ -15,7 +15,6 @@ from argparse import Namespace
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import nullcontext
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -227,7 +226,7 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
 
 def tables(figures: Figures) -> list[Table]:
     """Make the tables."""
-    times = Table(["case", "variant", "CPU s", "ratio", "ratio of time", *STEPS])
+    times = Table(["case", "variant", "CPU s", "ratio", *STEPS])
     others = Table(
         ["case", "variant", "chains", "messages", "bytes a chain sent", "in the record",
          "KB to the driver", "MB shuffled", "MB of the driver", "of the largest worker"],
@@ -241,25 +240,20 @@ def tables(figures: Figures) -> list[Table]:
                 goals.append(spread_goal(f"{name}: CPU s of {step}", spent, bound))
         elif CASES[name].rows:
             for what, most in MOST_MB.items():
-                goals.append(
-                    Goal(f"{name}: MB of a {what}", case[TRACKED][0][f"{what}_mb"], most, "less")
-                )
+                used = case[TRACKED][0][f"{what}_mb"]
+                goals.append(Goal(f"{name}: MB of a {what}", used, most, "less"))
         else:
             found = ratios(case, TRACKED, UNTRACKED)
             goals.append(spread_goal(f"{name}: CPU of both jobs, tracked", found, bound))
         for variant, runs in case.items():
-            both = [None, None]
-            if UNTRACKED in case:
-                both = [
-                    median(ratios(case, variant, UNTRACKED, of)) for of in (cpu, itemgetter("wall"))
-                ]
+            ratio = median(ratios(case, variant, UNTRACKED)) if UNTRACKED in case else None
             spent = (median(cpu(run, [step]) for run in runs) or None for step in STEPS)
-            times.add(name, variant, median(map(cpu, runs)), *both, *spent)
+            times.add(name, variant, median(map(cpu, runs)), ratio, *spent)
             last = runs[-1]
             if variant != UNTRACKED:
                 chains = last["chains"]
                 sent, kept = last["sent_bytes"] / chains, last["record_bytes"] / chains
-                cells = (last["result_bytes"] / 1e3, last["shuffle_mb"])
-                memory = last.get("driver_mb"), last["worker_mb"]
-                others.add(name, variant, chains, last["messages"], sent, kept, *cells, *memory)
+                cells = last["result_bytes"] / 1e3, last["shuffle_mb"], last.get("driver_mb")
+                cells = (last["messages"], sent, kept, *cells, last["worker_mb"])
+                others.add(name, variant, chains, *cells)
     return [times, others, goal_table(goals)]

@@ -31,7 +31,7 @@ _NONE = TimeOuts(0, 0)
 
 @dataclass(frozen=True)
 class Budget:
-    """The time of one step of an invocation, which returns the seconds that it has left.
+    """The time of one step of an invocation, of which `seconds_left` returns what is left.
 
     A call starts only if the longest call, and one of each later step, can end before the time is
     over.
