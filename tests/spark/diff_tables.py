@@ -30,7 +30,7 @@ ABSENT = object()
 NAMES = (
     *("left", "right", "columns", "key", "k", "v", "l", "n", "count", "side", "bucket", "kind"),
     *("a.b", "back`tick", "a space", "Ünïcode", "_hash", "lefts", "same", "copy", "left_count"),
-    *("k0", "v0", "lw", "c0", "differs", "{hash}", "{bucket}", "place", "x"),
+    *("k0", "v0", "lw", "c0", "differs"),
 )
 """Names of columns, some of them an engine's own."""
 

@@ -56,29 +56,3 @@ def test_trouble(xorack, arguments, message):
     status, out, err = xorack(*arguments, "--key", "id")
     assert message in err
     assert (status, out, err.count("\n")) == (2, "", 1)
-
-
-def test_many_tables_in_one_session(xorack, tmp_path):
-    tables = "defaults: {key: id}\ntables:\n" + "".join(
-        f"- {{name: {name}, left: typed, right: {right}}}\n"
-        for name, right in {"one": "rows/", "two": "same.csv", "three": "text.csv"}.items()
-    )
-    write_files(tmp_path, {"t.yml": tables})
-    status, out, err = xorack("--tables", "t.yml", "--html", "r.html")
-    assert [line.split()[:2] for line in out.splitlines()] == [
-        ["TABLE", "RESULT"], ["one", "equal"], ["two", "equal"], ["three", "error"],
-    ]  # fmt: skip
-    assert (status, err.count("\n")) == (2, 1)
-    assert err.startswith("error: three: column price: much is not of the type decimal(9,2)")
-    assert "much is not of the type" in (tmp_path / "r.html").read_text()
-
-
-def test_keys_with_several_rows_beside_a_tolerance(xorack, spark):
-    twice = spark.sql("SELECT * FROM typed UNION ALL SELECT id, price + 1, name FROM typed")
-    twice.createOrReplaceTempView("twice")
-    status, out, err = xorack("twice", "typed", "--key", "id", "--tolerance", "0.5")
-    assert (status, err.count("\n")) == (1, 1)
-    assert (
-        err == "note: rows of one key are paired by their order, not by nearest values, on Spark\n"
-    )
-    assert "missing on the right  1\n" in out

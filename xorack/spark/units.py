@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from xorack.core.checks import MAX_TAG_BYTES
 from xorack.core.errors import ArgumentError, ColumnsError
-from xorack.core.explaining import CHARACTERS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,8 +28,8 @@ _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _ISO = "%sT%02d:%02d:%02d.%06d"
 _ENCODED = {"%": "%25", "/": "%2F"}
-_COMPARABLE = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean",
-               "date", "timestamp", "timestamp_ntz"}  # fmt: skip
+_COMPARABLE = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string",
+               "boolean", "date", "timestamp", "timestamp_ntz"}  # fmt: skip
 _TAG = f"""
 CASE WHEN contains({{tag}}, chr(0))
     THEN raise_error('xorack: a value of a chain column holds NUL; a tag cannot')
@@ -50,14 +49,12 @@ def quoted(name: str) -> str:
 
 
 def comparable(frame: DataFrame) -> dict[str, Column]:
-    """Return the columns that Python can compare, texts cut, and the sizes of arrays and maps."""
+    """Return the columns whose values Python can compare, and the sizes of arrays and maps."""
     shown: dict[str, Column] = {}
     for field in frame.schema.fields:
         column, type_ = F.col(quoted(field.name)), field.dataType.simpleString()
         if type_.startswith(("array", "map")):
             shown[f"size of {field.name}"] = F.size(column)
-        elif type_ == "string":
-            shown[field.name] = F.substring(column, 1, CHARACTERS)
         elif type_.split("(", maxsplit=1)[0] in _COMPARABLE and field.name[:7] != "xorack_":
             shown[field.name] = column
     return shown
